@@ -23,7 +23,7 @@ import asyncio, sys
 from pathlib import Path
 from alcove.agent.cgroups import Cgroups
 from alcove.agent.runtime import flavors
-from alcove.agent.runtime.config import Mount
+from alcove.agent.runtime.config import BindMount
 from alcove.agent.runtime.oci import OciRuntime
 from alcove.testing.containers import ContainerLab
 
@@ -32,7 +32,7 @@ async def main(flavor, folder, name, forever):
     lab = ContainerLab(runtime, folder, name=name)
     await lab.__aenter__()
     sandbox = await lab.sandbox()
-    mounts = [Mount(str(folder / "shared"), "/shared")]
+    mounts = [BindMount(str(folder / "shared"), "/shared")]
     while True:
         script = "echo started; while [ ! -e /shared/end ]; do sleep 0.05; done; echo ended; exit 5"
         container = await lab.container(sandbox, {"command": ["sh", "-c", script]}, mounts=mounts)

@@ -75,7 +75,7 @@ class Gated:
             known = endpoints_of(self.open) + endpoints_of(self.closed)
             own = (node.address, node.address6, ip_address(LB))
             mine = tuple(node_port for node_port in doors if node_port.address in own)
-            node.apply(endpoints=known + more, doors=mine)
+            node.apply(endpoints=known + more, node_ports=mine)
 
     @contextmanager
     def inside_gateway(self, vni: int, node: int = 0) -> Iterator[int]:

@@ -68,7 +68,7 @@ class Site:
         known = sum((endpoints_of(network) for network in self.networks.values()), ())
         for node in self.lab.nodes:
             doors = (NodePort(BLUE, node.address, 30080, Protocol.TCP, IPv4Address(VIP), 80),)
-            node.apply(endpoints=known + gateways, doors=doors)
+            node.apply(endpoints=known + gateways, node_ports=doors)
 
 
 @pytest.fixture(scope="module")

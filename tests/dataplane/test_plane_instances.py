@@ -170,5 +170,5 @@ def test_a_tunnel_port_that_is_taken_is_named() -> None:
     with machine("", "p") as (_node, _world, (one, other)):
         one.start()
         other.settings = replace(other.settings, tunnel_port=one.settings.tunnel_port)
-        with pytest.raises(Unsupported, match="UDP port 4789 is another VXLAN device's"):
+        with pytest.raises(Unsupported, match="UDP port 4789 is used by another VXLAN device"):
             other.start()

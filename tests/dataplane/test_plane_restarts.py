@@ -324,7 +324,7 @@ def test_drift_is_mended(changing: Changing) -> None:
                     one.put(key, bytes(byte ^ 0xFF for byte in entries[key]))
         with inside(node.namespace):
             if round_ % 2:
-                for index in plane._own_links().values():
+                for index in plane._instance_links().values():
                     plane.netlink.do(links.remove_clsact(index))
             plane.netlink.do(links.remove_clsact(plane.underlay.index))
             plane.resync(state)
@@ -372,11 +372,11 @@ def test_a_link_whose_place_is_taken_is_made_anew(changing: Changing) -> None:
     )
     assert len(set(refused)) == 3
     assert refused[-1] == made
-    assert plane._own_links()[name] == made
+    assert plane._instance_links()[name] == made
     os.close(namespace)
     with inside(node.namespace):
         plane.apply(DataplaneState())
-    assert name not in plane._own_links()
+    assert name not in plane._instance_links()
     plane.close()
 
 

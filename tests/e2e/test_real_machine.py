@@ -14,7 +14,7 @@ from alcove.cli.session import CliSession
 from alcove.client.resources import EVENTS, NODES, PODS, SERVICE_ACCOUNTS, TENANTS
 from alcove.processes.machine import supervisor_state
 from alcove.testing import snapshot
-from alcove.testing.machine import FORWARDING, TestMachine, lacking, traces
+from alcove.testing.machine import FORWARDING, SimulatedMachine, lacking, traces
 from alcove.testing.server import wait_until
 
 pytestmark = [
@@ -36,8 +36,8 @@ def started(session: CliSession) -> str:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[TestMachine]:
-    with TestMachine(tmp_path) as made:
+def machine(tmp_path: Path) -> Iterator[SimulatedMachine]:
+    with SimulatedMachine(tmp_path) as made:
         yield made
 
 
@@ -53,13 +53,15 @@ def _run_a_pod(session: CliSession) -> str:
         raise AssertionError(f"{error}\n{status}\n{told}") from None
 
 
-def _holder(machine: TestMachine) -> int:
+def _holder(machine: SimulatedMachine) -> int:
     pid = supervisor_state.holder(machine.data)
     assert pid is not None
     return pid
 
 
-def test_pods_outlive_the_agent_and_come_back_after_down_and_nothing_is_left(machine: TestMachine) -> None:
+def test_pods_outlive_the_agent_and_come_back_after_down_and_nothing_is_left(
+    machine: SimulatedMachine,
+) -> None:
     before = snapshot.look(machine.mark)
     session = machine.up()
     first = _run_a_pod(session)
@@ -81,7 +83,7 @@ def test_pods_outlive_the_agent_and_come_back_after_down_and_nothing_is_left(mac
 
     # The worst case: nobody is left to clean up after the nodes.
     os.kill(_holder(machine), signal.SIGKILL)
-    assert machine.alcove("destroy", "--yes") == "gone\n"
+    assert machine.alcove("destroy", "--yes") == "destroyed\n"
     assert not machine.data.exists()
     assert traces(asked) == []
     assert machine.harmed() == []
@@ -89,7 +91,7 @@ def test_pods_outlive_the_agent_and_come_back_after_down_and_nothing_is_left(mac
     assert list(machine.home.iterdir()) == list(machine.scratch.iterdir()) == []
 
 
-def test_what_kills_left_is_taken_up_by_the_next_up_and_away_by_destroy(machine: TestMachine) -> None:
+def test_what_kills_left_is_taken_up_by_the_next_up_and_away_by_destroy(machine: SimulatedMachine) -> None:
     before = snapshot.look(machine.mark)
     session = machine.up()
     first = _run_a_pod(session)
@@ -110,12 +112,14 @@ def test_what_kills_left_is_taken_up_by_the_next_up_and_away_by_destroy(machine:
     half.kill()
     half.communicate()
     machine.cut_power()
-    assert machine.alcove("destroy", "--yes") == "gone\n"
+    assert machine.alcove("destroy", "--yes") == "destroyed\n"
     assert not machine.data.exists()
     assert snapshot.left_since(before, machine.mark, GONE_SECONDS_MAX) == []
 
 
-def _agent_is_killed_and_pods_do_not_notice(machine: TestMachine, session: CliSession, first: str) -> None:
+def _agent_is_killed_and_pods_do_not_notice(
+    machine: SimulatedMachine, session: CliSession, first: str
+) -> None:
     pid = supervisor_state.states(machine.data)["node-1"].pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
@@ -124,7 +128,7 @@ def _agent_is_killed_and_pods_do_not_notice(machine: TestMachine, session: CliSe
     assert started(session) == first
 
 
-def _node_is_a_namespace_of_its_own(machine: TestMachine, session: CliSession) -> None:
+def _node_is_a_namespace_of_its_own(machine: SimulatedMachine, session: CliSession) -> None:
     node = session.get(NODES, "node-1")
     addresses = [each["address"] for each in objects.get(node, "status", "addresses", default=[])]
     assert str(machine.cluster.node(1).address) in addresses

@@ -13,7 +13,7 @@ from alcove.cli.session import CliSession
 from alcove.client.resources import SERVICE_ACCOUNTS, TENANTS
 from alcove.testing import snapshot
 from alcove.testing.cluster import condition
-from alcove.testing.machine import TestMachine, lacking
+from alcove.testing.machine import SimulatedMachine, lacking
 from alcove.testing.server import wait_until
 
 pytestmark = [
@@ -77,15 +77,15 @@ def manifest(tenant: str) -> str:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[TestMachine]:
-    with TestMachine(tmp_path) as made:
+def machine(tmp_path: Path) -> Iterator[SimulatedMachine]:
+    with SimulatedMachine(tmp_path) as made:
         yield made
 
 
 class Tenant:
     """What a tenant has, as its users see it."""
 
-    def __init__(self, machine: TestMachine, name: str) -> None:
+    def __init__(self, machine: SimulatedMachine, name: str) -> None:
         self.machine, self.name = machine, name
 
     def make(self, session: CliSession) -> None:
@@ -139,7 +139,7 @@ class Tenant:
         return self.machine.kubectl(self.name, *words, stdin=stdin)
 
 
-def test_everything_is_back_after_the_power_was_cut(machine: TestMachine) -> None:
+def test_everything_is_back_after_the_power_was_cut(machine: SimulatedMachine) -> None:
     before = snapshot.look(machine.mark)
     session = machine.up("--nodes", "2")
     tenants = [Tenant(machine, name) for name in NAMES]

@@ -105,7 +105,7 @@ def test_clients_of_a_restored_cluster_list_anew(tmp_path: Path) -> None:
         alcove("restore", str(file), "--data", str(data), "--replace", fails="stop its API server first")
     alcove("restore", str(file), "--data", str(data), fails="--replace")
     message = alcove("restore", str(file), "--data", str(data), "--replace")
-    assert "the cluster goes on at revision" in message
+    assert "the cluster continues at revision" in message
     with server:
         for known in (then, seen):
             (event,) = watched(acme, known)

@@ -66,11 +66,11 @@ def test_up_status_kill_down_and_up_again(cluster: Path) -> None:
     assert alcove("down", *place).stdout == "down\n"
     completed = alcove("status", *place)
     assert completed.returncode == 3 and "alcove up" in completed.stderr
-    assert alcove("down", *place).stdout == "was not up\n"
+    assert alcove("down", *place).stdout == "already down\n"
     # State survives.
     assert alcove("up", "--hollow", "--no-demo", *place).returncode == 0
     assert "kept" in caller.kubectl("get", "namespaces")
-    assert alcove("destroy", "--yes", *place).stdout == "gone\n"
+    assert alcove("destroy", "--yes", *place).stdout == "destroyed\n"
     assert not cluster.exists()
 
 
@@ -117,7 +117,7 @@ def test_two_clusters_live_side_by_side(
         Caller(other / "admin.kubeconfig").kubectl("create", "namespace", "blues-own")
         message = Caller(cluster / "admin.kubeconfig").kubectl("get", "namespaces")
         assert "default" in message and "blues-own" not in message
-        assert alcove("destroy", "--yes", "--name", "blue").stdout == "gone\n"
+        assert alcove("destroy", "--yes", "--name", "blue").stdout == "destroyed\n"
         assert not other.exists() and pids(cluster)
     finally:
         down.destroy(other)

@@ -222,7 +222,7 @@ async def test_a_machine_without_the_rights_says_so(
         await asyncio.wait((working,))
     node = cluster.system.get("/api/v1/nodes/n4").json
     told = {each["type"]: each for each in node["status"]["conditions"]}["AlcoveHollow"]
-    assert told["status"] == "True" and "root's rights" in told["message"]
+    assert told["status"] == "True" and "requires root" in told["message"]
     cluster.system.delete("/api/v1/nodes/n4")
 
 
@@ -236,7 +236,7 @@ def test_credentials_are_renewed_under_a_running_agent(cluster: LocalServer, tmp
         first.unlink()
         cluster.system.delete("/apis/certificates.k8s.io/v1/certificatesigningrequests/node-n5")
         way.write_bytes(node_kubeconfig(cluster, "n5").read_bytes())
-        wait_until(lambda: "kubeconfig read anew" in agent.log, 20)
+        wait_until(lambda: "kubeconfig reloaded" in agent.log, 20)
         wanted = pod("renewed")
         wanted["spec"]["nodeName"] = "n5"
         assert caller.post(PODS, wanted).status == 201

@@ -24,7 +24,7 @@ def test_an_address_that_comes_late_is_waited_for(tmp_path: Path) -> None:
         made = server.system.post(PODS, {"metadata": {"name": "late"}, "spec": spec})
         assert made.status == 201, made.body
         time.sleep(LATE_SECONDS)
-        assert "pod in trouble" not in agent.log, "giving up and trying again is work for nothing"
+        assert "pod sync failed; retrying" not in agent.log, "giving up and trying again is work for nothing"
         endpoint = {
             "metadata": {"name": "late", "labels": {OWNER_LABEL: made.json["metadata"]["uid"]}},
             "spec": {

@@ -68,7 +68,7 @@ def test_what_gvisor_cannot_give_is_said(system: Caller, acme: Caller) -> None:
     create(system, pod("sandboxed", runtimeClassName="gvisor", hostPID=True))
     found = ended(system, "sandboxed")
     assert (found["status"]["phase"], found["status"]["reason"]) == ("Failed", "PodForbidden")
-    assert "use a RuntimeClass of crun or runc" in found["status"]["message"]
+    assert "use a RuntimeClass with handler crun or runc" in found["status"]["message"]
     remove(system, "sandboxed")
 
 

@@ -116,7 +116,11 @@ def test_sysctls_of_a_pod_with_users_of_its_own(cluster: RealCluster, acme: Call
 
 def test_a_runtime_that_cannot_is_named(acme: Caller) -> None:
     create(acme, pod("in-runc", runtimeClassName="runc", hostUsers=False))
-    wait_until(lambda: any("use a RuntimeClass of crun" in message for _, message in events(acme, "in-runc")))
+    wait_until(
+        lambda: any(
+            "use a RuntimeClass with handler crun" in message for _, message in events(acme, "in-runc")
+        )
+    )
     remove(acme, "in-runc")
 
 
@@ -138,7 +142,7 @@ def test_what_the_operator_has_to_do_is_told_and_then_it_runs(cluster: RealClust
         messages = [
             message for reason, message in events(acme, "shut-out") if reason == "FailedCreatePodSandBox"
         ]
-        assert "ask its operator" in messages[0]
+        assert "ask the operator" in messages[0]
         assert str(data) not in messages[0]
         assert f"chmod o+x {data}" in cluster.agents[cluster.nodes[0].name].log
     finally:

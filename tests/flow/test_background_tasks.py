@@ -15,11 +15,11 @@ SERVE = """
 import asyncio, sys
 from pathlib import Path
 from alcove.component import logs
-from alcove.processes.apiserver import Config, serve, write_admin_kubeconfig
-from alcove.store.compaction import Keep
+from alcove.processes.apiserver import ApiServerConfig, serve, write_admin_kubeconfig
+from alcove.store.compaction import RetentionPolicy
 
 async def main():
-    config = Config(data=Path(sys.argv[1]), port=0, history=Keep(seconds=0, revisions_max=1, every_seconds=0.05))
+    config = ApiServerConfig(data=Path(sys.argv[1]), port=0, history=RetentionPolicy(seconds=0, revisions_max=1, every_seconds=0.05))
     async with serve(config) as running:
         write_admin_kubeconfig(config, running)
         print("serving", flush=True)

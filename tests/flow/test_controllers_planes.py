@@ -154,7 +154,7 @@ def test_whoever_takes_over_makes_nothing_twice(planes: Planes) -> None:
             second.wait()
             wait_until(lambda: pods(big) == 60, 30)
             first.send(signal.SIGCONT)
-            wait_until(lambda: "no longer leading" in first.log)
+            wait_until(lambda: "lost leadership" in first.log)
             wait_until(lambda: replicas(big) == 60)
             names = [each["metadata"]["name"] for each in big.get(PODS).json["items"]]
             assert len(names) == 60
@@ -183,7 +183,7 @@ def test_a_tenant_whose_plane_is_away_waits_for_it_to_be_emptied(planes: Planes)
     planes.own.kill()
     with planes.controllers():
         planes.home.system.delete("/api/v1/tenants/big")
-        wait_until(lambda: "not fenced" in (planes.directory / "controllers.log").read_text())
+        wait_until(lambda: "failed to fence plane" in (planes.directory / "controllers.log").read_text())
         assert planes.home.system.get("/api/v1/tenants/big").status == 200
         planes.own.start()
         wait_until(lambda: planes.home.system.get("/api/v1/tenants/big").status == 404, 30)

@@ -31,7 +31,7 @@ def test_only_the_holder_writes(server: LocalServer, lease: str) -> None:
     ring0 = server.system
     assert write(ring0, "fenced-1", f"{lease}/first") == 201
     refused = ring0.post(MAPS, {"metadata": {"name": "fenced-2"}}, alcove_fence=f"{lease}/second")
-    assert refused.status == 409 and "does not hold it" in refused.json["message"]
+    assert refused.status == 409 and "does not hold the lease" in refused.json["message"]
     ring0.patch(f"{LEASES}/{lease}", {"spec": {"holderIdentity": "second"}})
     assert write(ring0, "fenced-2", f"{lease}/first") == 409
     assert write(ring0, "fenced-2", f"{lease}/second") == 201
@@ -79,7 +79,7 @@ def test_a_write_that_was_let_in_before_another_took_over_is_not_made(tmp_path: 
             else:
                 answer = ring0.delete(f"{MAPS}/there", None, alcove_fence="fence/first")
             assert webhook.seen
-        assert answer.status == 409 and "does not hold it" in answer.json["message"]
+        assert answer.status == 409 and "does not hold the lease" in answer.json["message"]
         assert ring0.get(f"{MAPS}/new").status == 404
         assert ring0.get(f"{MAPS}/there").json["data"] == {"by": "nobody"}
 

@@ -201,7 +201,7 @@ async def test_a_node_serves_what_ring0_says(server: LocalServer) -> None:
             )
             running = asyncio.create_task(serving.run())
             target = await asyncio.to_thread(wait_until, lambda: proxy.table.find("node.example", "/"))
-            assert (target.space, target.addresses) == (tenant_key, (("10.96.0.9", 80),))
+            assert (target.tenant_key, target.addresses) == (tenant_key, (("10.96.0.9", 80),))
             assert proxy.table.find("first.example", "/") is None, "another tenant has it"
             await asyncio.to_thread(wait_until, lambda: certificates.find("node.example"))
             assert certificates.find("first.example") is None

@@ -216,7 +216,7 @@ def test_a_vpc_of_another_tenant_is_refused(
     assert told(other, "net", "FailedProvision").startswith(f"failed to provision network {name}-b/net: VPC")
     assert not ring0_objects(ring0, f"{name}-b/net"), "nothing half-made"
     network(other, "squat", vpcID=f"{name}-default-network")
-    in_phase(other, "squat", "Failed", "kept for the default network of another tenant")
+    in_phase(other, "squat", "Failed", "reserved for the default network of another tenant")
     assert ready(acme, "default")["vpc"] == f"{name}-default-network"
 
 

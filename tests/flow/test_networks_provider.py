@@ -213,7 +213,7 @@ def test_endpoints_written_by_hand(ring0: Caller, name: str, droplets: list[str]
     assert (spec["vni"], spec["gw"], spec["prefix"], spec["hostip"]) == (vni, "10.0.1.1", 24, "192.0.2.1")
     assert spec["vpc"] == name and spec["mac"] == "0a:58:0a:00:01:05"
     make(ring0, "endpoints", f"{name}-web", net=f"{name}-a", ip="10.0.1.6")
-    in_state(ring0, "endpoints", f"{name}-web", "Failed", f'its name must be "{vni}-10.0.1.6"')
+    in_state(ring0, "endpoints", f"{name}-web", "Failed", f'metadata.name must be "{vni}-10.0.1.6"')
     for number, (ip, message) in enumerate([
         ("10.0.2.5", f'address 10.0.2.5 is outside subnet "{name}-a" (10.0.1.0/24)'),
         ("10.0.1.1", "is reserved in"),

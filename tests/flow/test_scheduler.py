@@ -160,7 +160,7 @@ def test_what_is_guaranteed_to_one_tenant_no_other_gets(cluster: LocalServer, ad
     wait_until(lambda: node_of(admin, "small"))
     create(admin, "more", cpu="1")
     told = wait_until(lambda: condition(admin, "more").get("message"))
-    assert told == "what is left of cpu is guaranteed to other tenants"
+    assert told == "remaining cpu is guaranteed to other tenants"
     assert cluster.system.patch(path, {"spec": {"quota": None}}).status == 200
     wait_until(lambda: node_of(admin, "more"))
 

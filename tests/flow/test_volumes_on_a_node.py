@@ -210,7 +210,7 @@ async def test_a_volume_of_another_node_is_not_made_up_here(
     key, pod = use(tenant, node.name, "web")
     lookup = node.volumes._sources._lookup
     elsewhere = PodVolumes(tmp_path / "elsewhere", lookup, time.time, node="elsewhere")
-    with pytest.raises(VolumeFailure, match="not here"):
+    with pytest.raises(VolumeFailure, match="not on this node"):
         await elsewhere.mount(key, pod)
     assert elsewhere.local.all() == []
 

@@ -167,7 +167,7 @@ def test_tenants_make_no_volumes_of_a_nodes_files(
         **source,
     }
     answer = thief.post(VOLUMES, {"metadata": {"name": "mine"}, "spec": spec})
-    assert answer.status == 403 and "made by the system only" in answer.json["message"]
+    assert answer.status == 403 and "can only be created by the system" in answer.json["message"]
     plain = {**spec, "nfs": {"server": "s", "path": "/"}}
     for kind in source:
         del plain[kind]

@@ -154,7 +154,7 @@ async def test_links_in_a_volume_are_not_followed_on_the_node(node: Node) -> Non
         -1
     ] == "0"
     for parts in ({"empty": "out"}, {"empty": "out/file"}, {"local": "out/etc"}, {"local": "up"}):
-        with pytest.raises(VolumeFailure, match="leads out of the volume"):
+        with pytest.raises(VolumeFailure, match="escapes the volume"):
             attacker.mounts(**parts)
 
 

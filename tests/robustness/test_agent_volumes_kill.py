@@ -15,23 +15,23 @@ pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(loop_devices()), reason=
 _WORK = """
 import asyncio, os, signal, sys, time
 from pathlib import Path
-from alcove.agent.lookup import Lookup
+from alcove.agent.lookup import ObjectLookup
 from alcove.agent.podkey import PodKey
 from alcove.client.planes import Planes
-from alcove.agent.volumes.local import Volume
-from alcove.agent.volumes.sources import Empty, Local, Plan
-from alcove.agent.volumes.volumes import Volumes
+from alcove.agent.volumes.local import LocalVolume
+from alcove.agent.volumes.sources import EmptyDirMount, LocalVolumeMount, PodVolumePlan
+from alcove.agent.volumes.volumes import PodVolumes
 from alcove.api.ids import TenantId
 from alcove.client.keys import HOME
 
 work, folder, left = sys.argv[1], Path(sys.argv[2]), [int(sys.argv[3])]
 key = PodKey(HOME, TenantId("acme"), "default", "web", "u1")
-local = Volume(HOME, TenantId("acme"), "pv-1", "v1", 8 << 20)
+local = LocalVolume(HOME, TenantId("acme"), "pv-1", "v1", 8 << 20)
 pod = {"metadata": {"name": "web"}, "spec": {"containers": [], "securityContext": {"fsGroup": 7}}}
 
 class Planned:
     async def plan(self, *_):
-        return Plan([Empty("disk", False, 0), Empty("memory", True, 1 << 20), Local("pv", local, False, True)], {})
+        return PodVolumePlan([EmptyDirMount("disk", False, 0), EmptyDirMount("memory", True, 1 << 20), LocalVolumeMount("pv", local, False, True)], {})
 
 def step(_what):
     if left[0] == 0:
@@ -39,7 +39,7 @@ def step(_what):
     left[0] -= 1
 
 def volumes(checkpoint):
-    made = Volumes(folder, Lookup(Planes()), time.time, node="here", checkpoint=checkpoint)
+    made = PodVolumes(folder, ObjectLookup(Planes()), time.time, node="here", checkpoint=checkpoint)
     made._sources = Planned()
     return made
 

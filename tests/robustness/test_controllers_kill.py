@@ -234,7 +234,7 @@ def test_a_paused_leader_writes_nothing_after_it_wakes(server: LocalServer, tmp_
             second.wait()
             wait_until(lambda: len(pods(server.system, "t1")) == 300, seconds_max=30)
             first.send(signal.SIGCONT)
-            wait_until(lambda: "no longer leading" in first.log)
+            wait_until(lambda: "lost leadership" in first.log)
             assert made_since(server.system, "t1", revision) == 300
         finally:
             second.stop()

@@ -42,7 +42,7 @@ def test_they_may_start_before_the_server(tmp_path: Path) -> None:
     controllers = LocalControllers(server, tmp_path, *LEASE, kubeconfig=through)
     controllers.start()
     try:
-        wait_until(lambda: "lease not reached" in controllers.log, seconds_max=20)
+        wait_until(lambda: "failed to reach lease" in controllers.log, seconds_max=20)
         server.start()
         controllers.wait()
         make(server, "t")

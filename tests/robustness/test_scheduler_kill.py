@@ -193,7 +193,7 @@ def test_a_paused_leader_binds_nothing_after_it_wakes(planes: TwoPlanes) -> None
             # All that there is.
             wait_until(lambda: sum(planes.placed().values()) == CPU * NODE_COUNT, 30)
             first.send(signal.SIGCONT)
-            wait_until(lambda: "no longer leading" in first.log)
+            wait_until(lambda: "lost leadership" in first.log)
             create(planes.big, "after", cpu="1")
             wait_until(lambda: planes.big.get(f"{PODS}/after").json["status"].get("conditions"))
             assert planes.placed() == {f"n{number}": CPU for number in range(NODE_COUNT)}

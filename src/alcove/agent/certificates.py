@@ -1,7 +1,7 @@
-"""Certificates that a node asks of ring0, in its own name: the request, the wait for it, and when the next is due.
+"""The node's certificates from ring0: the signing request, the wait for its approval, and when to renew.
 
-The key is made here and never leaves the node. The subject is the node's: ring0 approves by itself what a node asks
-for itself, and refuses what it asks for another.
+The key is generated here and never leaves the node. The subject is the node's: ring0 automatically approves
+requests of a node for itself, and rejects requests for another subject.
 """
 
 from __future__ import annotations
@@ -30,21 +30,22 @@ POLL_SECONDS = 0.2
 SIGNED_SECONDS_MAX = 60.0
 RETRY_SECONDS = 5.0
 RETRY_SECONDS_MAX = 600.0
-LOOK_SECONDS = 60.0
-"""Waits are cut into pieces: the clock may be set, and the machine may have slept."""
+CHECK_SECONDS = 60.0
+"""Long waits check the clock this often: it may be set, and the machine may be suspended."""
 EARLIEST, LATEST = 0.7, 0.9
-"""Of a certificate's life, when the next one is asked for: somewhere between, so that nodes do not all ask at once."""
+"""The fraction of a certificate's lifetime after which it is renewed: a random point between, so that nodes
+do not all renew at the same time."""
 
 
 class NotSigned(Exception):
-    """Ring0 did not sign, in time or at all; the message says which."""
+    """Ring0 denied the request, or did not sign it in time; the message says which."""
 
 
 class CertificatePurpose(Struct, frozen=True):
     signer: str
     usage: str
     prefix: str
-    """Of the requests' names."""
+    """Prefix of the names of requests."""
 
 
 CLIENT = CertificatePurpose("kubernetes.io/kube-apiserver-client-kubelet", "client auth", "node-client")
@@ -67,16 +68,16 @@ def subject_of(node: str) -> x509.Name:
 
 
 def renewal_time(certificate: x509.Certificate, chance: float) -> float:
-    """When to ask for the next, in epoch seconds. `chance`, from 0 to 1, picks the point."""
-    begins = certificate.not_valid_before_utc.timestamp()
-    lives = certificate.not_valid_after_utc.timestamp() - begins
-    return begins + lives * (EARLIEST + (LATEST - EARLIEST) * chance)
+    """When to renew the certificate, in epoch seconds. `chance`, from 0 to 1, selects the point."""
+    start = certificate.not_valid_before_utc.timestamp()
+    lifetime = certificate.not_valid_after_utc.timestamp() - start
+    return start + lifetime * (EARLIEST + (LATEST - EARLIEST) * chance)
 
 
 async def ask(
     client: Client, node: str, purpose: CertificatePurpose, names: Sequence[x509.GeneralName] = ()
 ) -> CertificatePair:
-    """A new key with its certificate. Raises ApiError, ClientError, NotSigned."""
+    """Requests a certificate for a new key. Raises ApiError, ClientError and NotSigned."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = f"{purpose.prefix}-{node}-{secrets.token_hex(4)}"
     spec = {
@@ -101,25 +102,27 @@ def signing_request(key: ec.EllipticCurvePrivateKey, node: str, names: Sequence[
 
 async def _signed(client: Client, name: str) -> bytes:
     for _ in range(int(SIGNED_SECONDS_MAX / POLL_SECONDS)):
-        found = await client.get(SYSTEM, CERTIFICATE_SIGNING_REQUESTS, name)
-        for condition in objects.get(found, "status", "conditions", default=()):
+        request = await client.get(SYSTEM, CERTIFICATE_SIGNING_REQUESTS, name)
+        for condition in objects.get(request, "status", "conditions", default=()):
             if condition.get("type") in ("Denied", "Failed"):
-                raise NotSigned(f"the request {name} was refused: {condition.get('message', '')}")
-        if certificate := objects.get(found, "status", "certificate"):
+                raise NotSigned(
+                    f'certificate signing request "{name}" was denied: {condition.get("message", "")}'
+                )
+        if certificate := objects.get(request, "status", "certificate"):
             return base64.b64decode(certificate)
         await asyncio.sleep(POLL_SECONDS)
-    raise NotSigned(f"nobody signed the request {name}; `kubectl get csr` tells more")
+    raise NotSigned(f'certificate signing request "{name}" was not signed in time; see `kubectl get csr`')
 
 
 async def until(when: float, clock: Callable[[], float]) -> None:
-    """Returns when the clock shows `when`, also after it was set or stood still."""
-    while (left := when - clock()) > 0:  # noqa: ASYNC110 - nobody tells of a clock that is set
-        await asyncio.sleep(min(left, LOOK_SECONDS))
+    """Returns when the clock shows `when`, also if it is set meanwhile or the machine is suspended."""
+    while (remaining := when - clock()) > 0:  # noqa: ASYNC110 - there is no event for a clock that is set
+        await asyncio.sleep(min(remaining, CHECK_SECONDS))
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """At once or not at all, also when the power goes; for this user's eyes alone. Raises OSError."""
-    path = path.resolve()  # A link stays one.
+    """Replaces the file atomically, also if the power fails, with mode 0600. Raises OSError."""
+    path = path.resolve()  # Replaces the target of a symbolic link, not the link.
     descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -1,7 +1,8 @@
-"""Control groups of pods, on version 1, version 2, and version 1 with an empty version 2 beside it.
+"""Cgroups of pods, on v1, v2, and v1 with an empty v2 hierarchy beside it.
 
-The agent makes and removes the groups of pods and reads what is used in any group; containers' own groups
-inside them are the runtimes' business. Groups are named by their path from the root of the hierarchy.
+The agent creates and removes the cgroups of pods, and reads the usage of any cgroup; the cgroups of
+containers inside them are created by the runtimes. Cgroups are named by their path from the root of the
+hierarchy.
 """
 
 import errno
@@ -22,12 +23,12 @@ _UNLIMITED_BYTES = 1 << 60
 class CgroupLayout(Enum):
     V1 = "v1"
     HYBRID = "hybrid"
-    """Controllers in version 1; a version 2 hierarchy without the ones that matter."""
+    """Controllers in v1; a v2 hierarchy without the controllers used here."""
     V2 = "v2"
 
 
 class CgroupLimits(Struct, frozen=True):
-    """Zero: no limit."""
+    """0 means no limit."""
 
     cpu_milli: int = 0
     cpu_shares: int = 0
@@ -39,30 +40,30 @@ class CgroupUsage(Struct, frozen=True):
     cpu_nanoseconds: int = 0
     memory_bytes: int = 0
     working_set_bytes: int = 0
-    """Without what the kernel can take back at once."""
+    """Memory usage without inactive file cache."""
     processes: int = 0
 
 
 class CgroupMount(Struct, frozen=True):
     path: Path
     controllers: frozenset[str]
-    """Empty for version 2."""
+    """Empty for v2."""
 
 
 def find(mounts: str) -> tuple[CgroupLayout, tuple[CgroupMount, ...]]:
-    """How control groups are mounted, from the text of /proc/self/mounts."""
-    found: list[CgroupMount] = []
+    """The layout and mounts of cgroups, from the text of /proc/self/mounts."""
+    v1: list[CgroupMount] = []
     unified: list[CgroupMount] = []
     for line in mounts.splitlines():
         _, path, kind, options, *_ = line.split()
         if kind == "cgroup":
-            found.append(CgroupMount(Path(path), frozenset(options.split(","))))
+            v1.append(CgroupMount(Path(path), frozenset(options.split(","))))
         elif kind == "cgroup2":
             unified.append(CgroupMount(Path(path), frozenset()))
-    has_v1 = any("memory" in mount.controllers for mount in found)
+    has_v1 = any("memory" in mount.controllers for mount in v1)
     if has_v1:
-        return (CgroupLayout.HYBRID if unified else CgroupLayout.V1), (*found, *unified)
-    return CgroupLayout.V2, (*unified, *found)
+        return (CgroupLayout.HYBRID if unified else CgroupLayout.V1), (*v1, *unified)
+    return CgroupLayout.V2, (*unified, *v1)
 
 
 class Cgroups:
@@ -75,18 +76,18 @@ class Cgroups:
 
     @property
     def unified(self) -> Path | None:
-        """Where version 2 is mounted, if it is."""
+        """Where v2 is mounted; None if it is not."""
         return next((mount.path for mount in self.mounts if not mount.controllers), None)
 
     def ensure(self, group: str, limits: CgroupLimits) -> None:
-        """The group with these limits, made if it is missing."""
+        """Sets the limits of the cgroup, which is created if missing."""
         if self.layout is CgroupLayout.V2:
             self._ensure_v2(group, limits)
         else:
             self._ensure_v1(group, limits)
 
     def usage(self, group: str) -> CgroupUsage:
-        """What is used now in the group and below it; zeros where there is no such group."""
+        """The current usage of the cgroup and those below it; zeros if it does not exist."""
         if self.layout is CgroupLayout.V2:
             path = self._path("", group)
             memory = _number(path / "memory.current")
@@ -102,7 +103,7 @@ class Cgroups:
         return CgroupUsage(cpu, memory, max(0, memory - inactive), processes)
 
     def memory_limit(self, group: str) -> int:
-        """In bytes; 0: there is none, or none that anybody could reach."""
+        """In bytes; 0 for none."""
         if self.layout is CgroupLayout.V2:
             limit = _number(self._path("", group) / "memory.max")
         else:
@@ -110,21 +111,21 @@ class Cgroups:
         return limit if limit < _UNLIMITED_BYTES else 0
 
     def oom_kills(self, group: str) -> int:
-        """How many processes of the group were killed because its memory was full."""
+        """How many processes of the cgroup were killed because of its memory limit."""
         if self.layout is CgroupLayout.V2:
             return _field(self._path("", group) / "memory.events", "oom_kill")
         return _field(self._path("memory", group) / "memory.oom_control", "oom_kill")
 
     def processes(self, group: str) -> list[int]:
-        """Ids of the processes in the group and below it."""
-        found: set[int] = set()
+        """Pids of the processes in the cgroup and below it."""
+        pids: set[int] = set()
         for mount in self.mounts:
             for path in _tree(mount.path / group.lstrip("/")):
-                found.update(map(int, _text(path / "cgroup.procs").split()))
-        return sorted(found)
+                pids.update(map(int, _text(path / "cgroup.procs").split()))
+        return sorted(pids)
 
     def kill(self, group: str) -> None:
-        """Ends every process in the group and below it, also ones that fork meanwhile."""
+        """Kills every process in the cgroup and below it, including those that fork meanwhile."""
         for _ in range(_KILL_ROUNDS_MAX):
             processes = self.processes(group)
             if not processes:
@@ -136,8 +137,9 @@ class Cgroups:
                     continue
 
     def remove(self, group: str) -> bool:
-        """Removes the group and those below it, everywhere; False: something in it still lives. Idempotent."""
-        gone = True
+        """Removes the cgroup and those below it, in all hierarchies; False if a process is left in it.
+        Idempotent."""
+        removed = True
         for mount in self.mounts:
             for path in _tree(mount.path / group.lstrip("/")):
                 try:
@@ -147,11 +149,11 @@ class Cgroups:
                 except OSError as error:
                     if error.errno not in (errno.EBUSY, errno.ENOTEMPTY):
                         raise
-                    gone = False
-        return gone
+                    removed = False
+        return removed
 
     def children(self, group: str) -> list[str]:
-        """Names of the groups directly below."""
+        """Names of the cgroups directly below."""
         names: set[str] = set()
         for mount in self.mounts:
             path = mount.path / group.lstrip("/")
@@ -189,7 +191,8 @@ class Cgroups:
 
 
 def _limit_memory_v1(path: Path, limit: int) -> None:
-    """Memory with swap, where that is limited too, may never be less than memory alone: which comes first depends."""
+    """Sets the memory limit, and that of memory with swap if it is set: it may never be below the memory
+    limit, so the order of the writes depends on the direction of the change."""
     both = path / "memory.memsw.limit_in_bytes"
     bound = _number(both)
     is_bound = 0 < bound < _UNLIMITED_BYTES
@@ -201,12 +204,12 @@ def _limit_memory_v1(path: Path, limit: int) -> None:
 
 
 def weight_of(shares: int) -> int:
-    """Version 2's weight (1 to 10,000) for version 1's shares (2 to 262,144)."""
+    """The v2 weight (1 to 10,000) for v1 shares (2 to 262,144)."""
     return 1 + (min(max(shares, 2), 262_144) - 2) * 9_999 // 262_142
 
 
 def _quota_us(limits: CgroupLimits) -> int:
-    """The kernel takes no quota below a millisecond."""
+    """0 for no limit. The kernel accepts no quota below a millisecond."""
     return max(1_000, limits.cpu_milli * CPU_PERIOD_US // 1_000) if limits.cpu_milli else 0
 
 

@@ -1,7 +1,8 @@
-"""The node's own client certificate, in its kubeconfig: renewed with itself before it ends, as kubelet does.
+"""The node's client certificate, in its kubeconfig: renewed with its own credential before it expires, as the
+kubelet does.
 
-Nothing is lost if a renewal fails: the present certificate is good until its end, and another is asked for. A
-credential that is not a certificate of this node (an administrator's, a token) is its giver's to renew.
+If a renewal fails, the current certificate stays in use, and the renewal is retried. A credential that is not
+a certificate of this node (an administrator's, a token) is not renewed here.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ import yaml
 from cryptography import x509
 
 from alcove.agent.certificates import (
+    CHECK_SECONDS,
     CLIENT,
-    LOOK_SECONDS,
     RETRY_SECONDS,
     RETRY_SECONDS_MAX,
     CertificatePair,
@@ -41,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class ClientCertificate:
-    """`keep` until cancelled. Who uses the kubeconfig reads it again when it changes."""
+    """`keep` renews until cancelled. Clients that use the kubeconfig reload it when it changes."""
 
     def __init__(
         self,
@@ -57,36 +58,41 @@ class ClientCertificate:
         self._clock = clock
         self._chance = chance
         self.ends = 0.0
-        """Of the certificate in use, in epoch seconds; 0: there is none that would be renewed here."""
+        """Expiration of the current certificate, in epoch seconds; 0 if there is none of this node."""
 
     async def keep(self) -> None:
-        known: x509.Certificate | None = None
+        current: x509.Certificate | None = None
         due, waits = 0.0, RETRY_SECONDS
         while True:
-            # Looked at anew each time: somebody else may have renewed it meanwhile.
-            found = await asyncio.to_thread(read_client_certificate, self._path, self._node)
-            if found is not None and found != known:
-                due, self.ends = renewal_time(found, self._chance()), found.not_valid_after_utc.timestamp()
+            # Read again each time: another process may have renewed it.
+            certificate = await asyncio.to_thread(read_client_certificate, self._path, self._node)
+            if certificate is not None and certificate != current:
+                due = renewal_time(certificate, self._chance())
+                self.ends = certificate.not_valid_after_utc.timestamp()
                 waits = RETRY_SECONDS
-                log.info("client certificate", extra={"ends": _told(self.ends), "renewed_at": _told(due)})
-            known = found
-            left = due - self._clock() if found is not None else LOOK_SECONDS
-            if left > 0:
-                await asyncio.sleep(min(left, LOOK_SECONDS))
+                extra = {"ends": _format_time(self.ends), "renewed_at": _format_time(due)}
+                log.info("client certificate loaded", extra=extra)
+            current = certificate
+            remaining = due - self._clock() if certificate is not None else CHECK_SECONDS
+            if remaining > 0:
+                await asyncio.sleep(min(remaining, CHECK_SECONDS))
             elif not await self._renew():
                 await asyncio.sleep(waits)
                 waits = min(waits * 2, RETRY_SECONDS_MAX)
 
     async def _renew(self) -> bool:
-        """Whether there is another now."""
+        """Whether the certificate was renewed."""
         try:
             if not os.access(self._path.resolve().parent, os.W_OK):
-                raise OSError("its folder cannot be written; who made the file has to renew the certificate")
+                raise OSError(
+                    "directory is not writable; the creator of the file has to renew the certificate"
+                )
             pair = await ask(self._client, self._node, CLIENT)
             await asyncio.to_thread(rewrite, self._path, pair)
         except (ApiError, ClientError, NotSigned, OSError, BadKubeconfig) as error:
             log.warning(
-                "client certificate not renewed", extra={"path": str(self._path), "error": str(error)}
+                "failed to renew client certificate; retrying",
+                extra={"path": str(self._path), "error": str(error)},
             )
             return False
         log.info("client certificate renewed", extra={"node": self._node})
@@ -94,23 +100,24 @@ class ClientCertificate:
 
 
 def read_client_certificate(path: Path, node: str) -> x509.Certificate | None:
-    """The certificate of this very node in a kubeconfig."""
+    """The certificate of the kubeconfig's current user; None if it is not this node's."""
     try:
-        found = x509.load_pem_x509_certificate(kubeconfig.load(path).certificate_pem)
+        certificate = x509.load_pem_x509_certificate(kubeconfig.load(path).certificate_pem)
     except (BadKubeconfig, ValueError):
         return None
-    return found if found.subject == subject_of(node) else None
+    return certificate if certificate.subject == subject_of(node) else None
 
 
 def rewrite(path: Path, pair: CertificatePair) -> None:
-    """Puts another certificate in the place of the current context's, in one step. Raises OSError, BadKubeconfig."""
+    """Atomically replaces the certificate and key of the current context's user. Raises OSError and
+    BadKubeconfig."""
     try:
         config = yaml.safe_load(path.read_text())
         context = _named(config["contexts"], config["current-context"])["context"]
         user = _named(config["users"], context["user"])["user"]
     except (KeyError, TypeError, StopIteration, yaml.YAMLError) as error:
         raise BadKubeconfig(f"{path} is not a kubeconfig with a current context") from error
-    # In the file itself: a certificate and a key in files of their own could be seen to differ.
+    # Inline: with separate files, a client could read a certificate and a key that do not match.
     for field in ("client-certificate", "client-key"):
         user.pop(field, None)
     user["client-certificate-data"] = base64.b64encode(pair.certificate_pem).decode()
@@ -122,5 +129,5 @@ def _named(entries: list[Any], name: str) -> Any:
     return next(entry for entry in entries if entry["name"] == name)
 
 
-def _told(time: float) -> str:
+def _format_time(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).isoformat(timespec="seconds")

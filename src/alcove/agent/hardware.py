@@ -1,4 +1,4 @@
-"""What the machine is and has, or as much of it as this process may use."""
+"""The machine's CPUs, memory, disk and identity, as far as this process may use them."""
 
 import os
 import platform
@@ -23,7 +23,7 @@ class Hardware(Struct, frozen=True):
 
 
 def read(data: Path, cgroups: Cgroups | None, root: Path = Path("/")) -> Hardware:
-    """`data` is on the disk that counts; limits of this process' own control group count where there are any."""
+    """`data` is on the disk to measure. A memory limit of this process' cgroup applies if it is lower."""
     memory = _total_memory(_text(root / "proc/meminfo"))
     limit = _memory_limit(cgroups, _text(root / "proc/self/cgroup")) if cgroups is not None else 0
     disk = os.statvfs(data)
@@ -40,7 +40,7 @@ def read(data: Path, cgroups: Cgroups | None, root: Path = Path("/")) -> Hardwar
 
 
 def part_of(machine: Hardware, nodes: int) -> Hardware:
-    """What one of several nodes on a machine may promise: together they promise no more than there is."""
+    """The share of one of several nodes on a machine."""
     return structs.replace(
         machine,
         cpu_milli=machine.cpu_milli // nodes,
@@ -80,9 +80,9 @@ def _pretty_name(release: str) -> str:
     return ""
 
 
-def _memory_limit(cgroups: Cgroups, own: str) -> int:
-    """The memory limit of this process' control group; 0: none that binds."""
-    groups = {tuple(line.split(":")[1].split(",")): line.split(":", 2)[2] for line in own.splitlines()}
+def _memory_limit(cgroups: Cgroups, text: str) -> int:
+    """The memory limit of this process' cgroup; 0 for none. `text` is /proc/self/cgroup."""
+    groups = {tuple(line.split(":")[1].split(",")): line.split(":", 2)[2] for line in text.splitlines()}
     if cgroups.layout is CgroupLayout.V2:
         return cgroups.memory_limit(groups.get(("",), "/"))
     group = next((path for controllers, path in groups.items() if "memory" in controllers), "/")

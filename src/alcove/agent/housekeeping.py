@@ -1,5 +1,5 @@
-"""What a node does now and then: volumes brought up to date, images nobody needs removed, pods evicted when something
-runs short."""
+"""Periodic work of a node: refreshes volumes, removes unused images, and evicts pods under resource
+pressure."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from alcove.api.objects import Object
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 10.0
+CHECK_SECONDS = 10.0
 REFRESH_SECONDS = 60.0
 COLLECT_SECONDS = 120.0
 AFTER_EVICTION_SECONDS = 20.0
-"""What a pod had must first be given back, before another goes for it."""
+"""Time until the next eviction: the evicted pod's resources must be released first."""
 RELIEVED_SECONDS = 60.0
-"""A shortage is told for this long after it ended: what comes and goes must not bring pods here."""
+"""A pressure condition stays this long after the pressure ended, so that it does not flap."""
 EVICTED = "Evicted"
 
 
 class NodeHousekeeping:
-    """`run` until cancelled."""
+    """`run` returns only when cancelled."""
 
     def __init__(
         self,
         workers: PodWorkers,
-        shop: NodeServices,
+        services: NodeServices,
         images: ImageStore,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._workers = workers
-        self._shop = shop
+        self._services = services
         self._images = images
         self._clock = clock
         self._short_until = {"memory": 0.0, "disk": 0.0, "processes": 0.0}
@@ -57,30 +57,30 @@ class NodeHousekeeping:
     async def run(self) -> None:
         collected_at = self._clock()
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
             try:
-                await self._look()
+                await self._check_pressure()
                 await self._refresh()
                 if self._clock() - collected_at >= COLLECT_SECONDS:
                     collected_at = self._clock()
                     await self._collect()
             except OSError as error:
-                log.warning("upkeep failed", extra={"error": str(error)})
+                log.warning("housekeeping failed; retrying", extra={"error": str(error)})
 
-    # Shortage
+    # Pressure
 
-    async def _look(self) -> None:
-        room = pressure.look(self._shop.folders.data)
+    async def _check_pressure(self) -> None:
+        free = pressure.measure(self._services.folders.data)
         now = self._clock()
-        for name, lacks in _lacking(room).items():
+        for name, lacks in _lacking(free).items():
             if lacks:
                 self._short_until[name] = now + RELIEVED_SECONDS
         await self._evict_overflowing()
         if now >= self._evict_after:
-            if room.lacks_disk:
+            if free.lacks_disk:
                 await self._collect()
                 await self._evict_for("ephemeral-storage", await self._by_disk())
-            elif room.lacks_memory or room.lacks_processes:
+            elif free.lacks_memory or free.lacks_processes:
                 await self._evict_for("memory", self._by_memory())
 
     async def _evict_for(self, resource: str, candidates: list[EvictionCandidate]) -> None:
@@ -89,32 +89,32 @@ class NodeHousekeeping:
         if chosen is None or worker is None:
             return
         message = f"The node was low on resource: {resource}. "
-        log.warning("evicting", extra={"pod": str(chosen.key), "resource": resource})
+        log.warning("evicting pod", extra={"pod": str(chosen.key), "resource": resource})
         self._evict(worker, message)
         self._evict_after = self._clock() + AFTER_EVICTION_SECONDS
 
-    def _evict(self, worker: PodWorker, why: str) -> None:
-        self._shop.note(worker.key, "Warning", EVICTED, why)
-        worker.fail(EVICTED, why, 0.0)
+    def _evict(self, worker: PodWorker, message: str) -> None:
+        self._services.note(worker.key, "Warning", EVICTED, message)
+        worker.fail(EVICTED, message, 0.0)
 
     def _running(self) -> list[PodWorker]:
         return [each for each in self._workers if each.view.is_set_up and each.view.end is None]
 
     def _by_memory(self) -> list[EvictionCandidate]:
-        found = []
+        candidates = []
         for worker in self._running():
-            used = self._shop.cgroups.usage(f"{self._shop.group}/{worker.key.directory_name}")
-            found.append(EvictionCandidate(worker.key, worker.pod["spec"], used.working_set_bytes))
-        return found
+            used = self._services.cgroups.usage(f"{self._services.group}/{worker.key.directory_name}")
+            candidates.append(EvictionCandidate(worker.key, worker.pod["spec"], used.working_set_bytes))
+        return candidates
 
     async def _by_disk(self) -> list[EvictionCandidate]:
         workers = self._running()
-        empties = await self._shop.volumes.usages([each.key for each in workers])
+        volume_usages = await self._services.volumes.usages([each.key for each in workers])
         return [
             EvictionCandidate(
                 each.key,
                 each.pod["spec"],
-                sum(empties.get(each.key, {}).values()) + sum((await self._written(each)).values()),
+                sum(volume_usages.get(each.key, {}).values()) + sum((await self._written(each)).values()),
             )
             for each in workers
         ]
@@ -123,39 +123,39 @@ class NodeHousekeeping:
         workers = [each for each in self._running() if pressure.is_measured(each.pod["spec"])]
         if not workers:
             return
-        empties = await self._shop.volumes.usages([each.key for each in workers])
+        volume_usages = await self._services.volumes.usages([each.key for each in workers])
         for each in workers:
             spec: Object = each.pod["spec"]
             written = (
                 await self._written(each) if any(map(pressure.limited, spec.get("containers") or ())) else {}
             )
-            if why := pressure.over_limit(spec, empties.get(each.key, {}), written):
-                self._evict(each, why)
+            if message := pressure.over_limit(spec, volume_usages.get(each.key, {}), written):
+                self._evict(each, message)
 
     async def _written(self, worker: PodWorker) -> dict[str, int]:
-        """Bytes in containers' own layers, by container."""
-        found: dict[str, int] = {}
+        """Bytes in containers' writable layers, by container."""
+        written: dict[str, int] = {}
         for name, observed in worker.view.containers.items():
             if observed.current is not None:
-                found[name] = await asyncio.to_thread(
-                    self._shop.snapshots.written_bytes, observed.current.status.id
+                written[name] = await asyncio.to_thread(
+                    self._services.snapshots.written_bytes, observed.current.status.id
                 )
-        return found
+        return written
 
-    # Freshness
+    # Volumes and images
 
     async def _refresh(self) -> None:
         now = self._clock()
-        known, self._refreshed = self._refreshed, {}
+        previous, self._refreshed = self._refreshed, {}
         for worker in self._running():
-            place, told = worker.key.directory_name, _told(worker.pod)
-            before = known.get(place)
+            name, metadata = worker.key.directory_name, _volume_metadata(worker.pod)
+            before = previous.get(name)
             if before is None:
-                before = (now, told)  # It was just mounted.
-            elif now - before[0] >= REFRESH_SECONDS or before[1] != told:
+                before = (now, metadata)  # The volumes were just mounted.
+            elif now - before[0] >= REFRESH_SECONDS or before[1] != metadata:
                 await worker.executor.refresh(worker.pod)
-                before = (now, told)
-            self._refreshed[place] = before
+                before = (now, metadata)
+            self._refreshed[name] = before
 
     async def _collect(self) -> None:
         in_use = {
@@ -164,17 +164,17 @@ class NodeHousekeeping:
             if isinstance(each.executor, RealPodExecutor)
             for digest in each.executor.images
         }
-        in_use |= {self._shop.pause.digest, *self._shop.volumes.images_in_use()}
+        in_use |= {self._services.pause.digest, *self._services.volumes.images_in_use()}
         removed = await garbage_collection.collect(self._images, in_use)
         if removed:
             log.info("images removed", extra={"count": len(removed)})
 
 
-def _lacking(room: FreeResources) -> dict[str, bool]:
-    return {"memory": room.lacks_memory, "disk": room.lacks_disk, "processes": room.lacks_processes}
+def _lacking(free: FreeResources) -> dict[str, bool]:
+    return {"memory": free.lacks_memory, "disk": free.lacks_disk, "processes": free.lacks_processes}
 
 
-def _told(pod: Object) -> object:
-    """What of a pod its volumes may show."""
+def _volume_metadata(pod: Object) -> object:
+    """The metadata that downward API volumes may show."""
     metadata = pod["metadata"]
     return (metadata.get("labels"), metadata.get("annotations"))

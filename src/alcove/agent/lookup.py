@@ -1,8 +1,8 @@
-"""What pods name, read from their own plane, tenant and namespace, one object at a time.
+"""Reads the objects that pods refer to, from the pod's plane, tenant and namespace, one object at a time.
 
-Answers are remembered for some seconds: a hundred pods that name one config map cost one request. Whoever
-asks gets the remembered object itself, and must not change it. Away servers raise (`client.errors`); what
-is not there, or is not this node's to see, is None.
+Objects are cached for some seconds: a hundred pods with the same config map cost one request. Callers get the
+cached object itself, and must not change it. An object that does not exist, or that this node may not read,
+is None. Raises ApiError and ClientError.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from alcove.client.resources import (
     Resource,
 )
 
-REMEMBERED_SECONDS = 5.0
-REMEMBERED_MAX = 4096
+CACHE_SECONDS = 5.0
+CACHE_ENTRIES_MAX = 4096
 
-_What = tuple[Resource, ObjectKey]
+_CacheKey = tuple[Resource, ObjectKey]
 
 
-class _Answer(Struct, frozen=True):
+class _CacheEntry(Struct, frozen=True):
     until: float
     object: Object | None
 
@@ -42,13 +42,13 @@ class ObjectLookup:
         self,
         planes: Planes,
         clock: Callable[[], float] = time.monotonic,
-        seconds: float = REMEMBERED_SECONDS,
+        seconds: float = CACHE_SECONDS,
     ) -> None:
         self._planes = planes
         self._clock = clock
         self._seconds = seconds
-        self._known: dict[_What, _Answer] = {}
-        self._asking: WeakValueDictionary[_What, asyncio.Lock] = WeakValueDictionary()
+        self._cache: dict[_CacheKey, _CacheEntry] = {}
+        self._locks: WeakValueDictionary[_CacheKey, asyncio.Lock] = WeakValueDictionary()
 
     async def config_map(self, key: PodKey, name: str) -> Object | None:
         return await self._get(CONFIG_MAPS, key.object_key.of(name))
@@ -57,26 +57,27 @@ class ObjectLookup:
         return await self._get(SECRETS, key.object_key.of(name))
 
     async def claim(self, key: PodKey, name: str) -> Object | None:
-        """Never a remembered one: what is mounted hangs on it."""
-        return await self._ask((PERSISTENT_VOLUME_CLAIMS, key.object_key.of(name)))
+        """Never cached: what is mounted depends on it."""
+        return await self._read((PERSISTENT_VOLUME_CLAIMS, key.object_key.of(name)))
 
     async def volume(self, key: PodKey, name: str) -> Object | None:
-        """A persistent volume of the pod's tenant. Never a remembered one."""
-        return await self._ask((PERSISTENT_VOLUMES, key.object_key.of(name, namespace="")))
+        """A persistent volume of the pod's tenant. Never cached."""
+        return await self._read((PERSISTENT_VOLUMES, key.object_key.of(name, namespace="")))
 
     async def token(
         self, key: PodKey, service_account: str, audiences: Sequence[str], seconds: int
     ) -> Object | None:
-        """A TokenRequest with its answer: a token that ends with the pod. None: there is no such account."""
+        """A TokenRequest with its status: a token bound to the pod. None if there is no such service
+        account."""
         ref = {"apiVersion": "v1", "kind": "Pod", "name": key.name, "uid": key.uid}
         spec = {"audiences": list(audiences), "expirationSeconds": seconds, "boundObjectRef": ref}
-        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         client = self._planes.client(key.plane)
         return await _or_none(
             client.create(
                 key.tenant,
                 SERVICE_ACCOUNTS,
-                asked,
+                request,
                 namespace=key.namespace,
                 name=service_account,
                 subresource="token",
@@ -84,40 +85,40 @@ class ObjectLookup:
         )
 
     def forget(self, key: PodKey) -> None:
-        """What the pod's tenant has is asked for anew."""
+        """Removes the pod's tenant from the cache."""
         tenant_key = key.object_key.tenant_key
-        self._known = {what: known for what, known in self._known.items() if what[1].tenant_key != tenant_key}
+        self._cache = {each: entry for each, entry in self._cache.items() if each[1].tenant_key != tenant_key}
 
     async def _get(self, resource: Resource, key: ObjectKey) -> Object | None:
-        what = (resource, key)
-        lock = self._asking.get(what)
+        cache_key = (resource, key)
+        lock = self._locks.get(cache_key)
         if lock is None:
-            lock = self._asking[what] = asyncio.Lock()
+            lock = self._locks[cache_key] = asyncio.Lock()
         async with lock:
-            known = self._known.get(what)
-            if known is None or self._clock() >= known.until:
-                known = self._remember(what, await self._ask(what))
-        return known.object
+            entry = self._cache.get(cache_key)
+            if entry is None or self._clock() >= entry.until:
+                entry = self._store(cache_key, await self._read(cache_key))
+        return entry.object
 
-    async def _ask(self, what: _What) -> Object | None:
-        resource, key = what
+    async def _read(self, cache_key: _CacheKey) -> Object | None:
+        resource, key = cache_key
         client = self._planes.client(key.plane)
         return await _or_none(client.get(key.tenant, resource, key.name, namespace=key.namespace))
 
-    def _remember(self, what: _What, found: Object | None) -> _Answer:
+    def _store(self, cache_key: _CacheKey, obj: Object | None) -> _CacheEntry:
         now = self._clock()
-        if len(self._known) >= REMEMBERED_MAX:
-            self._known = {each: known for each, known in self._known.items() if now < known.until}
-            while len(self._known) >= REMEMBERED_MAX:
-                self._known.pop(next(iter(self._known)))
-        # Not there now is likely to be made next: a pod waits for it.
-        until = now + (self._seconds if found is not None else min(self._seconds, 1.0))
-        self._known[what] = answer = _Answer(until, found)
-        return answer
+        if len(self._cache) >= CACHE_ENTRIES_MAX:
+            self._cache = {each: entry for each, entry in self._cache.items() if now < entry.until}
+            while len(self._cache) >= CACHE_ENTRIES_MAX:
+                self._cache.pop(next(iter(self._cache)))
+        # A missing object is likely to be created soon, since a pod waits for it.
+        until = now + (self._seconds if obj is not None else min(self._seconds, 1.0))
+        self._cache[cache_key] = entry = _CacheEntry(until, obj)
+        return entry
 
 
-async def _or_none(asking: Awaitable[Object]) -> Object | None:
+async def _or_none(request: Awaitable[Object]) -> Object | None:
     try:
-        return await asking
+        return await request
     except (NotFound, Forbidden):
         return None

@@ -1,4 +1,5 @@
-"""What a node counts, as Prometheus reads it: pods, packets dropped by reason, the end of its certificate. Taken when somebody asks."""
+"""A node's Prometheus metrics: pods, dropped packets by reason, the expiration of its certificate. Collected
+when they are scraped."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class AgentMetrics(Collector):
         self.pods: Callable[[], int] = lambda: 0
         self.drops: Drops = dict
         self.certificate_ends: Callable[[], float] = lambda: 0.0
-        """All are set once there is something to tell."""
+        """All three are replaced once their sources exist."""
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -31,13 +32,15 @@ class AgentMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         yield GaugeMetricFamily("alcove_agent_pods", "Pods of all planes on the node.", value=self.pods())
         if ends := self.certificate_ends():
-            message = "When the node's client certificate ends, in epoch seconds."
-            yield GaugeMetricFamily("alcove_agent_certificate_expiration_seconds", message, value=ends)
+            description = "Expiration of the node's client certificate, in epoch seconds."
+            yield GaugeMetricFamily("alcove_agent_certificate_expiration_seconds", description, value=ends)
         dropped = self.drops()
         packets = CounterMetricFamily(
             "alcove_drops_packets", "Packets dropped, by reason.", labels=("reason",)
         )
-        sizes = CounterMetricFamily("alcove_drops_bytes", "Bytes of them.", labels=("reason",))
+        sizes = CounterMetricFamily(
+            "alcove_drops_bytes", "Bytes of dropped packets, by reason.", labels=("reason",)
+        )
         for reason, count in dropped.items():
             packets.add_metric((reason.name.lower(),), count.packets)
             sizes.add_metric((reason.name.lower(),), count.bytes)

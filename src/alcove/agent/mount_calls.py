@@ -1,8 +1,8 @@
-"""Mounts and paths as the kernel has them: calls that Python does not know, each a plain function.
+"""System calls for mounts and paths that Python does not provide, each a plain function.
 
-Paths inside of what a container can write are opened step by step by the kernel (`openat2`), which refuses to
-leave the directory it began in, whatever links are swapped meanwhile; what was opened is mounted by its
-descriptor, so that nothing can be put in its place.
+Paths that a container can write to are opened with `openat2`, which refuses to leave the directory it starts
+in, even if links are swapped meanwhile. The result is mounted by its descriptor, so that it cannot be
+exchanged before that.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NODEV, _MOUNT_ATTR_IDMAP = 0x1, 0x4, 0x100000
 _NO_XDEV, _NO_MAGICLINKS, _BENEATH = 0x01, 0x02, 0x08
 _TRIES_MAX = 32
 _ESCAPED = re.compile(r"\\([0-7]{3})")
-"""How the kernel writes blanks and the like in paths."""
+"""How the kernel escapes white space in paths."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -30,13 +30,13 @@ class MountFailed(OSError):
 
 
 def mount(source: str, target: Path, kind: str, flags: int, options: str) -> None:
-    done = _libc.mount(source.encode(), os.fsencode(target), kind.encode(), flags, options.encode())
-    if done:
+    """Raises MountFailed."""
+    if _libc.mount(source.encode(), os.fsencode(target), kind.encode(), flags, options.encode()):
         raise _failed(f"mount {target}")
 
 
 def unmount(target: Path) -> bool:
-    """Whether something was mounted there. Asking first is no use: a bind mount looks like any directory."""
+    """Returns whether something was mounted there: a bind mount looks like any directory before."""
     if not _libc.umount2(os.fsencode(target), _MNT_DETACH):
         return True
     number = ctypes.get_errno()
@@ -46,24 +46,24 @@ def unmount(target: Path) -> bool:
 
 
 def unmount_all(target: Path) -> None:
-    """However often something was mounted there."""
+    """Unmounts everything that is mounted there, one over the other."""
     while unmount(target):
         pass
 
 
-def mounts_below(folder: Path) -> list[Path]:
-    """What is mounted in this folder, deepest first."""
-    found = []
+def mounts_below(directory: Path) -> list[Path]:
+    """Mount points at or below the directory, deepest first."""
+    paths = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         path = Path(_ESCAPED.sub(lambda code: chr(int(code[1], 8)), line.split(" ")[4]))
-        if path.is_relative_to(folder):
-            found.append(path)
-    return sorted(found, key=lambda path: len(path.parts), reverse=True)
+        if path.is_relative_to(directory):
+            paths.append(path)
+    return sorted(paths, key=lambda path: len(path.parts), reverse=True)
 
 
 def bind(descriptor: int, target: Path, *, nodev: bool = False, read_only: bool = False) -> None:
-    """What the descriptor stands for, and nothing that is mounted inside, at `target` as well; there without
-    the meaning of device nodes, and only to be read, if so told."""
+    """Bind mounts what the descriptor refers to at `target`, without mounts inside it. `nodev` disables
+    device nodes. Raises MountFailed."""
     flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_EMPTY_PATH
     tree = _call("clone a mount", _SYS_OPEN_TREE, descriptor, b"", flags)
     try:
@@ -75,13 +75,13 @@ def bind(descriptor: int, target: Path, *, nodev: bool = False, read_only: bool 
         os.close(tree)
 
 
-def has_devices(folder: Path) -> bool:
-    """Whether device nodes mean anything there."""
-    return not os.statvfs(folder).f_flag & os.ST_NODEV
+def has_devices(directory: Path) -> bool:
+    """Whether device nodes can be used there: it is not mounted with nodev."""
+    return not os.statvfs(directory).f_flag & os.ST_NODEV
 
 
 def bind_with_ids_of(user_namespace: str, source: Path, target: Path) -> None:
-    """`source` at `target`, read only, where the ids on disk are ids of the user namespace."""
+    """Mounts `source` at `target`, read-only and idmapped: ids on disk are ids of the user namespace."""
     namespace = os.open(user_namespace, os.O_RDONLY | os.O_CLOEXEC)
     tree = -1
     try:
@@ -95,37 +95,38 @@ def bind_with_ids_of(user_namespace: str, source: Path, target: Path) -> None:
             os.close(tree)
 
 
-def open_beneath(folder: int, path: str, flags: int) -> int:
-    """A descriptor of what is at `path` in the folder. Links are followed inside of it only: OSError (EXDEV)
-    for one that leads out, into another file system, or through /proc."""
+def open_beneath(directory: int, path: str, flags: int) -> int:
+    """A descriptor of `path` in the directory. Raises OSError (EXDEV) if a link leads out of the directory,
+    into another file system, or through a magic link of /proc."""
     how = pack("QQQ", flags | os.O_CLOEXEC, 0, _BENEATH | _NO_MAGICLINKS | _NO_XDEV)
     for _ in range(_TRIES_MAX):
         try:
-            return _call(f"open {path}", _SYS_OPENAT2, folder, os.fsencode(path or "."), how, len(how))
+            return _call(f"open {path}", _SYS_OPENAT2, directory, os.fsencode(path or "."), how, len(how))
         except BlockingIOError:
-            continue  # Something was renamed on the way: look again.
-    raise OSError(errno.EAGAIN, f"open {path}: it keeps changing")
+            continue  # A directory on the path was renamed meanwhile: try again.
+    raise OSError(errno.EAGAIN, f"open {path}: the path keeps changing")
 
 
 def _set_attributes(tree: int, attributes: int, user_namespace: int = 0) -> None:
-    output = pack("QQQQ", attributes, 0, 0, user_namespace)
-    _call("change a mount", _SYS_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH, output, len(output))
+    struct = pack("QQQQ", attributes, 0, 0, user_namespace)
+    _call("change a mount", _SYS_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH, struct, len(struct))
 
 
 def _move(tree: int, target: Path) -> None:
     _call("mount", _SYS_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH)
 
 
-def _call(what: str, number: int, *arguments: int | bytes) -> int:
-    given = (each if isinstance(each, bytes) else ctypes.c_long(each) for each in arguments)
-    done = int(_libc.syscall(number, *given))
-    if done < 0:
-        raise _failed(what)
-    return done
+def _call(description: str, number: int, *arguments: int | bytes) -> int:
+    values = (each if isinstance(each, bytes) else ctypes.c_long(each) for each in arguments)
+    result = int(_libc.syscall(number, *values))
+    if result < 0:
+        raise _failed(description)
+    return result
 
 
-def _failed(what: str) -> OSError:
+def _failed(description: str) -> OSError:
+    """The error of the last system call."""
     number = ctypes.get_errno()
     if number == errno.EAGAIN:
-        return BlockingIOError(number, what)
-    return MountFailed(number, f"{what}: {os.strerror(number)}")
+        return BlockingIOError(number, description)
+    return MountFailed(number, f"{description}: {os.strerror(number)}")

@@ -1,7 +1,6 @@
-"""The node's own object: registered once, told anew when something changed, and a lease that says it lives.
+"""The Node object: registers it, keeps its status up to date, and renews its lease.
 
-Ready is told by the lease every ten seconds and in the status every five minutes; in between the status is written
-only when it says something else.
+The lease is renewed every RENEW_SECONDS. The status is written when it changes, and every STATUS_SECONDS.
 """
 
 from __future__ import annotations
@@ -27,11 +26,12 @@ LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
 RENEW_SECONDS = 10.0
 SILENT_SECONDS_MAX = 30.0
-"""After a longer silence (the process or the machine was paused) the node may be thought lost."""
+"""If the lease was not renewed for longer (the process or the machine was paused), the node lifecycle
+controller may have changed the node's status."""
 STATUS_SECONDS = 300.0
 PODS_MAX = 110
 KUBERNETES_VERSION = "v1.37.0"
-"""Whose kubelet this agent stands for."""
+"""The version of the kubelet that this agent corresponds to."""
 HOLLOW = "AlcoveHollow"
 _RESERVED_MEMORY_BYTES = 256 << 20
 _RESERVED_CPU_MILLI = 100
@@ -43,9 +43,9 @@ class NodeDescription(Struct, frozen=True):
     port: int
     hardware: Hardware
     handlers: Sequence[Object]
-    """As `status.runtimeHandlers` has them."""
+    """The value of `status.runtimeHandlers`."""
     runtime: str
-    """What runs containers here, in a word and its version."""
+    """The value of `containerRuntimeVersion`."""
     is_hollow: bool = False
     hollow_because: str = ""
     pods_max: int = PODS_MAX
@@ -53,13 +53,13 @@ class NodeDescription(Struct, frozen=True):
 
 
 class NodePressures(Struct, frozen=True):
-    """What the node is short of."""
+    """The resources under pressure."""
 
     memory: bool = False
     disk: bool = False
     processes: bool = False
     not_ready: str = ""
-    """Why it can run no pods; empty: it can."""
+    """Why the node is not ready; empty if it is."""
 
 
 def node_of(facts: NodeDescription) -> Object:
@@ -95,7 +95,7 @@ def status_of(
 
 
 def allocatable(facts: NodeDescription) -> dict[str, str]:
-    """What pods may have: a little is kept for the node itself."""
+    """The capacity without what is reserved for the node itself."""
     hardware = facts.hardware
     return _amounts(
         max(hardware.cpu_milli - _RESERVED_CPU_MILLI, 0),
@@ -134,27 +134,28 @@ def _conditions(
     facts: NodeDescription, pressures: NodePressures, before: Sequence[Object], now: float
 ) -> list[Object]:
     ready = not pressures.not_ready
-    why = "agent is ready" if ready else pressures.not_ready
-    found = [
+    message = "agent is ready" if ready else pressures.not_ready
+    conditions = [
         _pressure("MemoryPressure", pressures.memory, "Memory", "memory available"),
         _pressure("DiskPressure", pressures.disk, "Disk", "disk space"),
         _pressure("PIDPressure", pressures.processes, "PID", "process ids available"),
-        _condition("Ready", ready, "KubeletReady" if ready else "KubeletNotReady", why),
+        _condition("Ready", ready, "KubeletReady" if ready else "KubeletNotReady", message),
     ]
     if facts.is_hollow:
-        message = "pods of this node are hollow: they have states and addresses, but nothing runs"
+        message = "pods on this node are hollow: they have states and addresses, but no processes"
         if facts.hollow_because:
             message += f" ({facts.hollow_because})"
-        found.append(_condition(HOLLOW, True, "HollowRuntime", message))
-    known = {each["type"]: each for each in before}
-    return [_timed(each, known.get(each["type"]), now) for each in found]
+        conditions.append(_condition(HOLLOW, True, "HollowRuntime", message))
+    previous = {each["type"]: each for each in before}
+    return [_timed(each, previous.get(each["type"]), now) for each in conditions]
 
 
-def _pressure(kind: str, holds: bool, what: str, of: str) -> Object:
+def _pressure(kind: str, holds: bool, resource: str, description: str) -> Object:
     if holds:
-        return _condition(kind, True, f"KubeletHasInsufficient{what}", f"agent has insufficient {of}")
-    reason = f"KubeletHasSufficient{what}" if what != "Disk" else "KubeletHasNoDiskPressure"
-    return _condition(kind, False, reason, f"agent has sufficient {of}")
+        reason = f"KubeletHasInsufficient{resource}"
+        return _condition(kind, True, reason, f"agent has insufficient {description}")
+    reason = f"KubeletHasSufficient{resource}" if resource != "Disk" else "KubeletHasNoDiskPressure"
+    return _condition(kind, False, reason, f"agent has sufficient {description}")
 
 
 def _condition(kind: str, holds: bool, reason: str, message: str) -> Object:
@@ -169,7 +170,7 @@ def _timed(condition: Object, before: Object | None, now: float) -> Object:
 
 
 class NodeStatusManager:
-    """`run` until cancelled."""
+    """`run` returns only when cancelled."""
 
     def __init__(
         self,
@@ -180,17 +181,17 @@ class NodeStatusManager:
         images: Callable[[], Sequence[Mapping[str, object]]] = tuple,
     ) -> None:
         self.facts = facts
-        """What is told; whoever learns more may change it."""
+        """What the status is made from; may be replaced at any time."""
         self._client = client
         self._wall = wall
         self._pressures = pressures
         self._images = images
         self._node: Object | None = None
         self._lease: Object | None = None
-        self._told: Object = {}
-        self._told_at = 0.0
-        self._heard_at = (0.0, 0.0)
-        """When the lease was renewed last, by both clocks."""
+        self._reported: Object = {}
+        self._reported_at = 0.0
+        self._renewed_at = (0.0, 0.0)
+        """When the lease was last renewed, by the monotonic and the wall clock."""
         self.registered = asyncio.Event()
 
     async def run(self) -> None:
@@ -198,67 +199,74 @@ class NodeStatusManager:
         while True:
             began = clock()
             try:
-                await self._keep(began)
+                await self._sync(began)
                 self.registered.set()
             except (ApiError, ClientError) as error:
-                log.warning("node not told of", extra={"node": self.facts.name, "error": str(error)})
+                log.warning(
+                    "failed to update node status; retrying",
+                    extra={"node": self.facts.name, "error": str(error)},
+                )
                 self._node = self._lease = None
             waits = RENEW_SECONDS if self._node is not None else 1.0
             await asyncio.sleep(max(0.0, began + waits - clock()))
 
-    async def _keep(self, now: float) -> None:
-        moment = (now, self._wall())
-        if max(one - other for one, other in zip(moment, self._heard_at, strict=True)) > SILENT_SECONDS_MAX:
-            self._node = None  # It was thought lost, and others wrote so: everything is told again.
+    async def _sync(self, now: float) -> None:
+        times = (now, self._wall())
+        if max(time - last for time, last in zip(times, self._renewed_at, strict=True)) > SILENT_SECONDS_MAX:
+            self._node = None  # The node may have been marked as lost: read it again and write the status.
         if self._node is None:
-            self._node = await self._registered()
-            self._told = {}
-        await self._tell_status(now)
+            self._node = await self._register()
+            self._reported = {}
+        await self._update_status(now)
         await self._renew(self._node)
-        self._heard_at = moment
+        self._renewed_at = times
 
-    async def _registered(self) -> Object:
-        """The node's object, made if there is none. What others wrote on it stays; its own labels are kept true."""
-        wanted = node_of(self.facts)
+    async def _register(self) -> Object:
+        """The Node object, created if missing. An existing one gets the agent's labels; everything else in it
+        stays."""
+        desired = node_of(self.facts)
         try:
             node = await self._client.get(SYSTEM, NODES, self.facts.name)
         except NotFound:
-            log.info("registering", extra={"node": self.facts.name})
-            wanted["status"] = status_of(self.facts, self._pressures(), (), self._wall())
-            return await self._client.create(SYSTEM, NODES, wanted)
-        labels = wanted["metadata"]["labels"]
+            log.info("registering node", extra={"node": self.facts.name})
+            desired["status"] = status_of(self.facts, self._pressures(), (), self._wall())
+            return await self._client.create(SYSTEM, NODES, desired)
+        labels = desired["metadata"]["labels"]
         if any(objects.labels(node).get(name) != value for name, value in labels.items()):
             patch = {"metadata": {"labels": labels}}
             node = await self._client.patch(SYSTEM, NODES, self.facts.name, patch)
         return node
 
-    async def _tell_status(self, now: float) -> None:
-        before = self._told.get("conditions") or objects.get(
+    async def _update_status(self, now: float) -> None:
+        before = self._reported.get("conditions") or objects.get(
             self._node or {}, "status", "conditions", default=[]
         )
         status = status_of(self.facts, self._pressures(), before, self._wall())
         if images := self._images():
             status["images"] = list(images)
-        if _without_times(status) == _without_times(self._told) and now - self._told_at < STATUS_SECONDS:
+        if (
+            _without_times(status) == _without_times(self._reported)
+            and now - self._reported_at < STATUS_SECONDS
+        ):
             return
         await self._client.patch(
             SYSTEM, NODES, self.facts.name, {"status": status}, kind=Patch.STRATEGIC, subresource="status"
         )
-        self._told, self._told_at = status, now
+        self._reported, self._reported_at = status, now
 
     async def _renew(self, node: Object) -> None:
         name, now = self.facts.name, meta.format_micro_time(self._wall())
         if self._lease is None:
-            self._lease = await self._found_lease(node, now)
+            self._lease = await self._get_or_create_lease(node, now)
         self._lease["spec"]["renewTime"] = now
         try:
             self._lease = await self._client.update(SYSTEM, LEASES, self._lease)
         except (Conflict, NotFound):
-            # Somebody else wrote it, or it is gone: the next round looks again.
+            # Another writer changed or deleted it: the next round reads it again.
             self._lease = None
-            log.info("lease changed", extra={"node": name})
+            log.info("lease conflict; reading the lease again", extra={"node": name})
 
-    async def _found_lease(self, node: Object, now: str) -> Object:
+    async def _get_or_create_lease(self, node: Object, now: str) -> Object:
         name = self.facts.name
         try:
             return await self._client.get(SYSTEM, LEASES, name, namespace=LEASE_NAMESPACE)
@@ -272,7 +280,8 @@ class NodeStatusManager:
 
 
 def _without_times(status: Object) -> Object:
-    """To compare. Every node does this every ten seconds: nothing is copied that stays."""
+    """The status without heartbeat times, for comparison. A shallow copy, since every node does this every 10
+    s."""
     conditions = [
         {name: value for name, value in each.items() if name != "lastHeartbeatTime"}
         for each in status.get("conditions") or ()

@@ -1,4 +1,5 @@
-"""Pods bound to nodes of this process, from all planes: one mirror, handed out by node."""
+"""Pods bound to the nodes of this process, from all planes: one mirror, whose changes are dispatched by
+node."""
 
 from __future__ import annotations
 
@@ -17,17 +18,18 @@ Offer = Callable[[ObjectChange], None]
 
 class PodSource:
     def __init__(self, planes: Planes, nodes: Mapping[str, Offer]) -> None:
-        """With one node, the API servers are asked for its pods alone: a node may not ask for others."""
+        """With one node, only its pods are watched: a node may not read pods of other nodes."""
         self._planes = planes
         self._nodes = nodes
         only = next(iter(nodes)) if len(nodes) == 1 else ""
         self._mirror: Mirror = planes.mirror(
             ListSelection(PODS, fields=f"spec.nodeName={only}" if only else "")
         )
-        self._mirror.subscribe(self._hand_out)
+        self._mirror.subscribe(self._dispatch)
 
     def is_synced(self, plane: PlaneId) -> bool:
-        """Whether all that a plane has is known. A plane that this node is not told of has nothing."""
+        """Whether the plane's pods have been listed. For a plane that was not joined: whether all others
+        have."""
         if plane in self._planes.ids():
             return self._mirror.is_synced(plane)
         return all(self._mirror.is_synced(each) for each in self._planes.ids())
@@ -35,7 +37,7 @@ class PodSource:
     def get(self, key: ObjectKey) -> Object | None:
         return self._mirror.get(key)
 
-    def _hand_out(self, change: ObjectChange) -> None:
+    def _dispatch(self, change: ObjectChange) -> None:
         now = _node_of(change.obj)
         if change.kind is ChangeType.UPDATED and len(self._nodes) > 1:
             old = change.old

@@ -1,4 +1,5 @@
-"""The identity of a pod on a node. Two pods of one name, one after the other or on two planes, are two."""
+"""The identity of a pod on a node. Pods of the same name, one after the other or on two planes, have
+different keys."""
 
 import re
 from hashlib import blake2s
@@ -25,12 +26,13 @@ class PodKey(Struct, frozen=True):
 
     @property
     def object_key(self) -> ObjectKey:
-        """Where its object is looked for; what is found there may be a later pod of the same name."""
+        """The key of the pod's object; the object there may be a later pod of the same name."""
         return ObjectKey(self.plane, self.tenant, self.namespace, self.name)
 
     @property
     def directory_name(self) -> str:
-        """Names it in paths and ids on this node. Other planes' uids are theirs to choose: they name nothing."""
+        """The pod's name in paths and ids on this node. Other planes choose their uids, so these are
+        hashed."""
         if self.plane == HOME and _is_uuid(self.uid):
             return self.uid
         return blake2s(f"{self.plane}\0{self.tenant}\0{self.uid}".encode(), digest_size=16).hexdigest()

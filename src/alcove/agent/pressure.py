@@ -1,7 +1,7 @@
-"""What a node is short of, and which pod has to go for it: pure, but for reading the figures.
+"""Resource pressure of a node, and which pod is evicted for it: pure functions, except `measure`.
 
-As the kubelet ranks: first those who use more than they asked for, of these the least important, of these the one
-that is furthest above. Pods that keep to what they asked for go only when nobody else is left.
+The ranking is the kubelet's: pods that use more than their requests come first, then lower priority, then
+those furthest above their requests. Pods within their requests are evicted last.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from alcove.api.quantity import of
 
 MEMORY_BYTES_MIN = 100 << 20
 DISK_SHARE_MIN, DISK_BYTES_ENOUGH = 0.10, 2 << 30
-"""A tenth of the disk is little, unless that is still a lot."""
+"""Disk pressure: less than this share of the disk is free, and less than this many bytes."""
 PROCESS_SHARE_MIN = 0.05
 _CRITICAL_PRIORITY = 2_000_000_000
 
 
 class FreeResources(Struct, frozen=True):
-    """What is left."""
+    """The node's free resources."""
 
     memory_bytes: int
     disk_bytes: int
@@ -47,10 +47,10 @@ class FreeResources(Struct, frozen=True):
         return self.processes < PROCESS_SHARE_MIN * self.processes_max
 
 
-def look(data: Path, root: Path = Path("/")) -> FreeResources:
+def measure(data: Path, root: Path = Path("/")) -> FreeResources:
     disk = os.statvfs(data)
     processes_max = int((root / "proc/sys/kernel/pid_max").read_text())
-    # "0.20 0.18 0.12 1/80 11206": of the fourth field, how many there are.
+    # "0.20 0.18 0.12 1/80 11206": the fourth field is running/total.
     total = int((root / "proc/loadavg").read_text().split()[3].partition("/")[2])
     return FreeResources(
         memory_bytes=available_memory((root / "proc/meminfo").read_text()),
@@ -65,13 +65,14 @@ class EvictionCandidate(Struct, frozen=True):
     key: PodKey
     spec: Object
     used_bytes: int
-    """Of what is short."""
+    """Usage of the resource under pressure."""
 
 
 def choose(candidates: Sequence[EvictionCandidate], resource: str) -> EvictionCandidate | None:
-    """Who goes for memory (`memory`) or disk (`ephemeral-storage`). None: those who are left are the node's own."""
-    may_go = [each for each in candidates if (each.spec.get("priority") or 0) < _CRITICAL_PRIORITY]
-    return min(may_go, key=lambda each: _rank(each, resource), default=None)
+    """The pod to evict under pressure of `resource` (`memory` or `ephemeral-storage`); None if all are
+    critical."""
+    evictable = [each for each in candidates if (each.spec.get("priority") or 0) < _CRITICAL_PRIORITY]
+    return min(evictable, key=lambda each: _rank(each, resource), default=None)
 
 
 def _rank(candidate: EvictionCandidate, resource: str) -> tuple[bool, int, int]:
@@ -81,9 +82,9 @@ def _rank(candidate: EvictionCandidate, resource: str) -> tuple[bool, int, int]:
 
 
 def over_limit(spec: Object, volumes: Mapping[str, int], written: Mapping[str, int]) -> str:
-    """Why a pod has to go for what it wrote itself; empty: it need not.
+    """Why a pod is evicted for exceeding its storage limits; empty if it does not exceed them.
 
-    `volumes` are bytes in its empty volumes, `written` in its containers' own layers and logs, by name.
+    `volumes` are bytes in its emptyDir volumes, `written` in its containers' writable layers, by name.
     """
     for volume in spec.get("volumes") or ():
         limit = (volume.get("emptyDir") or {}).get("sizeLimit")
@@ -98,7 +99,7 @@ def over_limit(spec: Object, volumes: Mapping[str, int], written: Mapping[str, i
 
 
 def is_measured(spec: Object) -> bool:
-    """Whether anything of it has a limit that the disk does not keep by itself."""
+    """Whether the pod has a storage limit that the file system does not enforce."""
     volumes = any((each.get("emptyDir") or {}).get("sizeLimit") for each in spec.get("volumes") or ())
     return volumes or any(limited(each) for each in spec.get("containers") or ())
 

@@ -1,6 +1,6 @@
-"""The node's serving certificate: asked of ring0, kept on disk, renewed before it ends.
+"""The node's serving certificate: requested from ring0, kept on disk, renewed before it expires.
 
-By the certificate's subject, which is the node's, API servers know whom they talk to.
+Its subject is the node's, by which API servers authenticate the node.
 """
 
 from __future__ import annotations
@@ -36,42 +36,43 @@ log = logging.getLogger(__name__)
 
 class ServingCertificate:
     def __init__(
-        self, folder: Path, node: str, address: str, client: Client, clock: Callable[[], float] = time.time
+        self, directory: Path, node: str, address: str, client: Client, clock: Callable[[], float] = time.time
     ) -> None:
-        self.path = folder / "serving.pem"
-        """Certificate and key in one file: they are never seen to differ."""
+        self.path = directory / "serving.pem"
+        """Certificate and key in one file, so that a reader never gets a pair that does not match."""
         self._node = node
         self._names = [x509.DNSName(node), x509.IPAddress(ip_address(address))]
         self._client = client
         self._clock = clock
 
     async def ready(self) -> None:
-        """Waits until there is one that is good for a while."""
+        """Waits until there is a certificate that is not due for renewal."""
         if self._due() <= self._clock():
             await self._renew()
 
     async def keep(self, renewed: Callable[[], None]) -> None:
-        """Until cancelled; `renewed` is called each time there is another."""
+        """Renews the certificate until cancelled; `renewed` is called after each renewal."""
         while True:
             await until(self._due(), self._clock)
             await self._renew()
             renewed()
 
     def _due(self) -> float:
-        """When the next is to be asked for: now, if there is none, or it is another node's or for other names."""
+        """When to renew, in epoch seconds; 0 if there is no certificate, or it is for another node or
+        address."""
         try:
             content = self.path.read_bytes()
-            found = x509.load_pem_x509_certificate(content)
+            certificate = x509.load_pem_x509_certificate(content)
             serialization.load_pem_private_key(content, None)
-            names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except (OSError, ValueError, x509.ExtensionNotFound):
             return 0.0
-        if found.subject != subject_of(self._node) or set(names) != set(self._names):
+        if certificate.subject != subject_of(self._node) or set(names) != set(self._names):
             return 0.0
-        return renewal_time(found, random.random())
+        return renewal_time(certificate, random.random())
 
     async def _renew(self) -> None:
-        """Asks again, ever more patiently, until there is one."""
+        """Requests a certificate, with back-off, until that succeeds."""
         waits = RETRY_SECONDS
         while True:
             try:
@@ -79,6 +80,9 @@ class ServingCertificate:
                 await asyncio.to_thread(replace_file, self.path, pair.certificate_pem + pair.key_pem)
                 return
             except (ApiError, ClientError, NotSigned, OSError) as error:
-                log.warning("no serving certificate yet", extra={"node": self._node, "error": str(error)})
+                log.warning(
+                    "failed to get serving certificate; retrying",
+                    extra={"node": self._node, "error": str(error)},
+                )
             await asyncio.sleep(waits)
             waits = min(waits * 2, RETRY_SECONDS_MAX)

@@ -1,7 +1,7 @@
 """IP addresses and CIDR ranges in fields, checked as strictly as Kubernetes checks new objects.
 
-Addresses must parse, without leading zeros in IPv4 parts, and must not be IPv4 mapped into IPv6.
-Fields that came later ask for the canonical form as well.
+Addresses must parse, must have no leading zeros in IPv4 octets, and must not be IPv4 mapped into IPv6.
+Fields that Kubernetes added later require the canonical form as well.
 """
 
 import ipaddress
@@ -40,7 +40,7 @@ def _packs(family: int, text: str) -> bool:
 
 
 def _address(text: str) -> Address | None:
-    """The address of a text that may have leading zeros in its IPv4 part, as old parsers took it."""
+    """Parse an address that may have leading zeros in its IPv4 part, as older parsers accepted it."""
     if len(text) > _TEXT_LENGTH_MAX or "%" in text:
         return None
     ipv4_at = text.rfind(":") + 1
@@ -59,19 +59,19 @@ def _is_mapped(address: Address) -> bool:
 
 
 def canonical(address: Address) -> str:
-    """As Kubernetes prints it: an IPv4-mapped address as the IPv4 it is."""
+    """Return the text Kubernetes prints: an IPv4-mapped address is shown as IPv4."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)
 
 
 def canonical_text(value: str) -> str:
-    """An address as Kubernetes prints it; what is none stays as it is."""
+    """Return an address as Kubernetes prints it; text that is not an address is returned unchanged."""
     address = _address(value)
     return canonical(address) if address is not None else value
 
 
-def ip_faults(field: str, value: str) -> list[FieldError]:
-    """An IP address in a field of old: any spelling of IPv6 is fine."""
+def ip_errors(field: str, value: str) -> list[FieldError]:
+    """Check an IP address in a field with legacy validation: any spelling of IPv6 is accepted."""
     if is_ipv4(value):
         return []
     address = _address(value)
@@ -84,16 +84,16 @@ def ip_faults(field: str, value: str) -> list[FieldError]:
     return []
 
 
-def canonical_ip_faults(field: str, value: str) -> list[FieldError]:
-    """An IP address that must be spelled canonically too."""
-    faults = ip_faults(field, value)
-    if faults or is_ipv4(value):
-        return faults
+def canonical_ip_errors(field: str, value: str) -> list[FieldError]:
+    """Check an IP address that must also be in canonical form."""
+    errors = ip_errors(field, value)
+    if errors or is_ipv4(value):
+        return errors
     proper = str(ipaddress.ip_address(value))
     return [] if proper == value else [invalid(field, value, f'must be in canonical form ("{proper}")')]
 
 
-def cidr_faults(field: str, value: str) -> list[FieldError]:
+def cidr_errors(field: str, value: str) -> list[FieldError]:
     address_text, slash, length_text = value.partition("/")
     address = _address(address_text)
     bits = address.max_prefixlen if address is not None else 0
@@ -108,24 +108,24 @@ def cidr_faults(field: str, value: str) -> list[FieldError]:
     return []
 
 
-def canonical_cidr_faults(field: str, value: str) -> list[FieldError]:
-    faults = cidr_faults(field, value)
-    if faults:
-        return faults
+def canonical_cidr_errors(field: str, value: str) -> list[FieldError]:
+    errors = cidr_errors(field, value)
+    if errors:
+        return errors
     proper = str(ipaddress.ip_network(value))
     return [] if proper == value else [invalid(field, value, f'must be in canonical form ("{proper}")')]
 
 
 def ip_family(text: str) -> str:
-    """`IPv4` or `IPv6` of an address or range, empty for neither."""
+    """Return `IPv4` or `IPv6` for an address or range, and an empty string for anything else."""
     address = text.partition("/")[0]
     if is_ipv4(address):
         return "IPv4"
     return "IPv6" if is_ipv6(address) else ""
 
 
-def endpoint_ip_faults(field: str, value: str) -> list[FieldError]:
-    """An address that traffic may be sent to: not this host, not this link."""
+def endpoint_ip_errors(field: str, value: str) -> list[FieldError]:
+    """Check an address that traffic may be sent to: neither loopback nor link-local."""
     address = _address(value)
     if address is None:
         return [invalid(field, value, "must be a valid IP address")]

@@ -1,7 +1,7 @@
 """Cron schedules: `minute hour day-of-month month day-of-week`, `@hourly` and its like, `@every 1h30m`.
 
-A schedule is parsed once and then asked when it is due next. Wall-clock times are those of the time
-zone given: a time that a clock change skips does not happen that day, one that it repeats happens twice.
+A schedule is parsed once and then returns its next run times. Wall-clock times are those of the given time
+zone: a time that a clock change skips does not occur that day, a time that it repeats occurs twice.
 """
 
 import re
@@ -14,12 +14,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from msgspec import Struct
 
 SEARCH_YEARS = 5
-"""A schedule that is not due within so many years (30 February) never is."""
+"""A schedule that does not run within this many years (30 February) never runs."""
 PARSED_SCHEDULES_MAX = 4096
 
 
 class CronError(ValueError):
-    """A text that is no schedule; the message is what Kubernetes tells."""
+    """The text is not a schedule; the message is the one Kubernetes uses."""
 
 
 class _Bounds(Struct, frozen=True):
@@ -52,14 +52,14 @@ _EVERY = "@every "
 
 
 class _Field(Struct, frozen=True):
-    """The values a field allows, in order, and whether it was left open with `*`."""
+    """The values a field allows, in order, and whether it was `*`."""
 
     values: tuple[int, ...]
     open: bool
 
 
 class Every(Struct, frozen=True):
-    """Due each time so many seconds have passed."""
+    """A schedule that runs every `seconds` seconds."""
 
     seconds: int
 
@@ -68,7 +68,7 @@ class Every(Struct, frozen=True):
 
 
 class Schedule(Struct, frozen=True):
-    """Due at the minutes that all its fields allow."""
+    """A schedule that runs at the minutes that all its fields allow."""
 
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
@@ -76,10 +76,10 @@ class Schedule(Struct, frozen=True):
     months: frozenset[int]
     weekdays: frozenset[int]
     both_days: bool
-    """Day of month and day of week must both fit; else either of them is enough."""
+    """Day of month and day of week must both match; otherwise either of them is enough."""
 
     def next_after(self, epoch_seconds: float, zone: tzinfo = UTC) -> float | None:
-        """The first time it is due later than `epoch_seconds`; None if it never is."""
+        """Return the first run later than `epoch_seconds`, or None if the schedule never runs again."""
         now = datetime.fromtimestamp(int(epoch_seconds), zone)
         for day in self._days_from(now.date()):
             for moment in self._moments(day, zone, now):
@@ -92,7 +92,7 @@ class Schedule(Struct, frozen=True):
         one_day = timedelta(days=1)
         while day.year <= last_year:
             if day.month not in self.months:
-                # To the first of the next month.
+                # Skip to the first day of the next month.
                 day = (day.replace(day=28) + timedelta(days=4)).replace(day=1)
                 continue
             if self._fits(day):
@@ -105,7 +105,7 @@ class Schedule(Struct, frozen=True):
         return (of_month and of_week) if self.both_days else (of_month or of_week)
 
     def _moments(self, day: date, zone: tzinfo, now: datetime) -> Iterator[float]:
-        """When it is due on one day, in order, leaving out what is certainly not after `now`."""
+        """Yield the run times of one day, in order, without those that are certainly not after `now`."""
         midnight = datetime(day.year, day.month, day.day, tzinfo=zone)
         offset = midnight.utcoffset()
         if offset != (midnight + timedelta(days=1)).utcoffset():
@@ -118,7 +118,7 @@ class Schedule(Struct, frozen=True):
                 yield start + hour * 3600 + minute * 60
 
     def _moments_of_change(self, midnight: datetime, zone: tzinfo) -> list[float]:
-        """On a day when clocks change: each wall time as often as it happens, which may be never."""
+        """Run times on a day when clocks change: a wall time occurs zero, one or two times."""
         moments = set()
         for hour in self.hours:
             for minute in self.minutes:
@@ -133,7 +133,7 @@ class Schedule(Struct, frozen=True):
 
 @lru_cache(PARSED_SCHEDULES_MAX)
 def parse(text: str) -> Schedule | Every:
-    """The schedule that a text spells. Raises CronError."""
+    """Parse a schedule. Raises CronError."""
     if not text:
         raise CronError("empty spec string")
     if text.startswith("@"):
@@ -169,7 +169,7 @@ def _schedule(text: str) -> Schedule:
 
 
 def _field(text: str, bounds: _Bounds) -> _Field:
-    """Ranges between commas."""
+    """Parse a comma-separated list of ranges."""
     ranges = [_range(part, bounds) for part in text.split(",") if part]
     values = sorted({value for each in ranges for value in each.values})
     return _Field(tuple(values), any(each.open for each in ranges))
@@ -228,7 +228,7 @@ _DURATION_SECONDS_MAX = 2**63 / 1e9
 
 
 def _duration_seconds(text: str) -> float:
-    """A duration as Go writes it: `1h30m`, `1.5h`, `90s`."""
+    """Parse a duration as Go writes it: `1h30m`, `1.5h`, `90s`."""
     if text == "0":
         return 0.0
     total, at = 0.0, 1 if text[:1] in ("+", "-") else 0
@@ -249,7 +249,7 @@ def _duration_seconds(text: str) -> float:
 
 
 def load_zone(name: str) -> tzinfo:
-    """The time zone of an IANA name (`Europe/Berlin`, `Etc/UTC`). Raises CronError."""
+    """Return the time zone of an IANA name (`Europe/Berlin`, `Etc/UTC`). Raises CronError."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

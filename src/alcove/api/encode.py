@@ -1,8 +1,8 @@
 """Objects as bytes: encoded once, when written, with the revision spliced in afterwards.
 
-A body in the store starts with apiVersion, kind and metadata, and carries no resourceVersion: that
-is the revision of its own write, unknown until the store has taken it. `splice` puts it in by
-slicing bytes, so that a body is never encoded twice.
+A body in the store starts with apiVersion, kind and metadata, and carries no resourceVersion: that is the
+revision of the body's own write, which is unknown until the store has committed it. `splice` inserts it by
+slicing bytes, so a body is never encoded twice.
 """
 
 import orjson
@@ -15,8 +15,11 @@ _FIRST = frozenset(("apiVersion", "kind", "metadata"))
 
 
 def encode(obj: Object) -> bytes:
-    """The object as the store keeps it. Raises BadRequest for what JSON cannot hold (too deep a nesting,
-    an integer past 64 bits): only a client's patch can bring such a thing this far."""
+    """Encode the object as the store keeps it.
+
+    Raises BadRequest for values that JSON cannot hold (nesting too deep, an integer beyond 64 bits), which
+    only a client's patch can produce.
+    """
     meta = obj.get("metadata") or {}
     if "resourceVersion" in meta:
         meta = {field: value for field, value in meta.items() if field != "resourceVersion"}
@@ -31,10 +34,10 @@ def encode(obj: Object) -> bytes:
 
 
 def splice(body: bytes, revision: int) -> bytes:
-    """`body` with its resourceVersion.
+    """Insert the resourceVersion into `body`.
 
-    The first `"metadata":{` is the object's own: only the two strings before it could hide another, and
-    inside a string its quotes would be escaped.
+    The first `"metadata":{` is the object's metadata: only two strings precede it, and inside a string its
+    quotes would be escaped.
     """
     at = body.index(_MARK) + len(_MARK)
     comma = b"" if body[at] == 125 else b","  # 125 is "}": the metadata is empty

@@ -1,4 +1,4 @@
-"""The one tree of errors that a client can get, each a Kubernetes `Status`.
+"""All errors that a client of the API can get, each a Kubernetes `Status`.
 
     ApiError
     ├── BadRequest 400
@@ -39,7 +39,7 @@ class StatusCause(Struct, frozen=True):
 
 
 class Details(Struct, frozen=True):
-    """What a `Status` tells machines: the object's name, group, kind (or resource) and causes."""
+    """The machine-readable part of a `Status`: the object's name, group, kind (or resource) and causes."""
 
     name: str = ""
     group: str = ""
@@ -58,7 +58,7 @@ class ApiError(Exception):
         self.message = message
         self.details = details
         self.metadata: Object = {}
-        """The `Status`' own metadata: an expired list carries a token to go on with."""
+        """Metadata of the `Status`: for an expired list it carries the token to continue with."""
 
 
 class BadRequest(ApiError):
@@ -79,11 +79,11 @@ class Forbidden(ApiError):
     reason = "Forbidden"
 
     @classmethod
-    def of(cls, resource: GroupResource, name: str, why: str) -> "Forbidden":
+    def of(cls, resource: GroupResource, name: str, reason: str) -> "Forbidden":
         """`pods "web" is forbidden: why`; without a name `pods is forbidden: why`."""
-        what = f'{resource} "{name}"' if name else str(resource)
+        subject = f'{resource} "{name}"' if name else str(resource)
         details = Details(name=name, group=resource.group, kind=resource.resource)
-        return cls(f"{what} is forbidden: {why}", details)
+        return cls(f"{subject} is forbidden: {reason}", details)
 
 
 class NotFound(ApiError):
@@ -97,7 +97,7 @@ class NotFound(ApiError):
 
     @classmethod
     def path(cls) -> "NotFound":
-        """A path that nothing serves."""
+        """The path is not served."""
         return cls("the server could not find the requested resource", Details())
 
 
@@ -126,10 +126,10 @@ class Conflict(ApiError):
     reason = "Conflict"
 
     @classmethod
-    def of(cls, resource: GroupResource, name: str, why: str) -> "Conflict":
+    def of(cls, resource: GroupResource, name: str, reason: str) -> "Conflict":
         """`Operation cannot be fulfilled on pods "web": why`."""
         details = Details(name=name, group=resource.group, kind=resource.resource)
-        return cls(f'Operation cannot be fulfilled on {resource} "{name}": {why}', details)
+        return cls(f'Operation cannot be fulfilled on {resource} "{name}": {reason}', details)
 
 
 class Gone(ApiError):
@@ -138,7 +138,7 @@ class Gone(ApiError):
 
 
 class Expired(Gone):
-    """A revision or continue token older than what is kept."""
+    """The revision or continue token is older than the retained history."""
 
     reason = "Expired"
 
@@ -158,10 +158,10 @@ class Invalid(ApiError):
     reason = "Invalid"
 
     @classmethod
-    def of(cls, group: str, kind: str, name: str, faults: Sequence[FieldError]) -> "Invalid":
-        """`Pod "web" is invalid: spec.containers: Required value`, several faults in brackets."""
-        causes = tuple(StatusCause(fault.reason, fault.body, fault.field) for fault in faults)
-        texts = list(dict.fromkeys(str(fault) for fault in faults))
+    def of(cls, group: str, kind: str, name: str, errors: Sequence[FieldError]) -> "Invalid":
+        """`Pod "web" is invalid: spec.containers: Required value`; several errors are put in brackets."""
+        causes = tuple(StatusCause(error.reason, error.body, error.field) for error in errors)
+        texts = list(dict.fromkeys(str(error) for error in errors))
         message = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
         qualified = f"{kind}.{group}" if group else kind
         details = Details(name=name, group=group, kind=kind, causes=causes)
@@ -193,7 +193,7 @@ class Timeout(ApiError):
 
 
 def status(error: ApiError) -> Object:
-    """The error as a `Status` object."""
+    """Convert the error to a `Status` object."""
     body: Object = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -213,7 +213,7 @@ def _details(details: Details) -> Object:
         {"reason": cause.reason, "message": cause.message, **({"field": cause.field} if cause.field else {})}
         for cause in details.causes
     ]
-    told: Object = {
+    fields: Object = {
         "name": details.name,
         "group": details.group,
         "kind": details.kind,
@@ -221,7 +221,7 @@ def _details(details: Details) -> Object:
         "causes": causes,
         "retryAfterSeconds": details.retry_after_seconds,
     }
-    return {field: value for field, value in told.items() if value}
+    return {field: value for field, value in fields.items() if value}
 
 
 def _tree(root: type[ApiError]) -> list[type[ApiError]]:
@@ -229,11 +229,11 @@ def _tree(root: type[ApiError]) -> list[type[ApiError]]:
 
 
 def from_status(body: Object) -> ApiError:
-    """The error that a server's `Status` stands for; unknown reasons fall back to the code."""
+    """Convert a server's `Status` to an error; an unknown reason falls back to the code."""
     reason, code = body.get("reason"), body.get("code")
-    known = _tree(ApiError)[1:]
-    by_reason = [kind for kind in known if kind.reason == reason]
-    by_code = [kind for kind in known if kind.code == code]
+    classes = _tree(ApiError)[1:]
+    by_reason = [kind for kind in classes if kind.reason == reason]
+    by_code = [kind for kind in classes if kind.code == code]
     chosen = (by_reason or by_code or [ApiError])[0]
     error = chosen.__new__(chosen)
     ApiError.__init__(error, str(body.get("message", "")), _read_details(body.get("details")))

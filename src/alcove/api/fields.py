@@ -1,4 +1,4 @@
-"""Field errors: what is wrong with one field of an object, in Kubernetes' own words.
+"""Field errors: what is wrong with one field of an object, in the text Kubernetes uses.
 
 A validator returns a list of these; `errors.Invalid` turns them into a 422 with `details.causes`.
 """
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class Fault(Enum):
-    """A cause's `reason`, and how Kubernetes words it in a message."""
+    """The `reason` of a cause, and the text Kubernetes uses for it in a message."""
 
     NOT_FOUND = ("FieldValueNotFound", "Not found")
     REQUIRED = ("FieldValueRequired", "Required value")
@@ -46,7 +46,7 @@ def _make(fault: Fault, field: str, *parts: str) -> FieldError:
 
 
 def quote(value: Any) -> str:
-    """A value as an error shows it: strings quoted, the rest as JSON."""
+    """Format a value for an error message: strings quoted, other values as JSON."""
     return orjson.dumps(value).decode()
 
 
@@ -79,12 +79,12 @@ def forbidden(field: str, detail: str) -> FieldError:
     return _make(Fault.FORBIDDEN, field, detail)
 
 
-def too_long(field: str, most_bytes: int) -> FieldError:
-    return _make(Fault.TOO_LONG, field, f"may not be more than {most_bytes} bytes")
+def too_long(field: str, maximum_bytes: int) -> FieldError:
+    return _make(Fault.TOO_LONG, field, f"may not be more than {maximum_bytes} bytes")
 
 
-def too_many(field: str, actual: int, most: int) -> FieldError:
-    return _make(Fault.TOO_MANY, field, str(actual), f"must have at most {most} items")
+def too_many(field: str, actual: int, maximum: int) -> FieldError:
+    return _make(Fault.TOO_MANY, field, str(actual), f"must have at most {maximum} items")
 
 
 def internal(field: str, detail: str) -> FieldError:

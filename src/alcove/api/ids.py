@@ -1,4 +1,4 @@
-"""Identifiers: what names a thing, as types, so that no two kinds of name are mixed up.
+"""Types for identifiers, so that the type checker rejects mixing one with another.
 
 An object is `(tenant, resource, namespace, name)`; the tenant comes first and has no default.
 """
@@ -14,13 +14,13 @@ Revision = NewType("Revision", int)
 SYSTEM = TenantId("system")
 """Ring0's tenant: it owns nodes, tenants and the VPC provider's objects."""
 ALL = TenantId("all")
-"""In a path, every tenant at once; never the tenant of an object."""
+"""In a path: all tenants. Never the tenant of an object."""
 
 DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public")
 
 
 class GroupResource(Struct, frozen=True, order=True):
-    """A resource without its version: what roles, quotas and the store's keys speak of."""
+    """A resource without its version, as roles, quotas and the store's keys refer to it."""
 
     group: str
     resource: str
@@ -45,7 +45,7 @@ class GroupVersionKind(Struct, frozen=True, order=True):
 
 
 class Key(Struct, frozen=True, order=True):
-    """Where an object is kept. `namespace` is empty for objects that have none."""
+    """The identity of an object in the store. `namespace` is empty for objects without a namespace."""
 
     resource: GroupResource
     tenant: TenantId

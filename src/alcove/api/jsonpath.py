@@ -1,8 +1,8 @@
 r"""JSONPath as printer columns and selectable fields use it: `.status.conditions[?(@.type=="Ready")].status`.
 
-Fields (`.a`, `['a']`, `.a\.b`), indices and slices of lists, `*`, recursive descent (`..a`), unions, and
-filters that compare a path with a literal or another path, or ask whether it is there. A path is
-compiled once; finding is linear in what it walks over, and bounded.
+Supported are fields (`.a`, `['a']`, `.a\.b`), indices and slices of lists, `*`, recursive descent (`..a`),
+unions, and filters that compare a path with a literal or another path, or test whether it exists. A path is
+compiled once; evaluation is linear in the values it visits, and bounded.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 Step = Callable[[Any], Iterable[Any]]
 Find = Callable[[Any], list[Any]]
 
-LENGTH_MOST = 512
-FOUND_MOST = 1_000
-"""Values one path may yield."""
+LENGTH_MAX = 512
+VALUES_MAX = 1_000
+"""Maximum number of values that one path may yield."""
 _FIELD = re.compile(r"(?:\\.|[^.\[\]\\{}()*?@,'\"=!<> ])+")
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _QUOTED = re.compile(r"'((?:\\.|[^'\\])*)'|\"((?:\\.|[^\"\\])*)\"")
@@ -36,9 +36,9 @@ class JsonPathError(ValueError):
 
 
 def compile_path(text: str) -> Find:
-    """Finds the values at `text` (with or without braces) in a JSON value. Raises JsonPathError."""
-    if len(text) > LENGTH_MOST:
-        raise JsonPathError(f"path is longer than {LENGTH_MOST} characters")
+    """Compile `text` (with or without braces) to a function that finds its values. Raises JsonPathError."""
+    if len(text) > LENGTH_MAX:
+        raise JsonPathError(f"path is longer than {LENGTH_MAX} characters")
     bare = text[1:-1] if text.startswith("{") and text.endswith("}") else text
     reader = _Reader(bare.removeprefix("$"))
     steps = reader.steps()
@@ -48,19 +48,19 @@ def compile_path(text: str) -> Find:
 
 
 def _run(steps: list[Step], value: Any) -> list[Any]:
-    found = [value]
+    values = [value]
     for step in steps:
         following: list[Any] = []
-        for each in found:
+        for each in values:
             following.extend(step(each))
-            if len(following) > FOUND_MOST:
-                return following[:FOUND_MOST]
-        found = following
-    return found
+            if len(following) > VALUES_MAX:
+                return following[:VALUES_MAX]
+        values = following
+    return values
 
 
 class _Reader:
-    """Reads a path from left to right."""
+    """Parses a path from left to right."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -92,22 +92,22 @@ class _Reader:
             pass
 
     def steps(self) -> list[Step]:
-        found: list[Step] = []
+        steps: list[Step] = []
         while not self.at_end:
             if self._accept(".."):
-                found.append(_descendants)
+                steps.append(_descendants)
                 if not self.at_end and self._text[self._at] != "[":
-                    found.append(self._field())
+                    steps.append(self._field())
             elif self._accept("."):
                 if not self.at_end and self._text[self._at] != "[":
-                    found.append(self._field())
+                    steps.append(self._field())
             elif self._accept("["):
-                found.append(self._bracket())
-            elif not found and (match := self._match(_FIELD)):
-                found.append(_field_step(_plain(match.group())))
+                steps.append(self._bracket())
+            elif not steps and (match := self._match(_FIELD)):
+                steps.append(_field_step(_plain(match.group())))
             else:
                 break
-        return found
+        return steps
 
     def _field(self) -> Step:
         if self._accept("*"):
@@ -168,7 +168,7 @@ class _Reader:
         return step
 
     def _operand(self) -> Find:
-        """A path below the item (`@.a.b`) or a literal."""
+        """Parse a path below the item (`@.a.b`) or a literal."""
         self._spaces()
         if self._accept("@"):
             steps: list[Step] = []
@@ -202,7 +202,7 @@ def _holds(left: list[Any], test: Callable[[Any, Any], bool] | None, right: list
         return False
     try:
         return test(left[0], right[0])
-    except TypeError:  # values without an order between them
+    except TypeError:  # The values cannot be ordered.
         return False
 
 
@@ -220,14 +220,14 @@ def _children(value: Any) -> Iterable[Any]:
 
 
 def _descendants(value: Any) -> Iterable[Any]:
-    """The value and everything in it, outermost first."""
-    found: list[Any] = []
+    """Yield the value and everything in it, outermost first."""
+    values: list[Any] = []
     pending = [value]
-    while pending and len(found) < FOUND_MOST:
+    while pending and len(values) < VALUES_MAX:
         current = pending.pop()
-        found.append(current)
+        values.append(current)
         pending.extend(reversed(list(_children(current))))
-    return found
+    return values
 
 
 def _slice_step(first: str | None, second: str | None, third: str | None) -> Step:

@@ -1,7 +1,7 @@
-"""What a kind is: its names, scope, verbs, schema, columns and strategy.
+"""A kind: its names, scope, verbs, schema, columns and strategy.
 
-The registry (`api/registry.py`) lists stock kinds; a CRD makes more of them at run time. The API
-server treats both alike.
+The registry (`api/registry.py`) lists the stock kinds; CRDs add more at run time. The API server treats
+both alike.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,9 +18,9 @@ from alcove.api.schema.node import SchemaNode
 
 class Scope(Enum):
     RING0 = "ring0"
-    """Only in the system tenant; hidden from the others."""
+    """Exists only in the system tenant and is hidden from all other tenants."""
     TENANT = "tenant"
-    """One space of names per tenant ("cluster-scoped" as the tenant sees it)."""
+    """One set of names per tenant ("cluster-scoped" as the tenant sees it)."""
     NAMESPACE = "namespace"
 
 
@@ -29,7 +29,7 @@ VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update
 
 
 class PrinterColumn(Struct, frozen=True):
-    """A column of the server-side table. `value` gets the object and the time now (epoch seconds)."""
+    """A column of the server-side table. `value` is called with the object and the time in epoch seconds."""
 
     name: str
     value: Callable[[Object, float], Any]
@@ -37,7 +37,7 @@ class PrinterColumn(Struct, frozen=True):
     format: str = ""
     description: str = ""
     priority: int = 0
-    """0 is shown always, 1 with `-o wide`."""
+    """0: always shown, 1: shown with `-o wide`."""
 
 
 class Subresource(Struct, frozen=True):
@@ -47,10 +47,10 @@ class Subresource(Struct, frozen=True):
 
 
 class Completion(Struct, frozen=True):
-    """How objects that were written before the kind's definition was changed are completed when they are read."""
+    """How objects written before the kind's definition was changed are completed when they are read."""
 
     number: int
-    """Of this definition among all: an object once found complete need not be looked at again for it."""
+    """Number of this definition among all: an object found complete for it need not be checked again."""
     apply: Callable[[Object], None]
 
 
@@ -58,53 +58,53 @@ def _no_change(_obj: Object) -> None:
     pass
 
 
-def _no_faults(_obj: Object) -> Sequence[FieldError]:
+def _no_errors(_obj: Object) -> Sequence[FieldError]:
     return ()
 
 
-def _no_update_faults(_new: Object, _old: Object) -> Sequence[FieldError]:
+def _no_update_errors(_new: Object, _old: Object) -> Sequence[FieldError]:
     return ()
 
 
 class Strategy(Struct, frozen=True, kw_only=True):
-    """What is particular to a kind between decoding and storing. All functions are pure.
+    """The kind-specific steps between decoding and storing. All functions are pure.
 
     Order on create: default → (admission) → validate, validate_create. On update: default →
     (admission) → validate, then validate_update with the stored object.
     """
 
     default: Callable[[Object], None] = _no_change
-    """Fills in defaults, in place."""
-    validate: Callable[[Object], Sequence[FieldError]] = _no_faults
-    validate_create: Callable[[Object], Sequence[FieldError]] = _no_faults
-    """What holds only for new objects, asked after `validate`."""
-    validate_update: Callable[[Object, Object], Sequence[FieldError]] = _no_update_faults
-    """Immutable fields and allowed transitions: (new, old)."""
-    validate_status: Callable[[Object, Object], Sequence[FieldError]] = _no_update_faults
-    """A write to the status subresource: (new, old)."""
+    """Fills in defaults in place."""
+    validate: Callable[[Object], Sequence[FieldError]] = _no_errors
+    validate_create: Callable[[Object], Sequence[FieldError]] = _no_errors
+    """Rules for new objects only; called after `validate`."""
+    validate_update: Callable[[Object, Object], Sequence[FieldError]] = _no_update_errors
+    """Immutable fields and allowed transitions; called with (new, old)."""
+    validate_status: Callable[[Object, Object], Sequence[FieldError]] = _no_update_errors
+    """Rules for a write to the status subresource; called with (new, old)."""
     validate_subresource: Mapping[str, Callable[[Object, Object], Sequence[FieldError]]] = {}
-    """A write to a subresource with rules of its own (a request's approval), by its name: (new, old)."""
+    """Rules for other subresources (a CSR's approval) by subresource name; called with (new, old)."""
     prepare_create: Callable[[Object], None] = _no_change
-    """Sets what the server owns (a pod's phase and QoS class, …); status was dropped before."""
+    """Sets fields that the server owns (a pod's phase and QoS class, …); the status was dropped before."""
     prepare_update: Callable[[Object, Object], None] = lambda _new, _old: None
-    """Carries over what clients may leave out (a service's cluster IP, …): (new, old)."""
+    """Carries over fields that clients may omit (a service's cluster IP, …); called with (new, old)."""
     prepare_status: Callable[[Object, Object], None] = lambda _new, _old: None
-    """The same for a write to the status subresource, before `validate_status`: (new, old)."""
+    """Like `prepare_update`, for a write to the status subresource, before `validate_status`."""
     fields: Mapping[str, Callable[[Object], str]] = {}
     """Field selectors beyond metadata.name and metadata.namespace."""
     status_leaves: tuple[str, ...] = ()
-    """Fields of the metadata that a write to the status subresource cannot change; of the others it can, as in
-    Kubernetes, those that clients write (`CLIENT_METADATA`)."""
+    """Metadata fields that a write to the status subresource cannot change. As in Kubernetes, it can change
+    the other fields that clients write (`CLIENT_METADATA`)."""
     has_status: bool = False
-    """Status is a subresource: a write of the object leaves it alone, and the other way round."""
+    """Status is a subresource: other writes do not change it, and status writes change only it."""
     keeps_new_status: bool = False
-    """The status given with a new object is kept, not dropped (nodes)."""
+    """The status sent with a new object is kept instead of dropped (nodes)."""
     counts_generation: bool = False
-    """`metadata.generation` counts changes of everything but metadata and status."""
+    """`metadata.generation` is increased by changes outside metadata and status."""
     validate_name: Callable[[str, bool], Sequence[str]] | None = None
-    """(name, is_prefix) → what is wrong; None: a DNS subdomain."""
+    """(name, is_prefix) → error messages; None: the name must be a DNS subdomain."""
     grace_seconds: Callable[[Object, int | None], int] | None = None
-    """For kinds deleted gracefully (pods): (object, asked) → seconds to give; 0 deletes at once."""
+    """For kinds deleted gracefully (pods): (object, requested seconds) → grace period; 0: immediately."""
     create_on_update: bool = False
     """PUT of a missing object creates it."""
     unconditional_update: bool = True
@@ -128,25 +128,25 @@ class Kind(Struct, frozen=True, kw_only=True):
     subresources: tuple[Subresource, ...] = ()
     columns: tuple[PrinterColumn, ...] = ()
     storage_version: str = ""
-    """The version objects are stored in; empty: this one."""
+    """The version that objects are stored in; empty: this one."""
     to_storage: Callable[[Object], Object] | None = None
     from_storage: Callable[[Object], Object] | None = None
-    """Conversions, for versions that are not stored; None: only apiVersion differs."""
+    """Conversions for versions that are not the storage version; None: only apiVersion differs."""
     stored_resource: GroupResource | None = None
-    """Where another resource's objects are served under this name too (events, networks): its key."""
+    """The store's resource, if objects are also served under another name (events, networks)."""
     definition: str = ""
-    """The OpenAPI definition's name: `io.k8s.api.core.v1.Pod`."""
+    """Name of the OpenAPI definition: `io.k8s.api.core.v1.Pod`."""
     list_kind: str = ""
     """Empty: kind + "List"."""
     convert: Callable[[Sequence[Object], str], Awaitable[Sequence[Object]]] | None = None
-    """Conversion that has to be waited for (a CRD's webhook): (objects, wanted apiVersion) → the same
-    objects, in order. Where it is set, it stands for `to_storage` and `from_storage`."""
+    """Asynchronous conversion (a CRD's webhook): (objects, desired apiVersion) → the same objects, in order.
+    If set, it replaces `to_storage` and `from_storage`."""
     completion: Completion | None = None
-    """None: no object of the kind lacks anything."""
+    """None: objects of the kind never need completion."""
     warning: str = ""
-    """Told with every answer at this version: that it is deprecated."""
+    """Sent with every response at this version: a deprecation notice."""
     scale_paths: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None = None
-    """Where wanted replicas, actual replicas and the selector are kept; None: where stock kinds keep them."""
+    """Paths of desired replicas, actual replicas and selector; None: those of the stock kinds."""
 
     @property
     def api_version(self) -> str:

@@ -1,19 +1,19 @@
-"""What local volumes look like in the API: the words that provisioner, admission and nodes agree on.
+"""API constants of local volumes, shared by the provisioner, admission and the node agents.
 
-A local volume is a folder on one node. Its PersistentVolume is made by ring0 in the tenant of the claim;
-its `spec.local.path` is a word that names no path anywhere: only the node's agent knows where the folder
-is, by the volume's plane, tenant and uid.
+A local volume is a directory on one node. Its PersistentVolume is created by ring0 in the claim's tenant. Its
+`spec.local.path` is a placeholder and not a path on any machine: the node's agent derives the directory from
+the volume's plane, tenant and uid.
 """
 
 from alcove.api.objects import Object, get, labels
 
 PROVISIONER = "alcove.io/local"
 STORAGE_CLASS = "local"
-"""What tenants begin with."""
+"""The storage class that every tenant starts with."""
 NODE_LABEL = "alcove.io/node"
-"""Where the volume is. Nodes find their volumes by it, so only ring0 writes it."""
+"""The volume's node. Nodes select their volumes by it, so only ring0 may write it."""
 FINALIZER = "alcove.io/local-volume"
-"""Held until the node has wiped the folder."""
+"""Held until the node has wiped the directory."""
 _PATH_PREFIX = "/alcove/"
 
 
@@ -26,5 +26,5 @@ def is_local(volume: Object) -> bool:
 
 
 def node_of(volume: Object) -> str:
-    """The node of a local volume; empty for others."""
+    """Return the node of a local volume, or an empty string for other volumes."""
     return labels(volume).get(NODE_LABEL, "") if is_local(volume) else ""

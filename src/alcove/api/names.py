@@ -1,7 +1,7 @@
-"""What Kubernetes accepts as a name: DNS labels and subdomains, label keys and values, ports, …
+"""Naming rules of Kubernetes: DNS labels and subdomains, label keys and values, ports, …
 
-Every check takes the value and returns what is wrong with it, in Kubernetes' words; nothing wrong
-is the empty tuple. All are linear in the value's length and cheap for good values.
+Every check takes the value and returns the messages Kubernetes uses, or an empty tuple for a valid value.
+All checks are linear in the value's length and cheap for valid values.
 """
 
 import re
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 Check = Callable[[str], Sequence[str]]
 NameCheck = Callable[[str, bool], Sequence[str]]
-"""(name, is_prefix): a prefix (`generateName`) may end in a dash, more follows it."""
+"""(name, is_prefix): a prefix (`generateName`) may end in a dash, because more characters follow."""
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = _LABEL + r"(\." + _LABEL + ")*"
@@ -33,66 +33,66 @@ SUBDOMAIN_LENGTH_MAX = 253
 CACHED_LENGTH_MAX = SUBDOMAIN_LENGTH_MAX + 1 + LABEL_LENGTH_MAX
 
 
-def regex_fault(what: str, regex: str, *examples: str) -> str:
-    """A format's rule, examples and regular expression, as Kubernetes words them."""
+def regex_message(description: str, regex: str, *examples: str) -> str:
+    """Format the rule, examples and regular expression of a format as Kubernetes does."""
     if not examples:
-        return f"{what} (regex used for validation is '{regex}')"
+        return f"{description} (regex used for validation is '{regex}')"
     shown = " or ".join(f"'{example}', " for example in examples)
-    return f"{what} (e.g. {shown}regex used for validation is '{regex}')"
+    return f"{description} (e.g. {shown}regex used for validation is '{regex}')"
 
 
-def too_long(most: int) -> str:
-    return f"must be no more than {most} characters"
+def too_long(maximum: int) -> str:
+    return f"must be no more than {maximum} characters"
 
 
-def too_long_bytes(most: int) -> str:
-    return f"must be no more than {most} bytes"
+def too_long_bytes(maximum: int) -> str:
+    return f"must be no more than {maximum} bytes"
 
 
 def out_of_range(lowest: int, highest: int) -> str:
     return f"must be between {lowest} and {highest}, inclusive"
 
 
-_LABEL_FAULT = regex_fault(
+_LABEL_ERROR = regex_message(
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
     "and must start and end with an alphanumeric character",
     _LABEL,
     "my-name",
     "123-abc",
 )
-_SUBDOMAIN_FAULT = regex_fault(
+_SUBDOMAIN_ERROR = regex_message(
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
     "and must start and end with an alphanumeric character",
     _SUBDOMAIN,
     "example.com",
 )
-_CASELESS_SUBDOMAIN_FAULT = regex_fault(
+_CASELESS_SUBDOMAIN_ERROR = regex_message(
     "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', "
     "and must start and end with an alphanumeric character",
     _SUBDOMAIN,
     "Example.com",
 )
-_UNDERSCORED_SUBDOMAIN_FAULT = regex_fault(
+_UNDERSCORED_SUBDOMAIN_ERROR = regex_message(
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', "
     "and must start and end with an alphanumeric character",
     _UNDERSCORED_SUBDOMAIN,
     "example.com",
 )
-_LABEL_1035_FAULT = regex_fault(
+_LABEL_1035_ERROR = regex_message(
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
     "start with an alphabetic character, and end with an alphanumeric character",
     _LABEL_1035,
     "my-name",
     "abc-123",
 )
-_WILDCARD_FAULT = regex_fault(
+_WILDCARD_ERROR = regex_message(
     "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, "
     "which must consist of lower case alphanumeric characters, '-' or '.' "
     "and end with an alphanumeric character",
     _WILDCARD,
     "*.example.com",
 )
-_KEY_NAME_FAULT = regex_fault(
+_KEY_NAME_ERROR = regex_message(
     "must consist of alphanumeric characters, '-', '_' or '.', "
     "and must start and end with an alphanumeric character",
     _KEY_NAME,
@@ -100,7 +100,7 @@ _KEY_NAME_FAULT = regex_fault(
     "my.name",
     "123-abc",
 )
-_LABEL_VALUE_FAULT = regex_fault(
+_LABEL_VALUE_ERROR = regex_message(
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
     "and must start and end with an alphanumeric character",
     _LABEL_VALUE,
@@ -129,48 +129,50 @@ _has_port_charset = re.compile("[-a-z0-9]+").fullmatch
 _has_letter = re.compile("[a-z]").search
 
 
-def _length_faults(value: str, most: int, told: Callable[[int], str] = too_long) -> tuple[str, ...]:
-    """Lengths count bytes of UTF-8, though most messages say characters."""
-    return (told(most),) if len(value.encode()) > most else ()
+def _length_errors(
+    value: str, maximum: int, format_message: Callable[[int], str] = too_long
+) -> tuple[str, ...]:
+    """Lengths are counted in bytes of UTF-8, though most messages say characters."""
+    return (format_message(maximum),) if len(value.encode()) > maximum else ()
 
 
 def dns_label(value: str) -> Sequence[str]:
-    """RFC 1123 label: namespaces, containers, volumes."""
+    """Check an RFC 1123 label: namespaces, containers, volumes."""
     if _is_label(value):
         return () if len(value) <= LABEL_LENGTH_MAX else (too_long(LABEL_LENGTH_MAX),)
-    shape = "must not contain dots" if _is_subdomain(value) else _LABEL_FAULT
-    return (*_length_faults(value, LABEL_LENGTH_MAX), shape)
+    shape = "must not contain dots" if _is_subdomain(value) else _LABEL_ERROR
+    return (*_length_errors(value, LABEL_LENGTH_MAX), shape)
 
 
 def dns_subdomain(value: str) -> Sequence[str]:
-    """RFC 1123 subdomain: most objects' names."""
+    """Check an RFC 1123 subdomain: most objects' names."""
     if _is_subdomain(value):
         return () if len(value) <= SUBDOMAIN_LENGTH_MAX else (too_long(SUBDOMAIN_LENGTH_MAX),)
-    return (*_length_faults(value, SUBDOMAIN_LENGTH_MAX), _SUBDOMAIN_FAULT)
+    return (*_length_errors(value, SUBDOMAIN_LENGTH_MAX), _SUBDOMAIN_ERROR)
 
 
 def dns_subdomain_caseless(value: str) -> Sequence[str]:
-    """A subdomain in either case: CSI drivers and other old names."""
-    long = _length_faults(value, SUBDOMAIN_LENGTH_MAX, too_long_bytes)
-    return long if _is_caseless_subdomain(value) else (*long, _CASELESS_SUBDOMAIN_FAULT)
+    """Check a subdomain that may contain upper case letters: CSI drivers and other legacy names."""
+    long = _length_errors(value, SUBDOMAIN_LENGTH_MAX, too_long_bytes)
+    return long if _is_caseless_subdomain(value) else (*long, _CASELESS_SUBDOMAIN_ERROR)
 
 
 def dns_subdomain_underscored(value: str) -> Sequence[str]:
-    """A subdomain whose labels may hold `_`: DNS search paths."""
-    long = _length_faults(value, SUBDOMAIN_LENGTH_MAX)
-    return long if _is_underscored_subdomain(value) else (*long, _UNDERSCORED_SUBDOMAIN_FAULT)
+    """Check a subdomain whose labels may contain `_`: DNS search paths."""
+    long = _length_errors(value, SUBDOMAIN_LENGTH_MAX)
+    return long if _is_underscored_subdomain(value) else (*long, _UNDERSCORED_SUBDOMAIN_ERROR)
 
 
 def dns_1035_label(value: str) -> Sequence[str]:
-    """A label that starts with a letter: services of old, generated environment names."""
-    long = _length_faults(value, LABEL_LENGTH_MAX)
-    return long if _is_label_1035(value) else (*long, _LABEL_1035_FAULT)
+    """Check an RFC 1035 label, which starts with a letter: legacy service names, generated variable names."""
+    long = _length_errors(value, LABEL_LENGTH_MAX)
+    return long if _is_label_1035(value) else (*long, _LABEL_1035_ERROR)
 
 
 def wildcard_subdomain(value: str) -> Sequence[str]:
-    """`*.` and a subdomain: an ingress rule's host."""
-    long = _length_faults(value, SUBDOMAIN_LENGTH_MAX)
-    return long if _is_wildcard(value) else (*long, _WILDCARD_FAULT)
+    """Check `*.` followed by a subdomain: an ingress rule's host."""
+    long = _length_errors(value, SUBDOMAIN_LENGTH_MAX)
+    return long if _is_wildcard(value) else (*long, _WILDCARD_ERROR)
 
 
 @lru_cache(maxsize=4096)
@@ -182,60 +184,60 @@ def _good_label_key(value: str) -> bool:
 
 
 def label_key(value: str) -> Sequence[str]:
-    """A qualified name: an optional subdomain and `/`, then a name. Keys recur, so they are cached."""
+    """Check a qualified name: an optional subdomain and `/`, then a name. Results are cached."""
     if len(value) <= CACHED_LENGTH_MAX and _good_label_key(value):
         return ()
     parts = value.split("/")
     if len(parts) > 2:
         return (
-            f"a valid label key {_KEY_NAME_FAULT}"
+            f"a valid label key {_KEY_NAME_ERROR}"
             " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
         )
-    return (*(_prefix_faults(parts[0]) if len(parts) == 2 else ()), *_key_name_faults(parts[-1]))
+    return (*(_prefix_errors(parts[0]) if len(parts) == 2 else ()), *_key_name_errors(parts[-1]))
 
 
 qualified_name = label_key
 
 
-def _prefix_faults(prefix: str) -> list[str]:
+def _prefix_errors(prefix: str) -> list[str]:
     if not prefix:
         return ["prefix part must be non-empty"]
-    faults = list(_length_faults(prefix, SUBDOMAIN_LENGTH_MAX, too_long_bytes))
+    errors = list(_length_errors(prefix, SUBDOMAIN_LENGTH_MAX, too_long_bytes))
     if not _is_subdomain(prefix):
-        faults.append(_SUBDOMAIN_FAULT)
-    return [f"prefix part {fault}" for fault in faults]
+        errors.append(_SUBDOMAIN_ERROR)
+    return [f"prefix part {message}" for message in errors]
 
 
-def _key_name_faults(name: str) -> list[str]:
-    faults = []
+def _key_name_errors(name: str) -> list[str]:
+    errors = []
     if not name:
-        faults.append("must be non-empty")
-    faults += _length_faults(name, LABEL_LENGTH_MAX, too_long_bytes)
+        errors.append("must be non-empty")
+    errors += _length_errors(name, LABEL_LENGTH_MAX, too_long_bytes)
     if not _is_key_name(name):
-        faults.append(_KEY_NAME_FAULT)
-    return [f"name part {fault}" for fault in faults]
+        errors.append(_KEY_NAME_ERROR)
+    return [f"name part {message}" for message in errors]
 
 
 def label_value(value: str) -> Sequence[str]:
     if _is_label_value(value):
         return () if len(value) <= LABEL_LENGTH_MAX else (too_long_bytes(LABEL_LENGTH_MAX),)
-    return (*_length_faults(value, LABEL_LENGTH_MAX, too_long_bytes), _LABEL_VALUE_FAULT)
+    return (*_length_errors(value, LABEL_LENGTH_MAX, too_long_bytes), _LABEL_VALUE_ERROR)
 
 
 def port_name(value: str) -> Sequence[str]:
-    """IANA service name: a container port's name, at most 15 characters."""
+    """Check an IANA service name, at most 15 characters: a container port's name."""
     if _is_label_1035(value) and len(value) <= 15 and "--" not in value:
         return ()
-    faults = list(_length_faults(value, 15))
+    errors = list(_length_errors(value, 15))
     if not _has_port_charset(value):
-        faults.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+        errors.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
     if not _has_letter(value):
-        faults.append("must contain at least one letter (a-z)")
+        errors.append("must contain at least one letter (a-z)")
     if "--" in value:
-        faults.append("must not contain consecutive hyphens")
+        errors.append("must not contain consecutive hyphens")
     if value.startswith("-") or value.endswith("-"):
-        faults.append("must not begin or end with a hyphen")
-    return faults
+        errors.append("must not begin or end with a hyphen")
+    return errors
 
 
 def port_number(value: int) -> Sequence[str]:
@@ -260,24 +262,24 @@ def c_identifier(value: str) -> Sequence[str]:
         "a valid C identifier must start with alphabetic character or '_', "
         "followed by a string of alphanumeric characters or '_'"
     )
-    return (regex_fault(rule, _C_IDENTIFIER, "my_name", "MY_NAME", "MyName"),)
+    return (regex_message(rule, _C_IDENTIFIER, "my_name", "MY_NAME", "MyName"),)
 
 
 def percent(value: str) -> Sequence[str]:
     if _is_percent(value):
         return ()
     rule = "a valid percent string must be a numeric string followed by an ending '%'"
-    return (regex_fault(rule, _PERCENT, "1%", "93%"),)
+    return (regex_message(rule, _PERCENT, "1%", "93%"),)
 
 
 def http_header_name(value: str) -> Sequence[str]:
     if _is_http_header(value):
         return ()
     rule = "a valid HTTP header must consist of alphanumeric characters or '-'"
-    return (regex_fault(rule, _HTTP_HEADER, "X-Header-Name"),)
+    return (regex_message(rule, _HTTP_HEADER, "X-Header-Name"),)
 
 
-def _parent_directory_faults(value: str) -> tuple[str, ...]:
+def _parent_directory_errors(value: str) -> tuple[str, ...]:
     if value == ".":
         return ("must not be '.'",)
     if value == "..":
@@ -286,7 +288,7 @@ def _parent_directory_faults(value: str) -> tuple[str, ...]:
 
 
 def env_name(value: str) -> Sequence[str]:
-    """A variable's name as shells like it: the prefix of `envFrom`'s keys, keys of an env file."""
+    """Check a variable name that is a C identifier: the prefix in `envFrom`, keys of an env file."""
     rule = (
         "a valid environment variable name must consist of alphabetic characters, digits, "
         "'_', '-', or '.', and must not start with a digit"
@@ -294,13 +296,13 @@ def env_name(value: str) -> Sequence[str]:
     shape = (
         ()
         if _is_env_name(value)
-        else (regex_fault(rule, _ENV_NAME, "my.env-name", "MY_ENV.NAME", "MyEnvName1"),)
+        else (regex_message(rule, _ENV_NAME, "my.env-name", "MY_ENV.NAME", "MyEnvName1"),)
     )
-    return (*shape, *_parent_directory_faults(value))
+    return (*shape, *_parent_directory_errors(value))
 
 
 def relaxed_env_name(value: str) -> Sequence[str]:
-    """A variable's name: any printable ASCII but `=`."""
+    """Check a variable name: any printable ASCII except `=`."""
     if not value:
         return ("environment variable name must be non-empty",)
     if _is_relaxed_env_name(value):
@@ -311,14 +313,14 @@ def relaxed_env_name(value: str) -> Sequence[str]:
 
 
 def config_key(value: str) -> Sequence[str]:
-    """A key of a config map or secret."""
+    """Check a key of a config map or secret."""
     if _is_config_key(value) and len(value) <= SUBDOMAIN_LENGTH_MAX and not value.startswith("."):
         return ()
-    faults = list(_length_faults(value, SUBDOMAIN_LENGTH_MAX))
+    errors = list(_length_errors(value, SUBDOMAIN_LENGTH_MAX))
     if not _is_config_key(value):
         rule = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
-        faults.append(regex_fault(rule, _CONFIG_KEY, "key.name", "KEY_NAME", "key-name"))
-    return (*faults, *_parent_directory_faults(value))
+        errors.append(regex_message(rule, _CONFIG_KEY, "key.name", "KEY_NAME", "key-name"))
+    return (*errors, *_parent_directory_errors(value))
 
 
 def condition_reason(value: str) -> Sequence[str]:
@@ -329,30 +331,30 @@ def condition_reason(value: str) -> Sequence[str]:
         "alphanumeric characters or '_,:', and must end with an alphanumeric character or '_'"
     )
     examples = ("my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB")
-    return (regex_fault(rule, _CONDITION_REASON, *examples),)
+    return (regex_message(rule, _CONDITION_REASON, *examples),)
 
 
 def http_path(value: str) -> Sequence[str]:
-    """The path after the domain of a domain-prefixed path (`acme.io/foo`)."""
-    return () if _is_http_path(value) else (regex_fault("Invalid path", _HTTP_PATH),)
+    """Check the path after the domain of a domain-prefixed path (`acme.io/foo`)."""
+    return () if _is_http_path(value) else (regex_message("Invalid path", _HTTP_PATH),)
 
 
 def path_segment(value: str) -> Sequence[str]:
-    """A name that is safe between two slashes of a URL."""
+    """Check a name that is safe as one segment of a URL path."""
     if value in (".", ".."):
         return (f"may not be '{value}'",)
     return tuple(f"may not contain '{mark}'" for mark in "/%" if mark in value)
 
 
 def name_is_path_segment(name: str, is_prefix: bool) -> Sequence[str]:
-    """For kinds whose names are otherwise free (roles, bindings)."""
+    """Check a name that only has to be safe in a URL path (roles, bindings)."""
     if is_prefix:
         return tuple(f"may not contain '{mark}'" for mark in "/%" if mark in name)
     return path_segment(name)
 
 
 def _masked(prefix: str) -> str:
-    """A prefix whose trailing dash is replaced by something that may end a name."""
+    """Replace the trailing dash of a prefix by a character that may end a name."""
     return prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
 
 

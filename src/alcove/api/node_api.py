@@ -1,4 +1,4 @@
-"""What API server and node agents say to each other: paths, who is who, and how usage is told."""
+"""Protocol between the API server and node agents: paths, identities, and the format of usage reports."""
 
 from urllib.parse import quote
 
@@ -6,22 +6,22 @@ from msgspec import Struct
 
 API_SERVER_USER = "system:apiserver"
 API_SERVER_GROUP = "system:apiservers"
-"""The identity (of ring0) that an API server shows its nodes; agents answer nobody else."""
+"""The identity (in ring0) that an API server presents to nodes; agents accept no other client."""
 
 NODE_USER_PREFIX = "system:node:"
 NODE_GROUP = "system:nodes"
-"""The identity (of ring0) that an agent's serving certificate has, with the node's name."""
+"""The identity (in ring0) of an agent's serving certificate, together with the node's name."""
 
 PORT = 10250
 USAGE_PATH = "/usage"
 HEALTH_PATH = "/healthz"
 POD_VERBS = ("log", "exec", "attach", "portforward", "proxy")
 TUNNEL = "alcove-tunnel"
-"""What a connection is upgraded to whose bytes are those of a port."""
+"""The `Upgrade` protocol of a connection that carries the bytes of a port."""
 NODE_PATH = "/node"
-"""Below it is what a node tells ring0 of itself, under kubelet's names."""
+"""Prefix of the node's kubelet-compatible endpoints, for ring0 only."""
 NODE_PORT_PATH = "/nodeport"
-"""A port of the node's own, as a tunnel; ring0's too."""
+"""A tunnel to a port of the node itself, for ring0 only."""
 
 
 def pod_path(plane: str, tenant: str, namespace: str, name: str, uid: str, verb: str) -> str:
@@ -31,9 +31,9 @@ def pod_path(plane: str, tenant: str, namespace: str, name: str, uid: str, verb:
 
 class ResourceUsage(Struct, frozen=True):
     cpu_nanocores: int
-    """Over the summary's window: a whole core is 1,000,000,000."""
+    """Average over the summary's window: a whole core is 1,000,000,000."""
     memory_bytes: int
-    """The working set: without what the kernel can take back at once."""
+    """The working set: excludes memory that the kernel can reclaim immediately."""
 
 
 class ContainerUsage(Struct, frozen=True):
@@ -47,13 +47,13 @@ class PodUsage(Struct, frozen=True):
     name: str
     uid: str
     time: float
-    """When it was measured, epoch seconds."""
+    """Time of the measurement, epoch seconds."""
     window_seconds: float
     containers: tuple[ContainerUsage, ...]
 
 
 class NodeSummary(Struct, frozen=True):
-    """What is used on a node: by its pods (of the plane that asks), and in all (told to ring0 only)."""
+    """Usage on a node: by pods (of the requesting plane), and in total (only for ring0)."""
 
     time: float
     window_seconds: float

@@ -1,6 +1,6 @@
-"""Kubernetes objects as decoded JSON, and the few ways to read into them safely.
+"""Kubernetes objects as decoded JSON, and functions to read them safely.
 
-Objects are plain dicts: their shape is the schema's business (`api/schema`), not Python's.
+Objects are plain dicts: their shape is defined by the schema (`api/schema`), not by Python types.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ Object = dict[str, Any]
 
 
 def get(obj: Object, *path: str, default: Any = None) -> Any:
-    """Value at `path`, or `default` where any step is missing or not an object."""
+    """Return the value at `path`, or `default` if any step is missing or not an object."""
     value: Any = obj
     for step in path:
         if not isinstance(value, dict):
@@ -22,7 +22,7 @@ def get(obj: Object, *path: str, default: Any = None) -> Any:
 
 
 def metadata(obj: Object) -> Object:
-    """The object's metadata, made if it is missing."""
+    """Return the object's metadata, created if it is missing."""
     return obj.setdefault("metadata", {})  # type: ignore[no-any-return]
 
 

@@ -1,8 +1,7 @@
 """Kubernetes quantities (`250m`, `1.5Gi`, `12e6`), exactly: parse, canonical form, compare, add.
 
-An amount is an integer number of nanos, so nothing is ever rounded but what Kubernetes rounds: what
-is finer than a nano goes up, away from zero. Texts recur, so parsing is cached; only good (short)
-texts enter the caches.
+An amount is an integer number of nanos, so only what Kubernetes rounds is rounded: fractions of a nano go up,
+away from zero. The same texts repeat, so parsing is cached; only valid (short) texts enter the caches.
 """
 
 import re
@@ -22,17 +21,17 @@ _EXPONENT_MAX = 64
 _INT64_MAX = 2**63 - 1
 _SPLIT = re.compile(r"([+-]?)([0-9]*)(?:(\.)([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)").fullmatch
 
-FORMAT_FAULT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-NUMBER_FAULT = "unable to parse numeric part of quantity"
-SUFFIX_FAULT = "unable to parse quantity's suffix"
+FORMAT_ERROR = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+NUMBER_ERROR = "unable to parse numeric part of quantity"
+SUFFIX_ERROR = "unable to parse quantity's suffix"
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity; the message is Kubernetes' own."""
+    """The text is not a quantity; the message is the one Kubernetes uses."""
 
 
 class QuantityFormat(Enum):
-    """The family of suffixes a quantity was written with, and is shown with."""
+    """The family of suffixes that a quantity was written with and is shown with."""
 
     DECIMAL = "DecimalSI"
     BINARY = "BinarySI"
@@ -46,12 +45,12 @@ _BINARY_NAMES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 class Quantity(Struct, frozen=True, eq=False):
-    """An exact amount. Equal amounts are equal, however they were written."""
+    """An exact amount. Equal amounts are equal in whatever form they were written."""
 
     nano: int
     format: QuantityFormat = QuantityFormat.DECIMAL
     text: str = ""
-    """As it was written, where Kubernetes would keep that; else empty: `str` makes the canonical form."""
+    """The original text, where Kubernetes would keep it; empty: `str` computes the canonical form."""
 
     def __str__(self) -> str:
         return self.text or _show(self.nano, self.format)
@@ -81,7 +80,7 @@ class Quantity(Struct, frozen=True, eq=False):
         return Quantity(-self.nano, self.format)
 
     def __add__(self, other: "Quantity") -> "Quantity":
-        """The sum, in the left side's format unless that is zero."""
+        """Return the sum, in the left operand's format unless that operand is zero."""
         return Quantity(self.nano + other.nano, self.format if self.nano else other.format)
 
     def __sub__(self, other: "Quantity") -> "Quantity":
@@ -93,7 +92,7 @@ class Quantity(Struct, frozen=True, eq=False):
 
     @property
     def value(self) -> int:
-        """Whole units, rounded up (away from zero)."""
+        """Return whole units, rounded up (away from zero)."""
         return _up(self.nano, ONE)
 
     @property
@@ -101,7 +100,7 @@ class Quantity(Struct, frozen=True, eq=False):
         return self.nano % ONE == 0
 
     def rounded_up(self, unit: int) -> "Quantity":
-        """To a multiple of `unit` nanos, away from zero."""
+        """Round to a multiple of `unit` nanos, away from zero."""
         if self.nano % unit == 0:
             return self
         return Quantity(_up(self.nano, unit) * unit, self.format)
@@ -116,26 +115,26 @@ def _up(nano: int, unit: int) -> int:
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Quantity:
-    """The quantity of a text; QuantityError with Kubernetes' message where it is none."""
+    """Parse a quantity. Raises QuantityError with Kubernetes' message."""
     parts = _SPLIT(text)
     if parts is None or not text:
-        raise QuantityError(FORMAT_FAULT)
+        raise QuantityError(FORMAT_ERROR)
     sign, whole, _, fraction, suffix = parts.groups()
     whole, fraction = whole.lstrip("0") or "0", fraction or ""
     base, exponent, format = _interpret(suffix)
     if not parts[2] + fraction:
-        # Kubernetes' parser lets "", "-" and "." before a suffix pass as zero, its own regex does not.
-        raise QuantityError(FORMAT_FAULT)
+        # Kubernetes' parser accepts "", "-" and "." before a suffix as zero; its own regex does not.
+        raise QuantityError(FORMAT_ERROR)
     if len(whole) + len(fraction) > _DIGITS_MAX:
-        raise QuantityError(NUMBER_FAULT)
+        raise QuantityError(NUMBER_ERROR)
     digits = whole + fraction
     nano = _nanos(int(digits), base, exponent, len(fraction))
     if format is QuantityFormat.BINARY:
         nano = min(nano, _INT64_MAX * ONE)
         if 0 < nano < ONE:
             format = QuantityFormat.DECIMAL
-    kept = _is_kept(digits, exponent, len(fraction), format)
-    return Quantity(-nano if sign == "-" else nano, format, text if kept else "")
+    keeps_text = _keeps_text(digits, exponent, len(fraction), format)
+    return Quantity(-nano if sign == "-" else nano, format, text if keeps_text else "")
 
 
 def _interpret(suffix: str) -> tuple[int, int, QuantityFormat]:
@@ -147,7 +146,7 @@ def _interpret(suffix: str) -> tuple[int, int, QuantityFormat]:
         exponent = int(suffix[1:])
         if exponent <= _EXPONENT_MAX:
             return 10, exponent, QuantityFormat.EXPONENT
-    raise QuantityError(SUFFIX_FAULT)
+    raise QuantityError(SUFFIX_ERROR)
 
 
 def _nanos(digits: int, base: int, exponent: int, fraction_length: int) -> int:
@@ -159,8 +158,8 @@ def _nanos(digits: int, base: int, exponent: int, fraction_length: int) -> int:
     return _up(digits, 10 ** min(-power, _DIGITS_MAX + 1))
 
 
-def _is_kept(digits: str, exponent: int, fraction_length: int, format: QuantityFormat) -> bool:
-    """Whether Kubernetes shows such a text as it was written: it is (nearly) canonical already."""
+def _keeps_text(digits: str, exponent: int, fraction_length: int, format: QuantityFormat) -> bool:
+    """Whether Kubernetes shows such a text as it was written, because it is (nearly) canonical."""
     if format is QuantityFormat.BINARY:
         fits = len(digits) + exponent * 3 // 10 <= 14
         return fits and not fraction_length and int(digits) & 7 != 0
@@ -193,7 +192,7 @@ def _show_binary(amount: int) -> str:
 
 
 def of(value: str | int | float) -> Quantity:
-    """The quantity of a decoded JSON value: a string, or a bare number."""
+    """Return the quantity of a decoded JSON value: a string or a number."""
     if isinstance(value, str):
         return parse(value.strip())
     if isinstance(value, int):
@@ -203,22 +202,22 @@ def of(value: str | int | float) -> Quantity:
 
 
 def canonical(value: str | int | float) -> str:
-    """As Kubernetes stores and shows it: `1000m` is `1`, `1024Ki` is `1Mi`, `0.5` is `500m`."""
+    """Return the form that Kubernetes stores: `1000m` is `1`, `1024Ki` is `1Mi`, `0.5` is `500m`."""
     return str(of(value))
 
 
 def milli(value: str | int | float) -> int:
-    """Thousandths, rounded up: what CPUs are counted in."""
+    """Return thousandths, rounded up: the unit of CPU amounts."""
     return of(value).milli
 
 
 def whole(value: str | int | float) -> int:
-    """Whole units, rounded up: what bytes and pods are counted in."""
+    """Return whole units, rounded up: the unit of bytes and counts."""
     return of(value).value
 
 
-def faults(value: str | int | float) -> str:
-    """What is wrong with a quantity, empty if nothing."""
+def error_message(value: str | int | float) -> str:
+    """Return the error message for a value that is not a quantity; empty if it is one."""
     try:
         of(value)
     except QuantityError as error:

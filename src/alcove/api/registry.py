@@ -1,8 +1,8 @@
-"""The kinds: every resource that is served to all, in the order discovery prefers them.
+"""The registry of stock kinds: every resource served to all tenants, in discovery's order of preference.
 
-The tables below are the whole truth about names, scopes, verbs and subresources; schemas come from
-`api/schema`, behaviour from `api/kinds`, columns from `api/columns`. CRDs add kinds at run time.
-Importing compiles nothing: `load()` does, once per process.
+The tables below are the only definition of names, scopes, verbs and subresources; schemas come from
+`api/schema`, behaviour from `api/kinds`, columns from `api/columns`. CRDs add kinds at run time. Importing
+this module compiles nothing; `load()` compiles the schemas, once per process.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,7 +68,7 @@ class Row(Struct, frozen=True):
 
 
 class Conversion(Struct, frozen=True):
-    """Where a version's objects are stored, if not as themselves. No functions: only apiVersion differs."""
+    """The resource and version that objects are stored as. Without functions, only apiVersion differs."""
 
     resource: GroupResource
     version: str
@@ -77,7 +77,7 @@ class Conversion(Struct, frozen=True):
 
 
 class GroupVersionKinds(Struct, frozen=True):
-    """One version of one group. `package` is what its definitions' names start with."""
+    """One version of one group. `package` is the prefix of its definitions' names."""
 
     group: str
     version: str
@@ -117,7 +117,7 @@ GROUPS: tuple[GroupVersionKinds, ...] = (
         Row("tenants", "Tenant", _RING0, ("te",), ("finalize", "status"), verbs=_ONE_BY_ONE),
     )),
     GroupVersionKinds("", "v1", alcove_schemas.CORE, arktos.STRATEGIES, (
-        # Its short names are its own group's: kubectl warns of names that two groups claim.
+        # Short names belong to the stored group: kubectl warns about names that two groups claim.
         Row("networks", "Network", _TENANT, (), _STATUS),
     ), Conversion(GroupResource("arktos.futurewei.com", "networks"), "v1")),
     GroupVersionKinds("apiregistration.k8s.io", "v1", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1", apiregistration.STRATEGIES, (
@@ -229,11 +229,11 @@ GROUPS: tuple[GroupVersionKinds, ...] = (
 
 
 def _of_group(group: str, version: str, kind: str) -> Callable[[GroupVersionKind], GroupVersionKind]:
-    return lambda own: GroupVersionKind(group, version, kind.format(own.kind))
+    return lambda parent: GroupVersionKind(group, version, kind.format(parent.kind))
 
 
-def _same(own: GroupVersionKind) -> GroupVersionKind:
-    return own
+def _same(parent: GroupVersionKind) -> GroupVersionKind:
+    return parent
 
 
 SUBRESOURCES: Mapping[str, tuple[Callable[[GroupVersionKind], GroupVersionKind], tuple[str, ...]]] = {
@@ -252,7 +252,7 @@ SUBRESOURCES: Mapping[str, tuple[Callable[[GroupVersionKind], GroupVersionKind],
     "status": (_same, _CHANGE),
     "token": (_of_group("authentication.k8s.io", "v1", "TokenRequest"), _CREATE),
 }
-"""What each subresource takes and gives, and the verbs it has."""
+"""The kind that each subresource reads and writes, and its verbs."""
 
 _BODIES = {
     GroupVersionKind("", "v1", "DeleteOptions"): "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
@@ -263,11 +263,11 @@ _BODIES = {
     GroupVersionKind("autoscaling", "v1", "Scale"): "io.k8s.api.autoscaling.v1.Scale",
     GroupVersionKind("policy", "v1", "Eviction"): "io.k8s.api.policy.v1.Eviction",
 }
-"""What requests carry beside the kinds themselves."""
+"""Kinds that requests carry beside the kinds themselves."""
 
 
 class KindRegistry:
-    """The kinds of every tenant, found by name. Made once, then only read."""
+    """The stock kinds of every tenant by name. Read-only once it is built."""
 
     def __init__(self, kinds: Sequence[Kind], bodies: Mapping[GroupVersionKind, SchemaNode]) -> None:
         self._kinds = tuple(kinds)
@@ -284,7 +284,7 @@ class KindRegistry:
         return iter(self._kinds)
 
     def all(self) -> Sequence[Kind]:
-        """Every kind at every version, in order of preference."""
+        """Return every kind at every version, in order of preference."""
         return self._kinds
 
     def find(self, group: str, version: str, resource: str) -> Kind | None:
@@ -294,11 +294,11 @@ class KindRegistry:
         return self._by_kind.get((group, version, kind))
 
     def stored(self, resource: GroupResource) -> Kind | None:
-        """The kind whose objects the store keeps under `resource`."""
+        """Return the kind whose objects the store keeps under `resource`."""
         return self._stored.get(resource)
 
     def body(self, gvk: GroupVersionKind) -> SchemaNode | None:
-        """The schema of what a request may carry: a kind, or an options object or review beside them."""
+        """Return the schema of a request body: a kind, an options object or a review."""
         kind = self.find_kind(gvk.group, gvk.version, gvk.kind)
         return kind.schema if kind is not None else self._bodies.get(gvk)
 
@@ -308,14 +308,14 @@ class KindRegistry:
 
 
 def load() -> KindRegistry:
-    """Compiles the schemas of all kinds: some 15 ms and 1 MB."""
+    """Compile the schemas of all kinds, which takes about 15 ms and 1 MB."""
     definitions = kubernetes_schemas.load()
     kinds = [_kind(group, row, definitions) for group in GROUPS for row in group.rows]
     return KindRegistry(kinds, {gvk: definitions.node(name) for gvk, name in _BODIES.items()})
 
 
 def _kind(group: GroupVersionKinds, row: Row, definitions: Definitions) -> Kind:
-    own = GroupVersionKind(group.group, group.version, row.kind)
+    parent = GroupVersionKind(group.group, group.version, row.kind)
     definition = f"{group.package}.{row.kind}"
     stored = group.conversion
     return Kind(
@@ -330,7 +330,7 @@ def _kind(group: GroupVersionKinds, row: Row, definitions: Definitions) -> Kind:
         short_names=row.short_names,
         categories=row.categories,
         verbs=row.verbs,
-        subresources=tuple(_subresource(name, own) for name in row.subresources),
+        subresources=tuple(_subresource(name, parent) for name in row.subresources),
         columns=columns_for(group.group, row.kind),
         storage_version=stored.version if stored else group.version,
         to_storage=stored.to_storage if stored else None,
@@ -341,6 +341,6 @@ def _kind(group: GroupVersionKinds, row: Row, definitions: Definitions) -> Kind:
     )
 
 
-def _subresource(name: str, own: GroupVersionKind) -> Subresource:
+def _subresource(name: str, parent: GroupVersionKind) -> Subresource:
     kind_of, verbs = SUBRESOURCES[name]
-    return Subresource(name, kind_of(own), verbs)
+    return Subresource(name, kind_of(parent), verbs)

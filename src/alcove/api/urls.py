@@ -1,4 +1,4 @@
-"""URLs as Go's net/url reads them, which is what Kubernetes' `uri` format and CEL's `url()` mean."""
+"""URLs as Go's net/url parses them, which defines Kubernetes' `uri` format and CEL's `url()`."""
 
 import re
 from urllib.parse import quote, unquote
@@ -9,21 +9,21 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
 _USERINFO = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
 _PORT = re.compile(r"(?::[0-9]*)?")
-# In host names Go takes these, anything beyond ASCII, and escapes of it.
+# Go accepts these characters in host names, anything beyond ASCII, and escapes of it.
 _HOST_FORBIDDEN = re.compile(r"[^A-Za-z0-9\-_.~!$&'()*+,;=:\[\]<>\"%\x80-\U0010ffff]")
 _PATH_SAFE = "-_.~!$&'()*+,;=:@/"
 _VALID_PATH = re.compile(r"[A-Za-z0-9\-_.~!$&'()*+,;=:@/%\[\]]*")
 
 
 class UrlError(ValueError):
-    """Not a URL; the message is Go's, without the URL itself."""
+    """The text is not a URL; the message is Go's, without the URL."""
 
 
 class Url(Struct, frozen=True):
     text: str
     scheme: str
     host: str
-    """With the port and an IPv6 address's brackets."""
+    """Includes the port and the brackets of an IPv6 address."""
     raw_path: str
     raw_query: str
 
@@ -50,19 +50,19 @@ class Url(Struct, frozen=True):
 
     @property
     def query(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        parameters: dict[str, list[str]] = {}
         for pair in self.raw_query.split("&"):
             if not pair or ";" in pair or _BAD_ESCAPE.search(pair):
                 continue
             key, _, value = (part.replace("+", " ") for part in pair.partition("="))
-            found.setdefault(unquote(key), []).append(unquote(value))
-        return found
+            parameters.setdefault(unquote(key), []).append(unquote(value))
+        return parameters
 
 
 def parse_request_uri(text: str) -> Url:
-    """An absolute URL or an absolute path. Raises UrlError."""
+    """Parse an absolute URL or an absolute path. Raises UrlError."""
     _parse(text, via_request=True)
-    # A fragment is part of the path or query in a request; reading again takes it off.
+    # A fragment is part of the path or query in a request URI; the second parse removes it.
     return _parse(text.partition("#")[0], via_request=False)
 
 

@@ -1,7 +1,7 @@
-"""Small checks that validators are made of: each adds what is wrong with one field to a list.
+"""Basic checks that validators are built from: each appends the errors of one field to a list.
 
-Paths are built by the caller, who builds them only for fields that are there: validation is on the
-way of every write, and most fields of most objects are absent.
+The caller builds a path only for a field that is present: validation runs on every write, and most fields of
+most objects are absent.
 """
 
 import json
@@ -13,88 +13,88 @@ from alcove.api import names, quantity
 from alcove.api.fields import FieldError, forbidden, invalid, not_supported, required
 from alcove.api.quantity import Quantity, QuantityError
 
-Faults = list[FieldError]
+FieldErrors = list[FieldError]
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
 NOT_POSITIVE = "must be greater than zero"
 INT32_MAX = 2**31 - 1
 
 
-def check_value(value: str, check: names.Check, field: str, faults: Faults) -> None:
-    """One Invalid for each thing that `check` says."""
+def check_value(value: str, check: names.Check, field: str, errors: FieldErrors) -> None:
+    """Append one Invalid error for each message of `check`."""
     if messages := check(value):
-        faults += [invalid(field, value, each) for each in messages]
+        errors += [invalid(field, value, each) for each in messages]
 
 
-def check_name(value: str, check: names.Check, field: str, faults: Faults) -> None:
-    """A required name."""
+def check_name(value: str, check: names.Check, field: str, errors: FieldErrors) -> None:
+    """Check a required name."""
     if not value:
-        faults.append(required(field))
+        errors.append(required(field))
     else:
-        check_value(value, check, field, faults)
+        check_value(value, check, field, errors)
 
 
-def check_present(value: Any, field: str, faults: Faults) -> None:
+def check_present(value: Any, field: str, errors: FieldErrors) -> None:
     if not value:
-        faults.append(required(field))
+        errors.append(required(field))
 
 
-def check_choice(value: str, supported: Sequence[str], field: str, faults: Faults) -> None:
-    """A value that may be missing, of a closed set. The set is told in the order given."""
+def check_choice(value: str, supported: Sequence[str], field: str, errors: FieldErrors) -> None:
+    """Check an optional value against a closed set. The error lists the set in the given order."""
     if value not in supported:
-        faults.append(not_supported(field, value, supported))
+        errors.append(not_supported(field, value, supported))
 
 
-def check_required_choice(value: str, supported: Sequence[str], field: str, faults: Faults) -> None:
+def check_required_choice(value: str, supported: Sequence[str], field: str, errors: FieldErrors) -> None:
     if not value:
-        faults.append(required(field))
+        errors.append(required(field))
     elif value not in supported:
-        faults.append(not_supported(field, value, supported))
+        errors.append(not_supported(field, value, supported))
 
 
-def check_not_negative(value: int, field: str, faults: Faults) -> None:
+def check_not_negative(value: int, field: str, errors: FieldErrors) -> None:
     if value < 0:
-        faults.append(invalid(field, value, NOT_NEGATIVE))
+        errors.append(invalid(field, value, NOT_NEGATIVE))
 
 
-def check_positive(value: int, field: str, faults: Faults) -> None:
+def check_positive(value: int, field: str, errors: FieldErrors) -> None:
     if value <= 0:
-        faults.append(invalid(field, value, NOT_POSITIVE))
+        errors.append(invalid(field, value, NOT_POSITIVE))
 
 
-def check_port(value: int, field: str, faults: Faults) -> None:
+def check_port(value: int, field: str, errors: FieldErrors) -> None:
     if not 1 <= value <= 65535:
-        faults.append(invalid(field, value, names.out_of_range(1, 65535)))
+        errors.append(invalid(field, value, names.out_of_range(1, 65535)))
 
 
-def check_port_or_name(value: int | str, field: str, faults: Faults) -> None:
+def check_port_or_name(value: int | str, field: str, errors: FieldErrors) -> None:
     if isinstance(value, int):
-        check_port(value, field, faults)
+        check_port(value, field, errors)
     else:
-        check_value(value, names.port_name, field, faults)
+        check_value(value, names.port_name, field, errors)
 
 
-def check_id(value: int, field: str, faults: Faults) -> None:
-    """A user's or group's number."""
+def check_id(value: int, field: str, errors: FieldErrors) -> None:
+    """Check a user ID or group ID."""
     if not 0 <= value <= INT32_MAX:
-        faults.append(invalid(field, value, names.out_of_range(0, INT32_MAX)))
+        errors.append(invalid(field, value, names.out_of_range(0, INT32_MAX)))
 
 
 def check_forbidden_fields(
-    obj: dict[str, Any], allowed: Container[str], message: str, path: str, faults: Faults
+    obj: dict[str, Any], allowed: Container[str], message: str, path: str, errors: FieldErrors
 ) -> None:
-    """Everything that is set must be allowed."""
+    """Every field that is set must be in `allowed`."""
     for name, value in obj.items():
         if name not in allowed and value:
-            faults.append(forbidden(f"{path}.{name}", message))
+            errors.append(forbidden(f"{path}.{name}", message))
 
 
-def read_quantity(value: str | int | float, field: str, faults: Faults) -> Quantity | None:
-    """The quantity, or None with a fault. (Kubernetes fails such objects while decoding them.)"""
+def read_quantity(value: str | int | float, field: str, errors: FieldErrors) -> Quantity | None:
+    """Return the quantity, or None after appending an error. (Kubernetes rejects it while decoding.)"""
     try:
         return quantity.of(value)
     except QuantityError as error:
-        faults.append(invalid(field, value, str(error)))
+        errors.append(invalid(field, value, str(error)))
         return None
 
 
@@ -122,13 +122,13 @@ _ZERO_IS_ABSENT = frozenset(
 _EMPTY_COUNTS = frozenset(
     ("storageClassName", "volumeAttributesClassName", "labelSelector", "namespaceSelector", "emptyDir")
 )
-"""Where empty says something: no class at all, everything selected, a volume of that kind."""
+"""Fields where an empty value has a meaning: no class, select everything, a volume of that type."""
 
 
 def same(new: Any, old: Any) -> bool:
-    """Equal as Kubernetes' typed objects are: what is empty is the same as what is not there.
+    """Compare as Kubernetes compares typed objects: an empty value equals an absent one.
 
-    False and 0 are, too, in fields that cannot tell them from being left out.
+    False and 0 also equal an absent value in fields whose Go type cannot tell them apart.
     """
     return bool(new == old) or bool(_without_empty(new) == _without_empty(old))
 
@@ -138,22 +138,22 @@ def _without_empty(value: Any) -> Any:
         return [_without_empty(item) for item in value]
     if not isinstance(value, dict):
         return value
-    kept: dict[str, Any] = {}
+    present: dict[str, Any] = {}
     for field, inner in value.items():
         inner = _without_empty(inner)
         if inner is None or (inner in ("", [], {}) and field not in _EMPTY_COUNTS):
             continue
         if not inner and field in _ZERO_IS_ABSENT:
             continue
-        kept[field] = inner
-    return kept
+        present[field] = inner
+    return present
 
 
 _DIFFERENCE_LINES_MAX = 2000
 
 
 def difference(old: Any, new: Any) -> str:
-    """A unified diff of the two as JSON; of large values only that they differ, for diffs cost time."""
+    """Return a unified diff of the two as JSON; for large values, whose diff is expensive, a fixed text."""
     before, after = _lines(old), _lines(new)
     if len(before) + len(after) > _DIFFERENCE_LINES_MAX:
         return "(too large to show)"

@@ -1,11 +1,11 @@
-"""The API server: a request's way through the pipeline, as one list.
+"""The API server's request pipeline, as one ordered list of steps.
 
-A step returns None to go on, a response to end, or an awaitable of either. As long as no step waits,
-the whole way is one synchronous call: that is how GETs and LISTs are answered.
+A step returns None to continue, a response to end the request, or an awaitable of either. As long as no step
+waits, the whole pipeline is one synchronous call: GETs and LISTs are answered this way.
 
-Where several servers share the store, the cache may lack what another server wrote a moment ago. So a request
-is never refused because of what the cache lacks: a refusal counts only if the cache had every write that was
-acknowledged before the request came. Otherwise the server catches up with the store and decides again.
+When several servers share the store, the cache may lack what another server has just written. A request is
+therefore never rejected because of a missing write: an error is final only if the cache had every write that
+was acknowledged before the request arrived. Otherwise the server catches up with the store and decides again.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ _COLLECTION_READS = frozenset({"list", "watch", "deletecollection"})
 _READS = frozenset({"get", "list", "watch"})
 _DISCOVERY_PATHS = ("/api", "/openapi")
 
-_DECIDED_BY_THE_CACHE = (BadRequest, Forbidden, NotFound, AlreadyExists, Conflict, Invalid)
-"""Refusals that may be due to what the cache has, or lacks."""
+_CACHE_DEPENDENT_ERRORS = (BadRequest, Forbidden, NotFound, AlreadyExists, Conflict, Invalid)
+"""Errors that a stale cache may cause."""
 
 
 class AppParts(Struct, frozen=True):
-    """What the pipeline is made of."""
+    """The components that the pipeline's steps use."""
 
     services: ApiServerServices
     authenticator: Authenticator
@@ -92,19 +92,19 @@ class App:
             self._authorize,
             self._answer,
         )
-        self._decides_from = self.pipeline.index(self._authorize)
+        self._authorize_index = self.pipeline.index(self._authorize)
 
     def handle(self, request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         request_id = request_ids.from_headers(request.headers) or next(self._request_ids)
         try:
             call = ApiCall(request, paths.parse(request.path), self._clock(), request_id)
         except ApiError as error:
-            return _identified(error_response(error), request_id)
-        call.seen = self._cache.revision
+            return _with_request_id(error_response(error), request_id)
+        call.revision_at_start = self._cache.revision
         try:
             outcome = self._run(call, 0)
         except ApiError as error:
-            outcome = self._refuse(call, error)
+            outcome = self._reject(call, error)
         except Exception:
             outcome = _unexpected(call)
         if isinstance(outcome, HttpResponse):
@@ -119,17 +119,17 @@ class App:
             if isinstance(outcome, HttpResponse):
                 return outcome
             return self._resume(call, outcome, index + 1)
-        raise AssertionError("the last step answers")
+        raise AssertionError("the last pipeline step must return a response")
 
-    async def _resume(self, call: ApiCall, waiting: Awaitable[Outcome], following: int) -> HttpResponse:
-        outcome = await waiting
+    async def _resume(self, call: ApiCall, pending: Awaitable[Outcome], next_index: int) -> HttpResponse:
+        outcome = await pending
         if outcome is None:
-            rest = self._run(call, following)
+            rest = self._run(call, next_index)
             return rest if isinstance(rest, HttpResponse) else await rest
         return outcome
 
     async def _wait(self, call: ApiCall, outcome: Coroutine[Any, Any, HttpResponse]) -> HttpResponse:
-        # In the task of this one request: it ends with it.
+        # Each waiting request has a task, so this context variable ends with the request.
         request_ids.current.set(call.request_id)
         try:
             response = await self._settle(call, outcome)
@@ -147,25 +147,27 @@ class App:
             try:
                 outcome = await outcome
             except ApiError as error:
-                outcome = self._refuse(call, error)
+                outcome = self._reject(call, error)
         return outcome
 
-    def _refuse(self, call: ApiCall, refusal: ApiError) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
-        """The refusal; or the way to decide again, if the cache may not have had all it was to be decided by."""
-        is_final = call.is_current or not call.seats or not isinstance(refusal, _DECIDED_BY_THE_CACHE)
-        return (
-            self._decide_again(call, refusal) if self._is_shared and not is_final else error_response(refusal)
-        )
+    def _reject(self, call: ApiCall, error: ApiError) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
+        """Returns the error response, or a coroutine that decides again if a stale cache may have caused the
+        error."""
+        is_final = call.is_current or not call.seats or not isinstance(error, _CACHE_DEPENDENT_ERRORS)
+        return self._decide_again(call, error) if self._is_shared and not is_final else error_response(error)
 
-    async def _decide_again(self, call: ApiCall, refusal: ApiError) -> HttpResponse:
-        """The caller's seats are held meanwhile. Where nothing was missing, nothing is done twice."""
-        seen = call.seen
+    async def _decide_again(self, call: ApiCall, error: ApiError) -> HttpResponse:
+        """Catches up with the store and runs the pipeline again from authorization on.
+
+        The request keeps its seats meanwhile. Raises `error` if the cache had missed nothing.
+        """
+        revision_at_start = call.revision_at_start
         await self._parts.services.catch_up()
         call.is_current = True
-        if self._cache.revision == seen:
-            raise refusal
+        if self._cache.revision == revision_at_start:
+            raise error
         call.start_over()
-        rest = self._run(call, self._decides_from)
+        rest = self._run(call, self._authorize_index)
         return rest if isinstance(rest, HttpResponse) else await rest
 
     def _finish(self, call: ApiCall, response: HttpResponse) -> HttpResponse:
@@ -173,9 +175,9 @@ class App:
             headers = response.headers or []
             headers += [(b"Warning", b'299 - "%b"' % header_safe(_quoted(text))) for text in call.warnings]
             response.headers = headers
-        self._parts.recorder.finish(call, _identified(response, call.request_id))
+        self._parts.recorder.finish(call, _with_request_id(response, call.request_id))
         if isinstance(response.body, bytes) and len(response.body) > SLICE_BYTES:
-            # The work of a large answer is not over before it is written.
+            # The seats of a large response are held until it is written: sending it is part of the work.
             response.done = lambda: self._release(call)
         else:
             self._release(call)
@@ -194,15 +196,16 @@ class App:
             return self._parts.routes.public(call)
         try:
             self._identify(call)
-        except (BoundObjectMissing, Forbidden) as refusal:
+        except (BoundObjectMissing, Forbidden) as error:
             if not self._is_shared:
                 raise
-            tenant = refusal.tenant if isinstance(refusal, BoundObjectMissing) else call.caller.tenant
+            tenant = error.tenant if isinstance(error, BoundObjectMissing) else call.caller.tenant
             return self._identify_again(call, tenant)
         return None
 
     async def _identify_again(self, call: ApiCall, tenant: TenantId) -> Outcome:
-        """What a token is bound to, or the right to impersonate, may be another server's newest write."""
+        """Authenticates with a cache that has all writes: another server may just have created the object
+        that the token is bound to, or the role that allows impersonation."""
         async with self._parts.flow.seat(tenant):
             await self._parts.services.catch_up()
         call.is_current = True
@@ -218,13 +221,13 @@ class App:
             certificate = None
         assert certificate is None or isinstance(certificate, Identity)
         call.caller = call.identity = self._parts.authenticator.authenticate(request.headers, certificate)
-        if "impersonate-" in "\n".join(request.headers):  # The cheapest way to find any of them.
+        if "impersonate-" in "\n".join(request.headers):  # The cheapest test for any such header.
             call.identity = impersonate(call.caller, _impersonation(request), self._parts.authorizer)
 
     def _resolve(self, call: ApiCall) -> Outcome:
         call.tenant = call.target.tenant or call.identity.tenant
         call.verb = resolve.verb_of(call) if call.target.is_resource else resolve.path_verb_of(call)
-        # From here on the request is counted and audited, refused or not.
+        # From here on the request is counted and audited, even if it is rejected.
         self._parts.recorder.begin(call)
         resolve.check_reach(call)
         return None
@@ -242,7 +245,7 @@ class App:
         return None
 
     def _width(self, call: ApiCall) -> int:
-        """How much work a request is: the objects that a list goes through, the bytes that a write brings."""
+        """The request's seats: by the number of objects that a list visits, or the size of a write's body."""
         if call.verb in ("list", "watch", "deletecollection") and call.target.is_resource:
             target = call.target
             resource = GroupResource(target.group, target.resource)
@@ -251,12 +254,12 @@ class App:
         return flow.width(size_bytes=len(call.request.body))
 
     def _catch_up(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
-        """What is answered from the cache, and not only decided by it, has all that any server acknowledged before."""
+        """Lets the cache catch up before a request that is answered from it (`_needs_newest`)."""
         if call.is_current or not _needs_newest(call):
             return None
-        return self._caught_up(call)
+        return self._wait_for_newest(call)
 
-    async def _caught_up(self, call: ApiCall) -> Outcome:
+    async def _wait_for_newest(self, call: ApiCall) -> Outcome:
         await self._parts.services.catch_up()
         call.is_current = True
         return None
@@ -265,7 +268,7 @@ class App:
         access = _access(call)
         self._parts.authorizer.require(call.identity, access)
         if call.verb == "watch" and node_name(call.identity):
-            # What a pod gave a node ends with the pod, not with the watch.
+            # A node's right that follows from a pod ends with the pod, which may be before the watch ends.
             call.is_still_allowed = partial(self._parts.authorizer.allows, call.identity, access)
         return None
 
@@ -279,8 +282,11 @@ class App:
 
 
 def _needs_newest(call: ApiCall) -> bool:
-    """Whether a stale answer could pass for a true one: reads that name no revision, reviews, streams to a pod,
-    deletions of all that is there, and whatever a node does, whose rights follow pods."""
+    """Whether a stale cache could give a wrong response that is not an error.
+
+    That holds for reads without a resourceVersion, reviews, streams to pods, deletecollection, and for all
+    requests of nodes, whose rights depend on pods.
+    """
     target = call.target
     if not target.is_resource:
         return target.path.startswith(_DISCOVERY_PATHS)
@@ -329,19 +335,20 @@ def _is_metadata(call: ApiCall) -> bool:
     try:
         return negotiate(call.request.headers.get("accept", "")) is ResponseForm.METADATA
     except NotAcceptable:
-        return False  # Told in its turn.
+        return False  # The step that answers raises it again.
 
 
 def _selected_name(fields: str) -> str:
-    """A role that names an object also allows to list and watch just that one."""
+    """The one name that a field selector selects: a role with resourceNames also allows to list and watch by
+    it."""
     if not fields.startswith("metadata.name="):
         return ""
     name = fields.removeprefix("metadata.name=").removeprefix("=")
     return "" if "," in name else name
 
 
-def _identified(response: HttpResponse, request_id: str) -> HttpResponse:
-    """Adds the header by which the client can tell its request in logs."""
+def _with_request_id(response: HttpResponse, request_id: str) -> HttpResponse:
+    """Adds the header with the request's id, by which the client finds the request in logs."""
     header = (_REQUEST_ID_HEADER, request_id.encode())
     response.headers = [header] if response.headers is None else [*response.headers, header]
     return response

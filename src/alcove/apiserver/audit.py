@@ -1,8 +1,8 @@
-"""The audit log: who did what to which object, and what came of it, as JSON lines.
+"""The audit log: each request's caller, target and outcome, as JSON lines.
 
-Lines are `Event`s of `audit.k8s.io/v1` at level Metadata, with the tenant added: never a body, a
-header, a token or a query string. A request only puts its entry into a buffer; a thread writes. The
-buffer is bounded: what does not fit is counted, never waited for.
+Lines are `Event`s of `audit.k8s.io/v1` at level Metadata, with the tenant added: never a body, a header, a
+token or a query string. A request only puts its entry into a buffer; a thread writes. The buffer is bounded:
+entries that do not fit are dropped and counted, so a request never waits for the log.
 """
 
 import asyncio
@@ -25,7 +25,8 @@ from alcove.apiserver.identity import Identity
 logger = logging.getLogger(__name__)
 
 ENTRIES_PER_ENCODING = 64
-"""Encoded together, on the loop: some 0.2 ms. A thread would take the same time from it, and starve."""
+"""Encoded together on the event loop, in about 0.2 ms. A thread would take that time from the loop too
+(GIL)."""
 READS = frozenset({"get", "list", "watch"})
 HAND_OVER_SECONDS = 0.25
 HAND_OVER_BYTES = 1 << 20
@@ -34,12 +35,12 @@ HAND_OVER_BYTES = 1 << 20
 class AuditLimits(Struct, frozen=True, kw_only=True):
     file_bytes_max: int = 100 << 20
     files_max: int = 10
-    """With the one being written."""
+    """Including the one being written."""
     buffer_bytes_max: int = 32 << 20
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
-    """What the pipeline knows of a request when it is answered."""
+    """A request and its response, as the pipeline knows them."""
 
     received: float
     """Seconds since 1970."""
@@ -47,14 +48,14 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     verb: str
     path: str
     tenant: TenantId
-    """The tenant asked for."""
+    """The requested tenant."""
     caller: Identity
-    """Who authenticated."""
+    """The authenticated user."""
     identity: Identity
-    """Whom the request was for: another one, when impersonating."""
+    """The effective user: differs from `caller` when impersonating."""
     code: int
     audit_id: str
-    """The request's id: its client may have chosen it."""
+    """The request's id; the client may have chosen it."""
     source: str = ""
     """The peer's address."""
     user_agent: str = ""
@@ -71,10 +72,10 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
 
 
 class AuditLog:
-    """The log in the file `path`; belongs to the loop it was made on."""
+    """The log in the file `path`; use it only from the event loop that created it."""
 
     def __init__(self, path: Path, limits: AuditLimits | None = None, *, reads: bool = True) -> None:
-        """Without `reads`, requests that change nothing are left out, unless they were refused."""
+        """If `reads` is False, requests with a read verb are recorded only if they failed."""
         self._reads = reads
         self._loop: AbstractEventLoop = asyncio.get_running_loop()
         self._limits = limits or AuditLimits()
@@ -85,7 +86,7 @@ class AuditLog:
         self._writer = _Writer(path, self._limits)
         self.recorded = 0
         self.dropped = 0
-        """Entries that found the buffer full."""
+        """Entries that were dropped because the buffer was full."""
 
     @property
     def failed(self) -> int:
@@ -100,13 +101,13 @@ class AuditLog:
         if len(self._entries) >= ENTRIES_PER_ENCODING:
             self._encode()
         elif self._timer is None:
-            self._timer = self._loop.call_later(HAND_OVER_SECONDS, self._hand_over)
+            self._timer = self._loop.call_later(HAND_OVER_SECONDS, self._flush)
 
     async def close(self) -> None:
         """Returns when everything recorded is written."""
         if self._timer is not None:
             self._timer.cancel()
-        self._hand_over()
+        self._flush()
         await asyncio.to_thread(self._writer.stop)
 
     def _encode(self) -> None:
@@ -119,9 +120,9 @@ class AuditLog:
             _encoder.encode_into(_event(entry), self._encoded, -1)
             self._encoded += b"\n"
         if len(self._encoded) >= HAND_OVER_BYTES:
-            self._hand_over()
+            self._flush()
 
-    def _hand_over(self) -> None:
+    def _flush(self) -> None:
         self._timer = None
         if self._entries:
             self._encode()
@@ -132,7 +133,7 @@ class AuditLog:
 
 
 class _Writer:
-    """The thread, and the files it fills one after the other."""
+    """The thread that writes and rotates the files."""
 
     def __init__(self, path: Path, limits: AuditLimits) -> None:
         self.lines: SimpleQueue[bytearray | None] = SimpleQueue()
@@ -154,17 +155,18 @@ class _Writer:
             except OSError as error:
                 self.failed_bytes += len(lines)
                 logger.exception(
-                    "cannot write the audit log", extra={"path": str(self._path), "error": str(error)}
+                    "failed to write audit log; events lost",
+                    extra={"path": str(self._path), "error": str(error)},
                 )
             self.done_bytes += len(lines)
 
     def _write(self, lines: bytearray) -> None:
-        # Opened for each time: a file that was moved away or deleted is made anew.
+        # Opened for each write, so that a file that was moved or deleted is created again.
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            left = memoryview(lines)
-            while left:
-                left = left[os.write(descriptor, left) :]
+            remaining = memoryview(lines)
+            while remaining:
+                remaining = remaining[os.write(descriptor, remaining) :]
             size = os.fstat(descriptor).st_size
         finally:
             os.close(descriptor)
@@ -172,7 +174,7 @@ class _Writer:
             self._rotate()
 
     def _rotate(self) -> None:
-        """`audit.log` becomes `audit.log.1`, that `.2`, and so on; the last one goes."""
+        """Renames `audit.log` to `audit.log.1`, that to `.2`, and so on; the oldest is overwritten."""
         names = [self._path, *(Path(f"{self._path}.{n}") for n in range(1, self._limits.files_max))]
         for older, newer in zip(reversed(names[1:]), reversed(names[:-1]), strict=True):
             if newer.exists():
@@ -238,7 +240,7 @@ def _event(entry: AuditEntry) -> _Event:
         level="Metadata",
         audit_id=entry.audit_id,
         stage=entry.stage,
-        # A query string may carry what was to be executed, or a token.
+        # A query string may contain a command to execute, or a token.
         request_uri=entry.path.partition("?")[0],
         verb=entry.verb,
         tenant=entry.tenant,

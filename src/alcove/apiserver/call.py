@@ -1,4 +1,4 @@
-"""One request on its way through the pipeline: what each step found out, for the steps after it."""
+"""One request in the pipeline, with the results of each step for the steps after it."""
 
 from __future__ import annotations
 
@@ -24,46 +24,47 @@ _TRUE = frozenset({"true", "1", "t", "T", "TRUE", "True"})
 
 
 class ApiCall:
-    """`tenant`, `kind` and `verb` are set when the target was resolved."""
+    """A request. `tenant` and `verb` are set by the pipeline's resolve step, `kind` by its last step."""
 
     def __init__(
         self, request: HttpRequest, target: RequestTarget, started: float, request_id: str = ""
     ) -> None:
         self.request = request
-        self.target = self._asked = target
+        self.target = self._requested_target = target
         self.started = started
         self.request_id = request_id
-        """Chosen by the client, or made here; in the answer, the audit log and the log."""
+        """Chosen by the client or generated; it is in the response, the audit log and the log."""
         self.identity: Identity
         self.caller: Identity
-        """Who authenticated; differs from `identity` when impersonating."""
+        """The authenticated user; differs from `identity` when impersonating."""
         self.tenant: TenantId
-        """The tenant asked for; `all` for lists and watches over all of them."""
+        """The requested tenant; `all` for lists and watches over all tenants."""
         self.kind: Kind
         self.verb = ""
         self.series: RequestSeries | None = None
         self.seats = 0
-        """What flow control gave and wants back."""
-        self.seen = Revision(0)
+        """Held seats of flow control; 0 before they are acquired and after they are released."""
+        self.revision_at_start = Revision(0)
         """The cache's revision when this attempt began."""
         self.is_current = False
-        """The cache was found to have every write that was acknowledged before the request came."""
+        """The cache has every write that was acknowledged before the request arrived."""
         self.is_still_allowed: Callable[[], bool] | None = None
-        """Asked with each event of a watch whose right can end before it does; None: it cannot."""
+        """Called before each event of a watch whose permission can end before the watch; None if it
+        cannot."""
         self.warnings: list[str] = []
         self.annotations: dict[str, str] = {}
         """For the audit record."""
 
     def start_over(self) -> None:
-        """Forgets what the steps from authorization on found out, before they run again."""
-        self.target = self._asked
+        """Clears the results of the steps from authorization on, before they run again."""
+        self.target = self._requested_target
         self.warnings.clear()
         self.annotations.clear()
         self.is_still_allowed = None
         self.__dict__.pop("view", None)
 
     def warn(self, texts: Iterable[str]) -> None:
-        """Adds to what the client is told beside the answer: each text once, however often a write is tried."""
+        """Adds warnings to the response: each text once, even if a write is attempted several times."""
         self.warnings += [text for text in islice(texts, WARNINGS_MAX) if text not in self.warnings]
 
     @cached_property
@@ -89,7 +90,7 @@ class ApiCall:
 
     @property
     def namespace(self) -> str:
-        """Where the object is kept: empty unless the kind lives in namespaces."""
+        """The object's namespace; empty for kinds that are not namespaced."""
         return self.target.namespace if self.kind.scope is Scope.NAMESPACE else ""
 
     @property
@@ -98,12 +99,12 @@ class ApiCall:
 
     @property
     def list_tenant(self) -> TenantId | None:
-        """None: all tenants."""
+        """The tenant to list; None for all tenants."""
         return None if self.tenant == ALL else self.tenant
 
     @property
     def list_namespace(self) -> str | None:
-        """None: all namespaces."""
+        """The namespace to list; None for all namespaces."""
         if self.kind.scope is not Scope.NAMESPACE:
             return None
         return self.target.namespace or None

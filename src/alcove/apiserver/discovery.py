@@ -1,6 +1,6 @@
-"""Discovery: which groups, versions and resources a tenant is served; the older lists and the aggregated form.
+"""Discovery: the groups, versions and resources that a tenant is served, as lists and in the aggregated form.
 
-Tenants without CRDs of their own share one encoding: it is kept by the kinds it was made of.
+Tenants without CRDs share one encoding: encodings are cached by the kinds they contain.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _AGGREGATED_TYPE = b"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisc
 class Discovery:
     def __init__(self, kinds: ServedKinds) -> None:
         self._kinds = kinds
-        self._kept: OrderedDict[int, tuple[Sequence[Kind], dict[str, bytes]]] = OrderedDict()
+        self._cached: OrderedDict[int, tuple[Sequence[Kind], dict[str, bytes]]] = OrderedDict()
 
     def answer(self, call: ApiCall) -> HttpResponse:
-        """Everything under /api and /apis that names no resource."""
+        """Serves all paths under /api and /apis that name no resource."""
         path = call.target.path
-        wants_all = path in ("/api", "/apis") and _AGGREGATED in call.request.headers.get("accept", "")
-        body = self._encoded(call.tenant, f"{path}?aggregated" if wants_all else path)
-        if not wants_all:
+        is_aggregated = path in ("/api", "/apis") and _AGGREGATED in call.request.headers.get("accept", "")
+        body = self._encoded(call.tenant, f"{path}?aggregated" if is_aggregated else path)
+        if not is_aggregated:
             return HttpResponse(200, body, JSON)
         tag = b'"%b"' % hashlib.sha256(body).hexdigest().encode()
         headers = [(b"ETag", tag), (b"Vary", b"Accept")]
@@ -49,26 +49,28 @@ class Discovery:
     def _encoded(self, tenant: TenantId, path: str) -> bytes:
         kinds = self._kinds.all(tenant)
         # Two tenants with the same kinds still differ where one of them is ring0.
-        mark = hash((id(kinds), tenant == SYSTEM))
-        kept = self._kept.get(mark)
-        if kept is None or kept[0] is not kinds:
-            kept = self._kept[mark] = (kinds, {})
-            if len(self._kept) > ENCODINGS_MAX:
-                self._kept.popitem(last=False)
-        body = kept[1].get(path)
+        cache_key = hash((id(kinds), tenant == SYSTEM))
+        cached = self._cached.get(cache_key)
+        if cached is None or cached[0] is not kinds:
+            cached = self._cached[cache_key] = (kinds, {})
+            if len(self._cached) > ENCODINGS_MAX:
+                self._cached.popitem(last=False)
+        body = cached[1].get(path)
         if body is None:
-            body = kept[1][path] = orjson.dumps(document(visible(kinds, tenant), path))
+            body = cached[1][path] = orjson.dumps(document(visible(kinds, tenant), path))
         return body
 
 
 def visible(kinds: Iterable[Kind], tenant: TenantId) -> list[Kind]:
-    """What a tenant is told of: ring0's kinds only in ring0, and of nodes the view to read."""
+    """The kinds in a tenant's discovery: without ring0's kinds, except nodes, which are read-only."""
     if tenant == SYSTEM:
         return list(kinds)
-    return [_as_seen(kind) for kind in kinds if kind.scope is not Scope.RING0 or kind.group_resource == NODES]
+    return [
+        _as_shown(kind) for kind in kinds if kind.scope is not Scope.RING0 or kind.group_resource == NODES
+    ]
 
 
-def _as_seen(kind: Kind) -> Kind:
+def _as_shown(kind: Kind) -> Kind:
     if kind.group_resource != NODES:
         return kind
     return structs.replace(kind, verbs=nodes.READ, subresources=())
@@ -111,8 +113,8 @@ def _by_group(kinds: Sequence[Kind]) -> _Groups:
 
 
 def _group(name: str, versions: Iterable[str]) -> Object:
-    known = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
-    return {"name": name, "versions": known, "preferredVersion": known[0]}
+    group_versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": group_versions, "preferredVersion": group_versions[0]}
 
 
 def _resource_list(group: str, version: str, kinds: Iterable[Kind]) -> Object:
@@ -125,7 +127,7 @@ def _resource_list(group: str, version: str, kinds: Iterable[Kind]) -> Object:
 
 
 def _resource(kind: Kind) -> Object:
-    told: Object = {
+    entry: Object = {
         "name": kind.resource,
         "singularName": kind.singular,
         "namespaced": kind.scope is Scope.NAMESPACE,
@@ -133,15 +135,15 @@ def _resource(kind: Kind) -> Object:
         "verbs": list(kind.verbs),
     }
     if kind.short_names:
-        told["shortNames"] = list(kind.short_names)
+        entry["shortNames"] = list(kind.short_names)
     if kind.categories:
-        told["categories"] = list(kind.categories)
-    return told
+        entry["categories"] = list(kind.categories)
+    return entry
 
 
 def _subresource(kind: Kind, index: int) -> Object:
     sub = kind.subresources[index]
-    told: Object = {
+    subresource: Object = {
         "name": f"{kind.resource}/{sub.name}",
         "singularName": "",
         "namespaced": kind.scope is Scope.NAMESPACE,
@@ -149,15 +151,15 @@ def _subresource(kind: Kind, index: int) -> Object:
         "verbs": list(sub.verbs),
     }
     if (sub.kind.group, sub.kind.version) != (kind.group, kind.version):
-        told["group"], told["version"] = sub.kind.group, sub.kind.version
-    return told
+        subresource["group"], subresource["version"] = sub.kind.group, sub.kind.version
+    return subresource
 
 
-def _aggregated(groups: _Groups, wanted: Callable[[str], bool]) -> Object:
+def _aggregated(groups: _Groups, included: Callable[[str], bool]) -> Object:
     items = [
         {"metadata": {"name": name, "creationTimestamp": None}, "versions": _versions(name, versions)}
         for name, versions in groups.items()
-        if wanted(name)
+        if included(name)
     ]
     return {
         "kind": "APIGroupDiscoveryList",
@@ -175,7 +177,7 @@ def _versions(group: str, versions: dict[str, list[Kind]]) -> list[Object]:
 
 
 def _discovered(kind: Kind) -> Object:
-    told: Object = {
+    entry: Object = {
         "resource": kind.resource,
         "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
         "scope": "Namespaced" if kind.scope is Scope.NAMESPACE else "Cluster",
@@ -183,11 +185,11 @@ def _discovered(kind: Kind) -> Object:
         "verbs": list(kind.verbs),
     }
     if kind.short_names:
-        told["shortNames"] = list(kind.short_names)
+        entry["shortNames"] = list(kind.short_names)
     if kind.categories:
-        told["categories"] = list(kind.categories)
+        entry["categories"] = list(kind.categories)
     if kind.subresources:
-        told["subresources"] = [
+        entry["subresources"] = [
             {
                 "subresource": sub.name,
                 "responseKind": {"group": sub.kind.group, "version": sub.kind.version, "kind": sub.kind.kind},
@@ -195,4 +197,4 @@ def _discovered(kind: Kind) -> Object:
             }
             for sub in kind.subresources
         ]
-    return told
+    return entry

@@ -1,9 +1,9 @@
-"""Fencing: a write that names a lease is taken only while its writer holds that lease.
+"""Fencing: a write that names a lease succeeds only while its writer holds that lease.
 
-`Alcove-Fence: LEASE/HOLDER` on a request of ring0's: LEASE is in ring0's `kube-system`. A process that was
-paused, and does not know that another took over, is told here, whatever its clock says. What it is told
-holds when the write is committed, not only when it was asked: the lease's revision is part of the
-transaction. So who takes the lease and then reads, reads all that its holders before will ever have written.
+Ring0's components send the header `Alcove-Fence: LEASE/HOLDER`; LEASE is in ring0's namespace `kube-system`.
+A process that was paused and does not know of a new leader gets a Conflict, whatever its clock says. The
+check holds at the commit, not only when the request arrives: the lease's revision is part of the transaction.
+A new leader that takes the lease and then reads therefore sees every write of earlier leaders.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ _READS = frozenset({"get", "list", "watch"})
 
 
 def check(cache: Cache, call: ApiCall) -> WriteOp | None:
-    """What the call's transaction must hold for its fence, if it has one. Raises Conflict where the named
-    holder does not hold the lease."""
+    """The operation by which the call's transaction checks its fence; None if it has no fence.
+
+    Raises Conflict if the named holder does not hold the lease.
+    """
     fence = call.request.headers.get(HEADER)
     if fence is None or call.verb in _READS or not call.identity.is_system:
         return None
@@ -31,5 +33,5 @@ def check(cache: Cache, call: ApiCall) -> WriteOp | None:
     key = Key(LEASES, SYSTEM, NAMESPACE, name)
     entry = cache.entry(key)
     if entry is None or not holder or objects.get(entry.object, "spec", "holderIdentity") != holder:
-        raise Conflict.of(LEASES, name, f"{holder} does not hold it, another may be at work")
+        raise Conflict.of(LEASES, name, f"{holder} does not hold the lease")
     return WriteOp(key, None, entry.revision, keeps=True)

@@ -1,16 +1,16 @@
-"""Flow control, fair between tenants: one tenant's flood slows that tenant.
+"""Flow control, fair between tenants: a flood of requests delays only the tenant that sends it.
 
-A request takes *seats*, as many as its work is wide (a GET one, a big LIST hundreds), and gives them
-back when it is done. Seats given back can be taken again from the loop's next turn on: the server has
-one core, and what was used in this turn is used. So a turn of the loop never gets longer than all
-seats' work, however many requests came in with it, and a neighbour's request is in the next.
+A request takes *seats* in proportion to its work (a GET takes one, a big LIST hundreds) and releases them
+when it is done. Released seats are free again from the event loop's next iteration on: the server has one
+core, and the time spent in this iteration is spent. An iteration is therefore never longer than the work of
+all seats, however many requests arrive in it, and another tenant's request is served in the next.
 
-    free seats, nobody waiting   taken at once, without waiting (well under a microsecond)
-    else                         a queue per tenant; who has been served least for its weight, this request
-                                 included, is next
-    queue full, or too long in it   429 with Retry-After
+    free seats, empty queues     taken immediately, without waiting (well under a microsecond)
+    otherwise                    a queue per tenant; the tenant with the least service for its weight, counting the
+                                 queued request, is served next (weighted fair queueing)
+    queue full, or waited too long   429 with Retry-After
 
-A tenant alone may have most seats, never all of them; some are kept for ring0.
+A single tenant may take most of the seats, but never all: some are reserved for ring0.
 """
 
 import heapq
@@ -30,37 +30,37 @@ RETRY_AFTER_SECONDS = 1
 IDLE_TENANTS_KEPT_MAX = 4_096
 
 SEAT_MICROSECONDS = 25
-"""The work one seat stands for, about: what a GET takes."""
+"""Approximate work of one seat: the time that a GET takes."""
 OBJECTS_PER_SEAT = 16
 BYTES_PER_SEAT = 32 << 10
 
 WEIGHT_MAX = 100
-"""More weight than this makes no difference: a neighbour of the least weight must not wait for long."""
+"""Larger weights count as this one, so that a tenant of weight 1 does not wait for long."""
 SEAT_TIME = 1_000_000
-"""What a seat adds to the virtual time of a tenant of weight 1."""
+"""Added to the virtual time of a tenant of weight 1 for each seat."""
 
 _TENANTS = GroupResource("", "tenants")
 
 
 def width(objects: int = 0, size_bytes: int = 0) -> int:
-    """How many seats a request takes that goes through so many objects, or so many bytes."""
+    """The seats of a request that visits `objects` objects and has a body of `size_bytes`."""
     return 1 + objects // OBJECTS_PER_SEAT + size_bytes // BYTES_PER_SEAT
 
 
 def weights(reader: CacheReader) -> Callable[[TenantId], int]:
-    """Tenants' weights, as their Tenant objects have them: `spec.weight`."""
+    """A lookup of tenants' weights: `spec.weight` of the Tenant object, 1 if it has none."""
 
     def weight(tenant: TenantId) -> int:
-        found = reader.get(SYSTEM, _TENANTS, "", tenant)
-        given = (found.get("spec") or {}).get("weight") if found is not None else None
-        return given if isinstance(given, int) else 1
+        obj = reader.get(SYSTEM, _TENANTS, "", tenant)
+        value = (obj.get("spec") or {}).get("weight") if obj is not None else None
+        return value if isinstance(value, int) else 1
 
     return weight
 
 
 class FlowLimits(Struct, frozen=True, kw_only=True):
     seats: int = 800
-    """In use at once, and per turn of the loop: 800 are about 20 ms."""
+    """In use at the same time, and per iteration of the event loop: 800 are about 20 ms."""
     seats_per_tenant: int = 600
     seats_of_system: int = 80
     """Only ring0 may take these."""
@@ -78,7 +78,7 @@ class _Waiter(Struct, eq=False):
 
 
 class _Share:
-    """One tenant's part: what it holds, who waits, how much it was served."""
+    """One tenant's state: seats held, waiting requests, and service received."""
 
     __slots__ = ("held", "queue", "ranked", "tenant", "virtual_time", "waiting")
 
@@ -87,11 +87,11 @@ class _Share:
         self.held = 0
         self.queue: deque[_Waiter] = deque()
         self.waiting = 0
-        """Of those in the queue, how many have not given up."""
+        """Requests in the queue that were not cancelled or rejected."""
         self.virtual_time = 0
-        """Grows with the width it is served, the less the more it weighs; the least goes next."""
+        """Grows with the seats served, divided by the tenant's weight; the lowest is served next."""
         self.ranked = False
-        """It is in the ranking."""
+        """Whether the share is in the ranking."""
 
     def head(self) -> _Waiter | None:
         while self.queue and self.queue[0].granted.done():
@@ -100,7 +100,7 @@ class _Share:
 
 
 class FlowController:
-    """All seats. Belongs to the loop that uses it."""
+    """All seats of the server. Use it from one event loop only."""
 
     def __init__(
         self,
@@ -110,8 +110,8 @@ class FlowController:
         on_wait: Callable[[float], None] = lambda _seconds: None,
         weight: Callable[[TenantId], int] = lambda _tenant: 1,
     ) -> None:
-        """`on_wait` is told how long each request waited that had to and was let in. Where tenants wait for one
-        another, their seats are to each other as their weights are."""
+        """`on_wait` is called with the seconds that a queued request waited before it got its seats. Tenants
+        that compete for seats get them in proportion to their weights."""
         self.limits = limits or FlowLimits()
         self._clock = clock
         self._on_wait = on_wait
@@ -119,19 +119,19 @@ class FlowController:
         self._width_max = min(self.limits.seats_per_tenant, self.limits.seats - self.limits.seats_of_system)
         self._free = self.limits.seats
         self._spent = 0
-        """Given back, not yet free: from the next turn on."""
+        """Released seats that are free from the loop's next iteration on."""
         self._system = _Share(SYSTEM)
-        self._kept = self.limits.seats_of_system
-        """Of the free seats, how many only ring0 may take."""
+        self._reserved = self.limits.seats_of_system
+        """Free seats that only ring0 may take."""
         self._shares: dict[TenantId, _Share] = {SYSTEM: self._system}
         self._ranking: list[tuple[int, int, _Share]] = []
-        """(virtual time when done, rank, share): the least is first."""
+        """A heap of (virtual time when served, rank, share)."""
         self._rank = 0
         self._capped: list[_Share] = []
-        """Tenants that wait for seats of their own, not of others."""
+        """Tenants that wait because they hold `seats_per_tenant` already."""
         self._virtual_time = 0
-        self._turn_due = False
-        self._expiry_due = False
+        self._iteration_scheduled = False
+        self._expiry_scheduled = False
         self.waiting = 0
         self.rejected_full = 0
         self.rejected_late = 0
@@ -145,7 +145,8 @@ class FlowController:
         return Seat(self, tenant, width)
 
     def try_acquire(self, tenant: TenantId, width: int = 1) -> bool:
-        """Takes the seats if that needs no waiting. Whoever gets True calls `release` once, with the same."""
+        """Takes the seats if that needs no waiting. After True, call `release` once with the same
+        arguments."""
         share = self._shares.get(tenant)
         if share is None:
             share = self._shares[tenant] = _Share(tenant)
@@ -156,7 +157,7 @@ class FlowController:
         if (
             self._ranking
             or share.waiting
-            or self._free - width < self._kept
+            or self._free - width < self._reserved
             or share.held + width > self.limits.seats_per_tenant
         ):
             return False
@@ -179,14 +180,14 @@ class FlowController:
         share.held -= width
         self._spent += width
         if share is self._system:
-            self._keep_for_system()
+            self._update_reserved()
         if self.waiting:
-            self._schedule_turn()
+            self._schedule_iteration()
         elif not share.held and len(self._shares) > IDLE_TENANTS_KEPT_MAX and share is not self._system:
             del self._shares[tenant]
 
     async def acquire(self, tenant: TenantId, width: int = 1) -> None:
-        """Takes the seats, waiting for them if need be. Raises TooManyRequests."""
+        """Takes the seats, waiting for them if necessary. Raises TooManyRequests."""
         if self.try_acquire(tenant, width):
             return
         share = self._shares[tenant]
@@ -195,20 +196,20 @@ class FlowController:
             await waiter.granted
         except CancelledError:
             if waiter.granted.cancelled():
-                self._forget(share)
+                self._leave_queue(share)
             elif waiter.granted.exception() is None:
                 self.release(tenant, width)
             raise
 
     def expire(self) -> None:
-        """Rejects who has waited too long by now."""
-        self._expiry_due = False
+        """Rejects requests that have waited for `wait_seconds_max`."""
+        self._expiry_scheduled = False
         now = self._clock()
         oldest = now
         for share in self._shares.values():
             while (waiter := share.head()) and now - waiter.since >= self.limits.wait_seconds_max:
                 self.rejected_late += 1
-                self._forget(share)
+                self._leave_queue(share)
                 waiter.granted.set_exception(_rejection(share.tenant))
             if waiter:
                 oldest = min(oldest, waiter.since)
@@ -216,17 +217,17 @@ class FlowController:
             self._schedule_expiry(oldest + self.limits.wait_seconds_max - now)
 
     def _fits(self, share: _Share, width: int) -> bool:
-        kept = 0 if share is self._system else self._kept
-        return self._free - width >= kept and share.held + width <= self.limits.seats_per_tenant
+        reserved = 0 if share is self._system else self._reserved
+        return self._free - width >= reserved and share.held + width <= self.limits.seats_per_tenant
 
     def _take(self, share: _Share, width: int) -> None:
         share.held += width
         self._free -= width
         if share is self._system:
-            self._keep_for_system()
+            self._update_reserved()
 
-    def _keep_for_system(self) -> None:
-        self._kept = max(0, self.limits.seats_of_system - self._system.held)
+    def _update_reserved(self) -> None:
+        self._reserved = max(0, self.limits.seats_of_system - self._system.held)
 
     def _enqueue(self, share: _Share, width: int) -> _Waiter:
         if share.waiting >= self.limits.queue_per_tenant_max or self.waiting >= self.limits.queued_max:
@@ -235,33 +236,34 @@ class FlowController:
         cost = width * SEAT_TIME // min(max(self._weight(share.tenant), 1), WEIGHT_MAX)
         waiter = _Waiter(width, cost, self._clock(), get_running_loop().create_future())
         if not share.waiting:
-            # Who was away has no claim on the seats of that time.
+            # An idle tenant does not collect a claim on seats.
             share.virtual_time = max(share.virtual_time, self._virtual_time)
         share.queue.append(waiter)
         share.waiting += 1
         self.waiting += 1
         self._rank_share(share)
-        self._schedule_turn()
-        if not self._expiry_due:
+        self._schedule_iteration()
+        if not self._expiry_scheduled:
             self._schedule_expiry(self.limits.wait_seconds_max)
         return waiter
 
-    def _forget(self, share: _Share) -> None:
+    def _leave_queue(self, share: _Share) -> None:
         share.waiting -= 1
         self.waiting -= 1
 
-    def _schedule_turn(self) -> None:
-        if not self._turn_due:
-            self._turn_due = True
-            get_running_loop().call_soon(self._turn)
+    def _schedule_iteration(self) -> None:
+        if not self._iteration_scheduled:
+            self._iteration_scheduled = True
+            get_running_loop().call_soon(self._start_iteration)
 
     def _schedule_expiry(self, seconds: float) -> None:
-        self._expiry_due = True
+        self._expiry_scheduled = True
         get_running_loop().call_later(seconds, self.expire)
 
-    def _turn(self) -> None:
-        """A new turn of the loop: seats given back are free again, and who waits may take them."""
-        self._turn_due = False
+    def _start_iteration(self) -> None:
+        """Runs in a new iteration of the loop: frees the released seats and grants them to waiting
+        requests."""
+        self._iteration_scheduled = False
         self._free += self._spent
         self._spent = 0
         capped, self._capped = self._capped, []
@@ -280,7 +282,7 @@ class FlowController:
             heapq.heappush(self._ranking, (finish, self._rank, share))
 
     def _serve_system(self) -> None:
-        """Ring0 has what is kept for it, whoever else was served less."""
+        """Grants ring0 its reserved seats before the ranking is served."""
         share = self._system
         while (waiter := share.head()) and share.held + waiter.width <= self.limits.seats_of_system:
             if not self._fits(share, waiter.width):
@@ -288,15 +290,15 @@ class FlowController:
             self._grant(share, waiter)
 
     def _serve_first(self) -> bool:
-        """Serves the first of the ranking, if there are seats for it; whether to go on with the next."""
+        """Serves the first share of the ranking if enough seats are free; returns whether to try the next."""
         finish, _, share = self._ranking[0]
         waiter = share.head()
         if waiter is None or share.virtual_time + waiter.cost != finish:
-            # Whom it was ranked for gave up, or was served as ring0's.
+            # The request that it was ranked for was cancelled, rejected, or served from ring0's reserve.
             self._unrank_first()
             self._rank_share(share)
             return True
-        if self._free - waiter.width < (0 if share is self._system else self._kept):
+        if self._free - waiter.width < (0 if share is self._system else self._reserved):
             return False
         self._unrank_first()
         if share.held + waiter.width > self.limits.seats_per_tenant:
@@ -313,14 +315,14 @@ class FlowController:
     def _grant(self, share: _Share, waiter: _Waiter) -> None:
         share.queue.popleft()
         share.virtual_time += waiter.cost
-        self._forget(share)
+        self._leave_queue(share)
         self._take(share, waiter.width)
         self._on_wait(self._clock() - waiter.since)
         waiter.granted.set_result(None)
 
 
 class Seat:
-    """The seats of one request, as a context."""
+    """The seats of one request, as an async context manager."""
 
     __slots__ = ("_flow", "_tenant", "_width")
 

@@ -1,4 +1,4 @@
-"""Who is asking. Made by authentication, read by everything after it."""
+"""The caller's identity. Created by authentication, read by the pipeline's later steps."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,7 @@
-"""What `/metrics` tells, in Prometheus' form and under Kubernetes' names where there are such.
+"""The metrics of `/metrics`, in Prometheus' format, with the names that Kubernetes uses where it has them.
 
-Counting is a few operations on plain integers, on the loop; Prometheus' own types come in only when
-somebody asks. The number of series is bounded, whatever kinds and tenants clients make up.
+Counting is a few operations on plain integers, on the event loop; Prometheus' types are created only for a
+scrape. The number of series is bounded, whatever kinds and tenants clients use.
 """
 
 import asyncio
@@ -51,13 +51,13 @@ class Histogram:
         self.total += value
 
     def buckets(self) -> list[tuple[str, float]]:
-        """As Prometheus wants them: each counts everything up to its bound."""
+        """Prometheus' cumulative buckets: each counts all values up to its bound."""
         names = [*map(str, self._bounds), "+Inf"]
         return list(zip(names, accumulate(self.counts), strict=True))
 
 
 class Inflight:
-    """Requests being answered now."""
+    """Requests in flight."""
 
     __slots__ = ("now",)
 
@@ -66,7 +66,7 @@ class Inflight:
 
 
 class RequestKey(Struct, frozen=True):
-    """What a request is counted under."""
+    """The labels that a request is counted under."""
 
     verb: str
     group: str = ""
@@ -74,11 +74,11 @@ class RequestKey(Struct, frozen=True):
     resource: str = ""
     subresource: str = ""
     scope: str = ""
-    """`resource`, `namespace` or `cluster`: what one request is about."""
+    """`resource`, `namespace` or `cluster`."""
 
 
 class RequestSeries:
-    """Requests of one kind. Look it up once, then `begin` and `finish` with each request."""
+    """Requests with equal labels. Call `begin` and `finish` once for each request."""
 
     __slots__ = ("_inflight", "codes", "durations")
 
@@ -91,7 +91,7 @@ class RequestSeries:
         self._inflight.now += 1
 
     def finish(self, code: int, seconds: float | None) -> None:
-        """`seconds` None: one that was to last (a watch) and has no meaningful duration."""
+        """`seconds` is None for a watch, which has no meaningful duration."""
         self._inflight.now -= 1
         self.codes[code] += 1
         if seconds is not None:
@@ -99,7 +99,7 @@ class RequestSeries:
 
 
 class TenantUsage:
-    """What each tenant asks of the server: exact for the busiest, forgotten for the idle."""
+    """Requests per tenant: exact for the busiest tenants, dropped for idle ones."""
 
     def __init__(self) -> None:
         self.requests: Counter[TenantId] = Counter()
@@ -118,7 +118,7 @@ Labelled = Iterable[tuple[Sequence[str], float]]
 
 
 class MetricSource(Struct, frozen=True):
-    """A metric that is read where it lives, when somebody asks."""
+    """A metric whose value is read from its owner at each scrape."""
 
     name: str
     help: str
@@ -151,14 +151,14 @@ class ApiServerMetrics(Collector):
         self.commit_transactions = Histogram(BATCH_BUCKETS)
         self.flow_wait_seconds = Histogram(WAIT_BUCKETS)
 
-    def requests(self, requested: RequestKey) -> RequestSeries:
-        """The series of such requests. Beyond `REQUEST_SERIES_MAX`, all that is new shares one per verb."""
-        series = self._requests.get(requested)
+    def requests(self, request_key: RequestKey) -> RequestSeries:
+        """The series of a key. Beyond `REQUEST_SERIES_MAX`, new keys share one series per verb."""
+        series = self._requests.get(request_key)
         if series is None:
             if len(self._requests) >= REQUEST_SERIES_MAX:
-                requested = RequestKey(requested.verb, resource="other")
-            inflight = self._inflight["readOnly" if requested.verb in _READ_ONLY else "mutating"]
-            series = self._requests.setdefault(requested, RequestSeries(inflight))
+                request_key = RequestKey(request_key.verb, resource="other")
+            inflight = self._inflight["readOnly" if request_key.verb in _READ_ONLY else "mutating"]
+            series = self._requests.setdefault(request_key, RequestSeries(inflight))
         return series
 
     def committed(self, seconds: float, transactions: int) -> None:
@@ -170,7 +170,8 @@ class ApiServerMetrics(Collector):
         self._sources.append(source)
 
     def add_flow(self, flow: FlowController) -> None:
-        """Shows `flow`; its waits come by `FlowController(on_wait=metrics.flow_wait_seconds.observe)`."""
+        """Adds `flow`'s metrics; waits are observed by
+        `FlowController(on_wait=metrics.flow_wait_seconds.observe)`."""
         prefix = "apiserver_flowcontrol"
         self.add(_gauge(f"{prefix}_current_executing_seats", "Seats in use.", lambda: flow.in_use))
         self.add(_gauge(f"{prefix}_current_inqueue_requests", "Requests waiting.", lambda: flow.waiting))
@@ -178,17 +179,19 @@ class ApiServerMetrics(Collector):
         def rejected() -> Labelled:
             return [(("queue-full",), flow.rejected_full), (("time-out",), flow.rejected_late)]
 
-        help_text = "Requests told to come back later."
+        help_text = "Requests rejected by flow control."
         self.add(
             MetricSource(f"{prefix}_rejected_requests", help_text, rejected, ("reason",), is_counter=True)
         )
 
     def add_audit(self, audit: AuditLog) -> None:
-        self.add(_counter("apiserver_audit_event", "Requests to be audited.", lambda: audit.recorded))
-        self.add(_counter("apiserver_audit_error", "Those not written.", lambda: audit.dropped))
+        self.add(_counter("apiserver_audit_event", "Audit events recorded.", lambda: audit.recorded))
+        self.add(
+            _counter("apiserver_audit_error", "Audit events dropped, not written.", lambda: audit.dropped)
+        )
 
     def add_cache(self, counts: Callable[[], Mapping[GroupResource, int]]) -> None:
-        """Shows how many objects there are of each resource."""
+        """Adds the number of objects of each resource."""
 
         def objects() -> Labelled:
             return [((resource.group, resource.resource), count) for resource, count in counts().items()]
@@ -203,11 +206,12 @@ class ApiServerMetrics(Collector):
         self.add(_gauge("alcove_apiserver_streams", "Streams of pods being relayed.", count))
 
     async def render(self, accept: str = "") -> tuple[bytes, str]:
-        """The text, and its content type, in the form that `accept` asks for."""
+        """The metrics as text in the format that `accept` selects, and its content type."""
         encode, content_type = choose_encoder(accept)
-        # What is counted is read at once; to write thousands of lines takes longer than requests may wait.
-        read = _Read(list(self._registry.collect()))
-        return await asyncio.to_thread(encode, cast(CollectorRegistry, read)), content_type
+        # Values are read on the loop; encoding thousands of lines would block it for too long, so a thread
+        # does it.
+        collected = _CollectedMetrics(list(self._registry.collect()))
+        return await asyncio.to_thread(encode, cast(CollectorRegistry, collected)), content_type
 
     def collect(self) -> Iterator[Metric]:
         yield from self._request_families()
@@ -232,7 +236,7 @@ class ApiServerMetrics(Collector):
         yield _histogram("alcove_store_commit_duration_seconds", "Commits of the store.", self.commit_seconds)
         yield _histogram("alcove_store_commit_transactions", "Writes per commit.", self.commit_transactions)
         wait = "apiserver_flowcontrol_request_wait_duration_seconds"
-        yield _histogram(wait, "How long requests waited for seats, if they did.", self.flow_wait_seconds)
+        yield _histogram(wait, "Time that queued requests waited for seats.", self.flow_wait_seconds)
         for source in self._sources:
             yield source.family()
 
@@ -240,11 +244,11 @@ class ApiServerMetrics(Collector):
         labels = list(RequestKey.__struct_fields__)
         totals = CounterMetricFamily("apiserver_request", "Requests, by outcome.", labels=[*labels, "code"])
         durations = HistogramMetricFamily(
-            "apiserver_request_duration_seconds", "How long requests took, watches left out.", labels=labels
+            "apiserver_request_duration_seconds", "Duration of requests, without watches.", labels=labels
         )
-        for requested, series in self._requests.items():
-            verb = _VERBS.get(requested.verb, requested.verb.upper())
-            values = [verb, *(getattr(requested, label) for label in labels[1:])]
+        for request_key, series in self._requests.items():
+            verb = _VERBS.get(request_key.verb, request_key.verb.upper())
+            values = [verb, *(getattr(request_key, label) for label in labels[1:])]
             for code, count in series.codes.items():
                 totals.add_metric([*values, str(code)], count)
             if any(series.durations.counts):
@@ -253,8 +257,8 @@ class ApiServerMetrics(Collector):
         yield durations
 
 
-class _Read:
-    """Metrics that were read already, for an encoder that wants a registry."""
+class _CollectedMetrics:
+    """Metrics that are collected already, for an encoder that expects a registry."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families

@@ -1,4 +1,4 @@
-"""Which form of an answer the client takes: JSON, YAML, a table, metadata only."""
+"""Content negotiation: JSON, YAML, a Table, or metadata only."""
 
 from enum import Enum
 from functools import lru_cache
@@ -25,23 +25,24 @@ _JSON_TYPES = frozenset({"application/json", "*/*", "application/*"})
 
 
 _VERSIONS = ("v1", "v1beta1")
-"""Of tables and partial objects: the same but for the name, and some clients only know the older."""
+"""Versions of Table and PartialObjectMetadata: they differ in name only, and some clients know only the
+older."""
 
 
 class NegotiatedForm(Struct, frozen=True):
     form: ResponseForm
     meta_version: str = "meta.k8s.io/v1"
-    """What a table or a partial object is to say that it is."""
+    """The apiVersion of a Table or PartialObjectMetadata."""
 
 
 def negotiate(accept: str) -> ResponseForm:
-    """The first form in the client's list that we have. Raises NotAcceptable."""
+    """The first supported form in the Accept header. Raises NotAcceptable."""
     return choose(accept).form
 
 
 @lru_cache(maxsize=256)
 def choose(accept: str) -> NegotiatedForm:
-    """The same, with the version of the form. Raises NotAcceptable."""
+    """The first supported form in the Accept header, with its version. Raises NotAcceptable."""
     for choice in accept.split(","):
         kind, *parameters = (part.strip() for part in choice.split(";"))
         if kind == "application/yaml":
@@ -49,13 +50,13 @@ def choose(accept: str) -> NegotiatedForm:
         if kind not in _JSON_TYPES and kind != "":
             continue
         named = dict(part.partition("=")[::2] for part in parameters)
-        wanted = named.get("as", "")
-        if wanted not in _TRANSFORMS:
+        transform = named.get("as", "")
+        if transform not in _TRANSFORMS:
             continue
-        if not wanted:
+        if not transform:
             return NegotiatedForm(ResponseForm.JSON)
         if named.get("g") == "meta.k8s.io" and named.get("v") in _VERSIONS:
-            return NegotiatedForm(_TRANSFORMS[wanted], f"meta.k8s.io/{named['v']}")
+            return NegotiatedForm(_TRANSFORMS[transform], f"meta.k8s.io/{named['v']}")
     raise NotAcceptable(
         "only the following media types are accepted: application/json, application/yaml, "
         "application/json;as=Table;v=v1;g=meta.k8s.io, application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"

@@ -1,4 +1,4 @@
-"""Nodes as a tenant sees them: those its pods are on, without what tells of other tenants."""
+"""The tenant's view of nodes: those that its pods run on, without fields that reveal other tenants."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def visible(cache: Cache, tenant: TenantId) -> frozenset[str]:
 
 
 def shown(entry: CacheEntry) -> CacheEntry:
-    """The tenant's copy: no images, addresses, volumes or annotations."""
+    """The node as tenants see it: without images, addresses, volumes and annotations."""
     obj = entry.object
     narrowed: Object = {
         "apiVersion": obj["apiVersion"],

@@ -1,8 +1,8 @@
-"""What a path asks for: the three equal path forms of tenancy, taken apart once.
+"""Parses request paths in the three equivalent path forms of tenancy.
 
 /api/v1/tenants/T/namespaces/N/pods/P      full path
 /tenants/T/api/v1/namespaces/N/pods/P      prefix, for unmodified clients
-/api/v1/namespaces/N/pods/P                short path: the caller's own tenant
+/api/v1/namespaces/N/pods/P                short path: the caller's tenant
 """
 
 from functools import lru_cache
@@ -19,11 +19,12 @@ SUBRESOURCES_OF_NAMESPACE = frozenset({"status", "finalize"})
 
 
 class RequestTarget(Struct, frozen=True):
-    """Where a request points. `tenant` is None on a short path; `resource` is empty outside of resources."""
+    """The target of a request. `tenant` is None on a short path; `resource` is empty if the path names
+    none."""
 
     tenant: TenantId | None
     path: str
-    """The path below the tenant, for what is not a resource: `/version`, `/api`, `/openapi/v3/…`."""
+    """The path below the tenant, for targets that are not resources: `/version`, `/api`, `/openapi/v3/…`."""
     group: str = ""
     version: str = ""
     resource: str = ""
@@ -31,7 +32,7 @@ class RequestTarget(Struct, frozen=True):
     name: str = ""
     subresource: str = ""
     rest: str = ""
-    """What follows the subresource: the path of a proxy request."""
+    """The path after the subresource, for proxy requests."""
 
     @property
     def is_resource(self) -> bool:
@@ -40,9 +41,9 @@ class RequestTarget(Struct, frozen=True):
 
 @lru_cache(maxsize=8192)
 def parse(path: str) -> RequestTarget:
-    """Takes a raw path apart. Raises BadRequest for what cannot be a path of ours."""
+    """Parses a raw path. Raises BadRequest if a segment is not allowed or two tenants are named."""
     if "/proxy/" in path and (proxied := path_of(path)) is not None:
-        # What is below is no path of ours: whoever is proxied to makes of it what it will.
+        # The rest is the backend's path, so it is neither decoded nor checked.
         return structs.replace(_parse(proxied.prefix), rest=proxied.rest.removeprefix("/"))
     return _parse(path)
 
@@ -87,7 +88,7 @@ def _resource(
         namespace, rest = rest[1], rest[2:]
     resource, name, subresource, *further = (*rest, "", "", "")[: max(3, len(rest))]
     if resource == "namespaces" and group == "" and name:
-        # Rights on a namespace are rights inside it: its own name is its namespace.
+        # As in Kubernetes, a namespace object is authorized in the namespace of its own name.
         namespace = name
     return RequestTarget(
         tenant, below, group, version, resource, namespace, name, subresource, "/".join(further)

@@ -1,7 +1,6 @@
-"""How parts of the API server read objects: from the watch cache, in memory, without waiting.
+"""The interfaces by which the API server's components read objects and kinds: from memory, without waiting.
 
-What it returns is shared: never change it. `copy.deepcopy` first, or ask for the entry's own
-`decode()`.
+Returned objects are shared: do not change them. Use `copy.deepcopy`, or the entry's `decode()`, for a copy.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,25 +17,25 @@ class CacheReader(Protocol):
     def list(
         self, tenant: TenantId, resource: GroupResource, namespace: str | None = None
     ) -> Iterable[Object]:
-        """Objects of one tenant; `namespace` None: of all its namespaces."""
+        """Objects of one tenant, of all its namespaces if `namespace` is None."""
         ...
 
     def indexed(self, tenant: TenantId, resource: GroupResource, value: str) -> Iterable[Object]:
         """Objects of one tenant whose indexed field (`cache/entries.py`: a pod's node) has this value, in
-        no order. Costs those, not the tenant's others."""
+        no order. The cost depends on their number only."""
         ...
 
     def indexed_generation(self, tenant: TenantId, resource: GroupResource, value: str) -> int:
-        """A number that changes with every change of what `indexed` returns; 0 while that is nothing."""
+        """A number that changes with every change of what `indexed` returns; 0 while it returns nothing."""
         ...
 
     def generation(self, tenant: TenantId, resource: GroupResource) -> int:
-        """A number that changes with every change of the tenant's objects of this resource: what is
-        derived from them (RBAC rules, webhooks, CRDs) is cached under it."""
+        """A number that changes with every change of the tenant's objects of this resource: a cache key for
+        what is derived from them (RBAC rules, webhooks, CRDs)."""
         ...
 
     def tenants(self, resource: GroupResource) -> Iterable[TenantId]:
-        """Those that have any object of this resource."""
+        """The tenants that have an object of this resource."""
         ...
 
 
@@ -48,7 +47,7 @@ class ServedKinds(Protocol):
     def find_kind(self, tenant: TenantId, group: str, version: str, kind: str) -> Kind | None: ...
 
     def find_anywhere(self, group: str, version: str, resource: str) -> Kind | None:
-        """As any tenant has it: for lists over all of them, which show nothing but metadata."""
+        """The kind as any tenant defines it: for lists over all tenants, which show only metadata."""
         ...
 
     def all(self, tenant: TenantId) -> Sequence[Kind]: ...

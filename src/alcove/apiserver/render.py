@@ -1,4 +1,4 @@
-"""Objects in the form a client asked for. The common case copies the bytes that are there."""
+"""Renders objects in the requested form. The common case returns the cached bytes unchanged."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from alcove.apiserver.negotiate import ResponseForm
 
 
 class ObjectView(Struct, frozen=True):
-    """One way to show objects of a kind; equal views share what they render."""
+    """A form in which objects of a kind are rendered; watchers with equal views share the rendered bytes."""
 
     kind: Kind
     form: ResponseForm
     include: str = "Metadata"
     """What a table's rows carry of the object: None, Metadata or Object."""
     narrowed: bool = False
-    """Nodes, as tenants may see them."""
+    """Nodes, reduced to what tenants may see."""
     meta_version: str = "meta.k8s.io/v1"
     """Of a table or a partial object."""
 
     @property
     def is_verbatim(self) -> bool:
-        """The stored bytes are the answer."""
+        """Whether the stored bytes are the response."""
         return self.form is ResponseForm.JSON and self.is_stored_version and not self.narrowed
 
     @property
@@ -46,7 +46,7 @@ class ObjectView(Struct, frozen=True):
         )
 
     @property
-    def memo(self) -> tuple[str, str, str, str, bool, str]:
+    def cache_key(self) -> tuple[str, str, str, str, bool, str]:
         kind = self.kind
         return (kind.group, kind.version, self.form.value, self.include, self.narrowed, self.meta_version)
 
@@ -56,7 +56,7 @@ class ObjectView(Struct, frozen=True):
 
 
 def complete(kind: Kind, entry: CacheEntry) -> CacheEntry:
-    """The entry with what its kind's definition came to have after it was written."""
+    """The entry with the defaults that its kind's definition got after the object was written."""
     completion = kind.completion
     if completion is None or entry.complete_for == completion.number:
         return entry
@@ -70,7 +70,7 @@ def complete(kind: Kind, entry: CacheEntry) -> CacheEntry:
 
 
 def converted(kind: Kind, entry: CacheEntry) -> Object:
-    """The object at the view's version; the caller's own copy."""
+    """The object at the kind's version, as a copy that the caller may change."""
     obj = entry.decode()
     if kind.from_storage is not None:
         obj = kind.from_storage(obj)
@@ -79,7 +79,7 @@ def converted(kind: Kind, entry: CacheEntry) -> Object:
 
 
 def render(view: ObjectView, entry: CacheEntry) -> bytes:
-    """One object as a whole answer."""
+    """One object as a whole response body."""
     entry = complete(view.kind, entry)
     if view.is_verbatim:
         return entry.body
@@ -105,7 +105,7 @@ def render_item(view: ObjectView, entry: CacheEntry) -> bytes:
 
 
 def render_list(view: ObjectView, entries: Sequence[CacheEntry], revision: Revision, meta: Object) -> bytes:
-    """A list: the encoded items joined. `meta` holds what the list's metadata says besides the revision."""
+    """A list: the encoded items joined. `meta` has the list's metadata besides the revision."""
     list_meta = {"resourceVersion": str(revision), **meta}
     if view.kind.completion is not None:
         entries = [complete(view.kind, entry) for entry in entries]

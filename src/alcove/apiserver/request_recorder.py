@@ -1,4 +1,4 @@
-"""What is remembered of a request once it is answered: its metrics and its line in the audit log."""
+"""Records each request: its metrics and its line in the audit log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RequestRecorder:
         self._audit = audit
 
     def begin(self, call: ApiCall) -> None:
-        """When it is known what the request is about."""
+        """Call it when the request's target and verb are resolved."""
         target = call.target
         scope = "resource" if target.name else "namespace" if target.namespace else "cluster"
         call.series = self._metrics.requests(
@@ -35,12 +35,12 @@ class RequestRecorder:
             return
         now = time.time()
         seconds = now - call.started
-        # A watch lasts as long as its client likes: that is no latency.
+        # The duration of a watch is chosen by the client and is no latency.
         call.series.finish(response.status, None if call.verb == "watch" else seconds)
         call.series = None
         reason = _reason(response) if response.status >= 400 else ""
         if response.status == SWITCHED:
-            # It goes on until one of both sides leaves, which is told too.
+            # The stream continues until one side closes it, which is recorded too.
             self._record(call, response.status, seconds, reason, "ResponseStarted")
             response.done = lambda: self._record(call, SWITCHED, time.time() - call.started)
         else:
@@ -84,5 +84,5 @@ class RequestRecorder:
 def _reason(response: HttpResponse) -> str:
     if not isinstance(response.body, bytes):
         return ""
-    told: Object = orjson.loads(response.body)
-    return str(told.get("reason", ""))
+    body: Object = orjson.loads(response.body)
+    return str(body.get("reason", ""))

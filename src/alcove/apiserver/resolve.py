@@ -1,7 +1,7 @@
-"""From a target to a tenant, a kind and a verb; where nothing is served, from here comes the 403, 404 or 405.
+"""Resolves a target to a verb and a kind; raises the 403, 404 or 405 for targets that are not served.
 
-Whether the caller may reach the tenant at all is decided first, from the path alone: an answer about
-another tenant tells nothing of what is in it.
+Access to the tenant is checked first, from the path alone: a response about another tenant reveals nothing
+about its contents.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PATH_VERBS = {
 
 
 def check_reach(call: ApiCall) -> None:
-    """Raises Forbidden for any tenant but the caller's own, unless the caller is ring0's."""
+    """Raises Forbidden for another tenant than the caller's, unless the caller belongs to ring0."""
     identity = call.identity
     if call.tenant != identity.tenant and not identity.is_system:
         raise forbidden(identity, _access_by_path(call.target, call.tenant))
@@ -75,7 +75,7 @@ def path_verb_of(call: ApiCall) -> str:
 
 
 def kind_of(kinds: ServedKinds, call: ApiCall) -> Kind:
-    """The kind that the path names, as the tenant is served it. Raises NotFound, Forbidden, MethodNotAllowed."""
+    """The kind that the path names, as served to the tenant. Raises NotFound, Forbidden, MethodNotAllowed."""
     target, tenant, verb = call.target, call.tenant, call.verb
     if tenant == ALL and (verb not in ("list", "watch") or target.name):
         raise MethodNotAllowed('"all" tenants can only be listed and watched; name one tenant')
@@ -87,25 +87,26 @@ def kind_of(kinds: ServedKinds, call: ApiCall) -> Kind:
         raise NotFound.path()
     if kind.scope is Scope.RING0 and tenant not in (SYSTEM, ALL):
         _check_ring0(kind, call)
-    _check_place(kind, target, verb)
+    _check_scope(kind, target, verb)
     _check_verb(kind, target, verb)
     return kind
 
 
 def _custom_anywhere(kinds: ServedKinds, call: ApiCall) -> Kind | None:
-    """Tenants' CRDs of one name may differ in everything but their objects' metadata."""
+    """A custom resource listed over all tenants. Tenants' CRDs of one name may differ, so only metadata is
+    served."""
     target = call.target
     kind = kinds.find_anywhere(target.group, target.version, target.resource)
     if kind is not None and negotiate(call.request.headers.get("accept", "")) is not ResponseForm.METADATA:
         raise NotAcceptable(
-            f"{kind.group_resource} is each tenant's own: over all tenants, ask for "
+            f"{kind.group_resource} may differ between tenants: to list it over all tenants, accept "
             "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
         )
     return kind
 
 
 def _check_ring0(kind: Kind, call: ApiCall) -> None:
-    """Ring0's kinds are not there for tenants; of nodes they get a view to read."""
+    """Raises NotFound or Forbidden for ring0's kinds in a tenant; nodes may be read."""
     if kind.group_resource == NODES and call.verb in READ and not call.target.subresource:
         return
     if kind.group_resource == TENANTS and not call.identity.is_system:
@@ -118,7 +119,7 @@ def _check_ring0(kind: Kind, call: ApiCall) -> None:
     raise NotFound.path()
 
 
-def _check_place(kind: Kind, target: RequestTarget, verb: str) -> None:
+def _check_scope(kind: Kind, target: RequestTarget, verb: str) -> None:
     if kind.scope is Scope.NAMESPACE:
         if not target.namespace and target.name:
             raise NotFound.path()
@@ -135,10 +136,10 @@ def _check_verb(kind: Kind, target: RequestTarget, verb: str) -> None:
         if verb == "create" and target.name:
             raise _not_allowed()
         return
-    known = next((sub for sub in kind.subresources if sub.name == target.subresource), None)
-    if known is None:
+    found = next((sub for sub in kind.subresources if sub.name == target.subresource), None)
+    if found is None:
         raise NotFound.path()
-    if verb not in known.verbs:
+    if verb not in found.verbs:
         raise _not_allowed()
 
 

@@ -1,4 +1,4 @@
-"""Responses of the API: JSON, and errors as Status objects."""
+"""API responses: JSON objects, and errors as Status objects."""
 
 import orjson
 
@@ -17,7 +17,7 @@ def json_response(code: int, value: object) -> HttpResponse:
 
 
 def error_response(error: ApiError) -> HttpResponse:
-    """The one place where an error becomes a response."""
+    """Translates an error to a response with a Status object; all errors pass here."""
     response = json_response(error.code, status(error))
     if error.details is not None and error.details.retry_after_seconds:
         response.headers = [(b"Retry-After", str(error.details.retry_after_seconds).encode())]
@@ -27,7 +27,7 @@ def error_response(error: ApiError) -> HttpResponse:
 
 
 def http_error_response(error: HttpError) -> HttpResponse:
-    """For requests that the HTTP server itself refuses."""
+    """The response to a request that the HTTP server rejects."""
     return error_response(api_error(error))
 
 

@@ -1,8 +1,8 @@
-"""Reviews: questions about identity and rights that are asked by creating an object nobody keeps.
+"""Reviews: queries about identity and permissions that are made by creating an object, which is not stored.
 
-SubjectAccessReview and its kin, SelfSubjectRulesReview (`kubectl auth can-i --list`), SelfSubjectReview
-(`kubectl auth whoami`), TokenReview. The tenant is the request's: a subject under review, or a token, is
-one of that tenant. "Self" is the caller, with the caller's rights in that tenant.
+SubjectAccessReview and its variants, SelfSubjectRulesReview (`kubectl auth can-i --list`), SelfSubjectReview
+(`kubectl auth whoami`), TokenReview. The tenant is the request's: a reviewed subject or token belongs to that
+tenant. "Self" is the caller, with the caller's permissions in that tenant.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from alcove.apiserver.rbac.authorize import Access, Authorizer
 
 AUTHORIZATION = "authorization.k8s.io"
 TENANT_EXTRA = "alcove/tenant"
-"""How an answer about a user tells the tenant; the kinds of Kubernetes have no field for it."""
+"""The key of the tenant in a user's `extra`; the kinds of Kubernetes have no field for it."""
 
 _SERVERS_METADATA = frozenset(("tenant", "managedFields", "selfLink", "creationTimestamp"))
 
@@ -35,7 +35,7 @@ class Reviews:
     def review(
         self, kind: str, obj: Object, identity: Identity, tenant: TenantId, namespace: str = ""
     ) -> Object:
-        """The object with its answer in `status`; `obj` is left as it is. Raises ApiError."""
+        """The object with the result in `status`; `obj` is not changed. Raises ApiError."""
         match kind:
             case "SubjectAccessReview":
                 status = self._subject_access(obj, tenant)
@@ -50,7 +50,7 @@ class Reviews:
             case "TokenReview":
                 status = self._token(obj, tenant)
             case _:
-                raise BadRequest(f"{kind} is no review")
+                raise BadRequest(f"{kind} is not a review kind")
         metadata: Object = {}
         if kind == "SelfSubjectReview":
             metadata["creationTimestamp"] = meta.format_time(self._clock())
@@ -60,28 +60,30 @@ class Reviews:
 
     def _subject_access(self, review: Object, tenant: TenantId) -> Object:
         spec = review.get("spec") or {}
-        _check(review, _subject_faults(spec) + _attribute_faults(spec))
+        _check(review, _subject_errors(spec) + _attribute_errors(spec))
         return self._access_status(_subject(spec, tenant), spec, tenant)
 
     def _local_subject_access(self, review: Object, tenant: TenantId, namespace: str) -> Object:
         spec = review.get("spec") or {}
-        faults = _subject_faults(spec) + _attribute_faults(spec)
-        asked = objects.get(spec, "resourceAttributes", "namespace", default="")
-        if spec.get("resourceAttributes") is not None and asked != namespace:
-            faults.append(
-                fields.invalid("spec.resourceAttributes.namespace", asked, "must match metadata.namespace")
+        errors = _subject_errors(spec) + _attribute_errors(spec)
+        reviewed_namespace = objects.get(spec, "resourceAttributes", "namespace", default="")
+        if spec.get("resourceAttributes") is not None and reviewed_namespace != namespace:
+            errors.append(
+                fields.invalid(
+                    "spec.resourceAttributes.namespace", reviewed_namespace, "must match metadata.namespace"
+                )
             )
         if spec.get("nonResourceAttributes") is not None:
-            given = spec["nonResourceAttributes"]
-            faults.append(
-                fields.invalid("spec.nonResourceAttributes", given, "disallowed on this kind of request")
+            attributes = spec["nonResourceAttributes"]
+            errors.append(
+                fields.invalid("spec.nonResourceAttributes", attributes, "disallowed on this kind of request")
             )
-        _check(review, faults, namespace)
+        _check(review, errors, namespace)
         return self._access_status(_subject(spec, tenant), spec, tenant)
 
     def _self_subject_access(self, review: Object, identity: Identity, tenant: TenantId) -> Object:
         spec = review.get("spec") or {}
-        _check(review, _attribute_faults(spec))
+        _check(review, _attribute_errors(spec))
         return self._access_status(identity, spec, tenant)
 
     def _access_status(self, identity: Identity, spec: Object, tenant: TenantId) -> Object:
@@ -96,10 +98,10 @@ class Reviews:
         if not namespace:
             raise BadRequest("no namespace on request")
         rules = self._authorizer.rules_for(identity, tenant, namespace)
-        told = [rule.to_object() for rule in rules]
+        rule_objects = [rule.to_object() for rule in rules]
         return {
-            "resourceRules": [rule for rule in told if "resources" in rule],
-            "nonResourceRules": [rule for rule in told if "nonResourceURLs" in rule],
+            "resourceRules": [rule for rule in rule_objects if "resources" in rule],
+            "nonResourceRules": [rule for rule in rule_objects if "nonResourceURLs" in rule],
             "incomplete": False,
         }
 
@@ -109,36 +111,40 @@ class Reviews:
             raise BadRequest("spec.token is required")
         audiences = objects.get(review, "spec", "audiences", default=())
         try:
-            found = self._authenticator.review(token, tenant, audiences)
+            reviewed = self._authenticator.review(token, tenant, audiences)
         except Unauthorized as error:
             return {"authenticated": False, "error": error.message.removeprefix("Unauthorized: ")}
-        return {"authenticated": True, "user": _user_info(found.identity), "audiences": list(found.audiences)}
+        return {
+            "authenticated": True,
+            "user": _user_info(reviewed.identity),
+            "audiences": list(reviewed.audiences),
+        }
 
 
-def _check(review: Object, faults: list[FieldError], namespace: str = "") -> None:
-    given = {
+def _check(review: Object, errors: list[FieldError], namespace: str = "") -> None:
+    metadata = {
         field: value
         for field, value in (review.get("metadata") or {}).items()
         if value and field not in _SERVERS_METADATA
     }
-    if namespace and given.get("namespace") == namespace:
-        del given["namespace"]
-    if given:
+    if namespace and metadata.get("namespace") == namespace:
+        del metadata["namespace"]
+    if metadata:
         message = "must be empty except for namespace" if namespace else "must be empty"
-        faults.append(fields.invalid("metadata", given, message))
-    if faults:
-        raise Invalid.of(AUTHORIZATION, review.get("kind", ""), "", faults)
+        errors.append(fields.invalid("metadata", metadata, message))
+    if errors:
+        raise Invalid.of(AUTHORIZATION, review.get("kind", ""), "", errors)
 
 
-def _attribute_faults(spec: Object) -> list[FieldError]:
-    given = [spec.get("resourceAttributes"), spec.get("nonResourceAttributes")]
-    if (given[0] is None) != (given[1] is None):
+def _attribute_errors(spec: Object) -> list[FieldError]:
+    attributes = [spec.get("resourceAttributes"), spec.get("nonResourceAttributes")]
+    if (attributes[0] is None) != (attributes[1] is None):
         return []
     message = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-    return [fields.invalid("spec", given[1], message)]
+    return [fields.invalid("spec", attributes[1], message)]
 
 
-def _subject_faults(spec: Object) -> list[FieldError]:
+def _subject_errors(spec: Object) -> list[FieldError]:
     if spec.get("user") or spec.get("groups"):
         return []
     message = "at least one of user or group must be specified"
@@ -150,28 +156,28 @@ def _subject(spec: Object, tenant: TenantId) -> Identity:
 
 
 def _access(spec: Object, tenant: TenantId) -> Access:
-    asked: dict[str, Any] | None = spec.get("resourceAttributes")
-    if asked is None:
-        wanted = spec["nonResourceAttributes"]
-        # An empty path is no path of ours, and must not pass for a question about a resource.
-        return Access(wanted.get("verb", ""), tenant, path=wanted.get("path") or "/")
+    attributes: dict[str, Any] | None = spec.get("resourceAttributes")
+    if attributes is None:
+        path_attributes = spec["nonResourceAttributes"]
+        # An empty path must not be taken for a query about a resource.
+        return Access(path_attributes.get("verb", ""), tenant, path=path_attributes.get("path") or "/")
     return Access(
-        asked.get("verb", ""),
+        attributes.get("verb", ""),
         tenant,
-        asked.get("group", ""),
-        asked.get("resource", ""),
-        asked.get("subresource", ""),
-        asked.get("namespace", ""),
-        asked.get("name", ""),
+        attributes.get("group", ""),
+        attributes.get("resource", ""),
+        attributes.get("subresource", ""),
+        attributes.get("namespace", ""),
+        attributes.get("name", ""),
     )
 
 
 def _user_info(identity: Identity) -> Object:
     extra = {key: list(values) for key, values in identity.extra.items()}
-    told: Object = {
+    user_info: Object = {
         "username": identity.user,
         "uid": identity.uid,
         "groups": list(identity.groups),
         "extra": {**extra, TENANT_EXTRA: [identity.tenant]},
     }
-    return {field: value for field, value in told.items() if value}
+    return {field: value for field, value in user_info.items() if value}

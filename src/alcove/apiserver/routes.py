@@ -1,4 +1,4 @@
-"""What is served beside resources: health, version, metrics, discovery, OpenAPI."""
+"""Paths that are not resources: health, version, metrics, discovery, OpenAPI."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ Answer = HttpResponse | None | Awaitable[HttpResponse | None]
 Route = Callable[[ApiCall], Answer]
 
 KUBERNETES_VERSION = "v1.37.0"
-"""What clients should take us for."""
+"""The Kubernetes version that is reported to clients."""
 
 
 class Routes:
-    """`exact` paths are below the tenant's root; `prefixes` take everything under them."""
+    """`exact` paths are below the tenant's root; `prefixes` match all paths that start with them."""
 
     def __init__(self, exact: dict[str, Route], prefixes: dict[str, Route], ready: Callable[[], str]) -> None:
         self._exact = exact
         self._prefixes = prefixes
         self._ready = ready
-        """Empty when the server can serve, else why not."""
+        """Returns an empty string if the server is ready, else a message."""
 
     def public(self, call: ApiCall) -> HttpResponse:
-        """What anybody may ask."""
+        """Serves the paths that need no authentication."""
         match call.target.path:
             case "/version" | "/version/":
                 return json_response(200, version())

@@ -1,4 +1,4 @@
-"""What handlers work with, wired once by the process."""
+"""The services that handlers use, wired once by the process."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from alcove.apiserver.watch import WatchHub
 from alcove.store.base import Store, StoreUnavailable
 
 CATCH_UP_SECONDS_MAX = 20.0
-"""Longer than a question to the store takes that must be repeated at another of its members."""
+"""Longer than a read of the store that is repeated at another member of its cluster."""
 
 
 class ApiServerServices(Struct, frozen=True):
@@ -27,19 +27,19 @@ class ApiServerServices(Struct, frozen=True):
     clock: Callable[[], float]
     """Epoch seconds."""
     shared: bool = False
-    """Other servers write to the store too: a read that names no revision first catches up with them, and so does
-    a request before it is refused."""
+    """Other servers write to the store too: the cache catches up before a read without a resourceVersion, and
+    before a request is rejected."""
 
     async def catch_up(self) -> None:
         """Waits until the cache has every write that any server acknowledged before this call.
 
-        Raises ServiceUnavailable where the store does not answer, Timeout where the cache does not get its events.
+        Raises ServiceUnavailable if the store does not answer, Timeout if the cache does not get its events.
         """
         try:
             async with asyncio.timeout(CATCH_UP_SECONDS_MAX):
                 await self.cache.catch_up()
         except StoreUnavailable as error:
-            raise ServiceUnavailable(f"the store cannot be read: {error}") from error
+            raise ServiceUnavailable(f"the store is unavailable for reads: {error}") from error
         except TimeoutError as error:
-            message = "this server is behind the store and cannot tell what is there now; try again"
+            message = "this server has not caught up with the store; try again"
             raise Timeout(message, Details(retry_after_seconds=1)) from error

@@ -1,9 +1,9 @@
-"""Certificate signing requests: who may ask for what, who may approve, and the signature itself.
+"""CertificateSigningRequests: what may be requested, who may approve, and the signature.
 
-A request lives in its requester's tenant and its subject names that tenant, or it is refused when it is
-made; nothing is signed for another. `system:masters` is never signed. The authority's key is the API
-server's, so the signers `kubernetes.io/…` sign in the very write that approves; other signers are other
-people's programs. Node certificates are ring0's.
+A request is created in its requester's tenant and its subject must name that tenant, otherwise it is rejected
+at creation; nothing is signed for another tenant. Certificates with the group `system:masters` are never
+signed. The API server holds the authority's key, so the signers `kubernetes.io/…` sign in the same write that
+approves; other signers are external programs. Node certificates are signed in ring0 only.
 """
 
 import base64
@@ -42,11 +42,11 @@ _SERVING_USAGES = frozenset(("server auth", "digital signature", "key encipherme
 
 
 class SigningError(Exception):
-    """The request is not one that its signer signs; the message says why."""
+    """The signer does not sign such a request; the message says why."""
 
 
 class _Plan(Struct, frozen=True):
-    """A request found good: what will be signed."""
+    """A valid request: the contents of the certificate."""
 
     key: PublicKey
     subject: Subject
@@ -54,15 +54,15 @@ class _Plan(Struct, frozen=True):
 
 
 class Approval(Struct, frozen=True):
-    """What the requester must be allowed (`create` on this subresource of requests) for a request to be
-    approved without asking anybody, and what is then said of it."""
+    """The subresource of requests on which the requester needs `create` for an automatic approval, and the
+    message of the approval."""
 
     subresource: str
     message: str
 
 
 def prepare(csr: Object, identity: Identity) -> None:
-    """Writes into a new request who asks, whatever the client wrote there."""
+    """Sets the requester's identity in a new request, replacing what the client sent."""
     spec = csr.setdefault("spec", {})
     for field in ("username", "uid", "groups", "extra"):
         spec.pop(field, None)
@@ -74,21 +74,22 @@ def prepare(csr: Object, identity: Identity) -> None:
 
 
 def check(csr: Object, tenant: TenantId) -> None:
-    """Whether one of our signers would sign this request of `tenant`. Raises SigningError."""
+    """Checks that a `kubernetes.io/…` signer would sign this request of `tenant`. Raises SigningError."""
     _plan(csr, tenant)
 
 
 def sign(csr: Object, authority: CertificateAuthority, now: float) -> bytes:
     """The certificate in PEM for a request as it is stored. Raises SigningError."""
     plan = _plan(csr, TenantId(objects.get(csr, "metadata", "tenant", default="")))
-    asked = objects.get(csr, "spec", "expirationSeconds", default=LIFETIME_SECONDS_MAX)
-    seconds = min(max(asked, LIFETIME_SECONDS_MIN), LIFETIME_SECONDS_MAX)
+    requested_seconds = objects.get(csr, "spec", "expirationSeconds", default=LIFETIME_SECONDS_MAX)
+    seconds = min(max(requested_seconds, LIFETIME_SECONDS_MIN), LIFETIME_SECONDS_MAX)
     name = subjects.to_name(plan.subject)
     return certificates.pem(authority.sign(plan.key, name, plan.profile, now, timedelta(seconds=seconds)))
 
 
 def auto_approval(csr: Object) -> Approval | None:
-    """How a request may be approved by policy alone: nodes' own client certificates. None: by a person."""
+    """How a request may be approved automatically (nodes' client certificates); None if a user must approve
+    it."""
     if objects.get(csr, "spec", "signerName") != NODE_CLIENT:
         return None
     try:
@@ -105,7 +106,7 @@ def auto_approval(csr: Object) -> Approval | None:
 def _plan(csr: Object, tenant: TenantId) -> _Plan:
     signer = objects.get(csr, "spec", "signerName", default="")
     if signer not in SIGNERS:
-        raise SigningError(f'there is no signer "{signer}" here')
+        raise SigningError(f'unknown signer "{signer}"')
     request = _parsed(csr)
     key = _key(request)
     try:
@@ -127,7 +128,7 @@ def _parsed(csr: Object) -> x509.CertificateSigningRequest:
         request = x509.load_pem_x509_csr(pem)
         signed = request.is_signature_valid
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise SigningError("spec.request is no PEM certificate request that can be read") from error
+        raise SigningError("spec.request is not a valid PEM certificate request") from error
     if not signed:
         raise SigningError("the request is not signed with its own key")
     return request
@@ -182,7 +183,8 @@ def _check_node(subject: Subject, usages: frozenset[str]) -> None:
 
 
 class CertificateRequests(Plugin):
-    """Admission of requests: who asks, who approves, and the signature that approval brings about."""
+    """Admission of requests: sets the requester, checks the right to approve or sign, and signs on
+    approval."""
 
     def __init__(
         self, authorizer: Authorizer, authority: CertificateAuthority, clock: Callable[[], float]
@@ -211,14 +213,15 @@ class CertificateRequests(Plugin):
     async def validate(self, attributes: Attributes) -> None:
         csr, old = attributes.obj or {}, attributes.old or {}
         if attributes.operation is Operation.CREATE:
-            # Once more: neither the client nor a webhook after this plugin has a say in it.
+            # Set again, because a webhook after this plugin may have changed it.
             prepare(csr, attributes.identity)
             _check_creatable(attributes, csr)
         elif attributes.subresource == "status" and _outcome(csr) != _outcome(old):
             self._require(attributes, "sign")
 
     def _require(self, attributes: Attributes, verb: str) -> None:
-        """The right over the signer, by its name or its domain's (`example.com/*`). Raises Forbidden."""
+        """Requires the verb on the signer, by its name or by its domain (`example.com/*`). Raises
+        Forbidden."""
         signer = objects.get(attributes.old or {}, "spec", "signerName", default="")
         domain = signer.partition("/")[0]
         for name in (signer, f"{domain}/*"):
@@ -237,18 +240,19 @@ def _check_creatable(attributes: Attributes, csr: Object) -> None:
     if objects.get(csr, "spec", "signerName") in SIGNERS:
         try:
             check(csr, attributes.tenant)
-            _check_asker(csr, attributes.identity)
+            _check_requester(csr, attributes.identity)
         except SigningError as error:
             raise Forbidden.of(REQUESTS, name, str(error)) from error
 
 
-def _check_asker(csr: Object, identity: Identity) -> None:
-    """A node that somebody has taken over asks in no other's name, not even for a person to approve by mistake."""
+def _check_requester(csr: Object, identity: Identity) -> None:
+    """A node may request only its own certificates: a compromised one must not get others, even by a wrong
+    approval."""
     if not node_name(identity):
         return
     signer, subject = objects.get(csr, "spec", "signerName"), subjects.from_name(_parsed(csr).subject)
     if signer == CLIENT or subject.user != identity.user:
-        raise SigningError("a node asks for a node's certificates, and in its own name")
+        raise SigningError("a node may request only node certificates in its own name")
 
 
 def _outcome(csr: Object) -> tuple[object, object]:
@@ -257,7 +261,7 @@ def _outcome(csr: Object) -> tuple[object, object]:
 
 
 def _sign_approved(csr: Object, authority: CertificateAuthority, now: float) -> None:
-    """Puts the certificate into an approved request of our signers, or why there is none."""
+    """Sets the certificate of an approved request of a `kubernetes.io/…` signer, or the Failed condition."""
     status = csr.setdefault("status", {})
     conditions = status.setdefault("conditions", [])
     kinds = {condition.get("type") for condition in conditions if condition.get("status") == "True"}

@@ -1,7 +1,7 @@
-"""Watches: who wants which events, found by index, told in bytes that are encoded once.
+"""Watches: finds the watchers of an event by index and sends them bytes that are encoded once.
 
-An event costs the watchers whose scope it falls into, not all of them. A watcher that does not keep
-up is told `Expired` and closed; nothing is buffered without end.
+The cost of an event depends on the watchers whose scope it falls into, not on all of them. Buffers are
+bounded: a watcher that does not keep up gets an `Expired` error event and is closed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 PENDING_EVENTS_MAX = 1000
 FIRST_AT_ONCE_MAX = 256
-"""Of what is there when a watch begins: told in slices, so that others get their turn in between."""
+"""Initial events that are sent in one iteration of the loop, so that other requests are served in between."""
 BOOKMARK_SECONDS = 60.0
 
 Matches = Callable[[CacheEntry], bool]
 
 
 class WatchScope(Struct, frozen=True):
-    """What a watcher is indexed by. None is a wildcard."""
+    """The key that a watcher is indexed by. None is a wildcard."""
 
     resource: GroupResource
     tenant: TenantId | None
@@ -106,7 +106,7 @@ class WatchHub:
 
 
 def _indexed_values(event: CacheEvent) -> Iterable[str]:
-    """Both the new and the old value: who watched the old one is told that the object left."""
+    """Both the new and the old value: a watcher of the old one gets a DELETED event."""
     values = {event.entry.indexed}
     if event.previous is not None:
         values.add(event.previous.indexed)
@@ -134,18 +134,18 @@ class Watcher:
         self._hub = hub
         self._view = view
         self._matches = matches
-        """None: everything in the scope."""
+        """None if everything in the scope matches."""
         self._initial: Iterator[CacheEvent | CacheEntry | bytes] | None = iter(initial)
-        """What is still to be told before anything else; None: all of it is."""
+        """Initial events that are not sent yet; None once all are."""
         self._held: list[CacheEvent] = []
-        """Events that came meanwhile."""
+        """Events that were published while initial events are being sent."""
         self._after = after
-        """Only events after this revision are told."""
+        """Only events after this revision are sent."""
         self._revision = revision
         self._seconds_max = seconds_max
         self._bookmarks = bookmarks
         self._is_still_allowed = is_still_allowed
-        """Asked before each event; None: the right to watch cannot end before the watch does."""
+        """Called before each event; None if the permission cannot end before the watch."""
         self._pending: list[bytes] = []
         self._writer: ResponseWriter | None = None
         self._timers: list[asyncio.TimerHandle] = []
@@ -155,42 +155,43 @@ class Watcher:
     def start(self, writer: ResponseWriter) -> None:
         self._writer = writer
         self._hub.add(self)
-        # Taken as it is now, at the revision that the events go on from.
+        # Evaluated now, so that the initial state has the revision from which the events continue.
         self._initial = iter(list(self._initial or ()))
         self._timers.append(asyncio.get_running_loop().call_later(self._seconds_max, self._time_out))
-        self._begin()
+        self._send_initial()
 
     def resume(self) -> None:
         if self._initial is not None:
-            self._begin()
+            self._send_initial()
         else:
             self._write()
 
     @property
     def _is_full(self) -> bool:
-        """More than this should not wait to be sent."""
+        """Whether sending must pause until the client has read more."""
         return self._writer is not None and self._writer.paused
 
-    def _begin(self) -> None:
-        """Tells a slice of what comes first; goes on in the next turn, or when there is room again."""
+    def _send_initial(self) -> None:
+        """Sends a slice of the initial events; continues in the loop's next iteration, or when `resume` is
+        called."""
         if self._writer is None or self._initial is None or self._is_full:
             return
         slice_ = list(islice(self._initial, FIRST_AT_ONCE_MAX))
         for first in slice_:
             match first:
                 case bytes():
-                    self._mark(first)
+                    self._append_line(first)
                 case CacheEntry():
-                    self._tell(CacheEventType.ADDED, CacheEvent(CacheEventType.ADDED, first, None))
+                    self._append_event(CacheEventType.ADDED, CacheEvent(CacheEventType.ADDED, first, None))
                 case CacheEvent():
                     self._offer(first)
         self._write()
         if len(slice_) == FIRST_AT_ONCE_MAX:
-            asyncio.get_running_loop().call_soon(self._begin)
+            asyncio.get_running_loop().call_soon(self._send_initial)
         else:
-            self._begun()
+            self._finish_initial()
 
-    def _begun(self) -> None:
+    def _finish_initial(self) -> None:
         self._initial = None
         held, self._held = self._held, []
         for event in held:
@@ -220,15 +221,15 @@ class Watcher:
             self._held.append(event)
 
     def _offer(self, event: CacheEvent) -> None:
-        told = self._kind(event) if event.revision > self._after else None
-        if told is not None:
-            self._tell(told, event)
+        event_type = self._event_type(event) if event.revision > self._after else None
+        if event_type is not None:
+            self._append_event(event_type, event)
 
-    def _tell(self, kind: CacheEventType, event: CacheEvent) -> None:
+    def _append_event(self, kind: CacheEventType, event: CacheEvent) -> None:
         self._pending.append(encode(kind, event, self._view))
 
-    def _mark(self, line: bytes) -> None:
-        """A line that is no object's: a bookmark."""
+    def _append_line(self, line: bytes) -> None:
+        """Appends a line that has no object: a bookmark."""
         self._pending.append(line)
 
     def flush(self) -> None:
@@ -237,8 +238,9 @@ class Watcher:
         else:
             self._write()
 
-    def _kind(self, event: CacheEvent) -> CacheEventType | None:
-        """The event as this watcher sees it: an object that stops matching is deleted, for it."""
+    def _event_type(self, event: CacheEvent) -> CacheEventType | None:
+        """The event's type for this watcher: an object that stops matching is DELETED. None if it is not
+        sent."""
         if self._matches is None:
             return event.kind
         is_in = event.kind is not CacheEventType.DELETED and self._matches(event.entry)
@@ -260,24 +262,25 @@ class Watcher:
         self._pending.clear()
         writer.write(data)
 
-    # Ends and marks
+    # Termination and bookmarks
 
     def _expire(self) -> None:
         self._pending.clear()
-        self._end(
-            error_event(Expired("too slow a watcher: events were dropped; list again and watch from there"))
+        self._finish(
+            error_event(Expired("watcher too slow, events were dropped: list again and watch from there"))
         )
 
     def _revoke(self) -> None:
-        # Ended, not silenced: who gets the right back must not go on across a gap.
+        # The watch ends and does not only skip events: a client that regains the permission must not miss
+        # any.
         self._pending.clear()
-        self._end(error_event(Forbidden("the right to this watch has ended")))
+        self._finish(error_event(Forbidden("the permission for this watch has ended")))
 
     def _time_out(self) -> None:
-        marks = self._bookmarks and self._initial is None
-        self._end(bookmark(self._view, self._revision()) if marks else b"")
+        has_bookmark = self._bookmarks and self._initial is None
+        self._finish(bookmark(self._view, self._revision()) if has_bookmark else b"")
 
-    def _end(self, last: bytes) -> None:
+    def _finish(self, last: bytes) -> None:
         writer = self._writer
         self.stop()
         if writer is not None and not writer.closed:
@@ -286,7 +289,7 @@ class Watcher:
             writer.finish()
 
     def _bookmark(self) -> None:
-        self._mark(bookmark(self._view, self._revision()))
+        self._append_line(bookmark(self._view, self._revision()))
         self._write()
         timer = asyncio.get_running_loop().call_later(BOOKMARK_SECONDS, self._bookmark)
         self._timers[-1] = timer
@@ -296,7 +299,8 @@ Convert = Callable[[Sequence[CacheEntry]], Awaitable[Sequence[CacheEntry]]]
 
 
 class ConvertingWatcher(Watcher):
-    """A watch at a version that a webhook converts to: events wait in order for their conversion."""
+    """A watch at a version that a webhook converts to: events are converted in batches and keep their
+    order."""
 
     def __init__(self, *arguments: Any, convert: Convert, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -304,10 +308,10 @@ class ConvertingWatcher(Watcher):
         self._queue: list[tuple[CacheEventType, CacheEntry] | bytes] = []
         self._task: asyncio.Task[None] | None = None
 
-    def _tell(self, kind: CacheEventType, event: CacheEvent) -> None:
+    def _append_event(self, kind: CacheEventType, event: CacheEvent) -> None:
         self._enqueue((kind, event.entry))
 
-    def _mark(self, line: bytes) -> None:
+    def _append_line(self, line: bytes) -> None:
         self._enqueue(line)
 
     @property
@@ -336,13 +340,13 @@ class ConvertingWatcher(Watcher):
                         self._pending.append(b'{"type":"%b","object":%b}\n' % line)
                 self._write()
         except ApiError as error:
-            self._end(error_event(error))
+            self._finish(error_event(error))
         except Exception:
-            # Left as it is, the watch would be open and silent for ever.
+            # Without this the watch would stay open and never send an event again.
             log.exception("failed to convert watch events")
-            self._end(error_event(InternalError("events could not be converted; watch again")))
+            self._finish(error_event(InternalError("failed to convert events: watch again")))
         self._task = None
-        self._begin()
+        self._send_initial()
 
     def stop(self) -> None:
         super().stop()
@@ -353,10 +357,10 @@ class ConvertingWatcher(Watcher):
 
 def encode(kind: CacheEventType, event: CacheEvent, view: ObjectView) -> bytes:
     """One line of a watch, rendered once for all watchers with an equal view."""
-    memo = (kind, view.memo)
-    line = event.encoded.get(memo)
+    cache_key = (kind, view.cache_key)
+    line = event.encoded.get(cache_key)
     if line is None:
-        line = event.encoded[memo] = b'{"type":"%b","object":%b}\n' % (
+        line = event.encoded[cache_key] = b'{"type":"%b","object":%b}\n' % (
             kind.value.encode(),
             render(view, event.entry),
         )
@@ -389,6 +393,6 @@ def bookmark(view: ObjectView, revision: Revision, *, initial_end: bool = False)
 
 
 def indexed_value(resource: GroupResource, exact: dict[str, str]) -> str | None:
-    """The value a field selector asks of the resource's indexed field, if it does."""
+    """The value that a field selector requires of the resource's indexed field; None if it requires none."""
     path = INDEXED_FIELDS.get(resource)
     return exact.get(".".join(path)) if path else None

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The data plane's one object: an attach point per file, what they share in lib/. */
+/* The data plane's single object: one file per attach point, shared code in lib/. */
 #include "from_pod.c"
 #include "from_underlay.c"
 #include "from_vxlan.c"

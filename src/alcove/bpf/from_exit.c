@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* At the host side of the exit: translated packets on their way to the world, by the underlay device.
- * The host itself and the nodes stay out of reach. */
+/* At the host side of the egress link: source-translated packets to external addresses, sent by the underlay device.
+ * The host itself and the nodes cannot be reached. */
 #include "lib/door.h"
 #include "lib/drop.h"
 #include "lib/route.h"
 
-/* An answer from one of the node's doors may go wherever the question came from, other nodes included. No pod can
- * pass for a door: what it opens itself leaves by the exit's own ports. */
+/* A reply from one of the node's node ports may go to any client, including other nodes. A pod cannot impersonate a
+ * node port: connections that it opens leave from the ports of the egress NAT. */
 INLINE bool is_doors_answer(const struct packet *pkt)
 {
 	struct door_key key = {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* At the host side of a pod's or gateway's veth: all that it sends. Nothing passes to the host. */
+/* At the host side of a pod's or gateway's veth: everything that it sends. Nothing passes to the host. */
 #include "lib/deliver.h"
 #include "lib/drop.h"
 #include "lib/fragment.h"
 #include "lib/rate.h"
 
-/* Who may be the source: the port itself; for a gateway also the world, but no other endpoint. */
+/* Allowed source addresses: the endpoint's own; for a gateway also external ones, but no other endpoint's. */
 INLINE int check_source(struct __sk_buff *skb, const struct packet *pkt, const struct port *port)
 {
 	const struct endpoint *endpoint;
@@ -68,13 +68,13 @@ INLINE int to_known(struct __sk_buff *skb, struct packet *pkt, const struct port
 	return into_endpoint(skb, endpoint);
 }
 
-/* Clients of the world may come by a service with their own address; what answers them is known by that. */
+/* External clients may reach a service with their own address; replies to them are recognised by that. */
 INLINE int to_world(struct __sk_buff *skb, struct packet *pkt, const struct port *port, const struct route *route)
 {
 	bool answers = false;
 	int reason;
 
-	/* The gateway's own way out is another link. */
+	/* The gateway's own egress traffic uses another link. */
 	if (route->ifindex == skb->ifindex)
 		return -REASON_NO_ROUTE;
 	if (port->flags & PORT_BACKEND) {
@@ -89,7 +89,7 @@ INLINE int to_world(struct __sk_buff *skb, struct packet *pkt, const struct port
 	return into_port(skb, route->ifindex, route->mac);
 }
 
-/* Whom to ask about an address that is not known here. */
+/* Selects the bouncer or divider to send to for an unknown address. */
 INLINE int to_unknown(struct __sk_buff *skb, struct packet *pkt, const struct port *port)
 {
 	const struct route *route;
@@ -113,7 +113,7 @@ INLINE int to_unknown(struct __sk_buff *skb, struct packet *pkt, const struct po
 	return send_to_node(skb, pkt, route_node(route, &pkt->flow.target), port->priority, port->tos);
 }
 
-/* A pod that is its own backend answers "itself": the answer turns round here. */
+/* A pod that is its own backend replies to the hairpin address: the reply is turned round here. */
 INLINE int hairpin_back(struct __sk_buff *skb, struct packet *pkt, const struct port *port)
 {
 	int reason = service_reverse(skb, pkt, port->memory);
@@ -140,8 +140,8 @@ INLINE bool is_nodes(const struct packet *pkt)
 	return target == config.node || node_of(target);
 }
 
-/* Services: at the address the packet is for, or, if that is a node's, at any node's: a node port. It leads to the
- * network's own backends, and never out of the network. */
+/* Services: looked up by the packet's target address, or, if that is a node's, as a node port of any node. It leads to
+ * the network's own backends, and never out of the network. */
 INLINE int translate(struct __sk_buff *skb, struct packet *pkt, const struct port *port,
 		     const struct endpoint **endpoint)
 {

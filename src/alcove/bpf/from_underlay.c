@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* At the underlay device: tunnel packets, and the world's packets for the node's doors. All else is
- * the host's own and passes. */
+/* At the underlay device: tunnel packets, and external packets for the node's ports and load balancer addresses. All
+ * other packets are the host's and pass. */
 #include "lib/arrive.h"
 #include "lib/door.h"
 #include "lib/drop.h"
@@ -12,7 +12,7 @@ STAGE int parse_inner(struct __sk_buff *skb, struct packet *pkt NONNULL, __u32 p
 	return parse_at(skb, pkt, INNER_L3, protocol);
 }
 
-/* A packet for an endpoint elsewhere: bounced or divided. */
+/* A packet for an endpoint on another node: forwarded as bouncer or divider. */
 INLINE int pass_on(struct __sk_buff *skb, const struct packet *pkt, const struct endpoint *endpoint)
 {
 	__be32 node = onward(pkt, endpoint);
@@ -57,7 +57,7 @@ INLINE int from_wire(struct __sk_buff *skb, struct packet *pkt)
 	outer = header(skb, ETH_HLEN, OUTER_SIZE);
 	if (!outer || !is_tunnel(outer))
 		return through_door(skb, true);
-	/* Fragments are put together by the host and come by the VXLAN device. */
+	/* The host reassembles fragments; the result arrives at the VXLAN device. */
 	if (outer->ip.frag_off & bpf_htons(0x3fff))
 		return NOT_OURS;
 	if (!node_of(outer->ip.saddr))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* At the VXLAN device, the fallback: UDP yet to be cut, and what came in fragments. */
+/* At the VXLAN device, the fallback: UDP that is not segmented yet (GSO), and packets that arrived in fragments. */
 #include "lib/arrive.h"
 #include "lib/drop.h"
 

@@ -1,4 +1,4 @@
-"""`kubectl get … --all-tenants`: kubectl finds the objects of all tenants, and a column tells whose each is."""
+"""`kubectl get … --all-tenants`: lists objects through kubectl, and prints them with a TENANT column."""
 
 from __future__ import annotations
 
@@ -19,47 +19,48 @@ from alcove.cli.output import show
 _NAMESPACE = PrinterColumn("Namespace", lambda item, _now: str(item["metadata"].get("namespace", "")))
 
 
-def table_format(words: Sequence[str]) -> OutputFormat | None:
-    """Whether kubectl would draw a table; None: it shows objects, or goes on watching, and needs no help."""
-    found = OutputFormat.TABLE
-    for word, after in zip(words, (*words[1:], ""), strict=True):
-        if word in ("-w", "--watch", "--watch-only", "--raw") or word.startswith("--raw="):
+def table_format(arguments: Sequence[str]) -> OutputFormat | None:
+    """The table format that the arguments ask for. None if kubectl prints objects or watches: it runs
+    unchanged then."""
+    format_ = OutputFormat.TABLE
+    for argument, following in zip(arguments, (*arguments[1:], ""), strict=True):
+        if argument in ("-w", "--watch", "--watch-only", "--raw") or argument.startswith("--raw="):
             return None
-        if word in ("-o", "--output"):
-            given = after
-        elif word.startswith("--output="):
-            given = word.removeprefix("--output=")
-        elif word.startswith("-o") and not word.startswith("--"):
-            given = word.removeprefix("-o").removeprefix("=")
+        if argument in ("-o", "--output"):
+            value = following
+        elif argument.startswith("--output="):
+            value = argument.removeprefix("--output=")
+        elif argument.startswith("-o") and not argument.startswith("--"):
+            value = argument.removeprefix("-o").removeprefix("=")
         else:
             continue
-        if given != "wide":
+        if value != "wide":
             return None
-        found = OutputFormat.WIDE
-    return found
+        format_ = OutputFormat.WIDE
+    return format_
 
 
-def without_output(words: Sequence[str]) -> list[str]:
-    """The words without `-o wide` in any of its spellings."""
-    kept: list[str] = []
-    left = list(words)
-    while left:
-        word = left.pop(0)
-        if word in ("-o", "--output"):
-            left.pop(0)
-        elif not word.startswith(("-o", "--output=")):
-            kept.append(word)
-    return kept
+def except_output(arguments: Sequence[str]) -> list[str]:
+    """The arguments without `-o wide` in any of its spellings."""
+    remaining: list[str] = []
+    pending = list(arguments)
+    while pending:
+        argument = pending.pop(0)
+        if argument in ("-o", "--output"):
+            pending.pop(0)
+        elif not argument.startswith(("-o", "--output=")):
+            remaining.append(argument)
+    return remaining
 
 
-def get(program: str, words: Sequence[str], form: OutputFormat) -> int:
-    """Draws the table; returns kubectl's exit code."""
-    command = [program, *without_output(words), "--output=json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
-    if done.returncode or not done.stdout:
-        return done.returncode
-    answer = orjson.loads(done.stdout)
-    items = answer["items"] if answer.get("kind", "").endswith("List") else [answer]
+def get(program: str, arguments: Sequence[str], form: OutputFormat) -> int:
+    """Prints the table; returns kubectl's exit code."""
+    command = [program, *except_output(arguments), "--output=json"]
+    completed = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    if completed.returncode or not completed.stdout:
+        return completed.returncode
+    response = orjson.loads(completed.stdout)
+    items = response["items"] if response.get("kind", "").endswith("List") else [response]
     if not items:
         typer.echo("No resources found", err=True)
     for number, (kind, group) in enumerate(groupby(items, _kind)):

@@ -1,4 +1,4 @@
-"""`alcove completion SHELL`: the script that makes a shell complete `alcove …`."""
+"""`alcove completion SHELL`: prints the shell's completion script."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Shell(StrEnum):
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(help="Which shell it is for.", show_default=False)],
+    shell: Annotated[Shell, typer.Argument(help="Shell to print the script for.", show_default=False)],
 ) -> None:
-    """Print a script for shell completion, as in `source <(alcove completion bash)`."""
+    """Print the shell completion script; use it as in `source <(alcove completion bash)`."""
     from typer._completion_shared import get_completion_script
 
     variable = f"_{PROGRAM.upper()}_COMPLETE"

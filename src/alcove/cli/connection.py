@@ -1,4 +1,4 @@
-"""A short-lived connection to an API server, as a kubeconfig describes it. For verbs; processes use `client/`."""
+"""A short-lived, blocking connection to an API server for CLI commands. Processes use `client/` instead."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ TIMEOUT_SECONDS = 30.0
 
 
 class ConnectionFailed(Exception):
-    """The server cannot be reached, or the kubeconfig does not say how. The message says what to do."""
+    """The server cannot be reached, or the kubeconfig is invalid. The message says what to do."""
 
 
 def load(path: Path) -> KubeconfigUser:
     """Raises ConnectionFailed."""
     try:
         user = kubeconfig.load(path)
-        user.tls()  # Certificates that cannot be used are told now, with the file's other faults.
+        user.tls()  # Report unusable certificates together with the file's other errors.
         return user
     except BadKubeconfig as error:
         raise ConnectionFailed(str(error)) from error
 
 
 class CliConnection:
-    """One connection, kept between requests and opened again when the server has closed it."""
+    """One keep-alive connection. It is opened again after the server closed it."""
 
     def __init__(self, user: KubeconfigUser) -> None:
         self._user = user
@@ -44,38 +44,39 @@ class CliConnection:
         self._tls = user.tls()
         self._open: http.client.HTTPSConnection | None = None
         self.server = f"{self._url.scheme}://{self._url.netloc}"
-        """Without a tenant's prefix."""
+        """The server's URL without a tenant's path."""
 
     def request(
         self, method: str, path: str, body: Object | None = None, headers: dict[str, str] | None = None
     ) -> Any:
-        """The decoded answer. Raises ApiError for a refusal, ConnectionFailed without an answer."""
-        status, answer = self._exchange(method, path, body, headers or {})
-        value = self._decoded(answer)
+        """The decoded response. Raises ApiError for an error status, ConnectionFailed if there is no
+        response."""
+        status, content = self._exchange(method, path, body, headers or {})
+        value = self._decode(content)
         if status >= 400:
             raise from_status(value)
         return value
 
     def text(self, path: str) -> str:
-        """What the server answers in plain text, such as metrics. Raises as `request` does."""
-        status, answer = self._exchange("GET", path, None, {"Accept": "*/*"})
+        """A plain-text response, such as metrics. Raises ApiError and ConnectionFailed."""
+        status, content = self._exchange("GET", path, None, {"Accept": "*/*"})
         if status >= 400:
-            raise from_status(self._decoded(answer))
-        return answer.decode(errors="replace")
+            raise from_status(self._decode(content))
+        return content.decode(errors="replace")
 
     def lines(self, path: str) -> Iterator[Any]:
-        """The decoded lines of an answer that goes on, such as a watch, until the server ends it."""
+        """The decoded lines of a streamed response, such as a watch, until the server ends it."""
         connection = self._dial()
         try:
             response = self._send(connection, "GET", path, None, {})
             if response.status >= 400:
-                raise from_status(self._decoded(response.read()))
+                raise from_status(self._decode(response.read()))
             for line in response:
                 yield orjson.loads(line)
         except TimeoutError:
-            return  # Nothing happened for long: the caller watches again from where it was.
+            return  # An idle watch timed out: the caller resumes from its last resourceVersion.
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._connection_error(error) from error
         finally:
             connection.close()
 
@@ -94,12 +95,12 @@ class CliConnection:
             return response.status, response.read()
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            # A kept connection may have been closed in between; nothing was answered, so ask once more.
+            # The server may have closed the idle connection; no response was sent, so retry once.
             if was_open and isinstance(
                 error, http.client.RemoteDisconnected | ConnectionError | ssl.SSLError
             ):
                 return self._exchange(method, path, body, headers)
-            raise self._failed(error) from error
+            raise self._connection_error(error) from error
 
     def _dial(self) -> http.client.HTTPSConnection:
         host, port = self._url.hostname or "", self._url.port or 443
@@ -113,27 +114,27 @@ class CliConnection:
         body: Object | None,
         headers: dict[str, str],
     ) -> http.client.HTTPResponse:
-        sent = {"Content-Type": "application/json", "Accept": "application/json", **headers}
+        request_headers = {"Content-Type": "application/json", "Accept": "application/json", **headers}
         if self._user.token:
-            sent["Authorization"] = f"Bearer {self._user.token}"
-        connection.request(method, path, orjson.dumps(body) if body is not None else None, sent)
+            request_headers["Authorization"] = f"Bearer {self._user.token}"
+        connection.request(method, path, orjson.dumps(body) if body is not None else None, request_headers)
         return connection.getresponse()
 
-    def _decoded(self, answer: bytes) -> Any:
+    def _decode(self, content: bytes) -> Any:
         try:
-            return orjson.loads(answer)
+            return orjson.loads(content)
         except orjson.JSONDecodeError as error:
             raise ConnectionFailed(
-                f"{self.server} answers, but not as a Kubernetes API; is the address right?"
+                f"{self.server} did not respond as a Kubernetes API server; check the server address"
             ) from error
 
-    def _failed(self, error: Exception) -> ConnectionFailed:
+    def _connection_error(self, error: Exception) -> ConnectionFailed:
         if isinstance(error, ssl.SSLCertVerificationError):
             return ConnectionFailed(
                 f"{self.server} is not the server this kubeconfig trusts: {error.verify_message}"
             )
         return ConnectionFailed(
-            f"no answer from {self.server}: {error}; is it running? (`alcove status`, `alcove up`)"
+            f"cannot connect to {self.server}: {error}; is it running? (`alcove status`, `alcove up`)"
         )
 
     @property

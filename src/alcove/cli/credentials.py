@@ -1,6 +1,6 @@
-"""Credentials for a tenant's users, asked of the API server: a signing request, approved, signed.
+"""Client certificates for a tenant's users: a CertificateSigningRequest that is approved and signed.
 
-The key is made here and never leaves; ring0's caller acts as the tenant's own administrator, since no
+The key is generated locally and not sent. The ring0 caller impersonates the tenant's administrator, since no
 signer signs for another tenant than the requester's.
 """
 
@@ -30,17 +30,17 @@ def issue(
     connection.request("GET", f"/api/v1/tenants/{tenant}")
     key = ec.generate_private_key(ec.SECP256R1())
     path = f"/apis/certificates.k8s.io/v1/tenants/{tenant}/certificatesigningrequests"
-    acting = {"Impersonate-User": ADMIN, "Impersonate-Tenant": tenant}
-    request = connection.request("POST", path, _request(key, tenant, user, groups), acting)
+    impersonation = {"Impersonate-User": ADMIN, "Impersonate-Tenant": tenant}
+    request = connection.request("POST", path, _request(key, tenant, user, groups), impersonation)
     name = request["metadata"]["name"]
     try:
         request["status"] = {"conditions": [_APPROVED]}
-        signed = connection.request("PUT", f"{path}/{name}/approval", request, acting)
+        signed = connection.request("PUT", f"{path}/{name}/approval", request, impersonation)
     finally:
-        connection.request("DELETE", f"{path}/{name}", headers=acting)
+        connection.request("DELETE", f"{path}/{name}", headers=impersonation)
     certificate = signed.get("status", {}).get("certificate")
     if not certificate:
-        raise InternalError(f"the certificate was not signed: {signed.get('status')}")
+        raise InternalError(f"the certificate request was not signed: {signed.get('status')}")
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

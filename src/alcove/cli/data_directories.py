@@ -1,4 +1,4 @@
-"""Where the clusters of this machine keep their state, and which kubeconfig a verb takes when none is named."""
+"""State directories of this machine's clusters, and the default kubeconfig."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ DEFAULT_NAME = "alcove"
 ADMIN_KUBECONFIG = "admin.kubeconfig"
 
 
-def clusters_folder() -> Path:
+def clusters_directory() -> Path:
     state = os.environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "alcove"
 
 
 def cluster_data(name: str = "") -> Path:
-    """The state of the cluster of that name; no name: `$ALCOVE_NAME`'s, else the default cluster's."""
+    """State directory of the named cluster; without a name, of `$ALCOVE_NAME`, else of the default
+    cluster."""
     name = name or os.environ.get(NAME_VARIABLE, "") or DEFAULT_NAME
-    return clusters_folder() if name == DEFAULT_NAME else clusters_folder() / name
+    return clusters_directory() if name == DEFAULT_NAME else clusters_directory() / name
 
 
 def default_data() -> Path:
-    """Where a process keeps its state when nobody says."""
+    """State directory of a process without --data."""
     return cluster_data()
 
 
 def default_kubeconfig() -> Path:
-    """`$KUBECONFIG`, else the one of this machine's cluster, else `~/.kube/config`."""
-    if given := os.environ.get("KUBECONFIG"):
-        return Path(given.split(os.pathsep)[0])
-    of_cluster = cluster_data() / ADMIN_KUBECONFIG
-    return of_cluster if of_cluster.exists() else Path.home() / ".kube" / "config"
+    """`$KUBECONFIG`, else that of this machine's cluster, else `~/.kube/config`."""
+    if configured := os.environ.get("KUBECONFIG"):
+        return Path(configured.split(os.pathsep)[0])
+    admin_kubeconfig = cluster_data() / ADMIN_KUBECONFIG
+    return admin_kubeconfig if admin_kubeconfig.exists() else Path.home() / ".kube" / "config"

@@ -1,6 +1,6 @@
-"""Draining a node: which of its pods go and which forbid it (a plan), then evictions until they are gone.
+"""Draining a node: plan which pods are evicted and which prevent it, then evict until they are deleted.
 
-Evictions keep disruption budgets: a pod that may not go yet is asked again until the time is over.
+Evictions respect PodDisruptionBudgets: a refused eviction is retried until the timeout.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class DrainOptions(Struct, frozen=True):
 class DrainAction(Enum):
     GOES = "goes"
     STAYS = "stays"
-    """A node's own: it is made anew at once, or ended already."""
-    UNMANAGED = "nothing would make it anew elsewhere (--force)"
-    HAS_DATA = "it has an emptyDir that would be lost (--delete-emptydir-data)"
+    """A DaemonSet or mirror pod: it would be recreated on the node immediately."""
+    UNMANAGED = "not managed by a controller (use --force to evict it)"
+    HAS_DATA = "has emptyDir data (use --delete-emptydir-data to lose it)"
 
 
 def fate(pod: Object, rules: DrainOptions) -> DrainAction:
-    """What draining does to a pod."""
+    """What draining does with the pod."""
     owners = objects.get(pod, "metadata", "ownerReferences", default=[])
     if any(owner.get("kind") == "DaemonSet" and owner.get("controller") for owner in owners):
         return DrainAction.STAYS
@@ -66,41 +66,43 @@ class NodeDrain:
         self._session = session
         self._node = node
         self._rules = rules
-        self._tell = notify
+        self._notify = notify
 
     def run(self) -> None:
-        """Raises Failure: what forbids it, before anything is evicted; or that the time is over."""
+        """Raises CliError if a pod prevents the drain (nothing is evicted then), or on timeout."""
         self._session.patch(NODES, self._node, {"spec": {"unschedulable": True}})
-        self._check()
+        self._check_all_evictable()
         deadline = time.monotonic() + self._rules.seconds_max
-        asked: set[str] = set()
-        while pods := self._going():
+        evicted: set[str] = set()
+        while pods := self._pods_to_evict():
             for pod in pods:
-                if pod["metadata"]["uid"] not in asked and self._evict(pod):
-                    asked.add(pod["metadata"]["uid"])
+                if pod["metadata"]["uid"] not in evicted and self._evict(pod):
+                    evicted.add(pod["metadata"]["uid"])
             if time.monotonic() > deadline:
-                left = ", ".join(label(pod) for pod in pods[:5])
-                raise CliError(f"{len(pods)} pods are still there: {left}", ExitCode.TIMEOUT)
-            time.sleep(AGAIN_SECONDS if len(asked) < len(pods) else 0.2)
+                names = ", ".join(label(pod) for pod in pods[:5])
+                raise CliError(f"timed out: {len(pods)} pods remain on the node: {names}", ExitCode.TIMEOUT)
+            time.sleep(AGAIN_SECONDS if len(evicted) < len(pods) else 0.2)
 
-    def _check(self) -> None:
-        refused = [(pod, fate(pod, self._rules)) for pod in self._pods()]
+    def _check_all_evictable(self) -> None:
+        actions = [(pod, fate(pod, self._rules)) for pod in self._pods()]
         messages = [
-            f"{label(pod)}: {why.value}"
-            for pod, why in refused
-            if why not in (DrainAction.GOES, DrainAction.STAYS)
+            f"{label(pod)}: {action.value}"
+            for pod, action in actions
+            if action not in (DrainAction.GOES, DrainAction.STAYS)
         ]
         if messages:
-            raise CliError("the node is cordoned, but nothing was evicted:\n  " + "\n  ".join(messages))
+            raise CliError(
+                "cannot drain the node; it is cordoned, nothing was evicted:\n  " + "\n  ".join(messages)
+            )
 
     def _pods(self) -> list[Object]:
         return self._session.items(PODS, "all", fieldSelector=f"spec.nodeName={self._node}")
 
-    def _going(self) -> list[Object]:
+    def _pods_to_evict(self) -> list[Object]:
         return [pod for pod in self._pods() if fate(pod, self._rules) is DrainAction.GOES]
 
     def _evict(self, pod: Object) -> bool:
-        """Whether it was taken; False: a budget does not allow it yet."""
+        """Whether the eviction was accepted. False if a disruption budget does not allow it yet."""
         metadata = pod["metadata"]
         eviction: Object = {
             "apiVersion": "policy/v1",
@@ -115,5 +117,5 @@ class NodeDrain:
             return True
         except TooManyRequests:
             return False
-        self._tell(f"evicting {label(pod)}")
+        self._notify(f"evicting {label(pod)}")
         return True

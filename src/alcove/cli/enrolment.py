@@ -1,9 +1,9 @@
-"""How a node on another machine joins: a token that pins the server, a signing request, a certificate.
+"""How a node on another machine joins: a join token, a CertificateSigningRequest, a client certificate.
 
-The token is text to be carried to the other machine. It holds where the API server is, the cluster's
-authority (the joining node speaks to no server without a certificate of it), and a bearer token of ring0's
-service account `kube-system/node-bootstrapper`, which may ask for a node's certificate and do nothing else.
-The node's key is made on the node and never leaves it.
+The token is text to copy to the other machine. It holds the API server's URL, the cluster's CA
+certificate (the joining node trusts no other server), and a bearer token of ring0's
+service account `kube-system/node-bootstrapper`, which may only request node certificates.
+The node's key is generated on the node and never sent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ACCOUNT = "node-bootstrapper"
 NAMESPACE = "kube-system"
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 PREFIX = "alcove1."
-"""So that a person, and a program that looks for secrets, knows a token when it sees one."""
+"""Lets users and secret scanners recognize a join token."""
 JOINED = "joined.json"
 ROLES = (
     "system:node-bootstrapper",
@@ -58,21 +58,25 @@ class JoinToken(Struct, frozen=True):
 
     @classmethod
     def decode(cls, text: str) -> JoinToken:
-        """Raises Failure."""
+        """Raises CliError."""
         text = text.strip()
         if not text.startswith(PREFIX):
-            raise CliError(f"a join token begins with {PREFIX}; `alcove node token` makes one")
-        packed = text.removeprefix(PREFIX)
+            raise CliError(
+                f"invalid join token: it must begin with {PREFIX}; `alcove node token` creates one"
+            )
+        encoded = text.removeprefix(PREFIX)
         try:
-            output = zlib.decompress(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
+            output = zlib.decompress(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
             server, ca_pem, bearer = orjson.loads(output)
             return cls(str(server), str(ca_pem), str(bearer))
         except (ValueError, zlib.error) as error:
-            raise CliError("the join token is damaged; copy all of it, or make another") from error
+            raise CliError(
+                "invalid join token: it is damaged or incomplete; copy all of it, or create another"
+            ) from error
 
     @property
     def ca_hash(self) -> str:
-        """The authority's public key as kubeadm writes it, for people to compare."""
+        """Hash of the CA's public key in kubeadm's form, for users to compare."""
         key = x509.load_pem_x509_certificate(self.ca_pem.encode()).public_key()
         der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
         return f"sha256:{hashlib.sha256(der).hexdigest()}"
@@ -83,14 +87,14 @@ def make_token(session: CliSession, server: str, seconds: int) -> JoinToken:
     session.ensure(SERVICE_ACCOUNTS, {"metadata": {"name": ACCOUNT}}, namespace=NAMESPACE)
     for role in ROLES:
         session.ensure(CLUSTER_ROLE_BINDINGS, _binding(role))
-    asked = {"metadata": {"name": ACCOUNT}, "spec": {"expirationSeconds": seconds}}
-    answer = session.create(SERVICE_ACCOUNTS, asked, namespace=NAMESPACE, subresource="token")
+    token_request = {"metadata": {"name": ACCOUNT}, "spec": {"expirationSeconds": seconds}}
+    response = session.create(SERVICE_ACCOUNTS, token_request, namespace=NAMESPACE, subresource="token")
     ca_pem = session.connection.ca_pem.decode()
-    return JoinToken(server or session.connection.server, ca_pem, answer["status"]["token"])
+    return JoinToken(server or session.connection.server, ca_pem, response["status"]["token"])
 
 
 def revoke_tokens(session: CliSession) -> None:
-    """Ends every token made so far: each is bound to the account's uid."""
+    """Revokes all tokens by deleting the service account: each token is bound to its uid."""
     if session.find(SERVICE_ACCOUNTS, ACCOUNT, namespace=NAMESPACE) is not None:
         session.delete(SERVICE_ACCOUNTS, ACCOUNT, namespace=NAMESPACE)
 
@@ -104,22 +108,25 @@ def _binding(role: str) -> Object:
 
 
 def enrol(token: JoinToken, node: str, seconds_max: float) -> str:
-    """The node's kubeconfig, with a certificate signed for it. Raises Failure, ApiError, ConnectionFailed."""
+    """The node's kubeconfig, with a certificate signed for it. Raises CliError, ApiError,
+    ConnectionFailed."""
     connection = CliConnection(KubeconfigUser(token.server, token.ca_pem.encode(), token=token.bearer))
     key = ec.generate_private_key(ec.SECP256R1())
     path = "/apis/certificates.k8s.io/v1/tenants/system/certificatesigningrequests"
-    made = connection.request("POST", path, _signing_request(key, node))
-    name = made["metadata"]["name"]
+    created = connection.request("POST", path, _signing_request(key, node))
+    name = created["metadata"]["name"]
 
     def signed() -> bytes | None:
         found = connection.request("GET", f"{path}/{name}")
         for condition in objects.get(found, "status", "conditions", default=[]):
             if condition["type"] in ("Denied", "Failed"):
-                raise CliError(f"the request {name} was refused: {condition.get('message', '')}")
+                raise CliError(
+                    f"certificate request {name} was not signed ({condition['type']}): {condition.get('message', '')}"
+                )
         certificate = objects.get(found, "status", "certificate")
         return base64.b64decode(certificate) if certificate else None
 
-    certificate = wait_for(f"the certificate request {name} is signed", signed, seconds_max)
+    certificate = wait_for(f"certificate request {name} to be signed", signed, seconds_max)
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -150,28 +157,28 @@ def _signing_request(key: ec.EllipticCurvePrivateKey, node: str) -> Object:
 
 
 def write_kubeconfig(path: Path, text: str) -> None:
-    """Readable by its owner alone from the first byte on."""
+    """Writes the file with mode 0600 from the start."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.touch(mode=0o600)
     path.write_text(text)
 
 
 class JoinedNode(Struct, frozen=True):
-    """What a machine remembers of having joined, so that it can leave."""
+    """Record of a joined node on its machine, read by `alcove node leave`."""
 
     name: str
     server: str
     underlay: str = ""
-    """Empty: a hollow node."""
+    """Network device. Empty for a hollow node."""
 
     def save(self, data: Path) -> None:
         (data / JOINED).write_bytes(msgspec.json.encode(self))
 
     @classmethod
     def load(cls, data: Path) -> JoinedNode:
-        """Raises Failure: no node keeps its state there."""
+        """Raises CliError if the directory has no joined node's state."""
         try:
             return msgspec.json.decode((data / JOINED).read_bytes(), type=cls)
         except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError) as error:
-            message = f"no node that joined a cluster keeps its state in {data}"
+            message = f"no joined node found in {data}"
             raise CliError(message, ExitCode.NOT_FOUND) from error

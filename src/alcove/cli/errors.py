@@ -1,12 +1,12 @@
-"""How verbs fail: one line that says what to do, and an exit code that scripts can use.
+"""How commands fail: one line that says what to do, and an exit code for scripts.
 
-0  done
-1  it failed; the message says why
-2  the command line is wrong
-3  no API server answers, or the cluster is not up
-4  it took longer than --timeout
-5  there is no such thing
-6  the API server does not allow it
+0  success
+1  failed; the message says why
+2  invalid command line
+3  the API server cannot be reached, or the cluster is not up
+4  timeout
+5  not found
+6  forbidden by the API server
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ExitCode(IntEnum):
 
 
 class CliError(Exception):
-    """Told to the person who typed the verb. Raised anywhere in a verb, shown once, by `exit_on_error`."""
+    """A user-facing error. Raised anywhere in a command; `exit_on_error` prints it once."""
 
     def __init__(self, message: str, code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(message)
@@ -38,28 +38,28 @@ class CliError(Exception):
 
 
 def fail(message: str, code: ExitCode = ExitCode.FAILED) -> typer.Exit:
-    """Says it, and gives the exit to raise."""
+    """Prints the error, and returns the exit to raise."""
     typer.secho(f"error: {message}", err=True, fg=typer.colors.RED)
     return typer.Exit(code)
 
 
 @contextmanager
 def exit_on_error() -> Iterator[None]:
-    """Turns what can go wrong with the API and on this machine into a message and an exit code."""
+    """Turns CliError, ApiError, ConnectionFailed and OSError into a message and an exit code."""
     try:
         yield
     except CliError as failure:
         raise fail(str(failure), failure.code) from failure
     except BrokenPipeError as error:
-        # Who reads has had enough, as `head` has. What is still buffered has nowhere to go.
+        # The reader of the pipe exited, as `head` does: discard what is still buffered.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(ExitCode.FAILED) from error
     except OSError as error:
         raise fail(_os_message(error)) from error
     except Exception as error:
-        if (known := _api_failure(error)) is None:
+        if (code := _api_failure(error)) is None:
             raise
-        raise fail(str(error), known) from error
+        raise fail(str(error), code) from error
 
 
 def _os_message(error: OSError) -> str:
@@ -68,8 +68,8 @@ def _os_message(error: OSError) -> str:
 
 
 def _api_failure(error: Exception) -> ExitCode | None:
-    """The code for a refusal of the API or a server that is away; None: no such failure."""
-    # Imported here: who has no failure pays nothing.
+    """The exit code of an ApiError or ConnectionFailed. None for other exceptions."""
+    # Imported here: only a failing command pays for the import.
     from alcove.api.errors import ApiError
     from alcove.cli.connection import ConnectionFailed
 

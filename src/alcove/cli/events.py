@@ -1,4 +1,4 @@
-"""`alcove events`: what happened, newest last, over all tenants or in one."""
+"""`alcove events`: Kubernetes events of one or all tenants, newest last."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 
 def events(
     tenant: TenantOption = "",
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="One namespace; default: all.")] = "",
-    warnings: Annotated[bool, typer.Option("--warnings", help="Only what went wrong.")] = False,
-    last: Annotated[int, typer.Option("--last", min=1, help="How many of the newest.")] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens next.")] = False,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Show only this namespace; default: all.")
+    ] = "",
+    warnings: Annotated[bool, typer.Option("--warnings", help="Show only events of type Warning.")] = False,
+    last: Annotated[int, typer.Option("--last", min=1, help="Number of most recent events to show.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new events.")] = False,
     form: FormatOption = OutputFormat.TABLE,
     via: KubeconfigOption = None,
 ) -> None:
-    """Show what happened lately, of all tenants or of one."""
+    """Show recent events of all tenants or of one."""
     from alcove.cli.output import show
     from alcove.cli.session import CliSession
     from alcove.client.resources import EVENTS
@@ -42,7 +44,7 @@ def events(
 
 
 def last_seen_at(event: Object) -> str:
-    """When it last happened; RFC 3339 sorts as text."""
+    """Time of the last occurrence, as RFC 3339 text, which sorts by time."""
     series = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
     return str(next((each for each in times if each), event["metadata"].get("creationTimestamp", "")))

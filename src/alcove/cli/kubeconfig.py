@@ -1,4 +1,4 @@
-"""Kubeconfig files: everything an unmodified Kubernetes client needs to be one user of one tenant."""
+"""Kubeconfig files for one user of one tenant, for any Kubernetes client."""
 
 import base64
 from typing import Any
@@ -17,14 +17,14 @@ class BearerToken(Struct, frozen=True):
 
 
 def server_url(server: str, tenant: str) -> str:
-    """Where the tenant's API is: `https://host:6443/tenants/T`."""
+    """The URL of the tenant's API: `https://host:6443/tenants/T`."""
     return f"{server.rstrip('/')}/tenants/{tenant}"
 
 
 def render(
     server: str, ca_pem: bytes, tenant: str, user: str, credential: KubeconfigCertificate | BearerToken
 ) -> str:
-    """The file's text. `server` is the server's own URL, `https://host:6443`."""
+    """The file's text. `server` is the URL without a tenant, `https://host:6443`."""
     name = f"{user}@{tenant}"
     config = {
         "apiVersion": "v1",

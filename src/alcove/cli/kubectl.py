@@ -1,7 +1,7 @@
-"""`alcove kubectl …` and the plugin `kubectl tenant …`: the machine's kubectl, in any tenant.
+"""`alcove kubectl …` and the plugin `kubectl tenant …`: run the installed kubectl in any tenant.
 
-What is added to kubectl's own command line: `--tenant T` (before or after the verb), `--all-tenants` with
-`get`, `create tenant NAME`, and `cp` with `TENANT/NAMESPACE/POD:PATH`. Everything else goes through as it is.
+Additions to kubectl's command line: `--tenant T` (before or after the verb), `--all-tenants` with `get`,
+`create tenant NAME`, and `cp` with `TENANT/NAMESPACE/POD:PATH`. Everything else is passed on unchanged.
 """
 
 from __future__ import annotations
@@ -25,55 +25,56 @@ CONTEXT = {"ignore_unknown_options": True, "allow_extra_args": True, "help_optio
 
 
 def kubectl(context: typer.Context) -> None:
-    """Run kubectl, with --tenant, --all-tenants, `create tenant` and TENANT/NS/POD paths for `cp`."""
+    """Run kubectl with the additions --tenant, --all-tenants, `create tenant` and TENANT/NS/POD paths for
+    `cp`."""
     with exit_on_error():
         run(context.args)
 
 
-def run(words: list[str]) -> None:
-    """Never returns: kubectl takes this process' place, or its exit code is ours. Raises Failure."""
+def run(arguments: list[str]) -> None:
+    """Never returns: replaces this process by kubectl, or exits with kubectl's exit code. Raises CliError."""
     from alcove.cli.kubectl_arguments import plan
 
-    wanted = plan(words)
+    invocation = plan(arguments)
     program = shutil.which("kubectl")
     if program is None:
         raise CliError("kubectl is not installed (Debian: apt install kubernetes-client)")
-    path = _kubeconfig(wanted)
-    # By the environment: kubectl takes no options before the name of a plugin.
+    path = _kubeconfig(invocation)
+    # Passed in the environment: kubectl accepts no options before the name of a plugin.
     os.environ["KUBECONFIG"] = str(path)
-    words = list(wanted.arguments)
-    words[1:1] = _server(wanted, path)
-    if wanted.new_tenant:
-        raise typer.Exit(_create(program, words, wanted.new_tenant))
-    if wanted.all_tenants:
+    arguments = list(invocation.arguments)
+    arguments[1:1] = _server(invocation, path)
+    if invocation.new_tenant:
+        raise typer.Exit(_create(program, arguments, invocation.new_tenant))
+    if invocation.all_tenants:
         from alcove.cli import all_tenants
 
-        if (form := all_tenants.table_format(words)) is not None:
-            raise typer.Exit(all_tenants.get(program, words, form))
-    os.execv(program, ["kubectl", *words])
+        if (form := all_tenants.table_format(arguments)) is not None:
+            raise typer.Exit(all_tenants.get(program, arguments, form))
+    os.execv(program, ["kubectl", *arguments])
 
 
-def _create(program: str, words: list[str], tenant: str) -> int:
-    """kubectl knows no tenants to create, but takes any manifest."""
+def _create(program: str, arguments: list[str], tenant: str) -> int:
+    """kubectl has no `create tenant`; it gets a manifest on standard input."""
     manifest = f"apiVersion: v1\nkind: Tenant\nmetadata:\n  name: {tenant}\n"
-    return subprocess.run([program, *words], input=manifest, text=True, check=False).returncode
+    return subprocess.run([program, *arguments], input=manifest, text=True, check=False).returncode
 
 
-def _kubeconfig(wanted: KubectlInvocation) -> Path:
+def _kubeconfig(invocation: KubectlInvocation) -> Path:
     from alcove.cli.data_directories import default_kubeconfig
 
-    path = Path(wanted.kubeconfig) if wanted.kubeconfig else default_kubeconfig()
+    path = Path(invocation.kubeconfig) if invocation.kubeconfig else default_kubeconfig()
     if not path.exists():
         raise CliError(
-            f"there is no kubeconfig {path}; `alcove up` makes a cluster, --kubeconfig names another file",
+            f"kubeconfig {path} not found; start a cluster with `alcove up`, or set --kubeconfig",
             ExitCode.UNREACHABLE,
         )
     return path
 
 
-def _server(wanted: KubectlInvocation, path: Path) -> list[str]:
-    """A tenant is a path of the server's URL, for any client."""
-    tenant = "all" if wanted.all_tenants else wanted.tenant
+def _server(invocation: KubectlInvocation, path: Path) -> list[str]:
+    """The --server option: a tenant is selected by the path of the server's URL."""
+    tenant = "all" if invocation.all_tenants else invocation.tenant
     if not tenant:
         return []
     from alcove.cli.connection import load
@@ -82,25 +83,25 @@ def _server(wanted: KubectlInvocation, path: Path) -> list[str]:
     return [f"--server={server_url(load(path).server, tenant)}"]
 
 
-def main(words: list[str]) -> NoReturn:
-    """`alcove kubectl WORDS…` as a process."""
+def main(arguments: list[str]) -> NoReturn:
+    """Entry point of `alcove kubectl ARGUMENTS…`."""
     try:
         with exit_on_error():
-            run(words)
-    except typer.Exit as done:
-        raise SystemExit(done.exit_code) from done
+            run(arguments)
+    except typer.Exit as exit_:
+        raise SystemExit(exit_.exit_code) from exit_
     raise SystemExit(0)
 
 
 def plugin() -> NoReturn:
     """The console script `kubectl-tenant`: `kubectl tenant T get pods` is kubectl in the tenant T."""
-    words = sys.argv[1:]
-    if not words or words[0] in ("-h", "--help"):
-        typer.echo("Usage: kubectl tenant NAME WORDS…   kubectl in the tenant NAME, as in `get pods`")
-        typer.echo("       kubectl tenant all get …      in all tenants at once")
-        raise SystemExit(0 if words else ExitCode.USAGE)
-    if words == ["--version"]:
+    arguments = sys.argv[1:]
+    if not arguments or arguments[0] in ("-h", "--help"):
+        typer.echo("Usage: kubectl tenant NAME ARGUMENTS…   run kubectl in the tenant NAME")
+        typer.echo("       kubectl tenant all get …         get objects of all tenants")
+        raise SystemExit(0 if arguments else ExitCode.USAGE)
+    if arguments == ["--version"]:
         typer.echo(f"kubectl-tenant {alcove.__version__}")
         raise SystemExit(0)
-    name, rest = words[0], words[1:]
+    name, rest = arguments[0], arguments[1:]
     main([*rest, "--all-tenants"] if name == "all" else [f"--tenant={name}", *rest])

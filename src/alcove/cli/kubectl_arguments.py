@@ -1,4 +1,4 @@
-"""The words of a kubectl command line, with what Alcove adds taken out. Pure."""
+"""Separates Alcove's options from the arguments of kubectl. Pure."""
 
 from __future__ import annotations
 
@@ -14,94 +14,95 @@ CREATE_TENANT = ("create", "tenant")
 
 class KubectlInvocation(Struct, frozen=True):
     arguments: tuple[str, ...]
-    """What kubectl gets."""
+    """Arguments for kubectl."""
     tenant: str = ""
     all_tenants: bool = False
     kubeconfig: str = ""
     new_tenant: str = ""
-    """The tenant to create: its manifest goes to kubectl's standard input."""
+    """Tenant to create; its manifest is passed on kubectl's standard input."""
 
 
-def plan(words: Sequence[str]) -> KubectlInvocation:
-    """Raises Failure for what cannot be meant."""
-    own, rest = _split(words)
+def plan(arguments: Sequence[str]) -> KubectlInvocation:
+    """Raises CliError if the options contradict each other."""
+    options, rest = _split(arguments)
     before, after = _at_separator(rest)
-    tenant = _single(own["--tenant"], "--tenant")
-    is_all = bool(own["--all-tenants"])
+    tenant = _single(options["--tenant"], "--tenant")
+    is_all = bool(options["--all-tenants"])
     if is_all and tenant:
-        raise CliError("--tenant and --all-tenants cannot go together", ExitCode.USAGE)
-    verb = next((word for word in before if not word.startswith("-")), "")
+        raise CliError("--tenant and --all-tenants cannot be used together", ExitCode.USAGE)
+    verb = next((argument for argument in before if not argument.startswith("-")), "")
     if is_all and verb != "get":
-        raise CliError("--all-tenants goes with `get` only", ExitCode.USAGE)
+        raise CliError("--all-tenants can only be used with `get`", ExitCode.USAGE)
     if verb == "cp":
-        named, before = _copied(before)
+        named, before = _split_copy_paths(before)
         if named and tenant and named != tenant:
-            raise CliError(f"the paths name the tenant {named}, --tenant says {tenant}", ExitCode.USAGE)
+            raise CliError(f"the paths are in the tenant {named}, but --tenant is {tenant}", ExitCode.USAGE)
         tenant = named or tenant
     new_tenant = ""
     if tuple(before[:2]) == CREATE_TENANT:
-        new_tenant, before = _created(before)
+        new_tenant, before = _split_create_tenant(before)
     if is_all and not {"-A", "--all-namespaces"} & set(before):
         before = [*before, "--all-namespaces"]
-    kubeconfig = _single(own["--kubeconfig"], "--kubeconfig")
+    kubeconfig = _single(options["--kubeconfig"], "--kubeconfig")
     return KubectlInvocation((*before, *after), tenant, is_all, kubeconfig, new_tenant)
 
 
-def _split(words: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """Our options with their values, and the rest. What follows `--` is a command in a pod: not ours."""
-    own: dict[str, list[str]] = {"--tenant": [], "--kubeconfig": [], "--all-tenants": []}
+def _split(arguments: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Alcove's options with their values, and the rest. Arguments after `--` are a command in a pod: not
+    parsed."""
+    options: dict[str, list[str]] = {"--tenant": [], "--kubeconfig": [], "--all-tenants": []}
     rest: list[str] = []
-    left = list(words)
-    while left:
-        word = left.pop(0)
-        if word == "--":
-            return own, [*rest, word, *left]
-        name, has_value, value = word.partition("=")
+    pending = list(arguments)
+    while pending:
+        argument = pending.pop(0)
+        if argument == "--":
+            return options, [*rest, argument, *pending]
+        name, has_value, value = argument.partition("=")
         if name == "--all-tenants":
-            own[name] += [] if value == "false" else ["true"]
-        elif name in own:
-            if not has_value and not left:
+            options[name] += [] if value == "false" else ["true"]
+        elif name in options:
+            if not has_value and not pending:
                 raise CliError(f"{name} needs a value", ExitCode.USAGE)
-            own[name].append(value if has_value else left.pop(0))
+            options[name].append(value if has_value else pending.pop(0))
         else:
-            rest.append(word)
-    return own, rest
+            rest.append(argument)
+    return options, rest
 
 
-def _at_separator(words: list[str]) -> tuple[list[str], list[str]]:
-    cut = words.index("--") if "--" in words else len(words)
-    return words[:cut], words[cut:]
+def _at_separator(arguments: list[str]) -> tuple[list[str], list[str]]:
+    index = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:index], arguments[index:]
 
 
 def _single(values: list[str], option: str) -> str:
     if len(set(values)) > 1:
-        raise CliError(f"{option} is given twice, with different values", ExitCode.USAGE)
+        raise CliError(f"{option} is set twice with different values", ExitCode.USAGE)
     return values[0] if values else ""
 
 
-def _created(words: list[str]) -> tuple[str, list[str]]:
-    """The name in `create tenant NAME …`, and what kubectl gets instead."""
-    name = words[2] if len(words) > 2 else ""
+def _split_create_tenant(arguments: list[str]) -> tuple[str, list[str]]:
+    """The name in `create tenant NAME …`, and the arguments for kubectl instead."""
+    name = arguments[2] if len(arguments) > 2 else ""
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name):
-        raise CliError(
-            "`create tenant` needs a name of lower-case letters, digits and dashes", ExitCode.USAGE
-        )
-    return name, ["create", "--filename=-", *words[3:]]
+        raise CliError("`create tenant` needs a name of lower-case letters, digits and '-'", ExitCode.USAGE)
+    return name, ["create", "--filename=-", *arguments[3:]]
 
 
-def _copied(words: list[str]) -> tuple[str, list[str]]:
-    """The tenant that paths of `cp` name, and the words with plain `NAMESPACE/POD:PATH`."""
+def _split_copy_paths(arguments: list[str]) -> tuple[str, list[str]]:
+    """The tenant in the paths of `cp`, and the arguments with plain `NAMESPACE/POD:PATH`."""
     tenants: set[str] = set()
     plain: list[str] = []
-    for word in words:
-        place, colon, path = word.partition(":")
-        parts = place.split("/")
-        # A local path has no colon before a slash; three parts before one are tenant, namespace and pod.
-        if colon and len(parts) == 3 and all(parts) and not word.startswith(("-", "/", ".")):
+    for argument in arguments:
+        target, colon, path = argument.partition(":")
+        parts = target.split("/")
+        # A local path has no colon after a slash-separated triple; TENANT/NAMESPACE/POD:PATH does.
+        if colon and len(parts) == 3 and all(parts) and not argument.startswith(("-", "/", ".")):
             tenants.add(parts[0])
             plain.append(f"{parts[1]}/{parts[2]}:{path}")
         else:
-            plain.append(word)
+            plain.append(argument)
     if len(tenants) > 1:
-        raise CliError("`cp` is between this machine and one pod; two tenants are named", ExitCode.USAGE)
+        raise CliError(
+            "`cp` copies between this machine and one pod, but the paths name two tenants", ExitCode.USAGE
+        )
     return (tenants.pop() if tenants else ""), plain

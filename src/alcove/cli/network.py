@@ -1,4 +1,4 @@
-"""`alcove network …`: tenants' networks, as the operator sees them."""
+"""`alcove network …`: tenants' networks, for the operator."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from alcove.api.objects import Object
     from alcove.cli.session import CliSession
 
-app = typer.Typer(help="Tenants' networks.", no_args_is_help=True)
+app = typer.Typer(help="Show tenants' networks.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_(
     tenant: TenantOption = "", form: FormatOption = OutputFormat.TABLE, via: KubeconfigOption = None
 ) -> None:
-    """List networks, of all tenants or of one."""
+    """List networks of all tenants or of one."""
     from alcove.api.columns.alcove import NETWORK
     from alcove.cli.output import show
     from alcove.cli.session import CliSession
@@ -35,7 +35,7 @@ def list_(
 @app.command("show")
 def show_(
     tenant: NameArgument,
-    name: Annotated[str, typer.Argument(help="The network.")] = "default",
+    name: Annotated[str, typer.Argument(help="Name of the network.")] = "default",
     form: FormatOption = OutputFormat.TABLE,
     via: KubeconfigOption = None,
 ) -> None:
@@ -63,25 +63,25 @@ def _show_content(session: CliSession, network: Object, tenant: str, name: str, 
 
     vpc = objects.get(network, "status", "vpc", default="")
     subnets = [each for each in session.items(SUBNETS) if objects.get(each, "spec", "vpc") == vpc]
-    parts = (
+    sections = (
         ("Subnets", [each for each in subnets if vpc], alcove.SUBNET),
-        ("Services", _within(session.items(SERVICES, tenant), name), SERVICE),
-        ("Pods", _within(session.items(PODS, tenant), name), POD),
+        ("Services", _in_network(session.items(SERVICES, tenant), name), SERVICE),
+        ("Pods", _in_network(session.items(PODS, tenant), name), POD),
     )
-    for title, items, columns in parts:
+    for title, items, columns in sections:
         if items:
             typer.echo(f"\n{title}:")
             show(items, columns, form)
 
 
-def _within(items: list[Object], network: str) -> list[Object]:
-    """Those of a network: it is named in the spec or by a label, else it is `default`."""
+def _in_network(items: list[Object], network: str) -> list[Object]:
+    """Items of the network: named in the spec or by a label, else `default`."""
     from alcove.api import objects
 
     label = "arktos.futurewei.com/network"
 
-    def of(item: Object) -> str:
+    def network_of(item: Object) -> str:
         named = objects.get(item, "spec", "network") or objects.labels(item).get(label)
         return str(named or "default")
 
-    return [item for item in items if of(item) == network]
+    return [item for item in items if network_of(item) == network]

@@ -1,4 +1,4 @@
-"""`alcove node …`: the machines that run pods."""
+"""`alcove node …`: list, drain and join nodes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from alcove.cli import suggestions
 from alcove.cli.errors import exit_on_error
 from alcove.cli.options import FormatOption, KubeconfigOption, OutputFormat, TimeoutOption
 
-app = typer.Typer(help="Nodes: the machines that run pods.", no_args_is_help=True)
+app = typer.Typer(help="Manage nodes.", no_args_is_help=True)
 
 DEFAULT_DATA = Path("/var/lib/alcove")
-DataOption = Annotated[Path, typer.Option(help="Directory of the node's state.")]
+DataOption = Annotated[Path, typer.Option(help="State directory of the node.")]
 NodeArgument = Annotated[
-    str, typer.Argument(help="The node.", show_default=False, autocompletion=suggestions.nodes)
+    str, typer.Argument(help="Name of the node.", show_default=False, autocompletion=suggestions.nodes)
 ]
 
 
@@ -38,18 +38,18 @@ def list_(form: FormatOption = OutputFormat.TABLE, via: KubeconfigOption = None)
 def drain(
     node: NodeArgument,
     delete_emptydir_data: Annotated[
-        bool, typer.Option("--delete-emptydir-data", help="Also pods whose emptyDir would be lost.")
+        bool, typer.Option("--delete-emptydir-data", help="Evict pods that use emptyDir; their data is lost.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also pods that nothing will make anew elsewhere.")
+        bool, typer.Option("--force", help="Evict pods that no controller manages; they are not recreated.")
     ] = False,
     grace_period: Annotated[
-        int | None, typer.Option(min=0, help="Seconds each pod has to end; default: its own.")
+        int | None, typer.Option(min=0, help="Grace period of each pod in seconds; default: the pod's.")
     ] = None,
     timeout: TimeoutOption = 300.0,
     via: KubeconfigOption = None,
 ) -> None:
-    """Take NODE out of service: no new pods, and those of all tenants there are evicted."""
+    """Drain NODE for maintenance: cordon it, then evict the pods of all tenants."""
     from alcove.cli.drain import DrainOptions, NodeDrain
     from alcove.cli.session import CliSession
 
@@ -61,14 +61,14 @@ def drain(
 
 @app.command()
 def cordon(node: NodeArgument, via: KubeconfigOption = None) -> None:
-    """Give NODE no new pods; those there stay."""
+    """Mark NODE as unschedulable; its pods keep running."""
     _set_unschedulable(node, True, via)
     typer.echo(f"node/{node} cordoned")
 
 
 @app.command()
 def uncordon(node: NodeArgument, via: KubeconfigOption = None) -> None:
-    """Let NODE have new pods again."""
+    """Mark NODE as schedulable."""
     _set_unschedulable(node, False, via)
     typer.echo(f"node/{node} uncordoned")
 
@@ -84,15 +84,18 @@ def _set_unschedulable(node: str, value: bool, via: Path | None) -> None:
 @app.command()
 def token(
     server: Annotated[
-        str, typer.Option(help="URL by which the other machine reaches the API; default: the kubeconfig's.")
+        str,
+        typer.Option(
+            help="URL of the API server as the other machine reaches it; default: the kubeconfig's."
+        ),
     ] = "",
-    hours: Annotated[float, typer.Option(min=0.2, max=168, help="How long nodes can join with it.")] = 1.0,
+    hours: Annotated[float, typer.Option(min=0.2, max=168, help="Hours until the token expires.")] = 1.0,
     revoke: Annotated[
-        bool, typer.Option("--revoke", help="Make none; end those that were made before.")
+        bool, typer.Option("--revoke", help="Revoke all existing tokens; create none.")
     ] = False,
     via: KubeconfigOption = None,
 ) -> None:
-    """Make a token with which a node on another machine can join."""
+    """Create a token for joining a node on another machine."""
     from alcove.cli.enrolment import make_token, revoke_tokens
     from alcove.cli.session import CliSession
 
@@ -100,31 +103,35 @@ def token(
         session = CliSession(via)
         if revoke:
             revoke_tokens(session)
-            typer.echo("tokens made before are refused now", err=True)
+            typer.echo("all existing join tokens are revoked", err=True)
             return
-        made = make_token(session, server, int(hours * 3600))
-        typer.echo(made.encode())
-        typer.echo(f"pins {made.server} by authority {made.ca_hash}", err=True)
-        if "127.0.0.1" in made.server or "localhost" in made.server:
-            typer.echo("this address is this machine's own: another one needs --server", err=True)
+        join_token = make_token(session, server, int(hours * 3600))
+        typer.echo(join_token.encode())
+        typer.echo(f"server {join_token.server}, certificate authority {join_token.ca_hash}", err=True)
+        if "127.0.0.1" in join_token.server or "localhost" in join_token.server:
+            typer.echo("warning: other machines cannot reach this loopback address; set --server", err=True)
 
 
 @app.command()
 def join(
-    token: Annotated[str, typer.Argument(help="What `alcove node token` printed; @FILE reads a file.")],
-    name: Annotated[str, typer.Option(help="The node's name; default: this machine's.")] = "",
+    token: Annotated[str, typer.Argument(help="Token from `alcove node token`; @FILE reads it from a file.")],
+    name: Annotated[str, typer.Option(help="Name of the node; default: the host name.")] = "",
     data: DataOption = DEFAULT_DATA,
-    address: Annotated[str, typer.Option(help="The node's address; default: the way to the server.")] = "",
-    underlay: Annotated[str, typer.Option(help="Device of that address; default: where it is.")] = "",
-    port: Annotated[int, typer.Option(help="Port for logs, exec and metrics.")] = 10250,
-    hollow: Annotated[bool, typer.Option("--hollow", help="Pretend to run pods.")] = False,
+    address: Annotated[
+        str, typer.Option(help="Address of the node; default: the source address towards the server.")
+    ] = "",
+    underlay: Annotated[str, typer.Option(help="Network device of the address; default: detected.")] = "",
+    port: Annotated[int, typer.Option(help="Port of the node's API server (logs, exec, metrics).")] = 10250,
+    hollow: Annotated[
+        bool, typer.Option("--hollow", help="Run pods without processes (hollow node).")
+    ] = False,
     enrol_only: Annotated[
-        bool, typer.Option("--enrol-only", help="Write the node's kubeconfig and stop.")
+        bool, typer.Option("--enrol-only", help="Write the node's kubeconfig, then exit.")
     ] = False,
     timeout: TimeoutOption = 60.0,
 ) -> None:
-    """Make this machine a node of a cluster elsewhere: get a certificate, then run the agent here, until it is
-    stopped. `leave` is the way back. Nodes must reach each other's addresses."""
+    """Join this machine to a cluster as a node: request a certificate, then run the agent in the foreground.
+    Undo it with `leave`. Nodes must reach each other's addresses."""
     import os
 
     from alcove.cli import addresses, enrolment
@@ -133,15 +140,15 @@ def join(
     with exit_on_error():
         text = Path(token[1:]).read_text() if token.startswith("@") else token
         decoded = enrolment.JoinToken.decode(text)
-        own = address or addresses.towards(decoded.server)
+        node_address = address or addresses.towards(decoded.server)
         kubeconfig = data / "node.kubeconfig"
         enrolment.write_kubeconfig(kubeconfig, enrolment.enrol(decoded, node, timeout))
-        typer.echo(f"node {node} may speak to {decoded.server}: wrote {kubeconfig}", err=True)
+        typer.echo(f"node/{node} enrolled at {decoded.server}; wrote {kubeconfig}", err=True)
         if enrol_only:
             return
-        device = "" if hollow else underlay or addresses.device_of(own)
+        device = "" if hollow else underlay or addresses.device_of(node_address)
         enrolment.JoinedNode(node, decoded.server, device).save(data)
-        words = ["agent", "--kubeconfig", str(kubeconfig), "--name", node, "--data", str(data)]
-        words += ["--address", own, "--port", str(port)]
-        words += ["--underlay", device] if device else ["--hollow"]
-        os.execv(sys.executable, [sys.executable, "-m", "alcove.processes.main", *words])
+        arguments = ["agent", "--kubeconfig", str(kubeconfig), "--name", node, "--data", str(data)]
+        arguments += ["--address", node_address, "--port", str(port)]
+        arguments += ["--underlay", device] if device else ["--hollow"]
+        os.execv(sys.executable, [sys.executable, "-m", "alcove.processes.main", *arguments])

@@ -1,4 +1,4 @@
-"""Options that many verbs share, so that they are spelt and explained the same everywhere."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ KubeconfigOption = Annotated[
     Path | None,
     typer.Option(
         "--kubeconfig",
-        help="Ring0's kubeconfig; default $KUBECONFIG, else this machine's cluster's, else ~/.kube/config.",
+        help="Kubeconfig of ring0; default: $KUBECONFIG, else that of this machine's cluster, else ~/.kube/config.",
     ),
 ]
-FormatOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to show it.")]
-WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Return only when it is done.")]
+FormatOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")]
+WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the operation is complete.")]
 TimeoutOption = Annotated[
-    float, typer.Option("--timeout", min=0.1, help="Seconds to wait; exits with 4 when they are over.")
+    float, typer.Option("--timeout", min=0.1, help="Seconds to wait before giving up with exit code 4.")
 ]
 TenantOption = Annotated[
     str,
     typer.Option(
-        "--tenant", "-t", help="One tenant; default: all of them.", autocompletion=suggestions.tenants
+        "--tenant", "-t", help="Show only this tenant; default: all.", autocompletion=suggestions.tenants
     ),
 ]

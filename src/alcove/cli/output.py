@@ -1,4 +1,4 @@
-"""What verbs show: tables for people, JSON, YAML and names for programs; colours only on a terminal."""
+"""Output of commands: tables, JSON, YAML and names; colours only on a terminal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def show(
     *,
     with_tenant: bool = False,
 ) -> None:
-    """Objects of one kind, in the form that was asked for."""
+    """Prints objects of one kind in the requested format."""
     match form:
         case OutputFormat.JSON:
             typer.echo(to_json(as_list(items)))
@@ -42,10 +42,10 @@ def show(
             for item in items:
                 typer.echo(named(item, with_tenant=with_tenant))
         case OutputFormat.TABLE | OutputFormat.WIDE:
-            wanted = [each for each in columns if form is OutputFormat.WIDE or not each.priority]
-            heads = [each.name.upper() for each in wanted]
+            visible = [each for each in columns if form is OutputFormat.WIDE or not each.priority]
+            heads = [each.name.upper() for each in visible]
             now = time.time()
-            rows = [[_cell(each.value(item, now)) for each in wanted] for item in items]
+            rows = [[_cell(each.value(item, now)) for each in visible] for item in items]
             if with_tenant:
                 heads = ["TENANT", *heads]
                 rows = [[tenant_of(item), *row] for item, row in zip(items, rows, strict=True)]
@@ -55,7 +55,7 @@ def show(
 def show_one(
     item: Object, columns: Sequence[PrinterColumn], form: OutputFormat, *, with_tenant: bool = False
 ) -> None:
-    """One object: as itself, not as a list of one."""
+    """Prints one object: JSON and YAML without a List around it."""
     match form:
         case OutputFormat.JSON:
             typer.echo(to_json(item))
@@ -66,7 +66,7 @@ def show_one(
 
 
 def show_rows(heads: Sequence[str], rows: Sequence[Sequence[object]], form: OutputFormat) -> None:
-    """What is no object: rows whose first column is a name. As JSON and YAML a list of mappings."""
+    """Prints rows whose first column is a name; as JSON and YAML a list of mappings."""
     match form:
         case OutputFormat.JSON:
             typer.echo(to_json(_mappings(heads, rows)))
@@ -80,9 +80,9 @@ def show_rows(heads: Sequence[str], rows: Sequence[Sequence[object]], form: Outp
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Aligned columns, as kubectl has them."""
+    """Prints aligned columns, as kubectl does."""
     if not rows:
-        typer.echo("Nothing found.", err=True)
+        typer.echo("No resources found", err=True)
         return
     widths = [max(len(row[index]) for row in (heads, *rows)) for index in range(len(heads))]
     for number, row in enumerate((heads, *rows)):
@@ -91,14 +91,14 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def facts(pairs: Mapping[str, object]) -> None:
-    """Labels and values below each other."""
+    """Prints one `label: value` line per pair."""
     width = max((len(label) for label in pairs), default=0) + 1
     for label, value in pairs.items():
         typer.echo(f"{label + ':':<{width}} {paint(_cell(value))}")
 
 
 def paint(word: str) -> str:
-    """The word in its colour, where there is a terminal to show it."""
+    """The word with its colour, if the output is a terminal."""
     colour = _PAINT.get(word.partition(",")[0])
     return typer.style(word, fg=colour) if colour and is_coloured() else word
 

@@ -1,4 +1,4 @@
-"""A verb's dealings with the API: objects by resource and tenant, and waiting until something is so."""
+"""API access for commands: objects by resource and tenant, and waiting for conditions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class CliSession:
-    """As the user of a kubeconfig. Every call raises ApiError or ConnectionFailed."""
+    """Requests as the user of a kubeconfig. Every call may raise ApiError or ConnectionFailed."""
 
     def __init__(self, kubeconfig: Path | None = None) -> None:
         self.kubeconfig = kubeconfig or default_kubeconfig()
@@ -47,11 +47,11 @@ class CliSession:
     def watch(
         self, resource: Resource, since: str, tenant: str = SYSTEM, namespace: str = "", **query: str
     ) -> Iterator[tuple[str, Object]]:
-        """What changes after the revision `since`, as (ADDED, MODIFIED or DELETED, object), without end."""
+        """Changes after the revision `since`, as (ADDED, MODIFIED or DELETED, object). Never ends."""
         path = paths.collection(TenantId(tenant), resource, namespace)
         while True:
-            asked = {**query, "watch": "1", "resourceVersion": since}
-            for event in self.connection.lines(paths.with_query(path, asked)):
+            parameters = {**query, "watch": "1", "resourceVersion": since}
+            for event in self.connection.lines(paths.with_query(path, parameters)):
                 if event["type"] == "ERROR":
                     raise from_status(event["object"])
                 since = event["object"]["metadata"]["resourceVersion"]
@@ -60,8 +60,8 @@ class CliSession:
 
     def get(self, resource: Resource, name: str, tenant: str = SYSTEM, namespace: str = "") -> Object:
         path = paths.one(TenantId(tenant), resource, namespace, name)
-        found: Object = self.connection.request("GET", path)
-        return found
+        existing: Object = self.connection.request("GET", path)
+        return existing
 
     def find(self, resource: Resource, name: str, tenant: str = SYSTEM, namespace: str = "") -> Object | None:
         try:
@@ -77,19 +77,19 @@ class CliSession:
         namespace: str = "",
         subresource: str = "",
     ) -> Object:
-        """`subresource` of the object that `obj` names, such as a pod's eviction."""
+        """Creates `obj`, or with `subresource` that of the object it names, such as a pod's eviction."""
         path = paths.collection(TenantId(tenant), resource, namespace)
         if subresource:
             path = paths.one(TenantId(tenant), resource, namespace, obj["metadata"]["name"], subresource)
-        made: Object = self.connection.request("POST", path, obj)
-        return made
+        created: Object = self.connection.request("POST", path, obj)
+        return created
 
     def ensure(self, resource: Resource, obj: Object, tenant: str = SYSTEM, namespace: str = "") -> Object:
-        """Made unless there is one of that name, which is left as it is."""
+        """Creates the object, or returns the existing one unchanged."""
         name = obj["metadata"]["name"]
-        found = self.find(resource, name, tenant, namespace)
-        if found is not None:
-            return found
+        existing = self.find(resource, name, tenant, namespace)
+        if existing is not None:
+            return existing
         try:
             return self.create(resource, obj, tenant, namespace)
         except ApiError as error:
@@ -112,8 +112,9 @@ class CliSession:
         self.connection.request("DELETE", path, options or None)
 
 
-def wait_for(what: str, check: Callable[[], T | None], seconds_max: float) -> T:
-    """The first answer of `check` that is something. Raises Failure when the time is over."""
+def wait_for(description: str, check: Callable[[], T | None], seconds_max: float) -> T:
+    """The first result of `check` that is not None. Raises CliError on timeout. `description` completes
+    "waiting for"."""
     deadline = time.monotonic() + seconds_max
     pause = POLL_SECONDS
     while True:
@@ -121,7 +122,8 @@ def wait_for(what: str, check: Callable[[], T | None], seconds_max: float) -> T:
             return answer
         if time.monotonic() >= deadline:
             raise CliError(
-                f"{what}: not so after {seconds_max:g} s; --timeout waits longer", ExitCode.TIMEOUT
+                f"timed out after {seconds_max:g} s waiting for {description}; see --timeout",
+                ExitCode.TIMEOUT,
             )
         time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
         pause = min(pause * 1.5, POLL_SECONDS_MAX)

@@ -1,7 +1,7 @@
-"""What each tenant's pods ask for, as a part of what all nodes have. Pure.
+"""Each tenant's resource requests as a fraction of all nodes' allocatable resources. Pure.
 
-As the scheduler counts: a pod asks for its containers together or for its largest init container, whichever
-is more; pods that have ended ask for nothing. A tenant's share is its largest part of any resource.
+Counted as the scheduler does: a pod requests the sum of its containers or its largest init container,
+whichever is more; terminated pods count nothing. A tenant's share is its largest fraction of any resource.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ResourceTotals(Struct, frozen=True):
             self.pods + other.pods,
         )
 
-    def most(self, other: ResourceTotals) -> ResourceTotals:
+    def maximum(self, other: ResourceTotals) -> ResourceTotals:
         return ResourceTotals(
             max(self.cpu_milli, other.cpu_milli),
             max(self.memory_bytes, other.memory_bytes),
@@ -35,7 +35,7 @@ class ResourceTotals(Struct, frozen=True):
 
 
 class ShareFraction(Struct, frozen=True):
-    """Of everything there is, between 0 and 1."""
+    """Fractions of the cluster's capacity, between 0 and 1."""
 
     cpu: float
     memory: float
@@ -45,11 +45,11 @@ class ShareFraction(Struct, frozen=True):
 class TenantRequests(Struct, frozen=True):
     tenant: str
     used: ResourceTotals
-    part: ShareFraction
+    fraction: ShareFraction
 
     @property
     def dominant(self) -> float:
-        return max(self.part.cpu, self.part.memory, self.part.pods)
+        return max(self.fraction.cpu, self.fraction.memory, self.fraction.pods)
 
 
 def capacity(nodes: Iterable[Object]) -> ResourceTotals:
@@ -60,18 +60,18 @@ def capacity(nodes: Iterable[Object]) -> ResourceTotals:
 
 
 def shares(tenants: Sequence[str], pods: Iterable[Object], total: ResourceTotals) -> list[TenantRequests]:
-    """Every tenant's, the largest first."""
+    """All tenants' requests, the largest share first."""
     used = {tenant: ResourceTotals() for tenant in tenants}
     for pod in pods:
         if objects.get(pod, "status", "phase") not in ("Succeeded", "Failed"):
             tenant = pod["metadata"].get("tenant", "")
             used[tenant] = used.get(tenant, ResourceTotals()) + requested(pod)
-    found = [TenantRequests(tenant, amounts, _part(amounts, total)) for tenant, amounts in used.items()]
+    found = [TenantRequests(tenant, amounts, _fraction(amounts, total)) for tenant, amounts in used.items()]
     return sorted(found, key=lambda share: (-share.dominant, share.tenant))
 
 
 def used(metrics: Iterable[Object]) -> dict[str, ResourceTotals]:
-    """What each tenant's pods use now, from the metrics API's items."""
+    """Current usage per tenant, from the metrics API's items."""
     found: dict[str, ResourceTotals] = {}
     for item in metrics:
         tenant = item["metadata"].get("tenant", "")
@@ -81,31 +81,31 @@ def used(metrics: Iterable[Object]) -> dict[str, ResourceTotals]:
 
 
 def requested(pod: Object) -> ResourceTotals:
-    together = ResourceTotals(pods=1)
+    total = ResourceTotals(pods=1)
     for container in objects.get(pod, "spec", "containers", default=[]):
-        together += _requested(container)
-    first = ResourceTotals()
+        total += _requested(container)
+    largest_init = ResourceTotals()
     for container in objects.get(pod, "spec", "initContainers", default=[]):
         if container.get("restartPolicy") == "Always":
-            together += _requested(container)
+            total += _requested(container)
         else:
-            first = first.most(_requested(container))
-    return together.most(first) + _amounts(objects.get(pod, "spec", "overhead", default={}))
+            largest_init = largest_init.maximum(_requested(container))
+    return total.maximum(largest_init) + _amounts(objects.get(pod, "spec", "overhead", default={}))
 
 
 def _requested(container: Object) -> ResourceTotals:
     return _amounts(objects.get(container, "resources", "requests", default={}))
 
 
-def _amounts(given: Object) -> ResourceTotals:
+def _amounts(quantities: Object) -> ResourceTotals:
     return ResourceTotals(
-        quantity.milli(given.get("cpu", 0)),
-        quantity.whole(given.get("memory", 0)),
-        quantity.whole(given.get("pods", 0)),
+        quantity.milli(quantities.get("cpu", 0)),
+        quantity.whole(quantities.get("memory", 0)),
+        quantity.whole(quantities.get("pods", 0)),
     )
 
 
-def _part(used: ResourceTotals, total: ResourceTotals) -> ShareFraction:
+def _fraction(used: ResourceTotals, total: ResourceTotals) -> ShareFraction:
     return ShareFraction(
         used.cpu_milli / total.cpu_milli if total.cpu_milli else 0.0,
         used.memory_bytes / total.memory_bytes if total.memory_bytes else 0.0,

@@ -1,4 +1,4 @@
-"""Names that a shell completes: of tenants, nodes and logs. Whatever goes wrong, nothing is suggested."""
+"""Shell completion of tenant, node and log names. On any error nothing is suggested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`alcove tenant …`: tenants, and the credentials of their users."""
+"""`alcove tenant …`: tenants and the credentials of their users."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ if TYPE_CHECKING:
     from alcove.api.objects import Object
     from alcove.cli.session import CliSession
 
-app = typer.Typer(help="Tenants and their credentials.", no_args_is_help=True)
+app = typer.Typer(help="Manage tenants and their credentials.", no_args_is_help=True)
 
 NameArgument = Annotated[
-    str, typer.Argument(help="The tenant.", show_default=False, autocompletion=suggestions.tenants)
+    str, typer.Argument(help="Name of the tenant.", show_default=False, autocompletion=suggestions.tenants)
 ]
 
 
 @app.command()
 def create(
     name: NameArgument,
-    weight: Annotated[int | None, typer.Option(min=1, help="Its share of the scheduler, against 1.")] = None,
+    weight: Annotated[
+        int | None, typer.Option(min=1, help="Weight in fair sharing; tenants have 1 by default.")
+    ] = None,
     quota: Annotated[
         list[str] | None,
-        typer.Option(help="The most it may have of a resource, as in cpu=8 or pods=100; repeatable."),
+        typer.Option(help="Quota as RESOURCE=AMOUNT, for example cpu=8 or pods=100; repeatable."),
     ] = None,
     dedicated: Annotated[
-        bool, typer.Option("--dedicated", help="An API server of its own, in ring0's pods.")
+        bool, typer.Option("--dedicated", help="Run a dedicated API server for the tenant, in ring0's pods.")
     ] = False,
     form: FormatOption = OutputFormat.NAME,
     wait: WaitOption = True,
     timeout: TimeoutOption = 60.0,
     via: KubeconfigOption = None,
 ) -> None:
-    """Create a tenant, and wait until its namespaces, roles and default network are there."""
+    """Create a tenant, and wait until its namespaces, roles and default network are ready."""
     from alcove.api.columns.alcove import TENANT
     from alcove.cli.output import show_one
     from alcove.cli.session import CliSession
@@ -46,10 +48,10 @@ def create(
 
     with exit_on_error():
         session = CliSession(via)
-        made = session.create(TENANTS, _tenant(name, weight, quota or [], dedicated))
+        created = session.create(TENANTS, _tenant(name, weight, quota or [], dedicated))
         if wait:
-            made = _wait_ready(session, name, timeout)
-        show_one(made, TENANT, form)
+            created = _wait_ready(session, name, timeout)
+        show_one(created, TENANT, form)
 
 
 def _tenant(name: str, weight: int | None, quota: list[str], dedicated: bool) -> Object:
@@ -59,7 +61,7 @@ def _tenant(name: str, weight: int | None, quota: list[str], dedicated: bool) ->
     if quota:
         pairs = [each.partition("=") for each in quota]
         if not all(resource and amount for resource, _, amount in pairs):
-            raise typer.BadParameter("a quota is given as RESOURCE=AMOUNT, such as cpu=8")
+            raise typer.BadParameter("a quota must have the form RESOURCE=AMOUNT, for example cpu=8")
         spec["quota"] = {"hard": {resource: amount for resource, _, amount in pairs}}
     if dedicated:
         spec["controlPlane"] = {"mode": "Dedicated"}
@@ -67,7 +69,7 @@ def _tenant(name: str, weight: int | None, quota: list[str], dedicated: bool) ->
 
 
 def _wait_ready(session: CliSession, name: str, seconds_max: float) -> Object:
-    """Until its first objects are made and its default network is ready, if it has one."""
+    """Waits until the tenant is initialized and its default network, if it has one, is ready."""
     from alcove.api import objects
     from alcove.cli.session import wait_for
     from alcove.client.resources import NETWORKS, TENANTS
@@ -75,8 +77,10 @@ def _wait_ready(session: CliSession, name: str, seconds_max: float) -> Object:
     def initialized() -> Object | None:
         tenant = session.get(TENANTS, name)
         conditions = objects.get(tenant, "status", "conditions", default=[])
-        is_so = any(each["type"] == "Initialized" and each["status"] == "True" for each in conditions)
-        return tenant if is_so else None
+        is_initialized = any(
+            each["type"] == "Initialized" and each["status"] == "True" for each in conditions
+        )
+        return tenant if is_initialized else None
 
     def connected() -> Object | None:
         network = session.find(NETWORKS, "default", name)
@@ -85,8 +89,8 @@ def _wait_ready(session: CliSession, name: str, seconds_max: float) -> Object:
             raise CliError(f"network default: {objects.get(network, 'status', 'message')}")
         return tenant if phase == "Ready" else None
 
-    tenant = wait_for(f"tenant {name} gets its first objects", initialized, seconds_max)
-    return wait_for(f"network default of {name} is ready", connected, seconds_max)
+    tenant = wait_for(f"tenant {name} to be initialized", initialized, seconds_max)
+    return wait_for(f"network {name}/default to be ready", connected, seconds_max)
 
 
 @app.command("list")
@@ -103,7 +107,7 @@ def list_(form: FormatOption = OutputFormat.TABLE, via: KubeconfigOption = None)
 
 @app.command("show")
 def show_(name: NameArgument, form: FormatOption = OutputFormat.TABLE, via: KubeconfigOption = None) -> None:
-    """Show a tenant, with its networks and what it runs."""
+    """Show a tenant with its networks and pods."""
     from alcove.api.columns.alcove import NETWORK, TENANT
     from alcove.cli import output
     from alcove.cli.session import CliSession
@@ -133,13 +137,13 @@ def show_(name: NameArgument, form: FormatOption = OutputFormat.TABLE, via: Kube
 def delete(
     names: Annotated[
         list[str],
-        typer.Argument(help="The tenants.", show_default=False, autocompletion=suggestions.tenants),
+        typer.Argument(help="Names of the tenants.", show_default=False, autocompletion=suggestions.tenants),
     ],
     wait: WaitOption = True,
     timeout: TimeoutOption = 120.0,
     via: KubeconfigOption = None,
 ) -> None:
-    """Delete tenants with everything they have; waits until they are gone."""
+    """Delete tenants with all their objects, and wait until they are deleted."""
     from alcove.cli.session import CliSession
     from alcove.client.resources import TENANTS
 
@@ -149,31 +153,31 @@ def delete(
             session.delete(TENANTS, name)
         for name in names:
             if wait:
-                _wait_gone(session, name, timeout)
+                _wait_deleted(session, name, timeout)
             typer.echo(f"tenant/{name} deleted")
 
 
-def _wait_gone(session: CliSession, name: str, seconds_max: float) -> None:
+def _wait_deleted(session: CliSession, name: str, seconds_max: float) -> None:
     from alcove.cli.session import wait_for
     from alcove.client.resources import TENANTS
 
-    def gone() -> bool | None:
+    def deleted() -> bool | None:
         return True if session.find(TENANTS, name) is None else None
 
-    wait_for(f"tenant {name} is gone", gone, seconds_max)
+    wait_for(f"tenant {name} to be deleted", deleted, seconds_max)
 
 
 @app.command()
 def kubeconfig(
     tenant: NameArgument,
-    user: Annotated[str, typer.Option(help="Whom the credential names.")] = "admin",
-    group: Annotated[list[str] | None, typer.Option(help="A group of the user; repeatable.")] = None,
+    user: Annotated[str, typer.Option(help="Name of the user.")] = "admin",
+    group: Annotated[list[str] | None, typer.Option(help="Group of the user; repeatable.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; default: standard output.")
     ] = None,
     via: KubeconfigOption = None,
 ) -> None:
-    """Write a kubeconfig for a user of TENANT, with a certificate signed for it."""
+    """Write a kubeconfig with a new client certificate for a user of TENANT."""
     from alcove.cli import credentials
     from alcove.cli.kubeconfig import render
     from alcove.cli.session import CliSession

@@ -1,5 +1,5 @@
-"""`alcove top`: which tenant has how much of the cluster: CPU, memory and pods it asked for and what of them it
-uses, and the requests it makes."""
+"""`alcove top`: each tenant's share of the cluster (requested and used CPU, memory, pods) and API request
+rate."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ METRICS = "/apis/metrics.k8s.io/v1beta1/tenants/all/pods"
 
 def top(
     interval: Annotated[
-        float, typer.Option("--interval", min=0.1, help="Seconds over which requests are counted.")
+        float,
+        typer.Option("--interval", min=0.1, help="Seconds over which the API request rate is measured."),
     ] = 1.0,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on showing it.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until interrupted.")] = False,
     form: FormatOption = OutputFormat.TABLE,
     via: KubeconfigOption = None,
 ) -> None:
-    """Show tenants by their share of CPU, memory and pods, what they use of it, and their API requests."""
+    """Show tenants by share: requested and used CPU, memory, pods, and API request rate."""
     from alcove.cli.output import show_rows
     from alcove.cli.session import CliSession
 
@@ -55,7 +56,7 @@ def top(
 
 
 def requests(metrics: str) -> dict[str, float]:
-    """How many each tenant made since the server started; only the busiest are counted."""
+    """Requests per tenant since the server started; the metric has only the busiest tenants."""
     return {tenant: float(count) for tenant, count in REQUESTS.findall(metrics)}
 
 
@@ -68,7 +69,7 @@ def _shares(session: CliSession) -> list[TenantRequests]:
 
 
 def _used(session: CliSession) -> dict[str, ResourceTotals]:
-    """Nothing where the nodes do not tell."""
+    """Usage per tenant. Empty if the metrics API is unavailable."""
     from alcove.api.errors import ApiError
     from alcove.cli.shares import used
 
@@ -79,10 +80,10 @@ def _used(session: CliSession) -> dict[str, ResourceTotals]:
 
 
 def _row(share: TenantRequests, in_use: ResourceTotals | None, rate: float) -> tuple[object, ...]:
-    asked, part = share.used, share.part
-    cpu = (f"{asked.cpu_milli}m", percent(part.cpu), f"{in_use.cpu_milli}m" if in_use else "-")
-    memory = (_mebi(asked), percent(part.memory), _mebi(in_use) if in_use else "-")
-    pods = (asked.pods, percent(part.pods))
+    requested, fraction = share.used, share.fraction
+    cpu = (f"{requested.cpu_milli}m", percent(fraction.cpu), f"{in_use.cpu_milli}m" if in_use else "-")
+    memory = (_mebi(requested), percent(fraction.memory), _mebi(in_use) if in_use else "-")
+    pods = (requested.pods, percent(fraction.pods))
     return (share.tenant, percent(share.dominant), *cpu, *memory, *pods, f"{rate:.1f}")
 
 
@@ -90,5 +91,5 @@ def _mebi(amounts: ResourceTotals) -> str:
     return f"{amounts.memory_bytes / 2**20:.0f}Mi"
 
 
-def percent(part: float) -> str:
-    return f"{100 * part:.1f}%"
+def percent(fraction: float) -> str:
+    return f"{100 * fraction:.1f}%"

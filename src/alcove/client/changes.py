@@ -1,4 +1,5 @@
-"""What a mirror tells of an object, and the small functions that it is made with."""
+"""Changes that a mirror reports to its subscribers, and functions that configure mirrors (indexes,
+trimming)."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from alcove.client.keys import ObjectKey
 log = logging.getLogger(__name__)
 
 Index = Callable[[Object], Iterable[str]]
-"""The values that an object is found by."""
+"""Returns the values that an object is found by."""
 Trim = Callable[[Object], Object]
-"""What is kept of an object (which may be changed in place)."""
+"""Returns the part of an object that is stored; may change the object in place."""
 
 
 class ChangeType(Enum):
@@ -29,23 +30,23 @@ class ChangeType(Enum):
 
 
 class ObjectChange(Struct, frozen=True):
-    """What happened to an object. `obj` and `old` are shared by all who hear of it: not to be changed."""
+    """A change of an object. `obj` and `old` are shared by all subscribers and must not be modified."""
 
     kind: ChangeType
     key: ObjectKey
     obj: Object
-    """As it is now; for DELETED as it was last."""
+    """The current state; for DELETED the last one."""
     old_body: bytes = b""
 
     @property
     def old(self) -> Object | None:
-        """As it was before, decoded when asked; None for ADDED."""
+        """The previous state, decoded on access; None for ADDED."""
         return _decoded(self.old_body) if self.old_body else None
 
 
 @lru_cache(maxsize=1)
 def _decoded(body: bytes) -> Object:
-    """Decoded once for all who hear of one change, one after the other."""
+    """Decode once per change: subscribers are called one after the other with the same change."""
     return orjson.loads(body)  # type: ignore[no-any-return]
 
 
@@ -56,30 +57,32 @@ def call(subscriber: Subscriber, change: ObjectChange) -> None:
     try:
         subscriber(change)
     except Exception:
-        log.exception("subscriber failed", extra={"key": str(change.key)})
+        log.exception("subscriber failed; continuing", extra={"key": str(change.key)})
 
 
 def index_values(index: Index, obj: Object) -> tuple[str, ...]:
     try:
         return tuple(dict.fromkeys(index(obj)))
     except Exception:
-        # One odd object must not stop the others from being seen.
-        log.exception("index failed", extra={"object": obj["metadata"].get("selfLink", "")})
+        # One malformed object must not keep the mirror from storing the others.
+        log.exception(
+            "failed to index object; continuing", extra={"object": obj["metadata"].get("selfLink", "")}
+        )
         return ()
 
 
 def without_managed_fields(obj: Object) -> Object:
-    """Half of a typical object; nobody here reads them."""
+    """Remove managedFields: they are half of a typical object, and no reader of a mirror needs them."""
     obj["metadata"].pop("managedFields", None)
     return obj
 
 
 def owner_uids(obj: Object) -> Iterable[str]:
-    """An index: by the uid of every owner."""
+    """An index by the uid of every owner."""
     return [owner.get("uid", "") for owner in obj["metadata"].get("ownerReferences") or ()]
 
 
 def controller_uid(obj: Object) -> Iterable[str]:
-    """An index: by the uid of the one owner that controls the object."""
+    """An index by the uid of the controlling owner."""
     owners: list[Any] = obj["metadata"].get("ownerReferences") or []
     return [owner.get("uid", "") for owner in owners if owner.get("controller")]

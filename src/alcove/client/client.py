@@ -1,13 +1,13 @@
-"""Requests to one API server, as verbs on resources. The tenant is always named.
+"""Requests to one API server, as verbs on resources. The tenant is always explicit.
 
     pod = await client.get(tenant, PODS, "web", namespace="default")
     pod = await client.create(tenant, PODS, {"metadata": {...}, "spec": {...}}, namespace="default")
     pod = await client.update(tenant, PODS, pod, subresource="status")
     await client.delete(tenant, PODS, "web", namespace="default", uid=pod["metadata"]["uid"])
 
-Refusals come as `api.errors.ApiError`, no answer as `client.errors.Unreachable`. Busy servers and lost
-connections are tried again within bounds (`client/retry.py`); a caller that gets an error has nothing
-left to try. Objects go in and out as plain dicts that are the caller's own.
+Error responses are raised as `api.errors.ApiError`, missing responses as `client.errors.Unreachable`.
+Requests to busy servers and on lost connections are retried within bounds (`client/retry.py`), so a caller
+need not retry immediately. Objects are plain dicts that belong to the caller.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class Propagation(Enum):
 
 
 class ListSelection(Struct, frozen=True):
-    """Which objects of a resource a list or watch is about."""
+    """The objects of a resource that a list or watch selects."""
 
     resource: Resource
     namespace: str = ""
-    """Empty: of all namespaces."""
+    """Empty for all namespaces."""
     labels: str = ""
     fields: str = ""
     metadata_only: bool = False
@@ -72,13 +72,13 @@ class Page(Struct, frozen=True):
     items: list[Object]
     revision: Revision
     continue_: str = ""
-    """Empty: this was the last one."""
+    """Empty for the last page."""
 
 
 class Client:
-    """`wrote` is told the revision of every write that succeeded; `permitted` is asked before each write,
-    and raises where this process may no longer write (it lost its lease); `fence` names the lease and its
-    holder to the server, which takes no write of a holder that was."""
+    """`wrote` is called with the revision of every successful write. `permitted` is called before each write
+    and raises if this process may no longer write because it lost its lease. `fence` names the lease and its
+    holder to the server, which rejects writes of former holders."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Client:
         fields: str = "",
         metadata_only: bool = False,
     ) -> list[Object]:
-        """Everything that is selected, page by page."""
+        """All selected objects, read page by page."""
         selection = ListSelection(resource, namespace, labels, fields, metadata_only)
         page = await self.page(tenant, selection)
         items = page.items
@@ -140,9 +140,9 @@ class Client:
     async def watch(
         self, tenant: TenantId, selection: ListSelection, *, after: Revision | None, seconds_max: int
     ) -> AsyncIterator[Watch]:
-        """Changes after a revision; with None first everything that is there, then a mark, then changes.
+        """Changes after a revision; with None first all existing objects, then a bookmark, then changes.
 
-        Raises ApiError where the watch is refused.
+        Raises ApiError if the server rejects the watch.
         """
         path = paths.collection(tenant, selection.resource, selection.namespace)
         query = {**selection.query(), "watch": "1", "allowWatchBookmarks": "1"}
@@ -155,7 +155,7 @@ class Client:
         headers = {**self._headers, "Accept": accept}
         async with self._transport.stream(paths.with_query(path, query), headers) as stream:
             if stream.status != 200:
-                raise _refusal(await _whole(stream))
+                raise _error_from(await _read_response(stream))
             yield Watch(stream)
 
     # Writing
@@ -170,7 +170,7 @@ class Client:
         name: str = "",
         subresource: str = "",
     ) -> Object:
-        """`name` and `subresource` for what is created under an object: bindings, evictions, tokens."""
+        """`name` and `subresource` are for subresources that are created: bindings, evictions, tokens."""
         namespace = namespace or objects.namespace(obj)
         path = paths.collection(tenant, resource, namespace)
         if subresource:
@@ -180,7 +180,7 @@ class Client:
     async def update(
         self, tenant: TenantId, resource: Resource, obj: Object, *, subresource: str = ""
     ) -> Object:
-        """Replaces the object, if it is still as it was read (its resourceVersion), or its status."""
+        """Replace the object, or its subresource, if its resourceVersion is still current."""
         path = paths.one(tenant, resource, objects.namespace(obj), objects.name(obj), subresource)
         return await self._write(tenant, resource, "PUT", path, obj)
 
@@ -208,12 +208,12 @@ class Client:
         force: bool = False,
         subresource: str = "",
     ) -> Object:
-        """Server-side apply: makes or changes the object so that it has these fields, owned by `manager`."""
+        """Server-side apply: create or update the object so that it has these fields, owned by `manager`."""
         path = paths.one(tenant, resource, objects.namespace(obj), objects.name(obj), subresource)
         query = {"fieldManager": manager, "force": "true" if force else ""}
-        whole = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
+        manifest = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
         path = paths.with_query(path, query)
-        return await self._write(tenant, resource, "PATCH", path, whole, Patch.APPLY.value)
+        return await self._write(tenant, resource, "PATCH", path, manifest, Patch.APPLY.value)
 
     async def delete(
         self,
@@ -227,8 +227,8 @@ class Client:
         propagation: Propagation | None = None,
         grace_seconds: int | None = None,
     ) -> Object:
-        """With `uid` or `revision` only that very object, else Conflict. The answer is the object while it
-        waits for something, or a Status once it is gone."""
+        """Delete the object; raises Conflict if `uid` or `revision` is given and differs. Returns the object
+        while finalizers or the grace period delay its deletion, or a Status once it is deleted."""
         path = paths.one(tenant, resource, namespace, name)
         options = _delete_options(uid, revision, propagation, grace_seconds)
         return await self._write(tenant, resource, "DELETE", path, options)
@@ -241,7 +241,7 @@ class Client:
         propagation: Propagation | None = None,
         grace_seconds: int | None = None,
     ) -> Objects:
-        """What was selected, as it was deleted."""
+        """Delete the selected objects and return them."""
         path = paths.collection(tenant, selection.resource, selection.namespace)
         options = _delete_options("", "", propagation, grace_seconds)
         path = paths.with_query(path, selection.query())
@@ -254,25 +254,26 @@ class Client:
         self._permitted()
         body = orjson.dumps(value) if value is not None else b""
         headers = {**self._fence, "Content-Type": kind} if body else self._fence
-        answer = await self.request(method, path, body, headers)
-        if revision := objects.get(answer, "metadata", "resourceVersion"):
+        response = await self.request(method, path, body, headers)
+        if revision := objects.get(response, "metadata", "resourceVersion"):
             self._wrote(tenant, resource, Revision(int(revision)))
-        return answer
+        return response
 
     # Any request
 
     async def request(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> Object:
-        """The decoded answer. Raises ApiError, Unreachable, Malformed."""
+        """Send any request and return the decoded response. Raises ApiError, Unreachable and
+        MalformedResponse."""
         response = await self._send(
             method, path, body, {**self._headers, **request_ids.outgoing(), **(headers or {})}
         )
         if response.status >= 400:
-            raise _refusal(response)
+            raise _error_from(response)
         value = _decoded(response)
         if not isinstance(value, dict):
-            raise MalformedResponse(f"{method} {path}: the answer is no object")
+            raise MalformedResponse(f"{method} {path}: the response is not a JSON object")
         return value
 
     async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Response:
@@ -282,16 +283,16 @@ class Client:
             try:
                 response = await self._transport.request(method, path, headers, body)
             except Unreachable as error:
-                waits = retry.wait_seconds(self._policy, attempt, retry.AttemptOutcome(method, error=error))
-                if waits is None:
+                wait = retry.wait_seconds(self._policy, attempt, retry.AttemptOutcome(method, error=error))
+                if wait is None:
                     raise
             else:
                 if response.status < 400:
                     return response
-                waits = retry.wait_seconds(self._policy, attempt, retry.AttemptOutcome(method, response))
-                if waits is None:
+                wait = retry.wait_seconds(self._policy, attempt, retry.AttemptOutcome(method, response))
+                if wait is None:
                     return response
-            await asyncio.sleep(waits)
+            await asyncio.sleep(wait)
             if method != "GET":
                 self._permitted()
 
@@ -315,20 +316,23 @@ def _decoded(response: Response) -> Any:
     try:
         return orjson.loads(response.body)
     except orjson.JSONDecodeError as error:
-        raise MalformedResponse(f"the answer ({response.status}) is not JSON") from error
+        raise MalformedResponse(f"the response ({response.status}) is not JSON") from error
 
 
-def _refusal(response: Response) -> ApiError:
-    """The server's Status as an error; without one (a proxy's answer), an error of the same code."""
+def _error_from(response: Response) -> ApiError:
+    """The server's Status as an error; for a response without one, as of a proxy, an error of the same
+    code."""
     try:
         value = orjson.loads(response.body)
     except orjson.JSONDecodeError:
         value = None
     if isinstance(value, dict) and value.get("kind") == "Status":
         return from_status(value)
-    return from_status({"code": response.status, "message": f"the server answered {response.status}"})
+    return from_status(
+        {"code": response.status, "message": f"the server responded with status {response.status}"}
+    )
 
 
-async def _whole(stream: Stream) -> Response:
+async def _read_response(stream: Stream) -> Response:
     body = b"".join([chunk async for chunk in stream.chunks()])
     return Response(stream.status, stream.headers, body)

@@ -1,8 +1,9 @@
-"""Who may use one of a few connections: nobody's slow requests take them all.
+"""Fair sharing of a bounded number of connections: one tenant's slow requests cannot occupy all of them.
 
-A tenant gets another one only while more are free than it has. So one tenant alone has at most half of them, a second
-one half of the rest, and so on: whoever comes next finds one free, however long the others' requests take (a tenant's
-webhooks decide that). What waits is served tenant by tenant in turn. Ring0's own requests only need a free one.
+A tenant gets another connection only while more are free than it has. So one tenant alone gets at most half
+of them, a second one half of the rest, and so on: the next tenant finds a free one, however long other
+tenants' requests take (their webhooks determine that). Waiting requests are served round-robin by tenant.
+Requests of ring0 only need a free connection.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ RING0 = ""
 _TENANTS = "/tenants/"
 
 
-def sharer(path: str) -> str:
-    """Whose request it is, by its path in the full form (`paths.py`)."""
+def tenant_of(path: str) -> str:
+    """The tenant of a request, from its path in the full form (`paths.py`); RING0 for requests of ring0."""
     start = path.find(_TENANTS)
     if start < 0:
         return RING0
@@ -26,45 +27,45 @@ def sharer(path: str) -> str:
 
 
 class ConnectionShares:
-    """Belongs to one event loop."""
+    """Counts connections in use per tenant. Belongs to one event loop."""
 
     def __init__(self, total: int) -> None:
         self.free = total
         self._used: dict[str, int] = {}
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        """Those who wait, in the order of their turns."""
+        """Waiting requests by tenant, in round-robin order."""
 
-    async def take(self, who: str) -> None:
-        """Waits until it may have one; it is to `give_back` it."""
-        if who not in self._waiting and self._may(who):
-            self._grant(who)
+    async def take(self, tenant: str) -> None:
+        """Wait until the tenant may use another connection. The caller must call `release` afterwards."""
+        if tenant not in self._waiting and self._may(tenant):
+            self._grant(tenant)
             return
         waiter = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(who, deque()).append(waiter)
+        self._waiting.setdefault(tenant, deque()).append(waiter)
         try:
             await waiter
         except asyncio.CancelledError:
             if not waiter.cancelled():
-                self.give_back(who)  # It had got one just before.
+                self.release(tenant)  # It was granted just before the cancellation.
             raise
 
-    def give_back(self, who: str) -> None:
+    def release(self, tenant: str) -> None:
         self.free += 1
-        self._used[who] -= 1
-        if not self._used[who]:
-            del self._used[who]
-        while self.free and (turn := next(filter(self._may, self._waiting), None)) is not None:
-            waiter = self._waiting[turn].popleft()
+        self._used[tenant] -= 1
+        if not self._used[tenant]:
+            del self._used[tenant]
+        while self.free and (next_tenant := next(filter(self._may, self._waiting), None)) is not None:
+            waiter = self._waiting[next_tenant].popleft()
             if not waiter.cancelled():
-                self._grant(turn)
+                self._grant(next_tenant)
                 waiter.set_result(None)
-                self._waiting.move_to_end(turn)
-            if not self._waiting[turn]:
-                del self._waiting[turn]
+                self._waiting.move_to_end(next_tenant)
+            if not self._waiting[next_tenant]:
+                del self._waiting[next_tenant]
 
-    def _may(self, who: str) -> bool:
-        return self.free > (0 if who == RING0 else self._used.get(who, 0))
+    def _may(self, tenant: str) -> bool:
+        return self.free > (0 if tenant == RING0 else self._used.get(tenant, 0))
 
-    def _grant(self, who: str) -> None:
+    def _grant(self, tenant: str) -> None:
         self.free -= 1
-        self._used[who] = self._used.get(who, 0) + 1
+        self._used[tenant] = self._used.get(tenant, 0) + 1

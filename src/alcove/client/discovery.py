@@ -1,4 +1,4 @@
-"""Which resources a tenant is served, as the server tells."""
+"""Discovers the resources that the server serves to a tenant."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from alcove.client.resources import Resource
 _ACCEPT = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 _SAME_OBJECTS = frozenset({("events.k8s.io", "events"), ("", "networks")})
-"""Other names of resources that are served under a first one too."""
+"""Resources that are also served under another group or name, and would be listed twice."""
 
 
 class ServedResource(Struct, frozen=True):
@@ -24,16 +24,17 @@ class ServedResource(Struct, frozen=True):
 
 
 async def served(client: Client, tenant: TenantId) -> list[ServedResource]:
-    """Every resource once, at the version that the server prefers."""
-    found: dict[tuple[str, str], ServedResource] = {}
+    """Every resource once, at the server's preferred version. Raises ApiError, Unreachable and
+    MalformedResponse."""
+    resources: dict[tuple[str, str], ServedResource] = {}
     for path in ("/api", "/apis"):
         document = await client.request("GET", f"/tenants/{tenant}{path}", headers={"Accept": _ACCEPT})
         try:
             for each in _parsed(document):
-                found.setdefault((each.resource.group, each.resource.resource), each)
+                resources.setdefault((each.resource.group, each.resource.resource), each)
         except (KeyError, TypeError) as error:
-            raise MalformedResponse(f"{path} is no discovery document") from error
-    return [each for names, each in found.items() if names not in _SAME_OBJECTS]
+            raise MalformedResponse(f"{path} is not a discovery document") from error
+    return [each for names, each in resources.items() if names not in _SAME_OBJECTS]
 
 
 def _parsed(document: Object) -> Iterator[ServedResource]:

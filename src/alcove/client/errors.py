@@ -1,14 +1,14 @@
-"""What can go wrong between a client and an API server, beside the server's own answers.
+"""Errors between a client and an API server, besides the server's error responses.
 
     ClientError
-    ├── Unreachable      no answer: the server is away, or the connection broke
-    ├── Malformed        an answer that is not the API's
-    ├── Behind           a mirror has not yet seen this process' own writes
-    ├── PlaneLeft        the plane that a key names is no longer served
-    ├── NotPermitted     this process may no longer write: another one leads
-    └── BadKubeconfig    the file does not say how to reach a server
+    ├── Unreachable          no response: the server is down, or the connection broke
+    ├── MalformedResponse    a response that is not of the Kubernetes API
+    ├── ServerBehind         a mirror has not yet received this process' own writes
+    ├── PlaneLeft            the plane of a key is no longer served
+    ├── NotPermitted         this process may no longer write: another one leads
+    └── BadKubeconfig        the kubeconfig is missing or invalid
 
-The server's refusals are `api.errors.ApiError`.
+The server's error responses are `api.errors.ApiError`.
 """
 
 
@@ -20,7 +20,7 @@ class Unreachable(ClientError):
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message)
         self.sent = sent
-        """The request was written: whether the server acted on it, nobody knows."""
+        """Whether the request was written: if so, it is unknown whether the server acted on it."""
 
 
 class MalformedResponse(ClientError):

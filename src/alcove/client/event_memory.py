@@ -1,7 +1,8 @@
-"""What a recorder of events remembers: tables of a fixed size, by hash, in which nothing is kept of objects that are gone.
+"""The event recorder's memory: hash tables of a fixed size, which need no cleanup when objects are deleted.
 
-Two that meet in a place share it, or the older one is forgotten: then something is told anew instead of counted, or a
-little less of it. That is no harm, and the memory is the same for one tenant and for a thousand that came and went.
+On a collision two entries share a position, or the older entry is forgotten: then a repeated event is created
+anew instead of counted, or an object may record somewhat fewer events. In return the memory is bounded,
+however many tenants were ever created and deleted.
 """
 
 from __future__ import annotations
@@ -10,69 +11,72 @@ from array import array
 
 BURST_PER_OBJECT = 25
 REFILL_SECONDS = 300.0
-"""After a burst, an object may tell one thing more each time this has passed."""
+"""After a burst, an object may record one more event per this time."""
 SLOTS = 1 << 13
-"""Of each table; a power of two."""
+"""Size of each table; a power of two."""
 
 
 class EventBudget:
-    """How much each object may still tell."""
+    """Limits the rate of new events per object (a token bucket)."""
 
     def __init__(self) -> None:
         self._used = array("d", bytes(8 * SLOTS))
         self._since = array("d", bytes(8 * SLOTS))
 
-    def take(self, mark: object, now: float) -> bool:
-        place = hash(mark) % SLOTS
-        refilled = (now - self._since[place]) / REFILL_SECONDS
-        used = max(self._used[place] - refilled, 0.0)
-        self._since[place] = now
-        may = used + 1 <= BURST_PER_OBJECT
-        self._used[place] = used + 1 if may else used
-        return may
+    def take(self, object_key: object, now: float) -> bool:
+        """Whether the object may record another event now; if so, it is counted."""
+        position = hash(object_key) % SLOTS
+        refilled = (now - self._since[position]) / REFILL_SECONDS
+        used = max(self._used[position] - refilled, 0.0)
+        self._since[position] = now
+        is_allowed = used + 1 <= BURST_PER_OBJECT
+        self._used[position] = used + 1 if is_allowed else used
+        return is_allowed
 
 
 class WrittenEvents:
-    """Which events were written lately: when first, which is in their names, when last, and how often."""
+    """The recently written events: the time of the first (part of the event's name), of the last, and the
+    count."""
 
     def __init__(self) -> None:
-        self._mark = array("q", bytes(8 * SLOTS))
+        self._hashes = array("q", bytes(8 * SLOTS))
         self._first = array("d", bytes(8 * SLOTS))
         self._last = array("d", bytes(8 * SLOTS))
         self._count = array("q", bytes(8 * SLOTS))
-        """0: nobody has the place."""
+        """0 if the position is free."""
 
-    def find(self, sameness: object, now: float, seconds_max: float) -> int | None:
-        """The place of an event that was last told within this time."""
-        mark = hash(sameness)
-        for place in _places(mark):
-            if self._count[place] and self._mark[place] == mark and now - self._last[place] < seconds_max:
-                return place
+    def find(self, dedup_key: object, now: float, seconds_max: float) -> int | None:
+        """The position of an event that was last recorded within this time; None if there is none."""
+        digest = hash(dedup_key)
+        for position in _positions(digest):
+            is_same = self._count[position] and self._hashes[position] == digest
+            if is_same and now - self._last[position] < seconds_max:
+                return position
         return None
 
-    def first(self, place: int) -> float:
-        return self._first[place]
+    def first(self, position: int) -> float:
+        return self._first[position]
 
-    def count(self, place: int) -> int:
-        return self._count[place]
+    def count(self, position: int) -> int:
+        return self._count[position]
 
-    def put(self, sameness: object, now: float) -> None:
-        """It was written for the first time. Of two others in its places, the one told longer ago is forgotten."""
-        mark = hash(sameness)
-        place = min(_places(mark), key=lambda each: (self._mark[each] != mark, self._last[each]))
-        self._mark[place], self._first[place], self._last[place] = mark, now, now
-        self._count[place] = 1
+    def put(self, dedup_key: object, now: float) -> None:
+        """Record a newly written event. It replaces the older one of the two entries at its positions."""
+        digest = hash(dedup_key)
+        position = min(_positions(digest), key=lambda each: (self._hashes[each] != digest, self._last[each]))
+        self._hashes[position], self._first[position], self._last[position] = digest, now, now
+        self._count[position] = 1
 
-    def add(self, sameness: object, place: int, now: float) -> None:
-        """It was told once more; unless something else took the place meanwhile."""
-        if self._mark[place] == hash(sameness):
-            self._last[place] = now
-            self._count[place] += 1
+    def add(self, dedup_key: object, position: int, now: float) -> None:
+        """Count a repeated event, unless another entry replaced it meanwhile."""
+        if self._hashes[position] == hash(dedup_key):
+            self._last[position] = now
+            self._count[position] += 1
 
-    def forget(self, sameness: object, place: int) -> None:
-        if self._mark[place] == hash(sameness):
-            self._count[place] = 0
+    def forget(self, dedup_key: object, position: int) -> None:
+        if self._hashes[position] == hash(dedup_key):
+            self._count[position] = 0
 
 
-def _places(mark: int) -> tuple[int, int]:
-    return mark % SLOTS, mark % SLOTS ^ 1
+def _positions(digest: int) -> tuple[int, int]:
+    return digest % SLOTS, digest % SLOTS ^ 1

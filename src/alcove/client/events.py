@@ -1,7 +1,7 @@
-"""Events: what controllers tell the users of an object, in the object's own tenant and namespace.
+"""Records Kubernetes events about an object, in the object's tenant and namespace.
 
-Telling never waits and never fails: events go through bounded queues, several of the same are counted
-in one, and an object that has too much to say is silenced for a while (`event_memory.py`).
+Recording never waits and never fails: events go through bounded queues, repeated events are counted in one
+object, and the events of each object are rate-limited (`event_memory.py`).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ QUEUED_PER_TENANT_MAX = 100
 AT_ONCE_MAX = 16
 WRITE_SECONDS_MAX = 10.0
 SAME_SECONDS = 600.0
-"""Within this time, the same is counted and not told again."""
+"""An event that repeats within this time is counted instead of created again."""
 MESSAGE_BYTES_MAX = 1_024
 
 NORMAL = "Normal"
 WARNING = "Warning"
 
 ClientOf = Callable[[PlaneId], Client]
-_Line = tuple[PlaneId, TenantId]
+_QueueKey = tuple[PlaneId, TenantId]
 
 
 class PendingEvent(Struct, frozen=True):
@@ -50,128 +50,128 @@ class PendingEvent(Struct, frozen=True):
     message: str
     component: str
     host: str = ""
-    """The node that tells it."""
+    """The node that reports the event."""
 
     @property
-    def sameness(self) -> tuple[PlaneId, TenantId, str, str, str, str, str]:
+    def dedup_key(self) -> tuple[PlaneId, TenantId, str, str, str, str, str]:
         named = str(self.involved.get("uid") or self.involved.get("name"))
         return (self.plane, self.tenant, named, self.type, self.reason, self.message, self.component)
 
     @property
-    def object_mark(self) -> tuple[PlaneId, TenantId, str]:
+    def object_key(self) -> tuple[PlaneId, TenantId, str]:
         return (self.plane, self.tenant, str(self.involved.get("uid") or self.involved.get("name")))
 
 
 class EventRecorder:
-    """`run` writes what was told, until cancelled: tenant by tenant in turn, of each one at a time, so that one whose
-    webhooks take their time, or who has much to tell, does not keep the others waiting."""
+    """`run` writes recorded events until cancelled: round-robin by tenant and one at a time for each, so that
+    a tenant with slow webhooks or many events does not delay other tenants."""
 
     def __init__(self, client_of: ClientOf, clock: Callable[[], float]) -> None:
         self._client_of = client_of
         self._clock = clock
-        self._lines: dict[_Line, deque[PendingEvent]] = {}
-        """What each tenant has to tell."""
-        self._turns: asyncio.Queue[_Line] = asyncio.Queue()
-        """Tenants with something to tell of whom nothing is being written, each once."""
+        self._queues: dict[_QueueKey, deque[PendingEvent]] = {}
+        """Pending events by tenant."""
+        self._ready: asyncio.Queue[_QueueKey] = asyncio.Queue()
+        """Tenants with pending events of which none is being written, each once."""
         self._queued = 0
         self._written = WrittenEvents()
         self._budget = EventBudget()
         self.dropped = 0
 
     def record(self, event: PendingEvent) -> None:
-        which = (event.plane, event.tenant)
-        line = self._lines.get(which)
-        if self._queued >= QUEUED_MAX or (line is not None and len(line) >= QUEUED_PER_TENANT_MAX):
+        key = (event.plane, event.tenant)
+        queue = self._queues.get(key)
+        if self._queued >= QUEUED_MAX or (queue is not None and len(queue) >= QUEUED_PER_TENANT_MAX):
             self.dropped += 1
             return
         self._queued += 1
-        if line is None:
-            self._lines[which] = deque((event,))
-            self._turns.put_nowait(which)
+        if queue is None:
+            self._queues[key] = deque((event,))
+            self._ready.put_nowait(key)
         else:
-            line.append(event)
+            queue.append(event)
 
     async def drained(self) -> None:
-        """Waits until everything that was told is written, or dropped."""
-        await self._turns.join()
+        """Wait until all recorded events are written or dropped."""
+        await self._ready.join()
 
     async def run(self) -> None:
-        hands = asyncio.Semaphore(AT_ONCE_MAX)
+        writers = asyncio.Semaphore(AT_ONCE_MAX)
         async with asyncio.TaskGroup() as tasks:
             while True:
-                await hands.acquire()
-                which = await self._turns.get()
-                tasks.create_task(self._turn(which, hands), name="event")
+                await writers.acquire()
+                key = await self._ready.get()
+                tasks.create_task(self._write_next(key, writers), name="event")
 
-    async def _turn(self, which: _Line, hands: asyncio.Semaphore) -> None:
-        line = self._lines[which]
-        told = line.popleft()
+    async def _write_next(self, key: _QueueKey, writers: asyncio.Semaphore) -> None:
+        queue = self._queues[key]
+        event = queue.popleft()
         self._queued -= 1
         try:
             async with asyncio.timeout(WRITE_SECONDS_MAX):
-                await self._write(told)
+                await self._write(event)
         except (ApiError, ClientError, TimeoutError) as error:
-            # The tenant or namespace may be going away, the plane may have left.
+            # The tenant or namespace may be terminating, or the plane may have left.
             self.dropped += 1
-            log.debug("event not written", extra={"reason": told.reason, "error": str(error)})
+            log.debug("failed to write event; dropped", extra={"reason": event.reason, "error": str(error)})
         finally:
-            if line:
-                self._turns.put_nowait(which)
+            if queue:
+                self._ready.put_nowait(key)
             else:
-                del self._lines[which]
-            self._turns.task_done()
-            hands.release()
+                del self._queues[key]
+            self._ready.task_done()
+            writers.release()
 
-    async def _write(self, told: PendingEvent) -> None:
+    async def _write(self, event: PendingEvent) -> None:
         now = self._clock()
-        place = self._written.find(told.sameness, now, SAME_SECONDS)
-        if place is not None and await self._count(told, place, now):
+        position = self._written.find(event.dedup_key, now, SAME_SECONDS)
+        if position is not None and await self._count(event, position, now):
             return
-        if self._budget.take(told.object_mark, now):
-            await self._create(told, now)
+        if self._budget.take(event.object_key, now):
+            await self._create(event, now)
         else:
             self.dropped += 1
 
-    async def _create(self, told: PendingEvent, now: float) -> None:
-        event = described(told, now)
-        namespace = event["metadata"]["namespace"]
-        await self._client_of(told.plane).create(told.tenant, EVENTS, event, namespace=namespace)
-        self._written.put(told.sameness, now)
+    async def _create(self, event: PendingEvent, now: float) -> None:
+        body = described(event, now)
+        namespace = body["metadata"]["namespace"]
+        await self._client_of(event.plane).create(event.tenant, EVENTS, body, namespace=namespace)
+        self._written.put(event.dedup_key, now)
 
-    async def _count(self, told: PendingEvent, place: int, now: float) -> bool:
-        patch = {"count": self._written.count(place) + 1, "lastTimestamp": meta.format_time(now)}
-        name, namespace = _name(told.involved, self._written.first(place)), _namespace(told.involved)
+    async def _count(self, event: PendingEvent, position: int, now: float) -> bool:
+        patch = {"count": self._written.count(position) + 1, "lastTimestamp": meta.format_time(now)}
+        name, namespace = _name(event.involved, self._written.first(position)), _namespace(event.involved)
         try:
-            await self._client_of(told.plane).patch(told.tenant, EVENTS, name, patch, namespace=namespace)
+            await self._client_of(event.plane).patch(event.tenant, EVENTS, name, patch, namespace=namespace)
         except NotFound:
-            self._written.forget(told.sameness, place)
+            self._written.forget(event.dedup_key, position)
             return False
-        self._written.add(told.sameness, place, now)
+        self._written.add(event.dedup_key, position, now)
         return True
 
 
 class ControllerEvents:
-    """A controller's own voice."""
+    """Records events in the name of one component."""
 
     def __init__(self, recorder: EventRecorder, component: str) -> None:
         self._recorder = recorder
         self._component = component
 
     def normal(self, plane: PlaneId, obj: Object, reason: str, message: str) -> None:
-        self._tell(plane, obj, NORMAL, reason, message)
+        self._record(plane, obj, NORMAL, reason, message)
 
     def warning(self, plane: PlaneId, obj: Object, reason: str, message: str) -> None:
-        self._tell(plane, obj, WARNING, reason, message)
+        self._record(plane, obj, WARNING, reason, message)
 
-    def _tell(self, plane: PlaneId, obj: Object, type_: str, reason: str, message: str) -> None:
+    def _record(self, plane: PlaneId, obj: Object, type_: str, reason: str, message: str) -> None:
         metadata = obj["metadata"]
         tenant = TenantId(metadata.get("tenant") or SYSTEM)
-        told = PendingEvent(plane, tenant, reference(obj), type_, reason, message, self._component)
-        self._recorder.record(told)
+        event = PendingEvent(plane, tenant, reference(obj), type_, reason, message, self._component)
+        self._recorder.record(event)
 
 
 def reference(obj: Object) -> Object:
-    """What an event says of the object that it is about."""
+    """The ObjectReference for an event's involvedObject."""
     metadata = obj["metadata"]
     named = {
         "apiVersion": obj.get("apiVersion"),
@@ -185,7 +185,7 @@ def reference(obj: Object) -> Object:
 
 
 def _namespace(involved: Object) -> str:
-    """Where events of an object are: beside it, or in `default` if it has no namespace."""
+    """The namespace of an object's events: its own, or `default` if it has none."""
     return involved.get("namespace") or "default"
 
 
@@ -193,22 +193,23 @@ def _name(involved: Object, first: float) -> str:
     return f"{involved['name'][:200]}.{int(first * 1_000_000):x}"
 
 
-def described(told: PendingEvent, now: float) -> Object:
+def described(event: PendingEvent, now: float) -> Object:
+    """The Event object to create."""
     time = meta.format_time(now)
-    message = told.message.encode()[:MESSAGE_BYTES_MAX].decode(errors="ignore")
-    host = {"host": told.host} if told.host else {}
-    instance = {"reportingInstance": told.host} if told.host else {}
+    message = event.message.encode()[:MESSAGE_BYTES_MAX].decode(errors="ignore")
+    host = {"host": event.host} if event.host else {}
+    instance = {"reportingInstance": event.host} if event.host else {}
     return {
         "metadata": {
-            "namespace": _namespace(told.involved),
-            "name": _name(told.involved, now),
+            "namespace": _namespace(event.involved),
+            "name": _name(event.involved, now),
         },
-        "involvedObject": told.involved,
-        "type": told.type,
-        "reason": told.reason,
+        "involvedObject": event.involved,
+        "type": event.type,
+        "reason": event.reason,
         "message": message,
-        "source": {"component": told.component, **host},
-        "reportingComponent": told.component,
+        "source": {"component": event.component, **host},
+        "reportingComponent": event.component,
         **instance,
         "firstTimestamp": time,
         "lastTimestamp": time,

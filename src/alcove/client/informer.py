@@ -1,13 +1,13 @@
-"""Keeps one plane's part of a mirror up to date: lists, watches, resumes, lists again when it must.
+"""Keeps one plane's part of a mirror up to date: lists, watches, resumes, and lists again if it must.
 
        ┌────────── expired (410), refused ─────────┐
        ▼                                            │
-    LISTING ── everything told ──▶ WATCHING ── ended, lost ──▶ RESUMING ──▶ WATCHING
-       │                                                          │
-       └────── lost, refused ──▶ (waits, longer each time) ◀──────┘
+    LISTING ── initial events end ──▶ WATCHING ── ended, lost ──▶ RESUMING ──▶ WATCHING
+       │                                                             │
+       └────── lost, refused ──▶ (exponential backoff) ◀─────────────┘
 
-A list is a watch that begins with everything there is (`sendInitialEvents`): one request, read as a
-stream, so that memory holds one piece of it at a time.
+A list is a watch that begins with all existing objects (`sendInitialEvents`): one request that is read as a
+stream, so that only one chunk of it is in memory at a time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 WATCH_SECONDS = (1_500, 2_400)
 SILENT_SECONDS_MAX = 150.0
-"""Bookmarks come every minute: a watch without them is dead, whatever its connection says."""
+"""Bookmarks arrive every minute: a watch without them is considered lost, even if its connection is open."""
 BACKOFF_SECONDS_MIN = 0.1
 BACKOFF_SECONDS_MAX = 30.0
 
@@ -44,10 +44,10 @@ class InformerState(Enum):
 
 
 class WatchOutcome(Enum):
-    """How a watch came to its end."""
+    """How a watch ended."""
 
     ENDED = "ended"
-    """By the server, in good order."""
+    """The server ended it regularly."""
     LOST = "lost"
     EXPIRED = "expired"
     REFUSED = "refused"
@@ -56,14 +56,14 @@ class WatchOutcome(Enum):
 class InformerStep(Struct, frozen=True):
     state: InformerState
     waits: bool
-    """Before the next attempt, longer each time until one succeeds."""
+    """Whether to back off before the next attempt."""
 
 
 def following(state: InformerState, outcome: WatchOutcome) -> InformerStep:
-    """What to do after a watch ended while in `state`."""
+    """The next step after a watch ended while in `state`."""
     match outcome:
         case WatchOutcome.EXPIRED:
-            # Listing again at once, unless the list itself keeps expiring.
+            # List again immediately, unless the list itself expired.
             return InformerStep(InformerState.LISTING, waits=state is InformerState.LISTING)
         case WatchOutcome.REFUSED:
             return InformerStep(InformerState.LISTING, waits=True)
@@ -77,18 +77,20 @@ def following(state: InformerState, outcome: WatchOutcome) -> InformerStep:
 
 
 def backoff_seconds(failures: int, chance: float) -> float:
-    """After so many failures in a row (from 1); `chance` in 0…1 spreads them."""
-    whole = min(BACKOFF_SECONDS_MIN * 2.0 ** min(failures - 1, 20), BACKOFF_SECONDS_MAX)
-    return whole * (0.5 + chance / 2)
+    """The wait after `failures` consecutive failures (from 1); `chance` in 0…1 adds jitter."""
+    maximum = min(BACKOFF_SECONDS_MIN * 2.0 ** min(failures - 1, 20), BACKOFF_SECONDS_MAX)
+    return maximum * (0.5 + chance / 2)
 
 
 class Informer:
-    """`run` until cancelled."""
+    """Feeds one plane's part of a mirror; `run` runs until cancelled."""
 
-    def __init__(self, client: Client, mirror: Mirror, part: PlaneMirror, tenant: TenantId = ALL) -> None:
+    def __init__(
+        self, client: Client, mirror: Mirror, plane_mirror: PlaneMirror, tenant: TenantId = ALL
+    ) -> None:
         self._client = client
         self._mirror = mirror
-        self._part = part
+        self._plane_mirror = plane_mirror
         self._tenant = tenant
         self._failures = 0
         self.state = InformerState.LISTING
@@ -103,56 +105,59 @@ class Informer:
                 await asyncio.sleep(backoff_seconds(self._failures, random.random()))
 
     async def _follow(self) -> WatchOutcome:
-        after = None if self.state is InformerState.LISTING else self._part.revision
+        after = None if self.state is InformerState.LISTING else self._plane_mirror.revision
         if after is None:
-            self._part.begin_list()
+            self._plane_mirror.begin_list()
         try:
             seconds = random.randint(*WATCH_SECONDS)
             async with self._client.watch(
                 self._tenant, self._mirror.selection, after=after, seconds_max=seconds
             ) as watch:
-                await self._take_all(watch)
+                await self._apply_all(watch)
                 return WatchOutcome.ENDED
         except Gone:
             return WatchOutcome.EXPIRED
         except ApiError as error:
-            self._log("watch refused", error)
+            self._log("watch rejected by the API server; retrying", error)
             return WatchOutcome.REFUSED
         except (ClientError, TimeoutError) as error:
-            self._log("watch lost", error)
+            self._log("watch lost; retrying", error)
             return WatchOutcome.LOST
 
-    async def _take_all(self, watch: Watch) -> None:
+    async def _apply_all(self, watch: Watch) -> None:
         batches = watch.batches()
-        while await self._take_next(batches):
+        while await self._apply_next(batches):
             pass
 
-    async def _take_next(self, batches: AsyncIterator[Iterator[WatchEvent]]) -> bool:
-        """False: there are no more. A call for each: what was taken is not held on to until something follows."""
+    async def _apply_next(self, batches: AsyncIterator[Iterator[WatchEvent]]) -> bool:
+        """Apply the next batch; False if the watch has ended.
+
+        A call per batch releases the batch's memory before the next one arrives.
+        """
         async with asyncio.timeout(SILENT_SECONDS_MAX):
             batch = await anext(batches, None)
         if batch is None:
             return False
         for event in batch:
-            self._take(event)
+            self._apply(event)
         return True
 
-    def _take(self, event: WatchEvent) -> None:
+    def _apply(self, event: WatchEvent) -> None:
         if self.state is InformerState.RESUMING:
             self.state = InformerState.WATCHING
         self._failures = 0
-        part = self._part
+        plane_mirror = self._plane_mirror
         match event.happened:
             case WatchEventType.ADDED | WatchEventType.MODIFIED:
-                part.put(event.obj, event.revision)
+                plane_mirror.put(event.obj, event.revision)
             case WatchEventType.DELETED:
-                part.remove(event.obj, event.revision)
+                plane_mirror.remove(event.obj, event.revision)
             case WatchEventType.BOOKMARK if event.ends_initial:
-                part.end_list(event.revision)
+                plane_mirror.end_list(event.revision)
                 self.state = InformerState.WATCHING
             case WatchEventType.BOOKMARK:
-                part.advance(event.revision)
+                plane_mirror.advance(event.revision)
 
     def _log(self, message: str, error: Exception) -> None:
-        fields = {"resource": self._mirror.resource, "plane": self._part.plane, "error": str(error)}
+        fields = {"resource": self._mirror.resource, "plane": self._plane_mirror.plane, "error": str(error)}
         log.info(message, extra=fields)

@@ -1,4 +1,4 @@
-"""Keys of objects as controllers pass them around: they name the plane and the tenant, always."""
+"""Keys of objects for controllers: every key has a plane and a tenant."""
 
 from typing import NewType
 
@@ -7,21 +7,23 @@ from msgspec import Struct
 from alcove.api.ids import SYSTEM, TenantId
 
 PlaneId = NewType("PlaneId", str)
-"""One API server (or several over one store): the home plane, or a dedicated tenant's, which has its name."""
+"""One API server (or several with one store): the home plane, or a dedicated plane, which has its tenant's
+name."""
 
 HOME = PlaneId(SYSTEM)
 """Serves ring0 and all shared tenants. No dedicated tenant can be named `system`."""
 
 
 class TenantKey(Struct, frozen=True, order=True):
-    """One tenant on one plane: what fairness is between."""
+    """One tenant on one plane: the unit of fairness."""
 
     plane: PlaneId
     tenant: TenantId
 
 
 class ObjectKey(Struct, frozen=True, order=True):
-    """An object of a resource that the context names. `namespace` is empty for objects that have none."""
+    """The key of an object; the resource follows from the context. `namespace` is empty for objects without
+    one."""
 
     plane: PlaneId
     tenant: TenantId
@@ -33,7 +35,7 @@ class ObjectKey(Struct, frozen=True, order=True):
         return TenantKey(self.plane, self.tenant)
 
     def of(self, name: str, namespace: str | None = None) -> "ObjectKey":
-        """Another object of the same tenant; in the same namespace unless told."""
+        """The key of another object of the same tenant, by default in the same namespace."""
         return ObjectKey(self.plane, self.tenant, self.namespace if namespace is None else namespace, name)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Reading kubeconfigs: where a server is, how to trust it, and who we are to it."""
+"""Reads kubeconfigs: the server's address, its CA, and the user's credentials."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from alcove.client.errors import BadKubeconfig
 
 
 class KubeconfigUser(Struct, frozen=True):
-    """What a kubeconfig's current context comes to."""
+    """The server and credentials of a kubeconfig's current context."""
 
     server: str
     """Without a path: `https://host:6443`."""
@@ -27,18 +27,22 @@ class KubeconfigUser(Struct, frozen=True):
     token: str = ""
 
     def tls(self) -> ssl.SSLContext:
-        """Trusts only this cluster's authority, and shows the client certificate if there is one."""
+        """A TLS context that trusts only this cluster's CA and presents the client certificate if there is
+        one.
+
+        Raises BadKubeconfig.
+        """
         try:
             context = ssl.create_default_context(cadata=self.ca_pem.decode())
             if self.certificate_pem:
                 _load_pair(context, self.certificate_pem + self.key_pem)
         except (ssl.SSLError, ValueError) as error:
-            raise BadKubeconfig(f"its certificates or keys cannot be used: {error}") from error
+            raise BadKubeconfig(f"invalid certificate or key in kubeconfig: {error}") from error
         return context
 
 
 def load(path: Path) -> KubeconfigUser:
-    """Raises BadKubeconfig."""
+    """The current context of the kubeconfig. Raises BadKubeconfig."""
     try:
         config = yaml.safe_load(path.read_text())
         context = _named(config["contexts"], config["current-context"])["context"]
@@ -53,19 +57,20 @@ def load(path: Path) -> KubeconfigUser:
         )
     except OSError as error:
         raise BadKubeconfig(
-            f"cannot read {error.filename or path}: {error.strerror}; name another file with --kubeconfig"
+            f"cannot read {error.filename or path}: {error.strerror}; set another file with --kubeconfig"
         ) from error
     except (KeyError, TypeError, AttributeError, StopIteration, binascii.Error, yaml.YAMLError) as error:
         raise BadKubeconfig(f"{path} is not a kubeconfig with a current context") from error
 
 
 def default_path() -> Path:
-    given = os.environ.get("KUBECONFIG")
-    return Path(given.split(os.pathsep)[0]) if given else Path.home() / ".kube" / "config"
+    configured = os.environ.get("KUBECONFIG")
+    return Path(configured.split(os.pathsep)[0]) if configured else Path.home() / ".kube" / "config"
 
 
 def _origin(url: str) -> str:
-    """Processes name tenants in every path themselves: a tenant's prefix in the URL is not theirs."""
+    """The URL without its path: our processes name the tenant in every request path, so a tenant's prefix is
+    dropped."""
     scheme, separator, rest = url.partition("://")
     if scheme != "https" or not separator or not rest:
         raise BadKubeconfig(f'the server "{url}" is not an https:// URL')
@@ -79,7 +84,7 @@ def _named(entries: list[Any], name: str) -> Any:
 def _data(config: Path, holder: Any, field: str) -> bytes:
     if f"{field}-data" in holder:
         return base64.b64decode(holder[f"{field}-data"], validate=True)
-    # Relative paths are relative to the file that names them.
+    # Relative paths are relative to the kubeconfig.
     return (config.parent / holder[field]).read_bytes() if field in holder else b""
 
 
@@ -90,7 +95,7 @@ def _token(config: Path, user: Any) -> str:
 
 
 def _load_pair(context: ssl.SSLContext, pem: bytes) -> None:
-    # The ssl module takes certificates and keys only as files; this one is nobody else's and gone at once.
+    # The ssl module reads certificates and keys only from files; this one is private and removed immediately.
     with tempfile.NamedTemporaryFile() as pair:
         pair.write(pem)
         pair.flush()

@@ -1,14 +1,14 @@
-"""Leader election by a Lease, with fencing: of several processes one works, and only while it surely leads.
+"""Leader election by a Lease, with fencing: at most one of several processes writes at any time.
 
     STANDBY ── the lease is free, released, or not renewed for its whole duration ──▶ LEADING
     LEADING ── not renewed within the deadline, or taken by another ──▶ STANDBY
 
-Whether a lease has run out is measured by this process' own clock, from when it saw the lease change
-last: clocks of different machines need not agree. The leader stops writing `deadline` after its last
-renewal began, well before anybody else may take the lease: `check` is asked before every write and
-raises from that moment on. What slips through, for a process can be paused between any two steps, the
-server refuses: every write carries the `fence`. Each term has a name of its own, so that what was sent in
-one is refused in the next, be it of the same process. A lease given up in good order is taken at once.
+The expiry of a lease is measured by this process' own clock, from when it last observed the lease change:
+clocks of different machines need not agree. The leader stops writing `deadline` seconds after its last
+renewal began, well before another process may take the lease: `check` is called before every write and raises
+from that moment on. A process can be paused between any two steps, so the server rejects late writes: every
+write carries the `fence`. Each term has its own identity, so that a write of one term is rejected in the
+next, even if the process is the same. A released lease can be taken immediately.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class LeaderTiming(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, lease_seconds: float) -> LeaderTiming:
-        """The other times follow: three tries before the deadline, a third of the lease after it."""
+        """Derive the other times: several renewals before the deadline, and a third of the lease after
+        it."""
         return cls(
             lease_seconds=lease_seconds,
             deadline_seconds=lease_seconds * 2 / 3,
@@ -50,7 +51,7 @@ class LeaderTiming(Struct, frozen=True, kw_only=True):
 
 
 class ObservedLease(Struct, frozen=True):
-    """The lease as it was last seen to change, and when, by our own clock."""
+    """The last observed change of the lease, and its time by this process' clock."""
 
     holder: str
     revision: str
@@ -58,18 +59,18 @@ class ObservedLease(Struct, frozen=True):
     lease_seconds: float
 
 
-def may_take(lease: Object, seen: ObservedLease | None, process: str, now: float) -> bool:
-    """Whether the lease, as just read, is free for us. `seen` is what was seen before."""
+def may_take(lease: Object, observed: ObservedLease | None, process: str, now: float) -> bool:
+    """Whether this process may take the lease that was just read. `observed` is the last observed change."""
     holder = objects.get(lease, "spec", "holderIdentity", default="")
     if not holder or holder.rpartition("_")[0] == process:
         return True
-    if seen is None or seen.revision != lease["metadata"]["resourceVersion"]:
+    if observed is None or observed.revision != lease["metadata"]["resourceVersion"]:
         return False
-    return now - seen.at >= seen.lease_seconds
+    return now - observed.at >= observed.lease_seconds
 
 
 class LeaderElector:
-    """`process` is the name of this process alone: a restarted one has another."""
+    """`process` must be unique to this process: a restarted process has another name."""
 
     def __init__(
         self,
@@ -86,13 +87,13 @@ class LeaderElector:
         self._clock = clock
         self._timing = timing or LeaderTiming()
         self._lease: Object | None = None
-        self._seen: ObservedLease | None = None
+        self._observed: ObservedLease | None = None
         self._valid_until = float("-inf")
-        self._hurry = asyncio.Event()
+        self._renew_now = asyncio.Event()
         self._tried = asyncio.Condition()
         self._tries = 0
         self._held_at_try = 0
-        """The newest try at which the server said that the lease is ours."""
+        """The last attempt at which the server confirmed that this process holds the lease."""
 
     @property
     def _identity(self) -> str:
@@ -100,7 +101,8 @@ class LeaderElector:
 
     @property
     def fence(self) -> str:
-        """What the server is told with every write, to refuse it when another holds the lease."""
+        """LEASE/HOLDER, sent with every write: the server rejects the write if another process holds the
+        lease."""
         return f"{self._name}/{self._identity}"
 
     @property
@@ -108,27 +110,31 @@ class LeaderElector:
         return _now() < self._valid_until
 
     def check(self) -> None:
-        """Raises NotPermitted from the moment on that another process could be leading."""
+        """Raise NotPermitted if another process could be leading."""
         if not self.is_leading:
             raise NotPermitted(f"{self._identity} does not hold the lease {self._name}")
 
     async def confirm(self) -> None:
-        """Returns once the server has said, after this was called, that the lease is ours. Raises NotPermitted."""
+        """Return once the server has confirmed, after this call, that this process holds the lease.
+
+        Raises NotPermitted.
+        """
         before = self._tries
-        self._hurry.set()
+        self._renew_now.set()
         async with self._tried:
             await self._tried.wait_for(lambda: self._held_at_try > before or not self.is_leading)
         self.check()
 
     @asynccontextmanager
     async def leading(self) -> AsyncIterator[asyncio.Event]:
-        """Waits for the lease and holds it for the block; the event is set when it is lost. Gives it up after."""
+        """Wait for the lease and hold it for the block, then release it. The event is set if the lease is
+        lost."""
         self._term += 1
         while True:
             if await self._try():
                 break
             await asyncio.sleep(self._timing.renew_seconds)
-        log.info("leading", extra={"lease": self._name, "identity": self._identity})
+        log.info("became leader", extra={"lease": self._name, "identity": self._identity})
         lost = asyncio.Event()
         renewing = tasks.spawn(f"lease {self._name}", self._renew(lost))
         try:
@@ -140,26 +146,26 @@ class LeaderElector:
 
     async def _renew(self, lost: asyncio.Event) -> None:
         try:
-            while self.is_leading and await self._keep():
+            while self.is_leading and await self._renew_next():
                 async with self._tried:
                     self._tried.notify_all()
         except Exception:
-            # Who cannot renew does not lead; left unsaid, the process would neither work nor try again.
+            # A process that cannot renew must stop leading; otherwise it would neither work nor try again.
             log.exception("failed to renew lease", extra={"lease": self._name, "identity": self._identity})
         self._valid_until = float("-inf")
-        log.warning("no longer leading", extra={"lease": self._name, "identity": self._identity})
+        log.warning("lost leadership", extra={"lease": self._name, "identity": self._identity})
         async with self._tried:
             self._tried.notify_all()
         lost.set()
 
-    async def _keep(self) -> bool:
-        """Renews when it is time, or sooner when asked to. False: the lease is lost."""
+    async def _renew_next(self) -> bool:
+        """Renew at the next interval, or sooner on request; False if the lease is lost."""
         try:
             async with asyncio.timeout(self._timing.renew_seconds):
-                await self._hurry.wait()
+                await self._renew_now.wait()
         except TimeoutError:
             pass
-        self._hurry.clear()
+        self._renew_now.clear()
         try:
             async with asyncio.timeout_at(self._valid_until):
                 return await self._try()
@@ -167,13 +173,14 @@ class LeaderElector:
             return False
 
     async def _try(self) -> bool:
-        """Takes or renews the lease; False: another holds it. A server that does not answer is no answer."""
+        """Take or renew the lease; False if another process holds it. If the server does not respond, the
+        result is whether the lease is still valid."""
         started = _now()
         self._tries += 1
         try:
             held = await self._write()
         except (ApiError, ClientError) as error:
-            log.info("lease not reached", extra={"lease": self._name, "error": str(error)})
+            log.info("failed to reach lease; retrying", extra={"lease": self._name, "error": str(error)})
             return started < self._valid_until
         if held:
             self._valid_until = started + self._timing.deadline_seconds
@@ -184,30 +191,30 @@ class LeaderElector:
         try:
             if self._lease is None:
                 self._lease = await self._client.get(SYSTEM, LEASES, self._name, namespace=NAMESPACE)
-            if not may_take(self._lease, self._seen, self._process, _now()):
-                self._notice(self._lease)
+            if not may_take(self._lease, self._observed, self._process, _now()):
+                self._observe(self._lease)
                 self._lease = None
                 return False
-            wanted = renewed(self._lease, self._identity, self._timing, self._clock())
-            self._lease = await self._client.update(SYSTEM, LEASES, wanted)
+            desired = renewed(self._lease, self._identity, self._timing, self._clock())
+            self._lease = await self._client.update(SYSTEM, LEASES, desired)
         except NotFound:
-            wanted = renewed(_empty(self._name), self._identity, self._timing, self._clock())
+            desired = renewed(_empty(self._name), self._identity, self._timing, self._clock())
             try:
-                self._lease = await self._client.create(SYSTEM, LEASES, wanted)
+                self._lease = await self._client.create(SYSTEM, LEASES, desired)
             except (AlreadyExists, NotFound):
                 return False
         except Conflict:
-            # Somebody wrote it since: look again before believing anything.
+            # Another process wrote the lease meanwhile: read it again.
             self._lease = None
             return False
         return True
 
-    def _notice(self, lease: Object) -> None:
+    def _observe(self, lease: Object) -> None:
         revision = lease["metadata"]["resourceVersion"]
-        if self._seen is None or self._seen.revision != revision:
+        if self._observed is None or self._observed.revision != revision:
             spec = lease.get("spec") or {}
             seconds = float(spec.get("leaseDurationSeconds") or self._timing.lease_seconds)
-            self._seen = ObservedLease(spec.get("holderIdentity", ""), revision, _now(), seconds)
+            self._observed = ObservedLease(spec.get("holderIdentity", ""), revision, _now(), seconds)
 
     async def _release(self) -> None:
         was_leading, self._valid_until = self.is_leading, float("-inf")
@@ -219,11 +226,11 @@ class LeaderElector:
             async with asyncio.timeout(self._timing.renew_seconds):
                 await self._client.update(SYSTEM, LEASES, lease)
         except (ApiError, ClientError, TimeoutError) as error:
-            log.info("lease not released", extra={"lease": self._name, "error": str(error)})
+            log.info("failed to release lease", extra={"lease": self._name, "error": str(error)})
 
 
 def renewed(lease: Object, identity: str, timing: LeaderTiming, now: float) -> Object:
-    """The lease as its holder writes it."""
+    """The lease with the holder's identity and renewal time."""
     spec = dict(lease.get("spec") or {})
     time = meta.format_micro_time(now)
     if spec.get("holderIdentity") != identity:

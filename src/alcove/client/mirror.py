@@ -1,8 +1,8 @@
 """A local copy of a resource's objects, over all planes and tenants, with indexes.
 
-Informers write it, everybody else reads. Objects are kept encoded and decoded anew for each reader: a
-decoded object takes five times the memory, and what a reader gets is its own to change. Everything is
-found by plane and tenant first, so two tenants' objects are never mixed up.
+Informers write it, all others read. Objects are stored encoded and decoded for each reader: a decoded object
+takes five times the memory, and a reader may modify its copy. Every lookup starts with plane and tenant, so
+objects of two tenants are never mixed up.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from alcove.client.resources import TENANTS
 
 CAUGHT_UP_SECONDS_MAX = 5.0
 OWED_MAX = 64
-"""So many debts are noted before those that were paid are looked for."""
+"""Number of pending revisions at which those that the mirror has reached are removed."""
 
 Keys = list[ObjectKey]
 Objects = list[Object]
@@ -48,13 +48,13 @@ class Mirror:
         self.selection = selection
         self._trim = trim
         self._indexes: list[Index] = []
-        self._places: dict[str, int] = {}
-        self._parts: dict[PlaneId, PlaneMirror] = {}
+        self._index_positions: dict[str, int] = {}
+        self._plane_mirrors: dict[PlaneId, PlaneMirror] = {}
         self._subscribers: list[Subscriber] = []
         self._owed: dict[tuple[PlaneId, TenantId], Revision] = {}
         self._owed_max = OWED_MAX
         self._silent: set[PlaneId] = set()
-        """Planes of which nothing is told yet."""
+        """Planes whose changes are not reported to subscribers yet."""
         for name, index in (indexes or {}).items():
             self.add_index(name, index)
 
@@ -65,135 +65,148 @@ class Mirror:
     # Reading
 
     def get(self, key: ObjectKey) -> Object | None:
-        part = self._parts.get(key.plane)
-        body = part.get(key.tenant, (key.namespace, key.name)) if part else None
+        plane_mirror = self._plane_mirrors.get(key.plane)
+        body = plane_mirror.get(key.tenant, (key.namespace, key.name)) if plane_mirror else None
         return orjson.loads(body) if body is not None else None
 
     def __contains__(self, key: ObjectKey) -> bool:
-        part = self._parts.get(key.plane)
-        return part is not None and part.get(key.tenant, (key.namespace, key.name)) is not None
+        plane_mirror = self._plane_mirrors.get(key.plane)
+        return (
+            plane_mirror is not None and plane_mirror.get(key.tenant, (key.namespace, key.name)) is not None
+        )
 
     def keys(self, plane: PlaneId, tenant: TenantId, namespace: str | None = None) -> Keys:
-        part = self._parts.get(plane)
-        names = part.names(tenant, namespace) if part else []
+        plane_mirror = self._plane_mirrors.get(plane)
+        names = plane_mirror.names(tenant, namespace) if plane_mirror else []
         return [ObjectKey(plane, tenant, *name) for name in names]
 
     def list(self, plane: PlaneId, tenant: TenantId, namespace: str | None = None) -> Objects:
-        part = self._parts.get(plane)
-        return self._decoded(part, tenant, part.names(tenant, namespace)) if part else []
+        plane_mirror = self._plane_mirrors.get(plane)
+        return (
+            self._decoded(plane_mirror, tenant, plane_mirror.names(tenant, namespace)) if plane_mirror else []
+        )
 
     def find(self, index: str, plane: PlaneId, tenant: TenantId, value: str) -> Objects:
-        """The tenant's objects that have this value in an index."""
-        part = self._parts.get(plane)
-        names = part.found(self._places[index], tenant, value) if part else []
-        return self._decoded(part, tenant, names) if part else []
+        """The tenant's objects with this value in the index."""
+        plane_mirror = self._plane_mirrors.get(plane)
+        names = plane_mirror.found(self._index_positions[index], tenant, value) if plane_mirror else []
+        return self._decoded(plane_mirror, tenant, names) if plane_mirror else []
 
     def find_keys(self, index: str, plane: PlaneId, tenant: TenantId, value: str) -> Keys:
-        part = self._parts.get(plane)
-        names = part.found(self._places[index], tenant, value) if part else []
+        plane_mirror = self._plane_mirrors.get(plane)
+        names = plane_mirror.found(self._index_positions[index], tenant, value) if plane_mirror else []
         return [ObjectKey(plane, tenant, *name) for name in names]
 
     def everything(self) -> Iterator[ObjectKey]:
-        """The keys of all objects, of a moment."""
-        for plane, part in list(self._parts.items()):
-            for tenant in part.tenants():
+        """The keys of all objects."""
+        for plane, plane_mirror in list(self._plane_mirrors.items()):
+            for tenant in plane_mirror.tenants():
                 yield from self.keys(plane, tenant)
 
     def spaces(self) -> Spaces:
-        """Every tenant of every plane that has objects here."""
-        return [TenantKey(plane, tenant) for plane, part in self._parts.items() for tenant in part.tenants()]
+        """Every tenant of every plane that has objects in the mirror."""
+        return [
+            TenantKey(plane, tenant)
+            for plane, plane_mirror in self._plane_mirrors.items()
+            for tenant in plane_mirror.tenants()
+        ]
 
     def count(self) -> int:
-        return sum(part.count() for part in self._parts.values())
+        return sum(plane_mirror.count() for plane_mirror in self._plane_mirrors.values())
 
     @staticmethod
-    def _decoded(part: PlaneMirror, tenant: TenantId, names: Iterable[Name]) -> Objects:
-        bodies = (part.get(tenant, name) for name in names)
+    def _decoded(plane_mirror: PlaneMirror, tenant: TenantId, names: Iterable[Name]) -> Objects:
+        bodies = (plane_mirror.get(tenant, name) for name in names)
         return [orjson.loads(body) for body in bodies if body is not None]
 
-    # Being told
+    # Subscribing
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Calls it with every change from now on, and first with what is here, as added."""
+        """Call the subscriber with all existing objects as added, then with every change."""
         for key in self.everything():
             if key.plane not in self._silent and (obj := self.get(key)) is not None:
                 call(subscriber, ObjectChange(ChangeType.ADDED, key, obj))
         self._subscribers.append(subscriber)
 
-    def _tell(self, change: ObjectChange) -> None:
+    def _notify(self, change: ObjectChange) -> None:
         if change.key.plane not in self._silent:
             for subscriber in self._subscribers:
                 call(subscriber, change)
 
     def add_index(self, name: str, index: Index) -> None:
-        """Adding one that is there already, by its name, changes nothing."""
-        if name in self._places:
+        """Add an index; does nothing if there is an index of this name."""
+        if name in self._index_positions:
             return
-        self._places[name] = len(self._indexes)
+        self._index_positions[name] = len(self._indexes)
         self._indexes.append(index)
-        for part in self._parts.values():
-            part.add_index(index)
+        for plane_mirror in self._plane_mirrors.values():
+            plane_mirror.add_index(index)
 
     # Freshness
 
     def owe(self, plane: PlaneId, tenant: TenantId, revision: Revision) -> None:
-        """This process wrote such an object: a reader who waits for `caught_up` will see it."""
-        part = self._parts.get(plane)
-        if part is not None and part.revision < revision and not self._is_filtered:
+        """Record a write of this process: `caught_up` waits until the mirror has reached its revision."""
+        plane_mirror = self._plane_mirrors.get(plane)
+        if plane_mirror is not None and plane_mirror.revision < revision and not self._is_filtered:
             self._owed[plane, tenant] = revision
             if len(self._owed) > self._owed_max:
-                self._forget_paid()
+                self._forget_reached()
 
-    def _forget_paid(self) -> None:
-        """What has come meanwhile, and nobody waited for: of tenants that are gone nobody ever will."""
+    def _forget_reached(self) -> None:
+        """Remove revisions that the mirror has reached: for deleted tenants no reader will ever wait."""
         self._owed = {
             (plane, tenant): revision
             for (plane, tenant), revision in self._owed.items()
-            if plane in self._parts and self._parts[plane].revision < revision
+            if plane in self._plane_mirrors and self._plane_mirrors[plane].revision < revision
         }
         self._owed_max = 2 * len(self._owed) + OWED_MAX
 
     def owes(self, plane: PlaneId, tenant: TenantId) -> bool:
-        """Whether `caught_up` could have to wait."""
+        """Whether `caught_up` may have to wait."""
         return (plane, tenant) in self._owed
 
     @property
     def _is_filtered(self) -> bool:
-        """What was written may not be selected, and would be waited for in vain."""
+        """Whether the mirror selects only some objects: a written object may never appear, so it is not
+        waited for."""
         selection = self.selection
         return bool(selection.labels or selection.fields or selection.namespace)
 
     async def caught_up(self, plane: PlaneId, tenant: TenantId) -> None:
-        """Waits until this process' own writes in the tenant are seen. Raises Behind after some seconds."""
+        """Wait until the mirror has received this process' own writes in the tenant.
+
+        Raises ServerBehind after CAUGHT_UP_SECONDS_MAX.
+        """
         owed = self._owed.get((plane, tenant))
         if owed is None:
             return
-        part = self._parts.get(plane)
-        if part is not None and part.revision < owed:
+        plane_mirror = self._plane_mirrors.get(plane)
+        if plane_mirror is not None and plane_mirror.revision < owed:
             try:
                 async with asyncio.timeout(CAUGHT_UP_SECONDS_MAX):
-                    await part.reached(owed)
+                    await plane_mirror.reached(owed)
             except TimeoutError as error:
                 raise ServerBehind(
-                    f"{self.resource} of {plane} is at {part.revision}, not yet at {owed}"
+                    f"{self.resource} of plane {plane} is at revision {plane_mirror.revision}, "
+                    f"not yet at {owed}"
                 ) from error
         if self._owed.get((plane, tenant)) == owed:
             del self._owed[plane, tenant]
 
     async def synced(self) -> None:
-        """Waits until all planes that have joined are listed once."""
-        for part in list(self._parts.values()):
-            await part.synced.wait()
+        """Wait until all joined planes are listed once."""
+        for plane_mirror in list(self._plane_mirrors.values()):
+            await plane_mirror.synced.wait()
 
     def is_synced(self, plane: PlaneId) -> bool:
-        part = self._parts.get(plane)
-        return part is not None and part.synced.is_set()
+        plane_mirror = self._plane_mirrors.get(plane)
+        return plane_mirror is not None and plane_mirror.synced.is_set()
 
-    # The plane set's side
+    # For Planes
 
     def add_plane(self, plane: PlaneId, is_silent: bool = False) -> PlaneMirror:
-        """`is_silent`: nothing of it is told before `speak`. The home plane speaks for everybody, any other
-        for the tenant whose name it has."""
+        """Add a plane. If `is_silent`, its changes are not reported before `speak`. The home plane may have
+        objects of all tenants, a dedicated plane only of the tenant with its name."""
         if is_silent:
             self._silent.add(plane)
 
@@ -201,23 +214,25 @@ class Mirror:
             is_tenant = self.selection.resource == TENANTS and name[1] == plane
             return plane in (HOME, tenant) or is_tenant
 
-        part = self._parts[plane] = PlaneMirror(plane, self._trim, self._indexes, self._tell, accepts)
-        return part
+        plane_mirror = self._plane_mirrors[plane] = PlaneMirror(
+            plane, self._trim, self._indexes, self._notify, accepts
+        )
+        return plane_mirror
 
     def speak(self, plane: PlaneId) -> None:
-        """What is here of the plane is told, as added."""
+        """Report the existing objects of a silent plane as added, and its changes from now on."""
         if plane in self._silent:
             self._silent.discard(plane)
-            part = self._parts[plane]
-            for tenant in list(part.tenants()):
+            plane_mirror = self._plane_mirrors[plane]
+            for tenant in list(plane_mirror.tenants()):
                 for key in self.keys(plane, tenant):
                     if (obj := self.get(key)) is not None:
-                        self._tell(ObjectChange(ChangeType.ADDED, key, obj))
+                        self._notify(ObjectChange(ChangeType.ADDED, key, obj))
 
     def remove_plane(self, plane: PlaneId) -> None:
-        part = self._parts.get(plane)
-        if part is not None:
-            part.forget()
-            del self._parts[plane]
+        plane_mirror = self._plane_mirrors.get(plane)
+        if plane_mirror is not None:
+            plane_mirror.forget()
+            del self._plane_mirrors[plane]
             self._silent.discard(plane)
             self._owed = {key: revision for key, revision in self._owed.items() if key[0] != plane}

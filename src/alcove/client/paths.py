@@ -23,5 +23,5 @@ def one(tenant: TenantId, resource: Resource, namespace: str, name: str, subreso
 
 
 def with_query(path: str, query: Mapping[str, str]) -> str:
-    given = {name: value for name, value in query.items() if value}
-    return f"{path}?{urlencode(given)}" if given else path
+    present = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(present)}" if present else path

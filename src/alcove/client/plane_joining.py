@@ -1,8 +1,8 @@
-"""Dedicated planes that a leader follows: each is fenced, then listened to, then told of as known.
+"""Joins dedicated planes for a leader: each is fenced, then mirrored, then reported as joined.
 
-    join ── the fence is taken ──▶ all of it is listed ──▶ known ── the fence is looked after ──▶ leave
+    join ── the fence is taken ──▶ all resources are listed ──▶ joined ── the fence is checked ──▶ leave
 
-A plane that is away holds up nobody: it is tried again until it is there, or leaves.
+A plane that cannot be reached does not delay the others: it is retried until it responds or leaves.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from alcove.component.tasks import BackgroundTasks
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 1.0
-LOOK_SECONDS = 5.0
-"""How often it is looked whether the fence is still there."""
+RETRY_SECONDS = 1.0
+CHECK_SECONDS = 5.0
+"""Interval at which the fence is checked."""
 
 
 class PlaneJoining:
@@ -37,8 +37,8 @@ class PlaneJoining:
         confirm: Confirm,
         known: Callable[[PlaneId], None] = lambda _plane: None,
     ) -> None:
-        """`planes` write under `fence`, which is ours on the home plane. `known` is called with a plane when
-        all of it is in the mirrors, and nothing comes true there but what is written under the fence."""
+        """`planes` write under `fence`, which this process holds on the home plane. `known` is called with a
+        plane when the mirrors have all its objects and the plane accepts only writes under the fence."""
         self._planes = planes
         self._tasks = tasks
         self._fence = fence
@@ -63,22 +63,22 @@ class PlaneJoining:
             await self._planes.leave(plane)
 
     async def _follow(self, plane: PlaneId, transport: Transport) -> None:
-        # Without the fence: it is what this client takes.
+        # This client sends no fence: it is used to take the fence.
         client = Client(transport, user_agent=self._planes.user_agent, permitted=self._planes.permitted)
         while True:
             if await self._take_fence(plane, client):
                 break
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
         await self._planes.join_whole(plane, transport)
         self._known(plane)
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
             await self._take_fence(plane, client)
 
     async def _take_fence(self, plane: PlaneId, client: Client) -> bool:
         try:
             await fencing.take(client, self._fence, self._confirm)
         except (ApiError, ClientError) as error:
-            log.info("not fenced", extra={"plane": plane, "error": str(error)})
+            log.info("failed to fence plane; retrying", extra={"plane": plane, "error": str(error)})
             return False
         return True

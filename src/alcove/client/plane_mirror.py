@@ -1,4 +1,4 @@
-"""One plane's part of a mirror: its objects, encoded, by tenant, and what indexes find them by."""
+"""One plane's part of a mirror: its encoded objects by tenant, and their indexes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Name = tuple[str, str]
 Accepts = Callable[[TenantId, Name], bool]
 
 _encode = msgspec.json.Encoder().encode
-"""Not orjson's: its bytes keep the whole buffer that they were written in, 4 KB at least."""
+"""Not orjson's encoder: its results keep their whole output buffer alive, at least 4 KB."""
 
 
 class _Entry:
@@ -29,7 +29,7 @@ class _Entry:
         self.revision = revision
         self.body = body
         self.indexed = indexed
-        """Per index, in the order they were added."""
+        """The object's values per index, in the order of the indexes."""
 
 
 class PlaneMirror:
@@ -43,38 +43,38 @@ class PlaneMirror:
         notify: Subscriber,
         accepts: Accepts = lambda _tenant, _name: True,
     ) -> None:
-        """What it does not accept, is not there."""
+        """Objects that `accepts` rejects are not stored."""
         self.plane = plane
         self._accepts = accepts
         self.revision = Revision(0)
-        """Everything up to it is here."""
+        """All changes up to this revision are stored."""
         self.synced = asyncio.Event()
-        """Everything was listed once."""
+        """Set when all objects were listed once."""
         self._trim = trim
-        self._tell = notify
+        self._notify = notify
         self._indexes: list[Index] = []
-        self._spaces: dict[TenantId, dict[Name, _Entry]] = {}
-        self._found: list[dict[tuple[TenantId, str], dict[Name, None]]] = []
+        self._tenants: dict[TenantId, dict[Name, _Entry]] = {}
+        self._names_by_index: list[dict[tuple[TenantId, str], dict[Name, None]]] = []
         self._listed: set[tuple[TenantId, Name]] | None = None
         self._waiting: list[tuple[Revision, asyncio.Future[None]]] = []
         for index in indexes:
             self.add_index(index)
 
-    # The informer's side
+    # For the informer
 
     def begin_list(self) -> None:
         self._listed = set()
 
     def end_list(self, revision: Revision) -> None:
-        """What was not listed is gone."""
+        """Finish a list: objects that were not listed are removed as deleted."""
         listed, self._listed = self._listed or set(), None
-        gone = [
+        deleted = [
             (tenant, name)
-            for tenant, space in self._spaces.items()
-            for name in space
+            for tenant, entries in self._tenants.items()
+            for name in entries
             if (tenant, name) not in listed
         ]
-        for tenant, name in gone:
+        for tenant, name in deleted:
             self._drop(tenant, name, None)
         self.advance(revision)
         self.synced.set()
@@ -91,16 +91,16 @@ class PlaneMirror:
     def _put(self, tenant: TenantId, name: Name, obj: Object, revision: Revision) -> None:
         if self._listed is not None:
             self._listed.add((tenant, name))
-        space = self._spaces.setdefault(tenant, {})
-        old = space.get(name)
+        entries = self._tenants.setdefault(tenant, {})
+        old = entries.get(name)
         if old is None or old.revision != revision:
             obj = self._trim(obj)
             indexed = tuple(index_values(index, obj) for index in self._indexes)
-            space[name] = _Entry(revision, _encode(obj), indexed)
+            entries[name] = _Entry(revision, _encode(obj), indexed)
             self._reindex(tenant, name, old.indexed if old else (), indexed)
             key = ObjectKey(self.plane, tenant, *name)
             kind = ChangeType.UPDATED if old else ChangeType.ADDED
-            self._tell(ObjectChange(kind, key, obj, old.body if old else b""))
+            self._notify(ObjectChange(kind, key, obj, old.body if old else b""))
 
     def remove(self, obj: Object, revision: Revision) -> None:
         meta = obj["metadata"]
@@ -113,74 +113,74 @@ class PlaneMirror:
             self._wake()
 
     def forget(self) -> None:
-        """The plane left: all its objects are gone for us."""
-        for tenant, space in list(self._spaces.items()):
-            for name in list(space):
+        """Remove all objects, because the plane left."""
+        for tenant, entries in list(self._tenants.items()):
+            for name in list(entries):
                 self._drop(tenant, name, None)
         for _, waiting in self._waiting:
             waiting.cancel()
 
     def _drop(self, tenant: TenantId, name: Name, last: Object | None) -> None:
-        space = self._spaces.get(tenant)
-        entry = space.pop(name, None) if space is not None else None
-        if space is None or entry is None:
+        entries = self._tenants.get(tenant)
+        entry = entries.pop(name, None) if entries is not None else None
+        if entries is None or entry is None:
             return
-        if not space:
-            del self._spaces[tenant]
+        if not entries:
+            del self._tenants[tenant]
         self._reindex(tenant, name, entry.indexed, ())
         obj = self._trim(last) if last is not None else orjson.loads(entry.body)
-        self._tell(ObjectChange(ChangeType.DELETED, ObjectKey(self.plane, tenant, *name), obj, entry.body))
+        self._notify(ObjectChange(ChangeType.DELETED, ObjectKey(self.plane, tenant, *name), obj, entry.body))
 
     # Indexes
 
     def add_index(self, index: Index) -> None:
         self._indexes.append(index)
-        self._found.append({})
-        place = len(self._found) - 1
-        for tenant, space in self._spaces.items():
-            for name, entry in space.items():
+        self._names_by_index.append({})
+        position = len(self._names_by_index) - 1
+        for tenant, entries in self._tenants.items():
+            for name, entry in entries.items():
                 values = index_values(index, orjson.loads(entry.body))
                 entry.indexed = (*entry.indexed, values)
-                self._index(place, tenant, name, values)
+                self._index(position, tenant, name, values)
 
     def _reindex(
         self, tenant: TenantId, name: Name, old: tuple[tuple[str, ...], ...], new: tuple[tuple[str, ...], ...]
     ) -> None:
         if old == new:
             return
-        for found, values in zip(self._found, old, strict=False):
+        for names_by_value, values in zip(self._names_by_index, old, strict=False):
             for value in values:
-                names = found[tenant, value]
+                names = names_by_value[tenant, value]
                 names.pop(name, None)
                 if not names:
-                    del found[tenant, value]
-        for place, values in enumerate(new):
-            self._index(place, tenant, name, values)
+                    del names_by_value[tenant, value]
+        for position, values in enumerate(new):
+            self._index(position, tenant, name, values)
 
-    def _index(self, place: int, tenant: TenantId, name: Name, values: Iterable[str]) -> None:
-        found = self._found[place]
+    def _index(self, position: int, tenant: TenantId, name: Name, values: Iterable[str]) -> None:
+        names_by_value = self._names_by_index[position]
         for value in values:
-            found.setdefault((tenant, value), {})[name] = None
+            names_by_value.setdefault((tenant, value), {})[name] = None
 
-    # The readers' side
+    # For readers
 
     def get(self, tenant: TenantId, name: Name) -> bytes | None:
-        space = self._spaces.get(tenant)
-        entry = space.get(name) if space else None
+        entries = self._tenants.get(tenant)
+        entry = entries.get(name) if entries else None
         return entry.body if entry else None
 
     def names(self, tenant: TenantId, namespace: str | None) -> list[Name]:
-        space = self._spaces.get(tenant, {})
-        return [name for name in space if namespace is None or name[0] == namespace]
+        entries = self._tenants.get(tenant, {})
+        return [name for name in entries if namespace is None or name[0] == namespace]
 
     def tenants(self) -> list[TenantId]:
-        return list(self._spaces)
+        return list(self._tenants)
 
-    def found(self, place: int, tenant: TenantId, value: str) -> list[Name]:
-        return list(self._found[place].get((tenant, value), ()))
+    def found(self, position: int, tenant: TenantId, value: str) -> list[Name]:
+        return list(self._names_by_index[position].get((tenant, value), ()))
 
     def count(self) -> int:
-        return sum(len(space) for space in self._spaces.values())
+        return sum(len(entries) for entries in self._tenants.values())
 
     async def reached(self, revision: Revision) -> None:
         if self.revision < revision:
@@ -189,10 +189,10 @@ class PlaneMirror:
             await waiting
 
     def _wake(self) -> None:
-        still = []
+        remaining = []
         for revision, waiting in self._waiting:
             if revision > self.revision:
-                still.append((revision, waiting))
+                remaining.append((revision, waiting))
             elif not waiting.done():
                 waiting.set_result(None)
-        self._waiting = [each for each in still if not each[1].done()]
+        self._waiting = [each for each in remaining if not each[1].done()]

@@ -1,14 +1,14 @@
 """The plane set: which API servers there are, a client for each, and the mirrors that span them.
 
     async with Planes() as planes:
-        pods = planes.mirror(Selection(PODS))
+        pods = planes.mirror(ListSelection(PODS))
         planes.join(HOME, transport)
         await planes.synced()
 
-Planes join and leave while everything runs. A mirror has an informer per plane; when a plane leaves,
-its objects are told as deleted. A plane that cannot be reached stays: its informers go on trying. Who acts
-on what mirrors tell lets a plane join whole: else, while some of it is listed, the rest looks as if it were gone.
-A plane other than home speaks for the tenant whose name it has: whatever else is there, mirrors do not show.
+Planes join and leave at run time. A mirror has an informer per plane; when a plane leaves, its objects are
+reported as deleted. A plane that cannot be reached stays joined: its informers keep retrying. Processes that
+act on the absence of objects use `join_whole`: otherwise objects look deleted while the plane is only partly
+listed. A dedicated plane has only the objects of the tenant with its name: mirrors ignore all others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from alcove.client.resources import Resource
 from alcove.client.transport import Transport
 from alcove.component.tasks import BackgroundTasks
 
-WHOLE_SECONDS = 0.05
+POLL_SECONDS = 0.05
 
 
 class _Plane(Struct):
@@ -38,8 +38,8 @@ class _Plane(Struct):
     informers: dict[Mirror, asyncio.Task[None]]
 
 
-class _Wanted(Struct, frozen=True):
-    """What makes two mirrors the same."""
+class _MirrorSpec(Struct, frozen=True):
+    """The parameters of a mirror: equal requests share one."""
 
     selection: ListSelection
     tenant: TenantId
@@ -51,17 +51,18 @@ class Planes:
     def __init__(
         self, *, user_agent: str = "alcove", permitted: Permitted = lambda: None, fence: str = ""
     ) -> None:
-        """`permitted` is asked before every write to any plane; it raises where this process may not.
-        `fence` is what planes hold every write against (`fencing`)."""
+        """`permitted` is called before every write to any plane and raises if this process may not write.
+        `fence` is sent with every write, and planes check it (`fencing`)."""
         self.user_agent = user_agent
         self.permitted = permitted
         self._fence = fence
         self._planes: dict[PlaneId, _Plane] = {}
         self._partial: set[PlaneId] = set()
-        """Planes that join whole, and are not yet."""
+        """Planes in `join_whole` whose objects are not all listed yet."""
         self.awaited: set[PlaneId] = set()
-        """Planes that are to join, or have (`joining`): one that is away is not one that is no more."""
-        self._mirrors: dict[_Wanted, Mirror] = {}
+        """Planes that are to join or have joined (`plane_joining`): an unreachable plane is not a deleted
+        one."""
+        self._mirrors: dict[_MirrorSpec, Mirror] = {}
         self._by_resource: dict[Resource, list[Mirror]] = {}
         self._tasks = BackgroundTasks()
 
@@ -80,9 +81,9 @@ class Planes:
     # Planes
 
     def join(self, plane: PlaneId, transport: Transport) -> Client:
-        """The transport stays the caller's: it closes it after the plane has left."""
+        """Start mirroring a plane. The caller owns the transport and closes it after the plane has left."""
         if plane in self._planes:
-            raise ValueError(f"the plane {plane} has joined already")
+            raise ValueError(f"plane {plane} has already joined")
 
         def wrote(tenant: TenantId, resource: Resource, revision: Revision) -> None:
             for mirror in self._by_resource.get(resource, ()):
@@ -96,18 +97,18 @@ class Planes:
             fence=self._fence,
         )
         joined = self._planes[plane] = _Plane(client, {})
-        for wanted, mirror in self._mirrors.items():
-            self._start(plane, joined, wanted, mirror)
+        for spec, mirror in self._mirrors.items():
+            self._start(plane, joined, spec, mirror)
         return client
 
     async def join_whole(self, plane: PlaneId, transport: Transport) -> Client:
-        """As `join`, but mirrors tell nothing of the plane before all of them have all of it. Cancelled, the
-        plane has joined nevertheless."""
+        """As `join`, but mirrors report no changes of the plane before all of them have listed it completely.
+        If cancelled, the plane stays joined."""
         self._partial.add(plane)
         try:
             client = self.join(plane, transport)
             while not self.is_synced(plane):  # noqa: ASYNC110 - mirrors come and go meanwhile
-                await asyncio.sleep(WHOLE_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
         finally:
             self._partial.discard(plane)
         for mirror in self.mirrors():
@@ -116,8 +117,8 @@ class Planes:
 
     def is_synced(self, plane: PlaneId) -> bool:
         """Whether every mirror has listed the plane once."""
-        wanted = [mirror for each, mirror in self._mirrors.items() if each.only in (None, plane)]
-        return all(mirror.is_synced(plane) for mirror in wanted)
+        mirrors = [mirror for each, mirror in self._mirrors.items() if each.only in (None, plane)]
+        return all(mirror.is_synced(plane) for mirror in mirrors)
 
     async def leave(self, plane: PlaneId) -> None:
         left = self._planes.pop(plane)
@@ -129,11 +130,11 @@ class Planes:
         """Raises PlaneLeft."""
         joined = self._planes.get(plane)
         if joined is None:
-            raise PlaneLeft(f"the plane {plane} has left")
+            raise PlaneLeft(f"plane {plane} has left")
         return joined.client
 
     def ids(self) -> list[PlaneId]:
-        """Those that have joined, without what is not yet whole."""
+        """The joined planes, except those in `join_whole` that are not completely listed."""
         return [plane for plane in self._planes if plane not in self._partial]
 
     def __contains__(self, plane: PlaneId) -> bool:
@@ -150,24 +151,25 @@ class Planes:
         trim: Trim = without_managed_fields,
         only: PlaneId | None = None,
     ) -> Mirror:
-        """One mirror for all who ask for the same; their indexes are joined by name.
+        """Return the mirror for these parameters; equal requests share one, and their indexes are merged by
+        name.
 
-        `only` one plane, for a resource that the others may not have.
+        `only` limits the mirror to one plane, for a resource that other planes may not serve.
         """
-        wanted = _Wanted(selection, tenant, trim, only)
-        mirror = self._mirrors.get(wanted)
+        spec = _MirrorSpec(selection, tenant, trim, only)
+        mirror = self._mirrors.get(spec)
         if mirror is None:
-            mirror = self._mirrors[wanted] = Mirror(selection, indexes, trim)
+            mirror = self._mirrors[spec] = Mirror(selection, indexes, trim)
             self._by_resource.setdefault(selection.resource, []).append(mirror)
             for plane, joined in self._planes.items():
-                self._start(plane, joined, wanted, mirror)
+                self._start(plane, joined, spec, mirror)
         for name, index in (indexes or {}).items():
             mirror.add_index(name, index)
         return mirror
 
     async def drop(self, mirror: Mirror) -> None:
-        """Stops a mirror that nobody reads any more; its objects are told as deleted."""
-        self._mirrors = {wanted: kept for wanted, kept in self._mirrors.items() if kept is not mirror}
+        """Stop a mirror that is no longer used; its objects are reported as deleted."""
+        self._mirrors = {spec: other for spec, other in self._mirrors.items() if other is not mirror}
         self._by_resource[mirror.selection.resource].remove(mirror)
         for plane, joined in self._planes.items():
             if task := joined.informers.pop(mirror, None):
@@ -178,15 +180,15 @@ class Planes:
         return list(self._mirrors.values())
 
     async def synced(self) -> None:
-        """Waits until every mirror has listed every plane once."""
+        """Wait until every mirror has listed every plane once."""
         for mirror in self.mirrors():
             await mirror.synced()
 
-    def _start(self, plane: PlaneId, joined: _Plane, wanted: _Wanted, mirror: Mirror) -> None:
-        if wanted.only not in (None, plane):
+    def _start(self, plane: PlaneId, joined: _Plane, spec: _MirrorSpec, mirror: Mirror) -> None:
+        if spec.only not in (None, plane):
             return
-        part = mirror.add_plane(plane, is_silent=plane in self._partial)
-        informer = Informer(joined.client, mirror, part, wanted.tenant)
+        plane_mirror = mirror.add_plane(plane, is_silent=plane in self._partial)
+        informer = Informer(joined.client, mirror, plane_mirror, spec.tenant)
         name = f"informer {plane} {mirror.resource}"
         joined.informers[mirror] = self._tasks.fatal(name, informer.run())
 

@@ -1,7 +1,7 @@
-"""The real transport: HTTP over TLS to one server, on connections that are used again.
+"""The real transport: HTTP over TLS to one server, with reused connections.
 
-Requests share at most `connections_max` connections, fairly between tenants (`shares.py`), and wait for one
-beyond that; each stream has a connection of its own, for as long as it lasts.
+Requests share at most `connections_max` connections, fairly between tenants (`connection_shares.py`), and
+wait if all are in use; each stream has a connection of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from alcove.client.connection_shares import ConnectionShares, sharer
+from alcove.client.connection_shares import ConnectionShares, tenant_of
 from alcove.client.errors import ClientError, MalformedResponse, Unreachable
 from alcove.client.kubeconfig import KubeconfigUser
 from alcove.client.transport import Response
@@ -21,17 +21,17 @@ from alcove.http.pool import IdleConnections, PoolLimits
 
 CONNECTIONS_MAX = 32
 CONNECTING_MAX = 4
-"""Handshakes are the most work that a server has with a client: a hundred at once would stop it for everybody."""
+"""Limits concurrent TLS handshakes: they are expensive, and a hundred of them would stall the server."""
 CONNECT_SECONDS_MAX = 10.0
-ANSWER_SECONDS_MAX = 30.0
+RESPONSE_SECONDS_MAX = 30.0
 RESPONSE_BYTES_MAX = 1 << 30
-"""Lists of everything are large; nothing of this server's is larger than this."""
+"""Lists of all objects are large, but no response of the API server is larger than this."""
 IDLE = PoolLimits(
     per_target_max=1_024,
     total_max=1_024,
     idle_seconds_max=200.0,
-    # A node that renews its lease every ten seconds shakes hands once; what only a burst needed costs memory here and
-    # at the server.
+    # Two are kept so that a node that renews its lease every ten seconds needs no new handshake;
+    # connections beyond those cost memory here and at the server, and are closed soon after a burst.
     kept=2,
     spare_seconds_max=10.0,
 )
@@ -60,18 +60,18 @@ class HttpPool:
         sent = {**self._fixed, **headers}
         if body or method in _WITH_BODY:
             sent["Content-Length"] = str(len(body))
-        who = sharer(path)
-        await self._shares.take(who)
+        tenant = tenant_of(path)
+        await self._shares.take(tenant)
         try:
             connection = self._idle.take(None) or await self._connect()
-            async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                answer = await connection.exchange(method, path, sent, body, bytes_max=RESPONSE_BYTES_MAX)
+            async with asyncio.timeout(RESPONSE_SECONDS_MAX):
+                response = await connection.exchange(method, path, sent, body, bytes_max=RESPONSE_BYTES_MAX)
             self._idle.put(None, connection)
-            return Response(answer.status, answer.headers, answer.body)
+            return Response(response.status, response.headers, response.body)
         except (ConnectionError, HttpError, TimeoutError) as error:
             raise _translated(error) from error
         finally:
-            self._shares.give_back(who)
+            self._shares.release(tenant)
 
     @asynccontextmanager
     async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[PooledStream]:
@@ -79,7 +79,7 @@ class HttpPool:
         self._streams.add(connection)
         try:
             try:
-                async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                async with asyncio.timeout(RESPONSE_SECONDS_MAX):
                     connection.begin("GET", path, {**self._fixed, **headers})
                     await connection.response()
             except (ConnectionError, HttpError, TimeoutError) as error:
@@ -102,8 +102,8 @@ class HttpPool:
                     HttpClientConnection, self._host, self._port, ssl=self._tls
                 )
         except (OSError, TimeoutError) as error:
-            why = f"cannot connect to {self._host}:{self._port}: {error or 'it takes too long'}"
-            raise Unreachable(why, sent=False) from error
+            message = f"cannot connect to {self._host}:{self._port}: {error or 'timed out'}"
+            raise Unreachable(message, sent=False) from error
         return connection
 
 
@@ -132,9 +132,9 @@ class PooledStream:
 def _translated(error: ConnectionError | HttpError | TimeoutError) -> ClientError:
     match error:
         case HttpError():
-            return MalformedResponse(f"not an HTTP answer: {error}")
+            return MalformedResponse(f"invalid HTTP response: {error}")
         case RequestNotSent():
             return Unreachable(str(error), sent=False)
         case TimeoutError():
-            return Unreachable(f"no answer within {ANSWER_SECONDS_MAX:.0f} s", sent=True)
+            return Unreachable(f"no response within {RESPONSE_SECONDS_MAX:.0f} s", sent=True)
     return Unreachable(str(error), sent=True)

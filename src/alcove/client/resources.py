@@ -1,6 +1,6 @@
-"""The resources that our own processes name, as constants: a client needs no more of a kind than this.
+"""The resources that Alcove's processes use, as constants: all that a client needs to know of a kind.
 
-Kinds that are not known beforehand (CRDs) are found by discovery (`client/discovery.py`).
+Kinds that are not known in advance (CRDs) are found by discovery (`client/discovery.py`).
 """
 
 from msgspec import Struct

@@ -1,11 +1,11 @@
-"""When a request is sent again, and after how long: decided here, bounded always.
+"""Decides whether and when a request is retried. Retries are always bounded.
 
-| what came                      | again                                               |
-|--------------------------------|-----------------------------------------------------|
-| 429, 503                       | any method: the server did not act. Retry-After counts |
-| 500, 504, connection lost      | GET, PUT, DELETE: doing them twice is doing them once |
-| connection never made          | any method                                          |
-| everything else                | no                                                  |
+| outcome                        | retried                                                    |
+|--------------------------------|------------------------------------------------------------|
+| 429, 503                       | any method: the server did not act. Retry-After is honored |
+| 500, 504, connection lost      | GET, PUT, DELETE, which are idempotent                     |
+| connection never established   | any method                                                 |
+| everything else                | no                                                         |
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
 
 
 class AttemptOutcome(Struct, frozen=True):
-    """What an attempt came to: an answer, or none."""
+    """The outcome of an attempt: a response, or an error."""
 
     method: str
     response: Response | None = None
@@ -39,16 +39,16 @@ class AttemptOutcome(Struct, frozen=True):
 def wait_seconds(
     policy: RetryPolicy, attempt: int, outcome: AttemptOutcome, chance: float | None = None
 ) -> float | None:
-    """How long to wait before attempt `attempt + 1` (the first is 1); None: give up and tell."""
-    if attempt >= policy.attempts_max or not _is_worth(outcome):
+    """The wait before attempt `attempt + 1` (the first is 1); None if the request must not be retried."""
+    if attempt >= policy.attempts_max or not _is_retryable(outcome):
         return None
-    asked = _retry_after(outcome.response)
-    spread = random.random() if chance is None else chance
-    waits = policy.first_seconds * 2.0 ** (attempt - 1) * (0.5 + spread)
-    return min(max(waits, asked), policy.wait_seconds_max)
+    requested = _retry_after(outcome.response)
+    jitter = random.random() if chance is None else chance
+    backoff = policy.first_seconds * 2.0 ** (attempt - 1) * (0.5 + jitter)
+    return min(max(backoff, requested), policy.wait_seconds_max)
 
 
-def _is_worth(outcome: AttemptOutcome) -> bool:
+def _is_retryable(outcome: AttemptOutcome) -> bool:
     repeatable = outcome.method in _REPEATABLE
     if outcome.error is not None:
         return repeatable or not outcome.error.sent

@@ -1,6 +1,6 @@
-"""What carries requests: the seam between the client and the network.
+"""The interface between the client and the network.
 
-`pool.HttpPool` is the real one; tests put faults in between (`testing/faults.py`).
+`pool.HttpPool` is the real implementation; tests inject faults (`testing/faults.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Response(Struct, frozen=True):
 
 
 class Stream(Protocol):
-    """An answer that comes over time."""
+    """A streamed response."""
 
     @property
     def status(self) -> int: ...
@@ -29,21 +29,23 @@ class Stream(Protocol):
     def headers(self) -> Mapping[str, str]: ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives; ends with it. Raises Unreachable when the connection breaks first."""
+        """The chunks of the body as they arrive. Raises Unreachable if the connection breaks before its
+        end."""
         ...
 
 
 class Transport(Protocol):
-    """Belongs to one event loop. Retries nothing; what is asked is sent once."""
+    """Belongs to one event loop. Sends each request once, without retries."""
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
     ) -> Response:
-        """The whole answer, whatever its status. Raises Unreachable, Malformed."""
+        """The complete response, whatever its status. Raises Unreachable and MalformedResponse."""
         ...
 
     def stream(self, path: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Stream]:
-        """GET, answered over time. Entering waits for the answer's head; leaving closes the connection."""
+        """GET with a streamed response. Entering waits for the response's head; leaving closes the
+        connection."""
         ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""A watch's lines as events."""
+"""Decodes the events of a watch."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ class WatchEventType(Enum):
     BOOKMARK = "BOOKMARK"
 
 
-_HAPPENED = {each.value: each for each in WatchEventType}
+_TYPES = {each.value: each for each in WatchEventType}
 
 
 class WatchEvent(Struct, frozen=True):
     happened: WatchEventType
     obj: Object
-    """For a BOOKMARK only a resourceVersion, and maybe the mark that the initial events ended."""
+    """For a BOOKMARK only a resourceVersion, and the annotation `k8s.io/initial-events-end` if it ends the
+    initial events."""
 
     @property
     def revision(self) -> Revision:
@@ -50,17 +51,17 @@ class Watch:
         self._stream = stream
 
     async def batches(self) -> AsyncIterator[Iterator[WatchEvent]]:
-        """Events as they arrive, together as they arrived together; each decoded when it is taken.
+        """Batches of events that arrived together; each event is decoded when it is consumed.
 
-        Raises the ApiError that the server sends as an event (Expired above all), Unreachable when the
-        connection breaks, Malformed.
+        Raises the ApiError that the server sends as an ERROR event (above all Expired), Unreachable if the
+        connection breaks, and MalformedResponse.
         """
         rest = b""
         async for chunk in self._stream.chunks():
             lines = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
             rest = lines.pop()
             if len(rest) > LINE_BYTES_MAX:
-                raise MalformedResponse(f"an event of more than {LINE_BYTES_MAX} bytes")
+                raise MalformedResponse(f"watch event exceeds {LINE_BYTES_MAX} bytes")
             yield (_event(line) for line in lines if line)
 
 
@@ -70,6 +71,6 @@ def _event(line: bytes) -> WatchEvent:
         kind, obj = value["type"], value["object"]
         if kind == "ERROR":
             raise from_status(obj)
-        return WatchEvent(_HAPPENED[kind], obj)
+        return WatchEvent(_TYPES[kind], obj)
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-        raise MalformedResponse(f"not an event of a watch: {line[:100]!r}") from error
+        raise MalformedResponse(f"invalid watch event: {line[:100]!r}") from error

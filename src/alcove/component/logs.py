@@ -50,7 +50,7 @@ class Form(Enum):
 
 
 def configure(component: str, level: Level = Level.INFO, form: Form = Form.TEXT) -> None:
-    """Set up logging for this process. An exception that nobody catches is logged too, in the same form."""
+    """Set up logging for this process. An uncaught exception is logged too, in the same form."""
     handler = logging.StreamHandler()
     handler.setFormatter(TextFormatter(component) if form is Form.TEXT else JsonFormatter(component))
     handler.addFilter(add_request_id)
@@ -65,10 +65,10 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         message = quoted(_bounded(record.getMessage(), VALUE_CHARACTERS_MAX))
-        words = [_time(record), record.levelname, self._component, message]
-        words += [f"{name}={_text(value)}" for name, value in fields(record)]
-        words.append(f"logger={_text(_logger(record))}")
-        lines = [" ".join(words)]
+        tokens = [_time(record), record.levelname, self._component, message]
+        tokens += [f"{name}={_text(value)}" for name, value in fields(record)]
+        tokens.append(f"logger={_text(_logger(record))}")
+        lines = [" ".join(tokens)]
         lines += [f"    {escaped(line)}" for line in _traceback(record).splitlines()]
         return "\n".join(lines)
 
@@ -93,7 +93,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def fields(record: logging.LogRecord) -> Iterator[tuple[str, Value]]:
-    """The record's own fields, as JSON could carry them, each of bounded size."""
+    """Yield the record's extra fields as JSON-compatible values, each of bounded size."""
     for name, value in vars(record).items():
         if name not in _STANDARD:
             yield name, _simple(value, DEPTH_MAX)
@@ -104,7 +104,7 @@ def quoted(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text that stays within its line and its quotes, whatever it holds."""
+    """Escape the text so that it cannot end its line or its quotes."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return text
     return "".join(map(_escaped_character, text))
@@ -113,7 +113,7 @@ def escaped(text: str) -> str:
 def _escaped_character(character: str) -> str:
     if character in ('"', "\\"):
         return f"\\{character}"
-    # Unprintable are also line separators, and the marks that make a terminal write backwards.
+    # Unprintable characters include line separators and bidirectional control characters.
     return character if character.isprintable() else ascii(character)[1:-1]
 
 
@@ -157,13 +157,13 @@ def _traceback(record: logging.LogRecord) -> str:
     text = logging.Formatter().formatException(record.exc_info)
     if len(text) <= TRACEBACK_CHARACTERS_MAX:
         return text
-    # The end says what was raised, the beginning where from.
+    # Keep both ends: the beginning shows where the error comes from, the end shows the exception.
     half = TRACEBACK_CHARACTERS_MAX // 2
     return f"{text[:half]}\n…\n{text[-half:]}"
 
 
 def add_request_id(record: logging.LogRecord) -> bool:
-    """A filter that gives a record the id of the request it was made for."""
+    """Logging filter: adds the current request's id to the record."""
     if (current := request_ids.current.get()) and not hasattr(record, REQUEST_ID):
         setattr(record, REQUEST_ID, current)
     return True

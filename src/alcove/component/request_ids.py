@@ -1,7 +1,7 @@
-"""Request ids: one name for what was asked, from the client's request to whatever it causes.
+"""Request ids: one id for a client's request and for every request and log line that it causes.
 
-The header is Kubernetes' own. A client may choose the id; one that is too long, or has characters that do not
-belong into a log line, is replaced. An id says nothing about who asked: clients may choose equal ones.
+The header is Kubernetes' own. A client may choose the id; one that is too long, or has characters that are
+not safe in a log line, is replaced. An id does not identify a client: different clients may choose equal ids.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from contextvars import Context, ContextVar, copy_context
 
 HEADER = "Audit-ID"
 ACCEPTED = ("audit-id", "x-request-id")
-"""Request headers that may carry an id, in lower case; the first that is there counts."""
+"""Request headers that may carry an id, in lower case; the first one present is used."""
 LENGTH_MAX = 64
 _VALID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LENGTH_MAX - 1}}}")
 _BATCH = 64
 _ID_BYTES = 16
 
 current: ContextVar[str] = ContextVar("request_id", default="")
-"""The id that this task works for; empty: none."""
+"""The id of the request that this task works for; empty if there is none."""
 
 
 def new() -> str:
-    """An id. They are random, not counted: a tenant must not learn from its own how many requests others send."""
+    """Return a new id. Ids are random, not counted: a tenant must not learn from its ids how many requests
+    other tenants send."""
     return os.urandom(_ID_BYTES).hex()
 
 
 def generate() -> Iterator[str]:
-    """New ids without end, for who needs very many."""
+    """Yield new ids without end; cheaper per id than `new`."""
     digits = 2 * _ID_BYTES
     while True:
         # One call to the kernel for many ids: each alone would cost a microsecond.
@@ -40,7 +41,7 @@ def generate() -> Iterator[str]:
 
 
 def from_headers(headers: Mapping[str, str]) -> str:
-    """The client's id; empty if it sent none that can be used. Names of `headers` are in lower case."""
+    """The client's id; empty if it sent no valid one. Names of `headers` are in lower case."""
     for name in ACCEPTED:
         if name in headers:
             value = headers[name]

@@ -1,4 +1,4 @@
-"""Tasks beside the one that runs: none of them may fail unseen.
+"""Background tasks: every failure is logged or raised, never lost.
 
     async with BackgroundTasks() as tasks:
         tasks.restart("compaction", compactor.run)
@@ -10,7 +10,7 @@
 | `fatal`   | ends the block, and with it the process: the block raises, and the error has the task's name |
 
 A task that returns is done. `spawn` and `TaskSet` are for short tasks of an object that has no such block (a
-connection, a question): one that raises is logged with its name. `stop` ends tasks that serve one stream.
+connection, a query): one that raises is logged with its name. `stop` cancels tasks that serve one stream.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Backoff(Struct, frozen=True, kw_only=True):
 
 
 class BackgroundTasks(asyncio.TaskGroup):
-    """A task group with policies. What the block itself raises is raised as it is, not as a group."""
+    """A task group with policies. An exception of the block itself is raised as it is, not in an exception
+    group."""
 
     def __init__(self, backoff: Backoff | None = None) -> None:
         super().__init__()
@@ -82,7 +83,7 @@ class BackgroundTasks(asyncio.TaskGroup):
 
 
 class TaskSet:
-    """Short tasks that nobody awaits."""
+    """Short tasks that are not awaited."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -108,14 +109,16 @@ class TaskSet:
 
 
 def spawn(name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Run `work` as a task, to which the caller holds on. If it raises, that is logged with its name."""
+    """Run `work` as a task; the caller must keep a reference to it. If it raises, the error is logged with
+    its name."""
     task = asyncio.get_running_loop().create_task(_logged(name, work), name=name)
     _close_with(task, work)
     return task
 
 
 async def stop(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait for their end. That a peer hung up on one is no news; any other failure is logged."""
+    """Cancel tasks and wait until they have ended. Errors of a closed connection are ignored; others are
+    logged."""
     for task in tasks:
         task.cancel()
     for task, outcome in zip(tasks, await asyncio.gather(*tasks, return_exceptions=True), strict=True):
@@ -124,7 +127,8 @@ async def stop(*tasks: asyncio.Task[Any]) -> None:
 
 
 def _close_with(task: asyncio.Task[None], work: Coroutine[Any, Any, None]) -> None:
-    # A task that is cancelled before its first step never awaits its work, of which Python would complain.
+    # A task that is cancelled before its first step never awaits its coroutine, which Python would warn
+    # about.
     task.add_done_callback(lambda _: work.close())
 
 
@@ -146,7 +150,8 @@ async def _restarted(name: str, work: Work, backoff: Backoff) -> None:
 
 
 async def _cancelled_only_from_outside(work: Coroutine[Any, Any, None]) -> None:
-    """A cancellation that nobody asked for, of something that was awaited, is a failure: the task would just be gone."""
+    """Turn a cancellation that was not requested for this task, but came from something it awaited, into an
+    error: otherwise the task would end without a trace."""
     try:
         await work
     except asyncio.CancelledError as error:

@@ -1,8 +1,8 @@
-"""Certificate requests: nodes' own certificates are approved by policy, old requests are removed.
+"""Certificate signing requests: approves node certificates by policy and removes old requests.
 
-The server refuses requests that its signers would not sign when they are made, and signs in the write
-that approves (its key never leaves it). What is left here: to ask whether the requester may have it
-without a person's approval, and to tidy up.
+The API server rejects a request that its signers would not sign when the request is created, and signs in
+the write that approves it (the signing key never leaves the server). The controllers here only check
+whether a requester may have a certificate without an operator's approval, and clean up.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from alcove.api.objects import Object
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import CERTIFICATE_SIGNING_REQUESTS, SUBJECT_ACCESS_REVIEWS
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
-from alcove.controllers.deletion import delete_as_known
+from alcove.controllers.deletion import delete_if_unchanged
 
 NODE_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 NODE_SERVING = "kubernetes.io/kubelet-serving"
-"""API servers know a node by its certificate's subject: whichever addresses it names, it can be no other's."""
+"""API servers identify a node by its certificate's subject, so the addresses in the certificate do not let
+it impersonate another node."""
 
 PENDING_SECONDS_MAX = 24 * 3600.0
 SETTLED_SECONDS_MAX = 3600.0
-"""A request that was approved, denied or failed is of interest to its maker for this long."""
+"""How long a request that was approved, denied or failed is kept for its requester."""
 
 
 class CertificateApproval(Controller):
-    """Only ring0's: nodes are ring0's."""
+    """Approves requests in ring0 only, because nodes belong to ring0."""
 
     name = "certificate-approval"
     resource = CERTIFICATE_SIGNING_REQUESTS
@@ -40,18 +41,17 @@ class CertificateApproval(Controller):
 
     async def reconcile(self, key: ObjectKey) -> Result:
         request = self._requests.get(key)
-        if request is None or key.tenant != SYSTEM or settled(request):
+        if request is None or key.tenant != SYSTEM or final_conditions(request):
             return DONE
         signer = request["spec"].get("signerName")
         if signer not in (NODE_CLIENT, NODE_SERVING):
             return DONE
-        desired = "selfnodeclient" if is_self_renewal(request) else "nodeclient"
-        if signer == NODE_SERVING and desired != "selfnodeclient":
-            return DONE  # A node serves in its own name, and asks for that itself.
-        if await self._is_allowed(key, request, desired):
-            whose = "a node's own" if desired == "selfnodeclient" else "a node's"
+        subresource = "selfnodeclient" if is_self_renewal(request) else "nodeclient"
+        if signer == NODE_SERVING and subresource != "selfnodeclient":
+            return DONE  # A serving certificate is approved only for the node that requests it.
+        if await self._is_allowed(key, request, subresource):
             kind = "serving" if signer == NODE_SERVING else "client"
-            message = f"The requester may have {whose} {kind} certificate ({desired})."
+            message = f"Auto approving node {kind} certificate after SubjectAccessReview ({subresource})."
             await self._approve(key, request, message)
         return DONE
 
@@ -72,8 +72,8 @@ class CertificateApproval(Controller):
                 },
             }
         }
-        answer = await self.client(key).create(key.tenant, SUBJECT_ACCESS_REVIEWS, review)
-        return bool(objects.get(answer, "status", "allowed"))
+        response = await self.client(key).create(key.tenant, SUBJECT_ACCESS_REVIEWS, review)
+        return bool(objects.get(response, "status", "allowed"))
 
     async def _approve(self, key: ObjectKey, request: Object, message: str) -> None:
         now = meta.format_time(self.clock())
@@ -92,7 +92,7 @@ class CertificateApproval(Controller):
 
 
 class CertificateCleaning(Controller):
-    """Requests are for a moment; certificates live without them."""
+    """Deletes old requests; issued certificates stay valid without them."""
 
     name = "certificate-cleaning"
     resource = CERTIFICATE_SIGNING_REQUESTS
@@ -107,30 +107,32 @@ class CertificateCleaning(Controller):
         request = self._requests.get(key)
         if request is None:
             return DONE
-        left = due(request) - self.clock()
-        if left > 0:
-            return Result(after_seconds=left)
-        await delete_as_known(self.client(key), CERTIFICATE_SIGNING_REQUESTS, key, request["metadata"])
+        remaining_seconds = removal_time(request) - self.clock()
+        if remaining_seconds > 0:
+            return Result(after_seconds=remaining_seconds)
+        await delete_if_unchanged(self.client(key), CERTIFICATE_SIGNING_REQUESTS, key, request["metadata"])
         return DONE
 
 
-def settled(request: Object) -> list[Object]:
-    """The conditions that say what became of it."""
+def final_conditions(request: Object) -> list[Object]:
+    """The conditions Approved, Denied and Failed of the request; empty while it is pending."""
     conditions = objects.get(request, "status", "conditions", default=[])
     return [each for each in conditions if each.get("type") in ("Approved", "Denied", "Failed")]
 
 
-def due(request: Object) -> float:
-    """When it may be removed, in epoch seconds."""
-    made = meta.parse_time(request["metadata"]["creationTimestamp"])
-    times = [each.get("lastUpdateTime") or each.get("lastTransitionTime") for each in settled(request)]
+def removal_time(request: Object) -> float:
+    """When the request may be deleted, in epoch seconds."""
+    created = meta.parse_time(request["metadata"]["creationTimestamp"])
+    times = [
+        each.get("lastUpdateTime") or each.get("lastTransitionTime") for each in final_conditions(request)
+    ]
     if not times:
-        return made + PENDING_SECONDS_MAX
-    return max(meta.parse_time(time) if time else made for time in times) + SETTLED_SECONDS_MAX
+        return created + PENDING_SECONDS_MAX
+    return max(meta.parse_time(time) if time else created for time in times) + SETTLED_SECONDS_MAX
 
 
 def is_self_renewal(request: Object) -> bool:
-    """A node asks for its own next certificate."""
+    """Whether the requested common name is the requester's user name: a node renews its certificate."""
     # Imported here: nodes join rarely, and the library takes more memory than all mirrors of a small cluster.
     from cryptography import x509
     from cryptography.x509.oid import NameOID

@@ -1,7 +1,7 @@
-"""Aggregated cluster roles: their `rules` show what they gather from the roles that they select.
+"""Aggregated cluster roles: writes the rules of the selected roles into `rules`.
 
-The server decides rights by the selection itself (always current); what is written here is for people
-and programs that read the role.
+The API server authorizes by evaluating the selectors itself, so it never depends on this controller; `rules`
+is written for clients that read the role.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ class ClusterRoleAggregation(Controller):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._roles = self.mirror(CLUSTER_ROLES, {AGGREGATED: _is_aggregated})
-        self.on(self._roles, self._aggregating)
+        self.on(self._roles, self._aggregated_roles)
 
-    def _aggregating(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """Any role may be, or have been, part of the tenant's aggregated ones."""
+    def _aggregated_roles(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        """All aggregated roles of the tenant: the changed role may match, or have matched, any of them."""
         return self._roles.find_keys(AGGREGATED, change.key.plane, change.key.tenant, "yes")
 
     async def reconcile(self, key: ObjectKey) -> Result:
         role = self._roles.get(key)
         if role is None or not list(_is_aggregated(role)):
             return DONE
-        # Asked of the server: built-in roles are not stored, and no watch over all tenants tells of them.
-        every = await self.client(key).list(key.tenant, CLUSTER_ROLES)
-        rules = gathered(role, every)
+        # Listed from the server: built-in roles are not stored, so a watch over all tenants omits them.
+        roles = await self.client(key).list(key.tenant, CLUSTER_ROLES)
+        rules = aggregate_rules(role, roles)
         if rules != (role.get("rules") or []):
             role["rules"] = rules
             await self.client(key).update(key.tenant, CLUSTER_ROLES, role)
         return DONE
 
 
-def gathered(role: Object, every: Sequence[Object]) -> list[Object]:
-    """The rules of all roles that this one selects, each once, by the roles' names."""
+def aggregate_rules(role: Object, roles: Sequence[Object]) -> list[Object]:
+    """The rules of all roles that `role` selects, without duplicates, ordered by role name."""
     rules: list[Object] = []
-    ordered = sorted(every, key=objects.name)
+    ordered = sorted(roles, key=objects.name)
     for selector in role["aggregationRule"]["clusterRoleSelectors"]:
         try:
             matches = selectors.from_object(selector).matches
         except BadRequest:
-            continue  # A selector that cannot be read selects nothing.
+            continue  # An invalid selector selects nothing.
         for other in ordered:
             if objects.name(other) != objects.name(role) and matches(objects.labels(other)):
                 rules += [rule for rule in other.get("rules") or () if rule not in rules]

@@ -1,4 +1,4 @@
-"""Several requests at once, bounded by the client's connections; the first error is raised when all ended."""
+"""Concurrent requests, bounded by the client's connection limit."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Their results, in order. All are done before an error of one is raised, so that none goes on alone."""
-    done = await asyncio.gather(*work, return_exceptions=True)
-    error = next((each for each in done if isinstance(each, BaseException)), None)
+async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run all coroutines concurrently and return their results in order.
+
+    The first error is raised only after all have finished, so that none keeps running in the background.
+    """
+    results = await asyncio.gather(*work, return_exceptions=True)
+    error = next((each for each in results if isinstance(each, BaseException)), None)
     if error is None:
-        return done  # type: ignore[return-value]
+        return results  # type: ignore[return-value]
     try:
         raise error
     finally:
-        # The error holds this frame, which would hold the error, and with it every answer.
-        del done, error
+        # The error references this frame: without `del` a reference cycle would keep every result alive.
+        del results, error

@@ -1,4 +1,4 @@
-"""Conditions, as statuses list them: one per type, with the time of its last change of status."""
+"""Status conditions: one per type, each with the time of its last change of status."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ class Condition(Struct, frozen=True):
     message: str
 
 
-def updated(there: Sequence[Object], desired: Sequence[Condition], now: float) -> list[Object]:
-    """The list with the wanted conditions in it; others stay. Equal to `there` where nothing changed."""
-    result = {condition["type"]: condition for condition in there}
-    for each in desired:
-        old = result.get(each.type)
-        message = "True" if each.status else "False"
-        changed = meta.format_time(now)
-        if old is not None and old.get("status") == message and old.get("lastTransitionTime"):
-            changed = old["lastTransitionTime"]
-        result[each.type] = {
-            "type": each.type,
-            "status": message,
-            "reason": each.reason,
-            "message": each.message,
-            "lastTransitionTime": changed,
+def updated(existing: Sequence[Object], desired: Sequence[Condition], now: float) -> list[Object]:
+    """`existing` with the desired conditions set; other types stay. Equal to `existing` if nothing
+    changed."""
+    result = {condition["type"]: condition for condition in existing}
+    for condition in desired:
+        old = result.get(condition.type)
+        status = "True" if condition.status else "False"
+        transition_time = meta.format_time(now)
+        if old is not None and old.get("status") == status and old.get("lastTransitionTime"):
+            transition_time = old["lastTransitionTime"]
+        result[condition.type] = {
+            "type": condition.type,
+            "status": status,
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastTransitionTime": transition_time,
         }
     return list(result.values())
 

@@ -1,17 +1,17 @@
-"""Emptying a space (a namespace or a tenant) before it goes: what to delete now, and what is waited for.
+"""Content deletion of a terminating namespace or tenant: what to delete now, and what to wait for.
 
-Pure plans; the namespace and the tenant controller carry them out. Everything of a stage is deleted at
-once; a stage begins when nothing of those before it is left:
+Pure plans; the namespace and tenant controllers execute them. The objects of one stage are deleted
+concurrently; a stage begins when no object of the earlier stages is left:
 
-    admission   webhooks and policies of the tenant, which could refuse every deletion that follows
-    content     everything else, in parallel
-    rights      roles, bindings, CRDs, API services: programs outside may need them to finish the content
+    admission   webhooks and policies of the tenant, which could reject every later deletion
+    content     everything else
+    rights      roles, bindings, CRDs, API services: external programs may need them to finish the content
 
-A finalizer holds an object until whoever put it there takes it away. In a tenant that goes, nobody may
-be left to do that. The rule: ring0's own finalizers (`OURS`) are always waited for, ring0 is there to
-serve them. Any other is taken away once the tenant has no pods left, so that none of its own programs
-runs any more, and the object has been waiting for `FOREIGN_SECONDS` on top, the time of programs that
-run elsewhere. Namespaces alone are emptied as in Kubernetes: they wait for all finalizers.
+A finalizer holds an object until the controller that added it removes it. In a terminating tenant that
+controller may no longer exist. Finalizers of ring0's controllers (`OURS`) are always waited for. Any other
+finalizer is removed once the tenant has no pods left, so that none of the tenant's programs is running in
+the cluster, and `FOREIGN_SECONDS` have passed since the object was deleted, which leaves time for programs
+that run elsewhere. A namespace that is deleted alone waits for all finalizers, as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OURS = frozenset(
         local_volumes.FINALIZER,
     }
 )
-"""Finalizers that ring0's own processes serve. A controller that puts one on tenants' objects adds it."""
+"""Finalizers that ring0's processes remove. A controller that sets one on tenants' objects adds it here."""
 
 _ADMISSION, _CONTENT, _RIGHTS = range(3)
 _STAGES = {
@@ -63,9 +63,9 @@ _STAGES = {
 class ContentDeletionPlan(Struct, frozen=True):
     deletes: list[ObjectMetadata]
     releases: list[ObjectMetadata]
-    """Their foreign finalizers are taken away."""
+    """Objects whose foreign finalizers are to be removed."""
     waits_for: Sequence[ObjectMetadata]
-    """Everything that is still there, those above included."""
+    """All existing objects, including those in `deletes` and `releases`."""
 
     @property
     def is_empty(self) -> bool:
@@ -73,18 +73,19 @@ class ContentDeletionPlan(Struct, frozen=True):
 
     @property
     def is_partial(self) -> bool:
-        """There is more to delete than was taken at once."""
+        """Whether more objects may have to be deleted than the plan contains."""
         return len(self.deletes) == DELETED_AT_ONCE_MAX
 
 
-def of_namespace(content: Sequence[ObjectMetadata]) -> ContentDeletionPlan:
-    """Pods go first, as in Kubernetes: while they run, nothing that protects or feeds them goes."""
+def plan_for_namespace(content: Sequence[ObjectMetadata]) -> ContentDeletionPlan:
+    """Pods are deleted first, as in Kubernetes: other objects stay while pods that may use them are
+    running."""
     pods = [each for each in content if each.resource == PODS]
-    return ContentDeletionPlan(_not_ending(pods or content), [], content)
+    return ContentDeletionPlan(_except_terminating(pods or content), [], content)
 
 
-def of_tenant(content: Sequence[ObjectMetadata], now: float) -> ContentDeletionPlan:
-    """What is in namespaces goes with them; the namespace controller empties each."""
+def plan_for_tenant(content: Sequence[ObjectMetadata], now: float) -> ContentDeletionPlan:
+    """Plans cluster-scoped objects only; the namespace controller deletes the content of each namespace."""
     if not content:
         return ContentDeletionPlan([], [], content)
     stages = {id(each): _STAGES.get(each.resource.group_resource, _CONTENT) for each in content}
@@ -92,51 +93,51 @@ def of_tenant(content: Sequence[ObjectMetadata], now: float) -> ContentDeletionP
     current = [each for each in content if stages[id(each)] == stage and not each.resource.namespaced]
     has_pods = any(each.resource == PODS for each in content)
     releases = [] if has_pods else [each for each in content if _is_abandoned(each, now)]
-    return ContentDeletionPlan(_not_ending(current), releases, content)
+    return ContentDeletionPlan(_except_terminating(current), releases, content)
 
 
-def _not_ending(content: Iterable[ObjectMetadata]) -> list[ObjectMetadata]:
-    return [each for each in content if not each.is_ending][:DELETED_AT_ONCE_MAX]
+def _except_terminating(content: Iterable[ObjectMetadata]) -> list[ObjectMetadata]:
+    return [each for each in content if not each.is_terminating][:DELETED_AT_ONCE_MAX]
 
 
-def _is_abandoned(known: ObjectMetadata, now: float) -> bool:
-    if not known.is_ending or not foreign(known.finalizers):
+def _is_abandoned(obj: ObjectMetadata, now: float) -> bool:
+    if not obj.is_terminating or not foreign(obj.finalizers):
         return False
-    return now - meta.parse_time(known.metadata["deletionTimestamp"]) >= FOREIGN_SECONDS
+    return now - meta.parse_time(obj.metadata["deletionTimestamp"]) >= FOREIGN_SECONDS
 
 
 def foreign(finalizers: Iterable[str]) -> list[str]:
     return [each for each in finalizers if each not in OURS]
 
 
-def next_look_seconds(plan: ContentDeletionPlan, now: float) -> float:
-    """When an abandoned finalizer may be taken away, if nothing happens before; at most a minute."""
+def next_check_seconds(plan: ContentDeletionPlan, now: float) -> float:
+    """Seconds until the first abandoned finalizer may be removed, at most a minute."""
     soonest = 60.0
     for each in plan.waits_for:
-        if each.is_ending and foreign(each.finalizers):
+        if each.is_terminating and foreign(each.finalizers):
             waited = now - meta.parse_time(each.metadata["deletionTimestamp"])
             soonest = min(soonest, max(FOREIGN_SECONDS - waited, 1.0))
     return soonest
 
 
 def conditions(
-    what: str, content: Sequence[ObjectMetadata], failures: Sequence[str], *, is_known: bool
+    kind: str, content: Sequence[ObjectMetadata], failures: Sequence[str], *, is_known: bool
 ) -> list[Condition]:
-    """What a space's status says of its emptying; `what` is Namespace or Tenant."""
-    space = what.lower()
+    """The deletion conditions of a namespace or tenant; `kind` is Namespace or Tenant."""
+    scope = kind.lower()
     counts = Counter(_plural(each) for each in content)
-    finalizers = Counter(name for each in content if each.is_ending for name in each.finalizers)
-    found = Condition(
-        f"{what}DeletionDiscoveryFailure",
+    finalizers = Counter(name for each in content if each.is_terminating for name in each.finalizers)
+    discovered = Condition(
+        f"{kind}DeletionDiscoveryFailure",
         False,
         "ResourcesDiscovered",
         "All resources successfully discovered",
     )
     if not is_known:
-        message = f"Not all resources of the {space} are known yet"
-        found = Condition(f"{what}DeletionDiscoveryFailure", True, "DiscoveryFailed", message)
+        message = f"Not all resources of the {scope} have been discovered yet"
+        discovered = Condition(f"{kind}DeletionDiscoveryFailure", True, "DiscoveryFailed", message)
     deleted = Condition(
-        f"{what}DeletionContentFailure",
+        f"{kind}DeletionContentFailure",
         bool(failures),
         "ContentDeletionFailed" if failures else "ContentDeleted",
         f"Failed to delete all content: {'; '.join(failures)}"
@@ -144,28 +145,28 @@ def conditions(
         else "All content successfully deleted, may be waiting on finalization",
     )
     remaining = Condition(
-        f"{what}ContentRemaining",
+        f"{kind}ContentRemaining",
         bool(counts),
         "SomeResourcesRemain" if counts else "ContentRemoved",
         _listed("Some resources are remaining: ", counts, "{} has {} resource instances")
         or "All content successfully removed",
     )
     held = Condition(
-        f"{what}FinalizersRemaining",
+        f"{kind}FinalizersRemaining",
         bool(finalizers),
         "SomeFinalizersRemain" if finalizers else "ContentHasNoFinalizers",
         _listed(
-            f"Some content in the {space} has finalizers remaining: ",
+            f"Some content in the {scope} has finalizers remaining: ",
             finalizers,
             "{} in {} resource instances",
         )
         or "All content-preserving finalizers finished",
     )
-    return [found, deleted, remaining, held]
+    return [discovered, deleted, remaining, held]
 
 
-def _plural(known: ObjectMetadata) -> str:
-    return f"{known.resource.resource}.{known.resource.group}"
+def _plural(obj: ObjectMetadata) -> str:
+    return f"{obj.resource.resource}.{obj.resource.group}"
 
 
 def _listed(intro: str, counts: Counter[str], form: str) -> str:

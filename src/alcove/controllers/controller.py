@@ -1,32 +1,32 @@
-"""What a controller is. Adding one is one file with a class like this, and one line in `all.py`.
+"""The base class of all controllers. A new one is a file with a class like this and a line in `all.py`.
 
     class Widgets(Controller):
         name = "widget"
         resource = WIDGETS                      # what its keys name
 
-        def __init__(self, setup: Setup) -> None:
-            super().__init__(setup)
+        def __init__(self, context: ControllerContext) -> None:
+            super().__init__(context)
             self._widgets = self.mirror(WIDGETS)
             self._pods = self.mirror(PODS, {"controller": controller_uid})
             self.on(self._widgets)              # a widget changed: reconcile it
             self.on(self._pods, owner_of(WIDGETS))   # a pod changed: reconcile its widget
 
         async def reconcile(self, key: ObjectKey) -> Result:
-            widget = self._widgets.get(key)     # a copy of its own
+            widget = self._widgets.get(key)     # a copy that may be changed
             if widget is None:
                 return DONE
             pods = self._pods.find("controller", key.plane, key.tenant, widget["metadata"]["uid"])
             await self.client(key).create(key.tenant, PODS, …, namespace=key.namespace)
-            return DONE                         # or Result(after_seconds=30.0): look again then
+            return DONE                         # or Result(after_seconds=30.0) to reconcile again then
 
-`reconcile` brings the world to what the object says, whatever happened before; it is safe to repeat and
-to interrupt anywhere. It never catches an error in order to try again: it raises, and the loop tries the
-key again, later each time. Before each call the loop has made sure that all mirrors this controller
-reads have seen this process' own earlier writes in the tenant: what was created is there, no
-bookkeeping of expectations is needed. Two calls for one key never overlap.
+`reconcile` brings the current state to the desired state whatever happened before; it is safe to repeat and
+to interrupt anywhere. It never catches an error in order to retry: it raises, and the loop retries the key
+with exponential backoff. Before each call the loop waits until all mirrors that this controller reads have
+received this process's earlier writes in the tenant, so that created objects are visible and no
+expectations need to be tracked. Two calls for one key never overlap.
 
-A mirror knows only what its watch told. Before deleting or taking over something for good, name the uid
-(`delete(…, uid=…)`) or the resourceVersion (`update`), so that the server refuses what was outdated.
+A mirror may lag behind the server. Before deleting or adopting an object, pass its uid (`delete(…, uid=…)`)
+or resourceVersion (`update`), so that the server rejects a write that is based on outdated state.
 """
 
 from __future__ import annotations
@@ -53,45 +53,45 @@ from alcove.network.providers.base import Providers
 Clock = Callable[[], float]
 """Epoch seconds."""
 Keys = Callable[[ObjectChange], Iterable[ObjectKey]]
-"""Whom a change concerns."""
+"""The keys to enqueue for a change."""
 KeysOfAny = Callable[[Resource, ObjectChange], Iterable[ObjectKey]]
-"""The same, told what changed."""
+"""The keys to enqueue for a change of an object of the given resource."""
 
 
 class Result(Struct, frozen=True):
     after_seconds: float | None = None
-    """When to look again, if nothing happens before. None: when something happens."""
+    """When to reconcile again if no change enqueues the key before. None: only on a change."""
 
 
 DONE = Result()
 
 
 class ServerRefusal(Exception):
-    """The server refused something, and the controller told the tenant in an event of its own: the loop
-    tries again, later each time, and says nothing more."""
+    """The server rejected a request and the controller has already recorded an event for the tenant: the
+    loop retries with backoff and reports nothing more."""
 
 
 class ControllerOptions(Struct, frozen=True, kw_only=True):
-    """What the command line says to controllers, and which types of networks there are."""
+    """Command line options of the controllers, and the available network types."""
 
     default_network_template: Path | None = None
     providers: Providers = PROVIDERS
 
 
 class ControllerContext(Struct, frozen=True, kw_only=True):
-    """What all controllers are made with."""
+    """What all controllers share."""
 
     planes: Planes
     metadata_cache: MetadataCache
     recorder: EventRecorder
     clock: Clock
     authorities: Mapping[PlaneId, str]
-    """Each plane's certificate authority, in PEM: what its clients trust it by."""
+    """Each plane's certificate authority, in PEM."""
     options: ControllerOptions = ControllerOptions()
 
 
 class WatchSource(Struct, frozen=True):
-    """Something that tells of changes, and whom they concern."""
+    """A source of changes, and the function that maps a change to the keys to enqueue."""
 
     subscribe: Callable[[Subscriber], None]
     keys: Keys
@@ -105,7 +105,7 @@ def itself(change: ObjectChange) -> Iterable[ObjectKey]:
 class Controller:
     name: ClassVar[str]
     resource: ClassVar[Resource]
-    """What its keys name."""
+    """The resource that the controller's keys name."""
     workers: ClassVar[int] = 8
 
     def __init__(self, context: ControllerContext) -> None:
@@ -120,7 +120,8 @@ class Controller:
         raise NotImplementedError
 
     async def background(self) -> None:
-        """Runs beside the reconciler, for what no key stands for; over when it returns."""
+        """Runs concurrently with the reconciler, for work that has no key. The default returns
+        immediately."""
 
     def mirror(
         self,
@@ -134,7 +135,7 @@ class Controller:
         trim: Trim = without_managed_fields,
         only: PlaneId | None = None,
     ) -> Mirror:
-        """The shared mirror of such objects; indexes of the same name are taken for the same."""
+        """The shared mirror of the selected objects. Indexes with the same name must be the same function."""
         selection = ListSelection(resource, "", labels, fields, metadata_only)
         mirror = self.context.planes.mirror(selection, indexes, tenant=tenant, trim=trim, only=only)
         if mirror not in self.reads:
@@ -142,27 +143,27 @@ class Controller:
         return mirror
 
     def nodes(self) -> Mirror:
-        """Ring0's, on the home plane. What any other tenant or plane calls a node is none."""
+        """Ring0's nodes on the home plane. Node objects of other tenants or planes are ignored."""
         return self.mirror(NODES, tenant=SYSTEM, only=HOME)
 
     def on(self, mirror: Mirror, keys: Keys = itself) -> None:
-        """Reconcile these keys whenever an object of the mirror changes."""
+        """Enqueue `keys(change)` whenever an object of the mirror changes."""
         self.sources.append(WatchSource(mirror.subscribe, keys, mirror))
 
     def on_any_object(self, keys: KeysOfAny) -> None:
-        """The same for every object of every kind, by its metadata."""
+        """Enqueue `keys(resource, change)` for every object of every kind; changes carry metadata only."""
 
         def subscribe(subscriber: Subscriber) -> None:
-            def hear(resource: Resource, change: ObjectChange) -> None:
+            def on_change(resource: Resource, change: ObjectChange) -> None:
                 for key in keys(resource, change):
                     subscriber(ObjectChange(change.kind, key, change.obj))
 
-            self.metadata_cache.listen(hear)
+            self.metadata_cache.listen(on_change)
 
         self.sources.append(WatchSource(subscribe, itself))
 
-    async def fresh(self, key: ObjectKey) -> None:
-        """Waits, before each `reconcile`, until what it reads has this process' own writes."""
+    async def wait_for_mirrors(self, key: ObjectKey) -> None:
+        """Waits, before each `reconcile`, until the mirrors have received this process's writes."""
         for mirror in self.reads:
             if mirror.owes(key.plane, key.tenant):
                 await mirror.caught_up(key.plane, key.tenant)
@@ -178,9 +179,9 @@ def controller_of(obj: Object) -> Object | None:
 
 
 def owner_of(resource: Resource) -> Keys:
-    """For `on`: the object of this resource that controls the changed one, now or before the change.
+    """For `on`: the key of the object of this resource that controls the changed one, now or before.
 
-    Owners are in the same tenant and namespace; a reference that says otherwise does not count.
+    Owners are looked up in the dependent's tenant and namespace only.
     """
 
     def keys(change: ObjectChange) -> Iterable[ObjectKey]:

@@ -1,4 +1,4 @@
-"""Deleting one object just as it was known."""
+"""Deletion of an object only if it has not changed since it was read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from alcove.client.keys import ObjectKey
 from alcove.client.resources import Resource
 
 
-async def delete_as_known(
+async def delete_if_unchanged(
     client: Client,
     resource: Resource,
     key: ObjectKey,
@@ -18,8 +18,8 @@ async def delete_as_known(
     propagation: Propagation | None = None,
     grace_seconds: int | None = None,
 ) -> None:
-    """Deletes the object if it is still what `metadata` says. If it is gone or changed nothing happens:
-    the mirror will tell, and the change brings the reconciler back."""
+    """Deletes the object if it still has the uid and resourceVersion of `metadata`. Does nothing if it was
+    deleted or changed: the watch event of that change enqueues the key again."""
     try:
         await client.delete(
             key.tenant,

@@ -1,5 +1,7 @@
-"""Carrying out a plan of emptying: deletions and releases, all at once, none stopping the others; and when
-to tell of it."""
+"""Executes a content deletion plan, and decides when its progress is written to the status.
+
+Deletions and finalizer removals run concurrently; an error of one does not stop the others.
+"""
 
 from __future__ import annotations
 
@@ -10,64 +12,65 @@ from alcove.api.errors import ApiError, Conflict, NotFound
 from alcove.api.objects import Object
 from alcove.client.client import Client, Patch
 from alcove.client.keys import ObjectKey
-from alcove.controllers.concurrency import together
+from alcove.controllers.concurrency import gather_all
 from alcove.controllers.content_deletion import OURS, ContentDeletionPlan
 from alcove.controllers.metadata_cache import ObjectMetadata
 
 REPORT_AFTER_SECONDS = 2.0
-"""An emptying that takes less leaves no trace in the status: nobody would have time to read it."""
+"""A deletion that finishes sooner writes no progress to the status."""
 REPORT_EVERY_SECONDS = 5.0
 REPORTED_MAX = 10_000
 
 
 class DeletionReports:
-    """Which spaces are due to tell what they wait for: after a while, then now and then."""
+    """When the namespace or tenant of each key is due for a progress report: first after
+    REPORT_AFTER_SECONDS, then every REPORT_EVERY_SECONDS."""
 
     def __init__(self) -> None:
-        self._told: OrderedDict[ObjectKey, float] = OrderedDict()
+        self._reported_at: OrderedDict[ObjectKey, float] = OrderedDict()
 
-    def wait_seconds(self, key: ObjectKey, space: Object, now: float) -> float:
-        """How long until the next report; 0: it is due, and taken as told."""
-        since = meta.parse_time(space["metadata"]["deletionTimestamp"])
-        due = max(since + REPORT_AFTER_SECONDS, self._told.get(key, 0.0) + REPORT_EVERY_SECONDS)
+    def wait_seconds(self, key: ObjectKey, terminating: Object, now: float) -> float:
+        """Seconds until the next report. 0 if it is due; then it is recorded as reported at `now`."""
+        since = meta.parse_time(terminating["metadata"]["deletionTimestamp"])
+        due = max(since + REPORT_AFTER_SECONDS, self._reported_at.get(key, 0.0) + REPORT_EVERY_SECONDS)
         if due > now:
             return due - now
-        self._told[key] = now
-        self._told.move_to_end(key)
-        if len(self._told) > REPORTED_MAX:
-            self._told.popitem(last=False)
+        self._reported_at[key] = now
+        self._reported_at.move_to_end(key)
+        if len(self._reported_at) > REPORTED_MAX:
+            self._reported_at.popitem(last=False)
         return 0.0
 
     def forget(self, key: ObjectKey) -> None:
-        self._told.pop(key, None)
+        self._reported_at.pop(key, None)
 
 
 async def carry_out(client: Client, plan: ContentDeletionPlan) -> list[str]:
-    """What the server refused, in its words, each once. Raises only where it cannot be reached."""
-    deletes = [_delete(client, known) for known in plan.deletes]
-    releases = [_release(client, known) for known in plan.releases]
-    return sorted({message for message in await together([*deletes, *releases]) if message})
+    """Returns the server's error messages, without duplicates. Raises only if the server is unreachable."""
+    deletes = [_delete(client, obj) for obj in plan.deletes]
+    releases = [_release(client, obj) for obj in plan.releases]
+    return sorted({message for message in await gather_all([*deletes, *releases]) if message})
 
 
-async def _delete(client: Client, known: ObjectMetadata) -> str:
-    key = known.key
+async def _delete(client: Client, obj: ObjectMetadata) -> str:
+    key = obj.key
     try:
-        await client.delete(key.tenant, known.resource, key.name, namespace=key.namespace, uid=known.uid)
+        await client.delete(key.tenant, obj.resource, key.name, namespace=key.namespace, uid=obj.uid)
     except (NotFound, Conflict):
-        pass  # Gone, or not as we knew it: the mirror will tell.
+        pass  # Deleted or changed: the watch event enqueues the key again.
     except ApiError as error:
         return error.message
     return ""
 
 
-async def _release(client: Client, known: ObjectMetadata) -> str:
-    """Takes away finalizers that nobody is left to serve."""
-    key = known.key
-    kept = [each for each in known.finalizers if each in OURS]
-    patch = {"metadata": {"finalizers": kept, "resourceVersion": known.metadata["resourceVersion"]}}
+async def _release(client: Client, obj: ObjectMetadata) -> str:
+    """Removes foreign finalizers, whose controllers no longer exist."""
+    key = obj.key
+    retained = [each for each in obj.finalizers if each in OURS]
+    patch = {"metadata": {"finalizers": retained, "resourceVersion": obj.metadata["resourceVersion"]}}
     try:
         await client.patch(
-            key.tenant, known.resource, key.name, patch, namespace=key.namespace, kind=Patch.MERGE
+            key.tenant, obj.resource, key.name, patch, namespace=key.namespace, kind=Patch.MERGE
         )
     except (NotFound, Conflict):
         pass

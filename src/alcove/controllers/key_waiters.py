@@ -1,7 +1,7 @@
-"""Who waits for what: keys by the name of the thing that would let them go on, in the order they came.
+"""Keys that wait for a named thing to become available, in the order in which they began to wait.
 
-A key is here only while it waits. Whoever is looked at again, or is gone, is forgotten; so what is kept is never
-more than what waits now, whatever came and went.
+A key must be forgotten when it is reconciled again or its object is deleted, so the size is bounded by the
+number of keys that are waiting now.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class KeyWaiters:
         self._names: dict[ObjectKey, tuple[str, ...]] = {}
 
     def add(self, key: ObjectKey, names: Iterable[str]) -> None:
-        """It waits for any of these, and for nothing that it waited for before."""
+        """The key waits for any of `names`; names from an earlier call are dropped."""
         self.forget(key)
-        self._names[key] = desired = tuple(dict.fromkeys(names))
-        for name in desired:
+        self._names[key] = unique_names = tuple(dict.fromkeys(names))
+        for name in unique_names:
             self._by_name.setdefault(name, {})[key] = None
 
     def forget(self, key: ObjectKey) -> None:
@@ -31,12 +31,12 @@ class KeyWaiters:
             if not keys:
                 del self._by_name[name]
 
-    def take(self, name: str, most: int | None = None) -> list[ObjectKey]:
-        """Those who waited for this, the first ones first; they wait no more."""
-        found = list(islice(self._by_name.get(name, ()), most))
-        for key in found:
+    def take(self, name: str, maximum: int | None = None) -> list[ObjectKey]:
+        """Removes and returns the keys that wait for the name, longest wait first, at most `maximum`."""
+        keys = list(islice(self._by_name.get(name, ()), maximum))
+        for key in keys:
             self.forget(key)
-        return found
+        return keys
 
     def __len__(self) -> int:
         return len(self._names)

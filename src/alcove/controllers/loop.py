@@ -1,16 +1,17 @@
-"""The loop around a reconciler: takes keys in fair turns, calls it, and decides what becomes of each.
+"""The controller loop: takes keys from the fair queue, calls `reconcile`, and decides about retries.
 
-Retries are decided in one place, `verdict`; nothing else in the controllers knows of them.
+Retries are decided in one place, `decide`; no controller handles them itself. Backoff begins at
+milliseconds and doubles with each failure in a row.
 
-| the reconciler            | the key                                   | the tenant sees         |
-|---------------------------|-------------------------------------------|-------------------------|
-| returns                   | is forgotten, or looked at again in time  |                         |
-| is outdated (409, behind) | is tried again soon                       |                         |
-| makes something where the server knows no namespace or tenant | is tried again soon |           |
-| cannot reach the server, or told the tenant itself | is tried again, later each time |         |
-| raises anything else      | is tried again, later each time           | a warning on the object |
-| works for a plane that left, or without the lease | is forgotten      |                         |
-| makes something where a namespace or tenant ends  | is forgotten      |                         |
+| `reconcile`                                              | the key                          | event   |
+|----------------------------------------------------------|----------------------------------|---------|
+| returns                                                  | done, or enqueued after a delay  |         |
+| had outdated state (409, server behind)                  | retried with backoff             |         |
+| creates in a namespace or tenant unknown to the server   | retried with backoff             |         |
+| cannot reach the server, or recorded an event itself     | retried with backoff             |         |
+| raises anything else                                     | retried with backoff             | Warning |
+| works for a plane that left, or without the lease        | dropped                          |         |
+| creates in a terminating namespace or tenant             | dropped                          |         |
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from alcove.component.tasks import BackgroundTasks
 from alcove.controllers.controller import Controller, Keys, Result, ServerRefusal
 from alcove.controllers.metrics import LoopMetrics
 from alcove.controllers.queue import QueueItem, WorkQueue
-from alcove.controllers.terminating import is_place_missing, is_terminating
+from alcove.controllers.terminating import is_namespace_or_tenant_missing, is_terminating
 
 log = logging.getLogger(__name__)
 
@@ -50,15 +51,15 @@ FAILED_REASON = "ReconcileFailed"
 class ReconcileOutcome(Enum):
     DONE = "done"
     LATER = "later"
-    """Went well; to be looked at again at a time of its own."""
+    """Succeeded; reconcile again after the returned delay."""
     OUTDATED = "outdated"
     AWAY = "away"
-    """The server did not answer."""
+    """The server was unavailable, or the controller has already reported the error."""
     FAILED = "failed"
     DROPPED = "dropped"
 
 
-def verdict(outcome: Result | Exception) -> ReconcileOutcome:
+def decide(outcome: Result | Exception) -> ReconcileOutcome:
     match outcome:
         case Result(after_seconds=None):
             return ReconcileOutcome.DONE
@@ -66,7 +67,7 @@ def verdict(outcome: Result | Exception) -> ReconcileOutcome:
             return ReconcileOutcome.LATER
         case Conflict() | ServerBehind():
             return ReconcileOutcome.OUTDATED
-        case NotFound() if is_place_missing(outcome):
+        case NotFound() if is_namespace_or_tenant_missing(outcome):
             return ReconcileOutcome.OUTDATED
         case Unreachable() | TooManyRequests() | ServiceUnavailable() | Timeout() | Gone() | ServerRefusal():
             return ReconcileOutcome.AWAY
@@ -79,8 +80,8 @@ def verdict(outcome: Result | Exception) -> ReconcileOutcome:
 
 
 def tenant_message(controller: str, error: Exception) -> str:
-    """What the tenant is told. The server's own refusals are about its objects; of anything else only the
-    kind is said, for the text could be about somebody else's."""
+    """The event message for the tenant. API errors are about the tenant's objects and are shown in full; of
+    other errors only the type is shown, because their text could contain another tenant's data."""
     if isinstance(error, ApiError):
         return error.message
     if isinstance(error, TimeoutError):
@@ -89,61 +90,61 @@ def tenant_message(controller: str, error: Exception) -> str:
 
 
 class ControllerLoop:
-    """`run` until cancelled. The planes' mirrors must be synced before."""
+    """`run` runs until cancelled. The planes' mirrors must be synced before."""
 
     def __init__(self, controller: Controller, metrics: LoopMetrics) -> None:
         self.controller = controller
         self.metrics = metrics
         workers = controller.workers
-        self.queue = WorkQueue(in_hand_per_tenant_max=max(1, workers * 3 // 4), refill=self._refill)
+        self.queue = WorkQueue(processing_per_tenant_max=max(1, workers * 3 // 4), refill=self._refill)
         metrics.queue = self.queue
 
     async def run(self) -> None:
         for source in self.controller.sources:
-            source.subscribe(_Adder(self.queue, source.keys))
+            source.subscribe(_Enqueuer(self.queue, source.keys))
         try:
             async with BackgroundTasks() as tasks:
                 tasks.restart(f"controller {self.controller.name} background", self.controller.background)
-                await self._hand_out(tasks)
+                await self._dispatch(tasks)
         finally:
             self.queue.close()
 
-    async def _hand_out(self, tasks: asyncio.TaskGroup) -> None:
-        """A task for each key, and none that waits for keys: hundreds of idle workers are memory of their own, and
-        hold on to the places in it where a burst once was."""
-        hands = asyncio.Semaphore(self.controller.workers)
+    async def _dispatch(self, tasks: asyncio.TaskGroup) -> None:
+        """Starts a task per key instead of keeping idle workers: hundreds of idle tasks cost memory and keep
+        the heap fragmented after a burst."""
+        slots = asyncio.Semaphore(self.controller.workers)
         while True:
-            await hands.acquire()
-            taken = await self.queue.take()
-            tasks.create_task(self._work(taken, hands), name=self.controller.name)
+            await slots.acquire()
+            item = await self.queue.take()
+            tasks.create_task(self._work(item, slots), name=self.controller.name)
 
-    async def _work(self, taken: QueueItem, hands: asyncio.Semaphore) -> None:
-        # In the key's own task: whatever it logs and writes carries the id.
+    async def _work(self, item: QueueItem, slots: asyncio.Semaphore) -> None:
+        # Set in the key's task, so that its log lines and requests carry the id.
         request_ids.current.set(request_ids.new())
         try:
-            await self._turn(taken)
+            await self._process(item)
         finally:
-            self.queue.done(taken.key)
-            hands.release()
+            self.queue.done(item.key)
+            slots.release()
 
-    async def _turn(self, taken: QueueItem) -> None:
+    async def _process(self, item: QueueItem) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
-        outcome = await self._attempt(taken.key)
-        decided = verdict(outcome)
-        self.metrics.observe(decided.value, taken.waited_seconds, loop.time() - started)
-        self._settle(taken.key, decided, outcome)
+        outcome = await self._attempt(item.key)
+        decision = decide(outcome)
+        self.metrics.observe(decision.value, item.waited_seconds, loop.time() - started)
+        self._settle(item.key, decision, outcome)
 
     async def _attempt(self, key: ObjectKey) -> Result | Exception:
         try:
             async with asyncio.timeout(RECONCILE_SECONDS_MAX):
-                await self.controller.fresh(key)
+                await self.controller.wait_for_mirrors(key)
                 return await self.controller.reconcile(key)
         except Exception as error:
             return error
 
-    def _settle(self, key: ObjectKey, decided: ReconcileOutcome, outcome: Result | Exception) -> None:
-        match decided:
+    def _settle(self, key: ObjectKey, decision: ReconcileOutcome, outcome: Result | Exception) -> None:
+        match decision:
             case ReconcileOutcome.DONE | ReconcileOutcome.DROPPED:
                 self.queue.forget(key)
             case ReconcileOutcome.LATER:
@@ -161,15 +162,15 @@ class ControllerLoop:
         name = self.controller.name
         fields = {"controller": name, "key": str(key), "error": str(error)}
         if isinstance(error, ApiError):
-            log.warning("reconcile refused", extra=fields)
+            log.warning("reconcile rejected by the API server; retrying", extra=fields)
         else:
-            log.error("reconcile failed", extra=fields, exc_info=error)
+            log.error("reconcile failed; retrying", extra=fields, exc_info=error)
         self.controller.events.warning(
             key.plane, self._object(key), FAILED_REASON, tenant_message(name, error)
         )
 
     def _object(self, key: ObjectKey) -> Object:
-        """The key's object, for an event: as the mirror has it, or just named."""
+        """The key's object for an event: from a mirror, or only its identity if no mirror has it."""
         resource = self.controller.resource
         for mirror in self.controller.reads:
             if mirror.selection.resource == resource and (obj := mirror.get(key)) is not None:
@@ -178,20 +179,20 @@ class ControllerLoop:
         return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
     def _refill(self, tenant_key: TenantKey) -> None:
-        """What overflowed is asked for anew: all that the mirrors have of the tenant."""
+        """Enqueues all keys of a tenant whose queue overflowed, from the mirrors."""
         for source in self.controller.sources:
             if source.mirror is not None:
-                _tell_again(source.mirror, tenant_key, _Adder(self.queue, source.keys))
+                _enqueue_all(source.mirror, tenant_key, _Enqueuer(self.queue, source.keys))
 
 
-def _tell_again(mirror: Mirror, tenant_key: TenantKey, adder: Subscriber) -> None:
+def _enqueue_all(mirror: Mirror, tenant_key: TenantKey, enqueue: Subscriber) -> None:
     for key in mirror.keys(tenant_key.plane, tenant_key.tenant):
         if (obj := mirror.get(key)) is not None:
-            adder(ObjectChange(ChangeType.ADDED, key, obj))
+            enqueue(ObjectChange(ChangeType.ADDED, key, obj))
 
 
-class _Adder:
-    """A mirror's subscriber that queues whom a change concerns."""
+class _Enqueuer:
+    """A mirror's subscriber that enqueues the keys of a change."""
 
     __slots__ = ("_keys", "_queue")
 

@@ -1,8 +1,8 @@
-"""The metadata of all objects of all kinds, of all tenants: what emptying and collecting go by.
+"""The metadata of all objects of all kinds of all tenants, for content deletion and garbage collection.
 
-Of each object only what those need is kept: uid, owners, finalizers, whether it is being deleted. Stock
-kinds come from the home plane's discovery; a CRD's kind is mirrored, on its plane, as long as any tenant
-there has that CRD. A CRD itself is kept without its schema: a thousand tenants may have the same one.
+Only the fields that these need are cached: uid, owners, finalizers, deletion timestamp. Built-in kinds come
+from the home plane's discovery; a custom kind is mirrored on a plane as long as any tenant there has its
+CRD. CRDs are cached without their schemas, because a thousand tenants may have the same one.
 """
 
 from __future__ import annotations
@@ -26,13 +26,11 @@ from alcove.component.tasks import TaskSet
 from alcove.controllers.object_counts import ObjectCounts
 
 _NEEDED = frozenset({"list", "watch", "delete"})
-_KEPT = ("tenant", "namespace", "name", "uid", "resourceVersion", "deletionTimestamp", "finalizers")
-_KEPT_OF_OWNER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+_FIELDS = ("tenant", "namespace", "name", "uid", "resourceVersion", "deletionTimestamp", "finalizers")
+_OWNER_FIELDS = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 
 
 class ObjectMetadata(Struct, frozen=True):
-    """An object, by what is known of all of them."""
-
     resource: Resource
     key: ObjectKey
     metadata: Object
@@ -42,7 +40,7 @@ class ObjectMetadata(Struct, frozen=True):
         return str(self.metadata["uid"])
 
     @property
-    def is_ending(self) -> bool:
+    def is_terminating(self) -> bool:
         return "deletionTimestamp" in self.metadata
 
     @property
@@ -54,15 +52,15 @@ class ObjectMetadata(Struct, frozen=True):
         return self.metadata.get("ownerReferences") or []
 
 
-def bare(obj: Object) -> Object:
-    """What is kept of an object's metadata."""
+def trim_metadata(obj: Object) -> Object:
+    """The object reduced to the metadata fields that are cached."""
     metadata = obj["metadata"]
-    kept = {field: metadata[field] for field in _KEPT if metadata.get(field)}
+    fields = {field: metadata[field] for field in _FIELDS if metadata.get(field)}
     if owners := metadata.get("ownerReferences"):
-        kept["ownerReferences"] = [
-            {field: owner[field] for field in _KEPT_OF_OWNER if field in owner} for owner in owners
+        fields["ownerReferences"] = [
+            {field: owner[field] for field in _OWNER_FIELDS if field in owner} for owner in owners
         ]
-    return {"metadata": kept}
+    return {"metadata": fields}
 
 
 def without_schemas(crd: Object) -> Object:
@@ -71,13 +69,18 @@ def without_schemas(crd: Object) -> Object:
         {field: version[field] for field in ("name", "served", "storage") if field in version}
         for version in spec.get("versions") or ()
     ]
-    kept = {"group": spec["group"], "scope": spec.get("scope"), "names": spec["names"], "versions": versions}
-    metadata = {field: crd["metadata"][field] for field in _KEPT if crd["metadata"].get(field)}
-    return {"metadata": metadata, "spec": kept, "status": crd.get("status") or {}}
+    fields = {
+        "group": spec["group"],
+        "scope": spec.get("scope"),
+        "names": spec["names"],
+        "versions": versions,
+    }
+    metadata = {field: crd["metadata"][field] for field in _FIELDS if crd["metadata"].get(field)}
+    return {"metadata": metadata, "spec": fields, "status": crd.get("status") or {}}
 
 
 def resource_of(crd: Object) -> Resource | None:
-    """What an established CRD serves, at its stored version; None: nothing yet."""
+    """The resource that an established CRD serves, preferring its storage version. None if it serves none."""
     names = objects.get(crd, "status", "acceptedNames", default={})
     conditions = objects.get(crd, "status", "conditions", default=())
     established = any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
@@ -112,17 +115,17 @@ class MetadataCache:
         self._stock: dict[Resource, Mirror] = {}
         self._stock_kinds: dict[tuple[str, str], Resource] = {}
         self._custom: dict[tuple[PlaneId, Resource], Mirror] = {}
-        self._having: dict[tuple[PlaneId, Resource], set[ObjectKey]] = {}
-        """The CRDs, of any tenant, that a mirror is kept for."""
+        self._crd_keys: dict[tuple[PlaneId, Resource], set[ObjectKey]] = {}
+        """The CRDs, of any tenant, that define the resource. Its mirror is dropped with the last one."""
         self._listeners: list[Listener] = []
-        self._census = ObjectCounts()
+        self._counts = ObjectCounts()
         self._dropping = TaskSet()
         self.crds = planes.mirror(
             ListSelection(CUSTOM_RESOURCE_DEFINITIONS), {"kind": _kind_of}, trim=without_schemas
         )
 
     async def start(self) -> None:
-        """Finds the kinds and begins to mirror them; the home plane must have joined."""
+        """Discovers the kinds and starts mirroring them. The home plane must have joined."""
         for each in await discovery.served(self._planes.client(HOME), SYSTEM):
             if each.verbs >= _NEEDED and not self._is_custom(each.resource):
                 self._stock[each.resource] = self._mirror(each.resource, None)
@@ -130,74 +133,74 @@ class MetadataCache:
         self.crds.subscribe(self._on_crd)
 
     def _is_custom(self, resource: Resource) -> bool:
-        """Ring0's discovery tells of its own CRDs too; those come and go."""
+        """Ring0's discovery includes its CRDs, whose kinds are mirrored only while the CRD exists."""
         return (resource.group, resource.kind) not in self._stock_kinds and bool(
             self.crds.get(ObjectKey(HOME, SYSTEM, "", f"{resource.resource}.{resource.group}"))
         )
 
     def _mirror(self, resource: Resource, only: PlaneId | None) -> Mirror:
         selection = ListSelection(resource, metadata_only=True)
-        mirror = self._planes.mirror(selection, trim=bare, only=only)
-        # Before all others: whoever hears of a change finds it counted.
-        mirror.subscribe(partial(self._census.note, resource))
+        mirror = self._planes.mirror(selection, trim=trim_metadata, only=only)
+        # Subscribed first: the counts are up to date when listeners are called.
+        mirror.subscribe(partial(self._counts.note, resource))
         for listener in self._listeners:
             mirror.subscribe(partial(listener, resource))
         return mirror
 
     def _on_crd(self, change: ObjectChange) -> None:
         plane = change.key.plane
-        for crd, is_there in ((change.old, False), (change.obj, change.kind is not ChangeType.DELETED)):
+        for crd, exists in ((change.old, False), (change.obj, change.kind is not ChangeType.DELETED)):
             resource = resource_of(crd) if crd is not None else None
             if resource is None or (resource.group, resource.kind) in self._stock_kinds:
                 continue
-            having = self._having.setdefault((plane, resource), set())
-            (having.add if is_there else having.discard)(change.key)
-            self._keep(plane, resource, bool(having))
+            crd_keys = self._crd_keys.setdefault((plane, resource), set())
+            (crd_keys.add if exists else crd_keys.discard)(change.key)
+            self._set_mirrored(plane, resource, bool(crd_keys))
 
-    def _keep(self, plane: PlaneId, resource: Resource, desired: bool) -> None:
-        mark = (plane, resource)
-        if desired and mark not in self._custom:
-            self._custom[mark] = self._mirror(resource, plane)
-        elif not desired and mark in self._custom:
-            del self._having[mark]
-            self._dropping.spawn("drop mirror", self._planes.drop(self._custom.pop(mark)))
+    def _set_mirrored(self, plane: PlaneId, resource: Resource, desired: bool) -> None:
+        entry = (plane, resource)
+        if desired and entry not in self._custom:
+            self._custom[entry] = self._mirror(resource, plane)
+        elif not desired and entry in self._custom:
+            del self._crd_keys[entry]
+            self._dropping.spawn("drop mirror", self._planes.drop(self._custom.pop(entry)))
 
     # Reading
 
     def listen(self, listener: Listener) -> None:
-        """Calls it with every change of any object, and what it is an object of."""
+        """Calls `listener` with the resource and the change for every change of any object."""
         self._listeners.append(listener)
         for resource, mirror in self._on(None):
             mirror.subscribe(partial(listener, resource))
 
     def of(self, tenant_key: TenantKey, namespace: str | None = None) -> list[ObjectMetadata]:
         """All objects of a tenant, or of one of its namespaces."""
-        found = []
-        for resource in self._census.resources(tenant_key, namespace):
+        result = []
+        for resource in self._counts.resources(tenant_key, namespace):
             mirror = self._of(tenant_key.plane, resource)
             if mirror is not None:
                 for key in mirror.keys(tenant_key.plane, tenant_key.tenant, namespace):
-                    found.append(_known(resource, mirror, key))
-        return [each for each in found if each is not None]
+                    result.append(_metadata(resource, mirror, key))
+        return [each for each in result if each is not None]
 
     def has(self, tenant_key: TenantKey, namespace: str | None, resource: Resource) -> bool:
-        """Whether any object of the resource is there."""
-        return resource in self._census.resources(tenant_key, namespace)
+        """Whether the namespace (None: the whole tenant) has any object of the resource."""
+        return resource in self._counts.resources(tenant_key, namespace)
 
     def get(self, resource: Resource, key: ObjectKey) -> ObjectMetadata | None:
         mirror = self._of(key.plane, resource)
-        return _known(resource, mirror, key) if mirror is not None else None
+        return _metadata(resource, mirror, key) if mirror is not None else None
 
     def dependents(self, tenant_key: TenantKey, uid: str) -> list[ObjectMetadata]:
         """The tenant's objects that name this uid among their owners."""
-        found = []
-        for named in self._census.dependents(tenant_key, uid):
-            key = ObjectKey(tenant_key.plane, tenant_key.tenant, named.namespace, named.name)
-            found.append(self.get(named.resource, key))
-        return [each for each in found if each is not None]
+        result = []
+        for dependent in self._counts.dependents(tenant_key, uid):
+            key = ObjectKey(tenant_key.plane, tenant_key.tenant, dependent.namespace, dependent.name)
+            result.append(self.get(dependent.resource, key))
+        return [each for each in result if each is not None]
 
     def kind(self, tenant_key: TenantKey, group: str, kind: str) -> Resource | None:
-        """What a tenant means by a kind; None: nothing that is known here."""
+        """The resource that a kind names in a tenant. None if the kind is unknown."""
         stock = self._stock_kinds.get((group, kind))
         if stock is not None:
             return stock
@@ -220,11 +223,11 @@ class MetadataCache:
 
     def _on(self, plane: PlaneId | None) -> Iterator[tuple[Resource, Mirror]]:
         yield from self._stock.items()
-        for (where, resource), mirror in self._custom.items():
-            if plane is None or where == plane:
+        for (mirror_plane, resource), mirror in self._custom.items():
+            if plane is None or mirror_plane == plane:
                 yield resource, mirror
 
 
-def _known(resource: Resource, mirror: Mirror, key: ObjectKey) -> ObjectMetadata | None:
+def _metadata(resource: Resource, mirror: Mirror, key: ObjectKey) -> ObjectMetadata | None:
     obj = mirror.get(key)
     return ObjectMetadata(resource, key, obj["metadata"]) if obj is not None else None

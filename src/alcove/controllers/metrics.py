@@ -1,6 +1,6 @@
-"""What the controllers count: per controller, never per tenant beyond the few with the longest queues.
+"""Controller metrics: per controller, and queue depth for the TENANTS_SHOWN tenants with the longest queues.
 
-Counting is a few operations on plain numbers; Prometheus' own types come in only when somebody asks.
+Updates are a few operations on plain numbers; Prometheus metric types are built only on a scrape.
 """
 
 from __future__ import annotations
@@ -36,32 +36,32 @@ class Histogram:
         self.total += value
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Each counts everything up to its bound, as Prometheus wants it."""
+        """Cumulative buckets, as Prometheus expects them."""
         return list(zip([*map(str, SECONDS), "+Inf"], accumulate(self.counts), strict=True))
 
 
 class LoopMetrics:
-    """One controller's."""
+    """The metrics of one controller."""
 
     def __init__(self, controller: str) -> None:
         self.controller = controller
         self.queue: WorkQueue | None = None
-        self.verdicts: Counter[str] = Counter()
+        self.outcomes: Counter[str] = Counter()
         self.waited = Histogram()
         self.worked = Histogram()
 
-    def observe(self, verdict: str, waited_seconds: float, worked_seconds: float) -> None:
-        self.verdicts[verdict] += 1
+    def observe(self, outcome: str, waited_seconds: float, worked_seconds: float) -> None:
+        self.outcomes[outcome] += 1
         self.waited.observe(waited_seconds)
         self.worked.observe(worked_seconds)
 
     @property
     def retries(self) -> int:
-        return sum(self.verdicts[verdict] for verdict in ("outdated", "away", "failed"))
+        return sum(self.outcomes[outcome] for outcome in ("outdated", "away", "failed"))
 
 
 class ControllerMetrics(Collector):
-    """All controllers'. `text` is what /metrics answers."""
+    """The metrics of all controllers. `text` is the body of /metrics."""
 
     def __init__(self) -> None:
         self._loops: list[LoopMetrics] = []
@@ -70,23 +70,25 @@ class ControllerMetrics(Collector):
         ProcessCollector(registry=self._registry)
 
     def loop(self, controller: str) -> LoopMetrics:
-        made = LoopMetrics(controller)
-        self._loops = [*(each for each in self._loops if each.controller != controller), made]
-        return made
+        created = LoopMetrics(controller)
+        self._loops = [*(each for each in self._loops if each.controller != controller), created]
+        return created
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
         yield from _queues(self._loops)
-        yield _histogram("alcove_workqueue_queue_duration_seconds", "Time a key waited.", self._waited())
-        yield _histogram("alcove_workqueue_work_duration_seconds", "Time a reconciler took.", self._worked())
+        yield _histogram(
+            "alcove_workqueue_queue_duration_seconds", "Time a key waited in the queue.", self._waited()
+        )
+        yield _histogram("alcove_workqueue_work_duration_seconds", "Time a reconcile took.", self._worked())
         results = CounterMetricFamily(
-            "alcove_controller_reconciles", "Reconciles by what became of them.", labels=("name", "result")
+            "alcove_controller_reconciles", "Reconciles by result.", labels=("name", "result")
         )
         for loop in self._loops:
-            for verdict, count in sorted(loop.verdicts.items()):
-                results.add_metric((loop.controller, verdict), count)
+            for outcome, count in sorted(loop.outcomes.items()):
+                results.add_metric((loop.controller, outcome), count)
         yield results
         yield _deepest(self._loops)
 
@@ -98,17 +100,17 @@ class ControllerMetrics(Collector):
 
 
 def _queues(loops: Sequence[LoopMetrics]) -> Iterator[Metric]:
-    depth = GaugeMetricFamily("alcove_workqueue_depth", "Keys that wait.", labels=("name",))
-    delayed = GaugeMetricFamily("alcove_workqueue_delayed", "Keys to be looked at later.", labels=("name",))
-    busy = GaugeMetricFamily("alcove_workqueue_busy", "Keys with workers.", labels=("name",))
-    adds = CounterMetricFamily("alcove_workqueue_adds", "Keys added.", labels=("name",))
-    retries = CounterMetricFamily("alcove_workqueue_retries", "Keys tried again.", labels=("name",))
+    depth = GaugeMetricFamily("alcove_workqueue_depth", "Keys waiting in the queue.", labels=("name",))
+    delayed = GaugeMetricFamily("alcove_workqueue_delayed", "Keys to be enqueued later.", labels=("name",))
+    busy = GaugeMetricFamily("alcove_workqueue_busy", "Keys being reconciled.", labels=("name",))
+    adds = CounterMetricFamily("alcove_workqueue_adds", "Keys enqueued.", labels=("name",))
+    retries = CounterMetricFamily("alcove_workqueue_retries", "Keys retried.", labels=("name",))
     for loop in loops:
         retries.add_metric((loop.controller,), loop.retries)
         if loop.queue is not None:
             depth.add_metric((loop.controller,), loop.queue.depth)
             delayed.add_metric((loop.controller,), loop.queue.delayed)
-            busy.add_metric((loop.controller,), loop.queue.in_hand)
+            busy.add_metric((loop.controller,), loop.queue.processing)
             adds.add_metric((loop.controller,), loop.queue.added)
     yield from (depth, delayed, busy, adds, retries)
 
@@ -119,16 +121,18 @@ def _deepest(loops: Sequence[LoopMetrics]) -> Metric:
         if loop.queue is not None:
             for tenant_key, depth in loop.queue.deepest(TENANTS_SHOWN):
                 depths[tenant_key.tenant] += depth
-    told = GaugeMetricFamily(
-        "alcove_workqueue_tenant_depth", "Keys that wait, of the tenants with most.", labels=("tenant",)
+    family = GaugeMetricFamily(
+        "alcove_workqueue_tenant_depth",
+        "Keys waiting in the queue, for the tenants with the most.",
+        labels=("tenant",),
     )
     for tenant, depth in depths.most_common(TENANTS_SHOWN):
-        told.add_metric((tenant,), depth)
-    return told
+        family.add_metric((tenant,), depth)
+    return family
 
 
-def _histogram(name: str, message: str, values: Iterable[tuple[str, Histogram]]) -> Metric:
-    family = HistogramMetricFamily(name, message, labels=("name",))
+def _histogram(name: str, documentation: str, values: Iterable[tuple[str, Histogram]]) -> Metric:
+    family = HistogramMetricFamily(name, documentation, labels=("name",))
     for controller, histogram in values:
         family.add_metric((controller,), histogram.buckets(), histogram.total)
     return family

@@ -1,4 +1,4 @@
-"""The namespace controller: empties namespaces that are deleted, and tells what they wait for."""
+"""The namespace controller: deletes the content of terminating namespaces and reports what remains."""
 
 from __future__ import annotations
 
@@ -32,33 +32,33 @@ class NamespaceController(Controller):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._namespaces = self.mirror(NAMESPACES)
-        self._ending: set[ObjectKey] = set()
+        self._terminating: set[ObjectKey] = set()
         self._reports = DeletionReports()
-        self.on(self._namespaces, self._noted)
+        self.on(self._namespaces, self._on_namespace)
         self.on_any_object(self._namespace_of)
 
-    def _noted(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        is_ending = "deletionTimestamp" in change.obj["metadata"]
-        if is_ending and change.kind is not ChangeType.DELETED:
-            self._ending.add(change.key)
+    def _on_namespace(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        is_terminating = "deletionTimestamp" in change.obj["metadata"]
+        if is_terminating and change.kind is not ChangeType.DELETED:
+            self._terminating.add(change.key)
         else:
-            self._ending.discard(change.key)
+            self._terminating.discard(change.key)
             self._reports.forget(change.key)
-        # When it is gone too: what it would have been looked at for, later, is not waited for any more.
-        return (change.key,) if is_ending else ()
+        # Also when the namespace is deleted: enqueueing its key cancels the delayed reconcile.
+        return (change.key,) if is_terminating else ()
 
     def _namespace_of(self, resource: Resource, change: ObjectChange) -> Iterable[ObjectKey]:
-        """Namespaces that are being emptied, when the last of something in them went."""
+        """The terminating namespace of a deleted object, if that was its last object of the resource."""
         if change.kind is not ChangeType.DELETED or not change.key.namespace:
             return
         namespace = change.key.of(change.key.namespace, "")
-        if namespace in self._ending and not self.metadata_cache.has(
+        if namespace in self._terminating and not self.metadata_cache.has(
             namespace.tenant_key, namespace.name, resource
         ):
             yield namespace
 
-    async def fresh(self, key: ObjectKey) -> None:
-        await super().fresh(key)
+    async def wait_for_mirrors(self, key: ObjectKey) -> None:
+        await super().wait_for_mirrors(key)
         await self.metadata_cache.caught_up(key.plane, key.tenant)
 
     async def reconcile(self, key: ObjectKey) -> Result:
@@ -66,12 +66,12 @@ class NamespaceController(Controller):
         if namespace is None or "deletionTimestamp" not in namespace["metadata"]:
             return DONE
         if FINALIZER not in objects.get(namespace, "spec", "finalizers", default=()):
-            return DONE  # Only others' finalizers are waited for.
+            return DONE  # The content is deleted; only finalizers of other controllers remain.
         content = self.metadata_cache.of(key.tenant_key, key.name)
         if not content:
             await self._finish(key, namespace)
             return DONE
-        plan = content_deletion.of_namespace(content)
+        plan = content_deletion.plan_for_namespace(content)
         failures = await carry_out(self.client(key), plan)
         if not failures and plan.is_partial:
             return Result(after_seconds=0.0)
@@ -79,18 +79,18 @@ class NamespaceController(Controller):
         if wait := self._reports.wait_seconds(key, namespace, now):
             return Result(after_seconds=wait)
         is_known = self.metadata_cache.is_synced(key.plane)
-        told = [*content_deletion.conditions("Namespace", content, failures, is_known=is_known), _PARSED]
-        await self._report(key, namespace, told, now)
+        desired = [*content_deletion.conditions("Namespace", content, failures, is_known=is_known), _PARSED]
+        await self._report(key, namespace, desired, now)
         return Result(after_seconds=LOOK_AGAIN_SECONDS)
 
     async def _finish(self, key: ObjectKey, namespace: Object) -> None:
-        rest = [each for each in namespace["spec"]["finalizers"] if each != FINALIZER]
-        namespace["spec"]["finalizers"] = rest
+        remaining = [each for each in namespace["spec"]["finalizers"] if each != FINALIZER]
+        namespace["spec"]["finalizers"] = remaining
         await self.client(key).update(key.tenant, NAMESPACES, namespace, subresource="finalize")
 
-    async def _report(self, key: ObjectKey, namespace: Object, told: list[Condition], now: float) -> None:
+    async def _report(self, key: ObjectKey, namespace: Object, desired: list[Condition], now: float) -> None:
         status = namespace.setdefault("status", {})
-        there = status.get("conditions") or []
-        status["conditions"] = conditions.updated(there, told, now)
-        if status["conditions"] != there:
+        existing = status.get("conditions") or []
+        status["conditions"] = conditions.updated(existing, desired, now)
+        if status["conditions"] != existing:
             await self.client(key).update(key.tenant, NAMESPACES, namespace, subresource="status")

@@ -1,5 +1,7 @@
-"""Who is where, counted as changes come: which kinds a tenant's namespaces have objects of, and whose
-dependents objects are. Answers in the time of a lookup what would be a question to every mirror."""
+"""Counts of objects per tenant, namespace and resource, and dependents by owner uid.
+
+Updated with each change, so that a lookup does not have to search every mirror.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,6 @@ from alcove.client.resources import Resource
 
 
 class TenantObject(Struct, frozen=True):
-    """An object of a tenant."""
-
     resource: Resource
     namespace: str
     name: str
@@ -25,44 +25,44 @@ class TenantObject(Struct, frozen=True):
 
 class ObjectCounts:
     def __init__(self) -> None:
-        self._present: dict[TenantKey, dict[str, Counter[Resource]]] = {}
-        """By namespace; under "" what has none."""
-        self._owned: dict[tuple[PlaneId, TenantId, str], dict[TenantObject, None]] = {}
+        self._counts: dict[TenantKey, dict[str, Counter[Resource]]] = {}
+        """Counts by namespace; cluster-scoped objects are under ""."""
+        self._dependents: dict[tuple[PlaneId, TenantId, str], dict[TenantObject, None]] = {}
 
     def note(self, resource: Resource, change: ObjectChange) -> None:
         key = change.key
         match change.kind:
             case ChangeType.ADDED:
                 self._count(resource, key)
-                self._own(resource, key, _owners(change.obj))
+                self._add_dependent(resource, key, _owners(change.obj))
             case ChangeType.UPDATED:
                 old, new = _owners(change.old or {}), _owners(change.obj)
                 if old != new:
-                    self._disown(resource, key, old)
-                    self._own(resource, key, new)
+                    self._remove_dependent(resource, key, old)
+                    self._add_dependent(resource, key, new)
             case ChangeType.DELETED:
                 self._discount(resource, key)
-                self._disown(resource, key, _owners(change.old or change.obj))
+                self._remove_dependent(resource, key, _owners(change.old or change.obj))
 
     def resources(self, tenant_key: TenantKey, namespace: str | None) -> Iterable[Resource]:
-        """Those that the namespace (None: the whole tenant) has any object of."""
-        there = self._present.get(tenant_key, {})
+        """The resources of which the namespace (None: the whole tenant) has any object."""
+        by_namespace = self._counts.get(tenant_key, {})
         if namespace is not None:
-            return list(there.get(namespace, ()))
-        return list(dict.fromkeys(resource for counts in there.values() for resource in counts))
+            return list(by_namespace.get(namespace, ()))
+        return list(dict.fromkeys(resource for counts in by_namespace.values() for resource in counts))
 
     def dependents(self, tenant_key: TenantKey, uid: str) -> list[TenantObject]:
-        return list(self._owned.get((tenant_key.plane, tenant_key.tenant, uid), ()))
+        return list(self._dependents.get((tenant_key.plane, tenant_key.tenant, uid), ()))
 
     def _count(self, resource: Resource, key: ObjectKey) -> None:
-        namespaces = self._present.setdefault(key.tenant_key, {})
+        namespaces = self._counts.setdefault(key.tenant_key, {})
         counts = namespaces.get(key.namespace)
         if counts is None:
             counts = namespaces[key.namespace] = Counter()
         counts[resource] += 1
 
     def _discount(self, resource: Resource, key: ObjectKey) -> None:
-        namespaces = self._present[key.tenant_key]
+        namespaces = self._counts[key.tenant_key]
         counts = namespaces[key.namespace]
         counts[resource] -= 1
         if not counts[resource]:
@@ -70,20 +70,20 @@ class ObjectCounts:
             if not counts:
                 del namespaces[key.namespace]
                 if not namespaces:
-                    del self._present[key.tenant_key]
+                    del self._counts[key.tenant_key]
 
-    def _own(self, resource: Resource, key: ObjectKey, uids: Iterable[str]) -> None:
+    def _add_dependent(self, resource: Resource, key: ObjectKey, uids: Iterable[str]) -> None:
         for uid in uids:
-            named = TenantObject(resource, key.namespace, key.name)
-            self._owned.setdefault((key.plane, key.tenant, uid), {})[named] = None
+            dependent = TenantObject(resource, key.namespace, key.name)
+            self._dependents.setdefault((key.plane, key.tenant, uid), {})[dependent] = None
 
-    def _disown(self, resource: Resource, key: ObjectKey, uids: Iterable[str]) -> None:
+    def _remove_dependent(self, resource: Resource, key: ObjectKey, uids: Iterable[str]) -> None:
         for uid in uids:
-            mark = (key.plane, key.tenant, uid)
-            owned = self._owned[mark]
-            del owned[TenantObject(resource, key.namespace, key.name)]
-            if not owned:
-                del self._owned[mark]
+            owner = (key.plane, key.tenant, uid)
+            dependents = self._dependents[owner]
+            del dependents[TenantObject(resource, key.namespace, key.name)]
+            if not dependents:
+                del self._dependents[owner]
 
 
 def _owners(obj: Object) -> dict[str, None]:

@@ -1,11 +1,11 @@
-"""Pods that nobody else removes: of nodes that are gone, and finished ones beyond a number.
+"""The pod garbage collector: removes pods of deleted nodes, and finished pods beyond a limit.
 
-| pod                                          | after              |
-|----------------------------------------------|--------------------|
-| bound to a node that no longer exists        | `NODE_GONE_SECONDS` |
-| deleted, but never bound to a node           | at once            |
-| deleted, on a node marked out of service     | at once            |
-| finished, one of more than `FINISHED_MAX` of its tenant, the oldest first | at once |
+| pod                                                                   | removed after       |
+|-----------------------------------------------------------------------|---------------------|
+| bound to a node that no longer exists                                 | `NODE_GONE_SECONDS` |
+| terminating, but never bound to a node                                | immediately         |
+| terminating, on a node with the out-of-service taint                  | immediately         |
+| finished, if its tenant has more than `FINISHED_MAX` such; oldest first | immediately       |
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import HOME, ObjectKey
 from alcove.client.resources import NODES, PODS
-from alcove.controllers.concurrency import together
+from alcove.controllers.concurrency import gather_all
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
-from alcove.controllers.deletion import delete_as_known
+from alcove.controllers.deletion import delete_if_unchanged
 from alcove.controllers.nodes.pods_by_node import NODE, node_of, on_node
 
 NODE_GONE_SECONDS = 40.0
 FINISHED_MAX = 12_500
-"""Of one tenant: what Kubernetes keeps of a cluster."""
+"""Per tenant. Kubernetes has the same limit per cluster."""
 DELETED_AT_ONCE_MAX = 200
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 _FINISHED = ("Succeeded", "Failed")
@@ -47,8 +47,8 @@ class PodGarbageCollector(Controller):
         super().__init__(context)
         self._pods = self.mirror(PODS, {NODE: node_of, FINISHED: _finished})
         self._nodes = self.nodes()
-        self._gone_since: dict[str, float] = {}
-        """Nodes that were missed, and since when."""
+        self._absent_since: dict[str, float] = {}
+        """Nodes that do not exist although pods are bound to them, and since when."""
         self.on(self._pods, self._pod)
         self.on(self._nodes, self._pods_of)
 
@@ -63,7 +63,7 @@ class PodGarbageCollector(Controller):
 
     def _pods_of(self, change: ObjectChange) -> Iterable[ObjectKey]:
         if change.kind is not ChangeType.DELETED and not _is_out_of_service(change.obj):
-            self._gone_since.pop(change.key.name, None)
+            self._absent_since.pop(change.key.name, None)
             return
         yield from on_node(self._pods, change.key.name)
 
@@ -78,21 +78,21 @@ class PodGarbageCollector(Controller):
         if pod is None:
             return DONE
         name = objects.get(pod, "spec", "nodeName", default="")
-        ending = "deletionTimestamp" in pod["metadata"]
+        is_terminating = "deletionTimestamp" in pod["metadata"]
         if not name:
-            if ending:
+            if is_terminating:
                 await self._remove(key, pod)
             return DONE
         node = self._nodes.get(ObjectKey(HOME, SYSTEM, "", name))
         if node is not None:
-            if ending and _is_out_of_service(node):
+            if is_terminating and _is_out_of_service(node):
                 await self._fail_and_remove(key, pod, "the node is out of service")
             return DONE
         return await self._without_node(key, pod, name)
 
     async def _without_node(self, key: ObjectKey, pod: Object, node: str) -> Result:
         now = self.clock()
-        since = self._gone_since.setdefault(node, now)
+        since = self._absent_since.setdefault(node, now)
         if now - since < NODE_GONE_SECONDS:
             return Result(after_seconds=NODE_GONE_SECONDS - (now - since))
         try:
@@ -101,8 +101,8 @@ class PodGarbageCollector(Controller):
             await self._fail_and_remove(key, pod, "node no longer exists")
         return DONE
 
-    async def _fail_and_remove(self, key: ObjectKey, pod: Object, why: str) -> None:
-        """Its end is in its status before it goes, for whoever counts failures."""
+    async def _fail_and_remove(self, key: ObjectKey, pod: Object, message: str) -> None:
+        """Sets phase Failed before the deletion, so that controllers such as Job count the failure."""
         if objects.get(pod, "status", "phase") not in _FINISHED:
             status = pod.setdefault("status", {})
             status["phase"] = "Failed"
@@ -110,7 +110,7 @@ class PodGarbageCollector(Controller):
                 "type": "DisruptionTarget",
                 "status": "True",
                 "reason": "DeletionByPodGC",
-                "message": f"PodGC: {why}",
+                "message": f"PodGC: {message}",
                 "lastTransitionTime": meta.format_time(self.clock()),
             }
             others = [each for each in status.get("conditions") or () if each["type"] != "DisruptionTarget"]
@@ -122,17 +122,17 @@ class PodGarbageCollector(Controller):
         await self._remove(key, pod)
 
     async def _remove(self, key: ObjectKey, pod: Object) -> None:
-        await delete_as_known(self.client(key), PODS, key, pod["metadata"], grace_seconds=0)
+        await delete_if_unchanged(self.client(key), PODS, key, pod["metadata"], grace_seconds=0)
 
     async def _limit(self, key: ObjectKey) -> Result:
-        """Of a tenant's finished pods, keeps the newest."""
+        """Deletes the oldest finished pods of a tenant beyond FINISHED_MAX."""
         finished = self._pods.find_keys(FINISHED, key.plane, key.tenant, "yes")
         if len(finished) <= FINISHED_MAX:
             return DONE
         pods = [pod for each in finished if (pod := self._pods.get(each)) is not None]
         pods.sort(key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
         excess = pods[: len(pods) - FINISHED_MAX][:DELETED_AT_ONCE_MAX]
-        await together(self._remove(_key_of(key, pod), pod) for pod in excess)
+        await gather_all(self._remove(_key_of(key, pod), pod) for pod in excess)
         return Result(after_seconds=1.0)
 
 
@@ -141,7 +141,7 @@ def _key_of(key: ObjectKey, pod: Object) -> ObjectKey:
 
 
 def _tenant_key(key: ObjectKey) -> ObjectKey:
-    """Stands for all finished pods of a tenant."""
+    """The key that stands for all finished pods of a tenant."""
     return key.of("", "")
 
 

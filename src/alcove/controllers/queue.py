@@ -1,14 +1,14 @@
-"""Keys that wait for their reconciler, fair between tenants.
+"""The work queue of a controller, fair between tenants.
 
-    add ──▶ waiting (per tenant, in order, each key once) ──▶ take, tenant by tenant in turn ──▶ done
+    add ──▶ waiting (per tenant, in order, each key once) ──▶ take, round robin over tenants ──▶ done
     add_after ──▶ delayed ──▶ waiting
 
-A key is never with two workers at once: what is added meanwhile waits until it is done. A tenant with
-100,000 keys delays another tenant's one key by one turn, and has at most `in_hand_per_tenant_max` keys
-with workers, so that its slow ones never hold all of them.
+A key is never processed by two workers concurrently: a key that is added while it is processed waits until
+that is done. A tenant with 100,000 keys delays another tenant's key by at most one key, and has at most
+`processing_per_tenant_max` keys in processing, so that its slow keys never occupy all workers.
 
-Bounded: beyond `waiting_per_tenant_max` keys of a tenant, new ones are only noted as *overflown*; once
-that tenant has nothing waiting, `refill` is asked to add all its keys again.
+Bounded: beyond `waiting_per_tenant_max` waiting keys of a tenant, new ones are dropped and the tenant is
+marked as overflown; once none of its keys is waiting, `refill` is called to add all its keys again.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class QueueItem(Struct, frozen=True):
     waited_seconds: float
 
 
-class _Line:
+class _TenantQueue:
     """One tenant's keys."""
 
-    __slots__ = ("in_hand", "is_overflown", "is_ranked", "keys")
+    __slots__ = ("is_overflown", "is_scheduled", "keys", "processing")
 
     def __init__(self) -> None:
         self.keys: OrderedDict[ObjectKey, float] = OrderedDict()
-        """Each with the time since it waits."""
-        self.in_hand = 0
-        self.is_ranked = False
-        """It is in the round."""
+        """Each with the time at which it was added."""
+        self.processing = 0
+        self.is_scheduled = False
+        """Whether the tenant is in the round robin."""
         self.is_overflown = False
 
 
@@ -54,21 +54,21 @@ class WorkQueue:
     def __init__(
         self,
         *,
-        in_hand_per_tenant_max: int,
+        processing_per_tenant_max: int,
         waiting_per_tenant_max: int = WAITING_PER_TENANT_MAX,
-        refill: Callable[[TenantKey], None] = lambda _space: None,
+        refill: Callable[[TenantKey], None] = lambda _tenant_key: None,
     ) -> None:
-        self._in_hand_max = in_hand_per_tenant_max
+        self._processing_max = processing_per_tenant_max
         self._waiting_max = waiting_per_tenant_max
         self._refill = refill
-        self._lines: dict[TenantKey, _Line] = {}
+        self._tenant_queues: dict[TenantKey, _TenantQueue] = {}
         self._round: deque[TenantKey] = deque()
-        """Tenants with keys to take and hands free, in the order of their turns."""
-        self._in_hand: dict[ObjectKey, bool] = {}
-        """Keys with workers; True: to be taken again when done."""
+        """Tenants with waiting keys and fewer than the maximum in processing, in round-robin order."""
+        self._processing: dict[ObjectKey, bool] = {}
+        """Keys in processing. True if the key was added again meanwhile."""
         self._delayed: list[tuple[float, int]] = []
-        """A heap of times and numbers. It holds no keys: an outdated entry stays until its time, and its tenant may be
-        gone by then."""
+        """A heap of (due time, number). It holds no keys, because an outdated entry stays until it is due and
+        would keep the key of a deleted tenant alive."""
         self._due: dict[ObjectKey, tuple[float, int]] = {}
         """The entry of each delayed key in the heap."""
         self._delayed_keys: dict[int, ObjectKey] = {}
@@ -77,8 +77,8 @@ class WorkQueue:
         self._failures: OrderedDict[ObjectKey, int] = OrderedDict()
         self._takers: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._rings_at = 0.0
-        """Kept here: uvloop's handle of a time that is already past does not tell it."""
+        self._timer_due = 0.0
+        """Stored separately: uvloop's timer handle does not return its time once that has passed."""
         self.added = 0
 
     # Adding
@@ -86,22 +86,22 @@ class WorkQueue:
     def add(self, key: ObjectKey) -> None:
         self._undelay(key)
         self.added += 1
-        if key in self._in_hand:
-            self._in_hand[key] = True
+        if key in self._processing:
+            self._processing[key] = True
             return
-        line = self._lines.get(key.tenant_key)
-        if line is None:
-            line = self._lines[key.tenant_key] = _Line()
-        if key in line.keys:
+        tenant_queue = self._tenant_queues.get(key.tenant_key)
+        if tenant_queue is None:
+            tenant_queue = self._tenant_queues[key.tenant_key] = _TenantQueue()
+        if key in tenant_queue.keys:
             return
-        if len(line.keys) >= self._waiting_max:
-            line.is_overflown = True
+        if len(tenant_queue.keys) >= self._waiting_max:
+            tenant_queue.is_overflown = True
             return
-        line.keys[key] = self._now()
-        self._rank(key.tenant_key, line)
+        tenant_queue.keys[key] = self._now()
+        self._schedule(key.tenant_key, tenant_queue)
 
     def add_after(self, key: ObjectKey, seconds: float) -> None:
-        """Adds the key later. Of several, the earliest counts; `add` before then takes its place."""
+        """Adds the key after a delay. The earliest of several calls wins; `add` cancels the delay."""
         if seconds <= 0:
             self.add(key)
             return
@@ -116,7 +116,7 @@ class WorkQueue:
         self._set_timer()
 
     def add_failed(self, key: ObjectKey) -> float:
-        """Adds the key later, each time in a row twice as much later; returns the seconds."""
+        """Adds the key with exponential backoff; returns the delay in seconds."""
         failures = self._failures.pop(key, 0)
         self._failures[key] = failures + 1
         if len(self._failures) > FAILURES_KEPT_MAX:
@@ -126,7 +126,7 @@ class WorkQueue:
         return seconds
 
     def forget(self, key: ObjectKey) -> None:
-        """It went well: the next failure is the first again."""
+        """Resets the key's backoff after a success."""
         self._failures.pop(key, None)
 
     def failures(self, key: ObjectKey) -> int:
@@ -142,34 +142,38 @@ class WorkQueue:
                 await waiting
             except asyncio.CancelledError:
                 if waiting.done() and not waiting.cancelled():
-                    self._wake()  # Its turn is another's.
+                    self._wake()  # Pass the wake-up on to another waiter.
                 raise
         tenant_key = self._round.popleft()
-        line = self._lines[tenant_key]
-        line.is_ranked = False
-        key, since = line.keys.popitem(last=False)
-        line.in_hand += 1
-        self._in_hand[key] = False
-        self._rank(tenant_key, line)
+        tenant_queue = self._tenant_queues[tenant_key]
+        tenant_queue.is_scheduled = False
+        key, since = tenant_queue.keys.popitem(last=False)
+        tenant_queue.processing += 1
+        self._processing[key] = False
+        self._schedule(tenant_key, tenant_queue)
         return QueueItem(key, self._now() - since)
 
     def done(self, key: ObjectKey) -> None:
-        again = self._in_hand.pop(key)
+        was_added = self._processing.pop(key)
         tenant_key = key.tenant_key
-        line = self._lines[tenant_key]
-        line.in_hand -= 1
-        if again:
-            line.keys[key] = self._now()
-        if line.is_overflown and not line.keys:
-            line.is_overflown = False
+        tenant_queue = self._tenant_queues[tenant_key]
+        tenant_queue.processing -= 1
+        if was_added:
+            tenant_queue.keys[key] = self._now()
+        if tenant_queue.is_overflown and not tenant_queue.keys:
+            tenant_queue.is_overflown = False
             self._refill(tenant_key)
-        self._rank(tenant_key, line)
-        if not line.keys and not line.in_hand:
-            del self._lines[tenant_key]
+        self._schedule(tenant_key, tenant_queue)
+        if not tenant_queue.keys and not tenant_queue.processing:
+            del self._tenant_queues[tenant_key]
 
-    def _rank(self, tenant_key: TenantKey, line: _Line) -> None:
-        if line.keys and not line.is_ranked and line.in_hand < self._in_hand_max:
-            line.is_ranked = True
+    def _schedule(self, tenant_key: TenantKey, tenant_queue: _TenantQueue) -> None:
+        if (
+            tenant_queue.keys
+            and not tenant_queue.is_scheduled
+            and tenant_queue.processing < self._processing_max
+        ):
+            tenant_queue.is_scheduled = True
             self._round.append(tenant_key)
             self._wake()
 
@@ -185,13 +189,13 @@ class WorkQueue:
     def _set_timer(self) -> None:
         due = self._delayed[0][0]
         if self._timer is not None:
-            if self._rings_at <= due:
+            if self._timer_due <= due:
                 return
             self._timer.cancel()
-        self._rings_at = due
-        self._timer = asyncio.get_running_loop().call_at(due, self._ring)
+        self._timer_due = due
+        self._timer = asyncio.get_running_loop().call_at(due, self._on_timer)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         now = self._now()
         while self._delayed and self._delayed[0][0] <= now:
@@ -202,7 +206,7 @@ class WorkQueue:
             self._set_timer()
 
     def _undelay(self, key: ObjectKey) -> None:
-        """Forget that the key is delayed. At most half of the heap is outdated afterwards."""
+        """Cancels the key's delay. At most half of the heap is outdated afterwards."""
         if (entry := self._due.pop(key, None)) is None:
             return
         del self._delayed_keys[entry[1]]
@@ -214,26 +218,30 @@ class WorkQueue:
     def _now() -> float:
         return asyncio.get_running_loop().time()
 
-    # What metrics show
+    # Metrics
 
     @property
     def depth(self) -> int:
-        return sum(len(line.keys) for line in self._lines.values())
+        return sum(len(tenant_queue.keys) for tenant_queue in self._tenant_queues.values())
 
     @property
     def delayed(self) -> int:
         return len(self._due)
 
     @property
-    def in_hand(self) -> int:
-        return len(self._in_hand)
+    def processing(self) -> int:
+        return len(self._processing)
 
-    def deepest(self, most: int) -> list[tuple[TenantKey, int]]:
-        """The tenants with the most keys waiting."""
+    def deepest(self, maximum: int) -> list[tuple[TenantKey, int]]:
+        """At most `maximum` tenants with the most waiting keys, and their counts."""
         depths = Counter(
-            {tenant_key: len(line.keys) for tenant_key, line in self._lines.items() if line.keys}
+            {
+                tenant_key: len(tenant_queue.keys)
+                for tenant_key, tenant_queue in self._tenant_queues.items()
+                if tenant_queue.keys
+            }
         )
-        return depths.most_common(most)
+        return depths.most_common(maximum)
 
     def close(self) -> None:
         if self._timer is not None:

@@ -1,4 +1,5 @@
-"""Every living namespace has the config map `kube-root-ca.crt`: what its pods trust the API server by."""
+"""Publishes the config map `kube-root-ca.crt`, with which pods verify the API server, in every namespace
+that is not terminating."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from alcove.client.resources import CONFIG_MAPS, NAMESPACES
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 
 NAME = "kube-root-ca.crt"
-_TOLD = {
-    "kubernetes.io/description": "The certificate that verifies the API server as pods of this cluster "
-    "reach it; it is written by a controller, and changes to it are undone."
+_ANNOTATIONS = {
+    "kubernetes.io/description": "Contains a CA bundle that can be used to verify the API server from pods "
+    "of this cluster. It is managed by a controller; changes to it are reverted."
 }
 
 
@@ -37,24 +38,24 @@ class RootCaController(Controller):
         authority = self.context.authorities.get(key.plane)
         if authority is None:
             return DONE
-        there = self._maps.get(key.of(NAME, key.name))
-        if there is None:
-            await self._make(key, authority)
-        elif there.get("data") != {"ca.crt": authority}:
-            there["data"] = {"ca.crt": authority}
-            there.pop("binaryData", None)
-            await self.client(key).update(key.tenant, CONFIG_MAPS, there)
+        existing = self._maps.get(key.of(NAME, key.name))
+        if existing is None:
+            await self._create(key, authority)
+        elif existing.get("data") != {"ca.crt": authority}:
+            existing["data"] = {"ca.crt": authority}
+            existing.pop("binaryData", None)
+            await self.client(key).update(key.tenant, CONFIG_MAPS, existing)
         return DONE
 
-    async def _make(self, key: ObjectKey, authority: str) -> None:
+    async def _create(self, key: ObjectKey, authority: str) -> None:
         desired: Object = {
-            "metadata": {"name": NAME, "namespace": key.name, "annotations": _TOLD},
+            "metadata": {"name": NAME, "namespace": key.name, "annotations": _ANNOTATIONS},
             "data": {"ca.crt": authority},
         }
         try:
             await self.client(key).create(key.tenant, CONFIG_MAPS, desired)
         except AlreadyExists:
-            pass  # Somebody was faster, and the watch will tell what they wrote.
+            pass  # Another writer created it; the watch event enqueues the namespace again.
 
 
 def _namespace_of(change: ObjectChange) -> Iterable[ObjectKey]:

@@ -1,4 +1,4 @@
-"""Working: from planes and a list of controllers to running loops, in the one order that is right."""
+"""Starts and runs the controllers: mirrors are complete before any controller loop begins."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ class ControllerRunner(Struct, frozen=True, kw_only=True):
     controllers: Sequence[type[Controller]]
     clock: Clock
     authorities: dict[PlaneId, str] = field(default_factory=dict)
-    """Who signs for each plane. Planes come and go."""
+    """Each plane's certificate authority, in PEM. Updated while running, as planes join and leave."""
     options: ControllerOptions = ControllerOptions()
     metrics: ControllerMetrics
 
 
 Follow = Callable[[Planes, BackgroundTasks], None]
-"""Begins to follow further planes, by tasks of this group."""
+"""Starts to join and leave further planes, with tasks in the given group."""
 
 
 async def work(
-    desired: ControllerRunner,
+    runner: ControllerRunner,
     planes: Planes,
     home: Transport,
     began: Callable[[], None] = lambda: None,
     follow: Follow = lambda _planes, _tasks: None,
 ) -> None:
-    """Runs the controllers until cancelled, or until one of them fails as a whole. `began` is called when
-    everything there is on the home plane was seen and the loops run. Other planes join when they can be
-    reached: they keep nobody waiting."""
+    """Runs the controllers until cancelled, or until a controller loop fails. `began` is called when the
+    mirrors of the home plane are synced and the loops run. Other planes join when they become reachable;
+    the start does not wait for them."""
     async with planes, BackgroundTasks() as tasks:
         planes.join(HOME, home)
-        recorder = EventRecorder(planes.client, desired.clock)
+        recorder = EventRecorder(planes.client, runner.clock)
         metadata_cache = MetadataCache(planes)
-        # Which kinds are custom must be known before the others are mirrored.
+        # CRDs must be synced first: custom kinds are mirrored per plane, built-in kinds for all planes.
         await planes.synced()
         await metadata_cache.start()
         context = ControllerContext(
             planes=planes,
             metadata_cache=metadata_cache,
             recorder=recorder,
-            clock=desired.clock,
-            authorities=desired.authorities,
-            options=desired.options,
+            clock=runner.clock,
+            authorities=runner.authorities,
+            options=runner.options,
         )
-        controllers = [controller(context) for controller in desired.controllers]
-        # No loop runs before all mirrors are whole: half of them would look like objects that are gone.
+        controllers = [controller(context) for controller in runner.controllers]
+        # No loop runs before all mirrors are synced: a missing object would look like a deleted one.
         await planes.synced()
         tasks.restart("event recorder", recorder.run)
         for controller in controllers:
-            loop = ControllerLoop(controller, desired.metrics.loop(controller.name))
+            loop = ControllerLoop(controller, runner.metrics.loop(controller.name))
             tasks.fatal(f"controller {controller.name}", loop.run())
         follow(planes, tasks)
         began()

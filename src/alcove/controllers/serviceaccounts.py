@@ -1,4 +1,4 @@
-"""Every living namespace has a service account `default`."""
+"""Creates the service account `default` in every namespace that is not terminating."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class ServiceAccountController(Controller):
         self._namespaces = self.mirror(NAMESPACES)
         self._accounts = self.mirror(SERVICE_ACCOUNTS)
         self.on(self._namespaces)
-        self.on(self._accounts, _namespace_that_lost_it)
+        self.on(self._accounts, _namespace_of_deleted)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         namespace = self._namespaces.get(key)
         if namespace is None or "deletionTimestamp" in namespace["metadata"]:
             return DONE
         if key.of(NAME, key.name) not in self._accounts:
-            await self._make(key)
+            await self._create(key)
         return DONE
 
-    async def _make(self, key: ObjectKey) -> None:
+    async def _create(self, key: ObjectKey) -> None:
         account = {"metadata": {"name": NAME, "namespace": key.name}}
         try:
             await self.client(key).create(key.tenant, SERVICE_ACCOUNTS, account)
@@ -41,6 +41,6 @@ class ServiceAccountController(Controller):
             pass
 
 
-def _namespace_that_lost_it(change: ObjectChange) -> Iterable[ObjectKey]:
+def _namespace_of_deleted(change: ObjectChange) -> Iterable[ObjectKey]:
     if change.kind is ChangeType.DELETED and change.key.name == NAME:
         yield change.key.of(change.key.namespace, "")

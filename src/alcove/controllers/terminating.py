@@ -1,4 +1,4 @@
-"""What the server says of a namespace or tenant that is on its way out, or that it does not know."""
+"""API errors about creating objects in a namespace or tenant that is terminating or does not exist."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from alcove.api.errors import ApiError, Forbidden, NotFound
 
 
 def is_terminating(error: Forbidden) -> bool:
-    """The namespace or tenant is on its way out: there is nothing left to make in it."""
+    """Whether the namespace or tenant is terminating, so that nothing can be created in it any more."""
     causes = error.details.causes if error.details else ()
     return any(cause.reason in ("NamespaceTerminating", "TenantTerminating") for cause in causes)
 
 
-def is_place_missing(error: ApiError) -> bool:
-    """The server knows no such namespace or tenant to make something in. Who has it in a mirror cannot tell whether
-    it is gone or not there yet for this server: it tries again, until the mirror has lost it too."""
+def is_namespace_or_tenant_missing(error: ApiError) -> bool:
+    """Whether the namespace or tenant to create in was not found.
+
+    A controller that has it in a mirror cannot know whether it was deleted or has not reached this server
+    yet: it retries until the mirror no longer has it.
+    """
     if not isinstance(error, NotFound) or error.details is None:
         return False
     return not error.details.group and error.details.kind in ("namespaces", "tenants")

@@ -1,4 +1,4 @@
-"""Secrets with a service account's token go with their service account. The server fills them."""
+"""Deletes token secrets whose service account no longer exists. The API server issues the tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from alcove.client.changes import ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import SECRETS, SERVICE_ACCOUNTS
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
-from alcove.controllers.deletion import delete_as_known
+from alcove.controllers.deletion import delete_if_unchanged
 
 TYPE = "kubernetes.io/service-account-token"
 ACCOUNT_NAME = "kubernetes.io/service-account.name"
@@ -20,10 +20,10 @@ ACCOUNT = "account"
 
 
 def without_data(secret: Object) -> Object:
-    """Nobody here needs what is secret."""
+    """The secret's metadata only, so that no secret data is cached."""
     metadata = secret["metadata"]
-    kept = ("tenant", "namespace", "name", "uid", "resourceVersion", "annotations")
-    return {"metadata": {field: metadata[field] for field in kept if field in metadata}}
+    fields = ("tenant", "namespace", "name", "uid", "resourceVersion", "annotations")
+    return {"metadata": {field: metadata[field] for field in fields if field in metadata}}
 
 
 def _account(secret: Object) -> Iterable[str]:
@@ -51,12 +51,12 @@ class TokenSecretController(Controller):
         secret = self._secrets.get(key)
         if secret is None or is_for(secret, self._accounts.get(_account_key(key, secret))):
             return DONE
-        if not is_for(secret, await self._asked(key, secret)):
-            await delete_as_known(self.client(key), SECRETS, key, secret["metadata"])
+        if not is_for(secret, await self._read_account(key, secret)):
+            await delete_if_unchanged(self.client(key), SECRETS, key, secret["metadata"])
         return DONE
 
-    async def _asked(self, key: ObjectKey, secret: Object) -> Object | None:
-        """The account as the server has it: the mirror may not have heard of a new one yet."""
+    async def _read_account(self, key: ObjectKey, secret: Object) -> Object | None:
+        """Reads the account from the server, because the mirror may not have a new one yet."""
         name = objects.annotations(secret).get(ACCOUNT_NAME, "")
         if not name:
             return None
@@ -71,7 +71,7 @@ def _account_key(key: ObjectKey, secret: Object) -> ObjectKey:
 
 
 def is_for(secret: Object, account: Object | None) -> bool:
-    """Whether the secret is for this very account, not for an earlier one of its name."""
+    """Whether the secret belongs to this account and not to an earlier one with the same name."""
     if account is None:
         return False
     uid = objects.annotations(secret).get(ACCOUNT_UID)

@@ -1,4 +1,4 @@
-"""Whether a pod's toleration covers a node's taint, as both are written in specs."""
+"""Matching of pods' tolerations against nodes' taints."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from alcove.api.objects import Object
 
 
 def covers(toleration: Object, taint: Object) -> bool:
-    """An empty effect covers all effects, an empty key all keys."""
+    """Whether the toleration tolerates the taint. An empty effect matches all effects, an empty key all
+    keys."""
     if toleration.get("effect") not in (None, "", taint.get("effect")):
         return False
     if toleration.get("key") not in (None, "", taint.get("key")):

@@ -1,4 +1,4 @@
-"""Finished jobs go `ttlSecondsAfterFinished` after they finished, with their pods."""
+"""Deletes finished jobs, with their pods, `ttlSecondsAfterFinished` after they finished."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from alcove.client.client import Propagation
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import JOBS
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
-from alcove.controllers.deletion import delete_as_known
+from alcove.controllers.deletion import delete_if_unchanged
 
 
 class TtlAfterFinished(Controller):
@@ -23,20 +23,20 @@ class TtlAfterFinished(Controller):
 
     async def reconcile(self, key: ObjectKey) -> Result:
         job = self._jobs.get(key)
-        ends = expires(job) if job is not None else None
-        if job is None or ends is None or "deletionTimestamp" in job["metadata"]:
+        expiry = expiry_time(job) if job is not None else None
+        if job is None or expiry is None or "deletionTimestamp" in job["metadata"]:
             return DONE
-        left = ends - self.clock()
-        if left > 0:
-            return Result(after_seconds=left)
-        await delete_as_known(
+        remaining_seconds = expiry - self.clock()
+        if remaining_seconds > 0:
+            return Result(after_seconds=remaining_seconds)
+        await delete_if_unchanged(
             self.client(key), JOBS, key, job["metadata"], propagation=Propagation.FOREGROUND
         )
         return DONE
 
 
-def expires(job: Object) -> float | None:
-    """When the job may go, in epoch seconds; None: it is not finished, or stays."""
+def expiry_time(job: Object) -> float | None:
+    """When the job is to be deleted, in epoch seconds. None if it has no TTL or is not finished."""
     seconds = objects.get(job, "spec", "ttlSecondsAfterFinished")
     if seconds is None:
         return None

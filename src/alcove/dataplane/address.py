@@ -1,4 +1,4 @@
-"""Addresses as the programs see them: 16 bytes in network order, IPv4 as ::ffff:a.b.c.d."""
+"""Addresses in the form of the BPF programs: 16 bytes in network order, IPv4 as ::ffff:a.b.c.d."""
 
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
@@ -23,7 +23,7 @@ def unpack(raw: bytes) -> Address:
 
 @lru_cache(maxsize=4096)
 def pack_prefix(prefix: Prefix) -> tuple[int, bytes]:
-    """Length in bits of the 16-byte form, and that form."""
+    """The prefix length in bits of the 16-byte form, and the address in that form."""
     bits = prefix.prefixlen if prefix.version == 6 else prefix.prefixlen + IP4_BITS_OFFSET
     return bits, pack(prefix.network_address)
 

@@ -1,8 +1,8 @@
-"""Writes the difference between what the maps should hold and what they hold.
+"""Writes the difference between the desired and the current entries of the maps.
 
-Additions go map by map in the order in which nothing refers to what is not there yet, removals the other
-way, all additions first: at every moment a packet meets the old entries or the new ones, whole. Killed
-anywhere, the next run finds the rest of the difference.
+Additions come first, map by map in an order in which no entry refers to a missing one; then removals in the
+reverse order. So a packet always sees a consistent set of old or new entries. After a kill at any point, the
+next run writes the rest of the difference.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,10 +14,10 @@ from alcove.dataplane.desired import Entries
 from alcove.dataplane.maps import MapName
 
 KEY_ONLY = frozenset({MapName.BUCKETS})
-"""Maps whose values are the kernel's to change."""
+"""Maps whose values are changed by the BPF programs."""
 
 Checkpoint = Callable[[str], None]
-"""Called before each step that changes something; tests stop the world there."""
+"""Called before each step that changes the kernel's state; tests interrupt there."""
 
 
 class MapChange(Struct, frozen=True):
@@ -45,17 +45,18 @@ def _deletes(name: MapName, desired: Mapping[bytes, bytes], held: Mapping[bytes,
 def apply(
     maps: Mapping[MapName, Map], changes: list[MapChange], held: Entries, checkpoint: Checkpoint
 ) -> None:
-    """Carries out the changes and keeps `held` true to the kernel, also when a step fails."""
+    """Applies the changes and updates `held` accordingly, also when a later step fails. Raises
+    KernelRefused."""
     for change in changes:
         checkpoint(f"{change.name.value} +{len(change.puts)} -{len(change.deletes)}")
-        known = held.setdefault(change.name, {})
+        entries = held.setdefault(change.name, {})
         if change.puts:
             maps[change.name].put_all(change.puts)
-            known.update(change.puts)
+            entries.update(change.puts)
         if change.deletes:
             maps[change.name].delete_all(change.deletes)
             for key in change.deletes:
-                known.pop(key, None)
+                entries.pop(key, None)
 
 
 def read_back(maps: Mapping[MapName, Map]) -> Entries:

@@ -1,5 +1,5 @@
-"""BPF through libbpf.so.1: maps, objects and programs. Thin: every call is one call of the kernel or
-of the library, with its failure as an exception."""
+"""BPF maps, objects and programs through libbpf.so.1. Every function wraps one call of the kernel or the
+library and raises its failure as an exception."""
 
 import ctypes
 import errno
@@ -16,7 +16,7 @@ PRINT = CFUNCTYPE(c_int, c_int, c_char_p, c_void_p)
 
 
 class OpenOptions(ctypes.Structure):
-    """The head of libbpf's bpf_object_open_opts; `sz` says how much of it we know."""
+    """The first fields of libbpf's bpf_object_open_opts; `sz` is the size of this part."""
 
     _fields_ = (
         ("sz", c_size_t),
@@ -79,7 +79,7 @@ def library() -> ctypes.CDLL:
 
 
 def _collect(level: int, form: bytes, values: int) -> int:
-    """Keeps what libbpf says, the verifier's log above all, for the exception that will follow."""
+    """Collects libbpf's output, above all the verifier's log, for the exception that follows."""
     if level > _INFORMATION:
         return 0
     buffer = ctypes.create_string_buffer(1 << 20)
@@ -92,14 +92,14 @@ def _collect(level: int, form: bytes, values: int) -> int:
 _printer = PRINT(_collect)
 
 
-def _checked(result: int, what: str) -> int:
+def _checked(result: int, description: str) -> int:
     if result < 0:
-        raise KernelRefused(what, ctypes.get_errno() or -result)
+        raise KernelRefused(description, ctypes.get_errno() or -result)
     return result
 
 
 class Map:
-    """A map of the kernel, by its file descriptor."""
+    """A BPF map, by its file descriptor."""
 
     def __init__(self, name: str, fd: int, key_size: int, value_size: int) -> None:
         self.name = name
@@ -125,7 +125,7 @@ class Map:
             raise self._write_error(ctypes.get_errno())
 
     def delete(self, key: bytes) -> bool:
-        """False: there was no such entry."""
+        """False if there was no such entry."""
         if library().bpf_map_delete_elem(self.fd, key) < 0:
             if ctypes.get_errno() == errno.ENOENT:
                 return False
@@ -133,7 +133,8 @@ class Map:
         return True
 
     def put_all(self, entries: Mapping[bytes, bytes]) -> None:
-        """In one call. On failure some entries are written, as after a kill."""
+        """Writes all entries in one call. After a failure, some of them may be written. Raises KernelRefused,
+        MapFull."""
         count = c_uint32(len(entries))
         if not entries:
             return
@@ -142,24 +143,24 @@ class Map:
             raise self._write_error(ctypes.get_errno())
 
     def delete_all(self, keys: Sequence[bytes]) -> None:
-        """Entries that are gone already are no failure: the batch stops there and goes on after."""
-        rest = list(keys)
-        while rest:
-            count = c_uint32(len(rest))
-            if library().bpf_map_delete_batch(self.fd, b"".join(rest), byref(count), None) >= 0:
+        """Ignores missing entries: the kernel stops the batch at each one, so the rest is sent again."""
+        remaining = list(keys)
+        while remaining:
+            count = c_uint32(len(remaining))
+            if library().bpf_map_delete_batch(self.fd, b"".join(remaining), byref(count), None) >= 0:
                 return
             if ctypes.get_errno() != errno.ENOENT:
                 raise KernelRefused(f"delete from {self.name}", ctypes.get_errno())
-            rest = rest[count.value + 1 :]
+            remaining = remaining[count.value + 1 :]
 
     def items(self) -> dict[bytes, bytes]:
-        """Everything in the map; entries that change meanwhile may or may not be seen."""
-        found: dict[bytes, bytes] = {}
+        """All entries of the map; concurrent changes may or may not be included."""
+        entries: dict[bytes, bytes] = {}
         for keys, values, count in self._batches():
             for i in range(count):
                 key = keys[i * self.key_size : (i + 1) * self.key_size]
-                found[key] = values[i * self.value_size : (i + 1) * self.value_size]
-        return found
+                entries[key] = values[i * self.value_size : (i + 1) * self.value_size]
+        return entries
 
     def _batches(self) -> Iterator[tuple[bytes, bytes, int]]:
         keys = ctypes.create_string_buffer(READ_BATCH * self.key_size)
@@ -171,11 +172,11 @@ class Map:
             result = library().bpf_map_lookup_batch(
                 self.fd, start, position, keys, values, byref(count), None
             )
-            ended = result < 0 and ctypes.get_errno() == errno.ENOENT
-            if result < 0 and not ended:
+            is_end = result < 0 and ctypes.get_errno() == errno.ENOENT
+            if result < 0 and not is_end:
                 raise KernelRefused(f"read {self.name}", ctypes.get_errno())
             yield keys.raw, values.raw, count.value
-            if ended:
+            if is_end:
                 return
             start = position
 
@@ -191,7 +192,7 @@ class Map:
 
 
 class ArrayMap(Map):
-    """An array, as if it were a map: places of zeros are empty."""
+    """An array map with the interface of a hash map: elements that are all zeros count as missing."""
 
     def items(self) -> dict[bytes, bytes]:
         empty = bytes(self.value_size)
@@ -201,14 +202,14 @@ class ArrayMap(Map):
         self.put_all(dict.fromkeys(keys, bytes(self.value_size)))
 
     def delete(self, key: bytes) -> bool:
-        was_there = self.get(key) != bytes(self.value_size)
+        existed = self.get(key) != bytes(self.value_size)
         self.put(key, bytes(self.value_size))
-        return was_there
+        return existed
 
 
 def create_map(name: str, kind: int, key_size: int, value_size: int, entries: int) -> Map:
-    made = library().bpf_map_create(kind, name.encode()[:15], key_size, value_size, entries, None)
-    return Map(name, _checked(made, f"create map {name}"), key_size, value_size)
+    fd = library().bpf_map_create(kind, name.encode()[:15], key_size, value_size, entries, None)
+    return Map(name, _checked(fd, f"create map {name}"), key_size, value_size)
 
 
 def pin(fd: int, path: Path) -> None:
@@ -220,22 +221,23 @@ def open_pinned(path: Path) -> int:
 
 
 def load(path: Path, pins: Path, constants: bytes, programs: Sequence[str]) -> dict[str, int]:
-    """Loads the object's programs against the maps pinned in `pins` (made there if missing).
+    """Loads the object's programs with the maps pinned in `pins`, which are created if missing.
 
-    `constants` becomes the content of `.rodata`. The programs' descriptors are the caller's.
+    `constants` becomes the content of `.rodata`. The caller closes the returned descriptors. Raises
+    ProgramRejected.
     """
     lib = library()
     _log.clear()
     options = OpenOptions(sz=ctypes.sizeof(OpenOptions), pin_root_path=os.fsencode(pins))
     opened = lib.bpf_object__open_file(os.fsencode(path), byref(options))
     if not opened:
-        raise ProgramRejected(f"{path.name} is no object libbpf understands:\n" + "\n".join(_log))
+        raise ProgramRejected(f"{path.name} is not a valid BPF object:\n" + "\n".join(_log))
     try:
         handle = c_void_p(opened)
-        fixed = c_void_p(lib.bpf_object__find_map_by_name(handle, b".rodata"))
-        _checked(lib.bpf_map__set_initial_value(fixed, constants, c_size_t(len(constants))), "set .rodata")
+        rodata = c_void_p(lib.bpf_object__find_map_by_name(handle, b".rodata"))
+        _checked(lib.bpf_map__set_initial_value(rodata, constants, c_size_t(len(constants))), "set .rodata")
         if lib.bpf_object__load(handle) < 0:
-            raise ProgramRejected("the kernel refused the programs:\n" + "\n".join(_log)[-4000:])
+            raise ProgramRejected("programs rejected by the kernel:\n" + "\n".join(_log)[-4000:])
         return {name: _program(handle, name) for name in programs}
     finally:
         lib.bpf_object__close(c_void_p(opened))
@@ -243,14 +245,14 @@ def load(path: Path, pins: Path, constants: bytes, programs: Sequence[str]) -> d
 
 def _program(handle: c_void_p, name: str) -> int:
     lib = library()
-    found = lib.bpf_object__find_program_by_name(handle, name.encode())
-    if not found:
-        raise ProgramRejected(f"the object has no program {name}")
-    return os.dup(lib.bpf_program__fd(c_void_p(found)))
+    program = lib.bpf_object__find_program_by_name(handle, name.encode())
+    if not program:
+        raise ProgramRejected(f"program {name} not found in the BPF object")
+    return os.dup(lib.bpf_program__fd(c_void_p(program)))
 
 
 def run_once(program: int, packet: bytes, context: bytes = b"") -> tuple[int, bytes]:
-    """BPF_PROG_TEST_RUN: the verdict, and the packet as the program left it."""
+    """BPF_PROG_TEST_RUN: the program's return value and the packet after it."""
     out = ctypes.create_string_buffer(len(packet) + 512)
     data = ctypes.create_string_buffer(packet, len(packet))
     options = TestRunOptions(sz=ctypes.sizeof(TestRunOptions))

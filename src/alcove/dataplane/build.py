@@ -1,8 +1,9 @@
-"""Compiles the C programs to one object, cached by the content of its sources: `python -m alcove.dataplane.build`.
+"""Compiles the C programs to one object, cached by the content of its sources: `python -m
+alcove.dataplane.build`.
 
-A wheel has the object beside the sources (`setup.py` puts it there). An object's name holds the digest of its sources,
-so one that was made of other sources is never found. The compiler is clang (any from 14 on), the headers those of
-libbpf; both are Debian packages.
+A wheel contains the object beside the sources (see `setup.py`). An object's name contains the digest of its
+sources, so an object of other sources is never used. The compiler is clang 14 or newer, the headers are
+libbpf's; both are Debian packages.
 """
 
 import hashlib
@@ -27,57 +28,58 @@ def sources_folder() -> Path:
 
 
 def caches() -> list[Path]:
-    """Where objects may be kept, the best first: in a checkout beside everything else that is built."""
+    """Candidate cache directories in order of preference; in a checkout, its build directory is the first."""
     checkout = Path(__file__).resolve().parents[3]
-    found = [checkout / "build" / "bpf"] if (checkout / "pyproject.toml").exists() else []
+    directories = [checkout / "build" / "bpf"] if (checkout / "pyproject.toml").exists() else []
     if "XDG_CACHE_HOME" in os.environ:
-        found.append(Path(os.environ["XDG_CACHE_HOME"]) / "alcove" / "bpf")
-    found.append(Path("/var/cache/alcove/bpf"))
+        directories.append(Path(os.environ["XDG_CACHE_HOME"]) / "alcove" / "bpf")
+    directories.append(Path("/var/cache/alcove/bpf"))
     if "HOME" in os.environ:
-        found.append(Path(os.environ["HOME"]) / ".cache" / "alcove" / "bpf")
-    found.append(Path(tempfile.gettempdir()) / f"alcove-bpf-{os.geteuid()}")
-    return found
+        directories.append(Path(os.environ["HOME"]) / ".cache" / "alcove" / "bpf")
+    directories.append(Path(tempfile.gettempdir()) / f"alcove-bpf-{os.geteuid()}")
+    return directories
 
 
 def default_cache() -> Path:
-    """The first of them that can be written, and by nobody else: what lies there goes into the kernel."""
+    """The first cache directory that only this user can write, because its objects are loaded into the
+    kernel. Raises BuildFailed."""
     tried = caches()
-    for folder in tried:
+    for directory in tried:
         try:
-            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         except OSError:
             continue
-        if os.access(folder, os.W_OK) and _is_private(folder):
-            return folder
-    raise BuildFailed(f"no folder for compiled programs (tried {', '.join(map(str, tried))})")
+        if os.access(directory, os.W_OK) and _is_private(directory):
+            return directory
+    raise BuildFailed(f"no writable directory for compiled programs (tried {', '.join(map(str, tried))})")
 
 
-def _is_private(folder: Path) -> bool:
-    found = folder.stat()
-    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+def _is_private(directory: Path) -> bool:
+    state = directory.stat()
+    return state.st_uid == os.geteuid() and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def digest(folder: Path) -> str:
-    """Names the object by everything that goes into it."""
+def digest(directory: Path) -> str:
+    """The digest of the sources and the compiler flags."""
     content = hashlib.blake2b(" ".join(FLAGS).encode(), digest_size=8)
-    for path in sorted(folder.rglob("*.[ch]")):
+    for path in sorted(directory.rglob("*.[ch]")):
         content.update(path.name.encode() + b"\0" + path.read_bytes())
     return content.hexdigest()
 
 
-def object_name(folder: Path) -> str:
-    return f"alcove-{digest(folder)}.o"
+def object_name(directory: Path) -> str:
+    return f"alcove-{digest(directory)}.o"
 
 
 def shipped_object() -> Path | None:
-    """The object of the installed package; None in a checkout, and where it was made of other sources."""
-    folder = sources_folder()
-    path = folder / object_name(folder)
+    """The object of the installed package; None in a checkout, or if it was compiled from other sources."""
+    directory = sources_folder()
+    path = directory / object_name(directory)
     return path if path.exists() else None
 
 
 def find_object() -> Path | None:
-    """An object that is there already, shipped or compiled before."""
+    """An existing object, shipped or compiled before; None if there is none."""
     if shipped := shipped_object():
         return shipped
     path = default_cache() / object_name(sources_folder())
@@ -86,38 +88,40 @@ def find_object() -> Path | None:
 
 def find_compiler() -> str:
     for name in COMPILERS:
-        if found := shutil.which(name):
-            return found
+        if path := shutil.which(name):
+            return path
     raise CompilerMissing(
-        f"the data plane's programs need a compiler, and there is no {COMPILERS[-1]}: {INSTALL}"
+        f"{COMPILERS[-1]} not found, required to compile the data plane's programs: {INSTALL}"
     )
 
 
-def compile_object(folder: Path, target: Path) -> None:
+def compile_object(directory: Path, target: Path) -> None:
     multiarch = f"-I/usr/include/{platform.machine()}-linux-gnu"
-    # Written beside and renamed: two builds at once leave one whole object.
-    half = target.with_suffix(f".{os.getpid()}.tmp")
-    command = [find_compiler(), *FLAGS, "-target", "bpf", "-mcpu=v3", multiarch, f"-I{folder}"]
-    # Debug information names files as they are below the folder: the same object wherever it is compiled.
-    command += [f"-ffile-prefix-map={folder}=.", "-fdebug-compilation-dir=."]
-    command += ["-c", str(folder / "alcove.c"), "-o", str(half)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        half.unlink(missing_ok=True)
-        if "bpf_helpers.h' file not found" in done.stderr:
-            raise CompilerMissing(f"the data plane's programs need libbpf's headers: {INSTALL}")
-        raise BuildFailed(f"the data plane's programs do not compile:\n{done.stderr}")
-    half.rename(target)
+    # Written to a temporary file and renamed, so that concurrent builds leave a complete object.
+    temporary = target.with_suffix(f".{os.getpid()}.tmp")
+    command = [find_compiler(), *FLAGS, "-target", "bpf", "-mcpu=v3", multiarch, f"-I{directory}"]
+    # Relative paths in the debug information make the object reproducible in any directory.
+    command += [f"-ffile-prefix-map={directory}=.", "-fdebug-compilation-dir=."]
+    command += ["-c", str(directory / "alcove.c"), "-o", str(temporary)]
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode:
+        temporary.unlink(missing_ok=True)
+        if "bpf_helpers.h' file not found" in completed.stderr:
+            raise CompilerMissing(
+                f"libbpf headers not found, required to compile the data plane's programs: {INSTALL}"
+            )
+        raise BuildFailed(f"failed to compile the data plane's programs:\n{completed.stderr}")
+    temporary.rename(target)
 
 
 def build(cache: Path | None = None) -> Path:
-    """The path of the object in the cache, compiled if its sources have changed."""
-    folder = sources_folder()
+    """The path of the object in the cache; compiles it if the sources have changed. Raises BuildFailed."""
+    directory = sources_folder()
     cache = cache or default_cache()
-    target = cache / object_name(folder)
+    target = cache / object_name(directory)
     if not target.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        compile_object(folder, target)
+        compile_object(directory, target)
     return target
 
 

@@ -1,4 +1,4 @@
-"""What was dropped, and why: counters by reason, and samples with network, flow and policy."""
+"""Dropped packets: counters by reason, and samples with network, flow and policy."""
 
 import ctypes
 import mmap
@@ -19,7 +19,7 @@ _HEADER_BYTES = 8
 
 
 class DropReason(IntEnum):
-    """As in bpf/lib/reason.h, where each is explained."""
+    """The values of bpf/lib/reason.h, which documents each one."""
 
     NONE = 0
     UNKNOWN_PORT = 1
@@ -68,7 +68,7 @@ class DropSample(Struct, frozen=True):
     target_port: int
     protocol: int
     policy: int
-    """The name of the profile that refused it, 0: none did. `policies.compile_profile` gives the names."""
+    """The name of the profile that denied the packet (see `policies.compile_profile`); 0 if none did."""
     link: int
     length: int
 
@@ -78,7 +78,7 @@ def _cpus() -> int:
 
 
 def _per_cpu(one: Map, index: int) -> Iterator[bytes]:
-    """The value of each CPU; the kernel rounds a value's size up to 8."""
+    """The value of each CPU. The kernel pads values to 8 bytes."""
     size = one.value_size + -one.value_size % 8
     buffer = ctypes.create_string_buffer(size * _cpus())
     if library().bpf_map_lookup_elem(one.fd, INDEX.pack(index), buffer) < 0:
@@ -88,14 +88,14 @@ def _per_cpu(one: Map, index: int) -> Iterator[bytes]:
 
 
 def read_counts(drops: Map) -> dict[DropReason, DropCount]:
-    """Drops since the instance was made, by reason; those that never happened are left out."""
-    found = {}
+    """Drops since the instance was created, by reason; reasons without drops are omitted."""
+    by_reason = {}
     for reason in DropReason:
         counts = [DROP_COUNT.unpack(raw) for raw in _per_cpu(drops, reason)]
         packets = sum(count["packets"] for count in counts)
         if packets:
-            found[reason] = DropCount(packets, sum(count["bytes"] for count in counts))
-    return found
+            by_reason[reason] = DropCount(packets, sum(count["bytes"] for count in counts))
+    return by_reason
 
 
 def read_paths(paths: Map) -> dict[PathTaken, int]:
@@ -103,21 +103,21 @@ def read_paths(paths: Map) -> dict[PathTaken, int]:
 
 
 class DropSamples:
-    """The ring buffer's reader. One at a time: what is read is gone."""
+    """Reads the ring buffer of samples. Reading consumes them, so there must be one reader only."""
 
     def __init__(self, descriptor: int) -> None:
         page = os.sysconf("SC_PAGE_SIZE")
         self.consumer = mmap.mmap(descriptor, page, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
-        # The kernel maps the data twice in a row, so a record is never torn at the end.
+        # The kernel maps the data twice in a row, so a record is contiguous even at the end of the ring.
         size = page + 2 * SAMPLES_BYTES
         self.producer = mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page)
         self.data_offset = page
 
     def read(self) -> list[DropSample]:
-        """All that is there; never waits."""
+        """All available samples; never blocks."""
         at = int.from_bytes(self.consumer[:8], "little")
         end = int.from_bytes(self.producer[:8], "little")
-        found = []
+        samples = []
         while at < end:
             start = self.data_offset + at % SAMPLES_BYTES
             header = int.from_bytes(self.producer[start : start + 4], "little")
@@ -126,10 +126,10 @@ class DropSamples:
             length = header & ~(_BUSY | _DISCARD)
             if not header & _DISCARD:
                 start += _HEADER_BYTES
-                found.append(_sample(self.producer[start : start + DROP_SAMPLE.size]))
+                samples.append(_sample(self.producer[start : start + DROP_SAMPLE.size]))
             at += (length + _HEADER_BYTES + 7) // 8 * 8
         self.consumer[:8] = at.to_bytes(8, "little")
-        return found
+        return samples
 
     def close(self) -> None:
         self.consumer.close()

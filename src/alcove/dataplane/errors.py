@@ -1,12 +1,12 @@
-"""What can go wrong in the data plane.
+"""The errors of the data plane.
 
 DataPlaneError
-├── BuildFailed       the C programs do not compile here
-│   └── CompilerMissing   for want of a compiler, or of libbpf's headers
-├── ProgramRejected   the kernel's verifier refused a program; the message ends with its reason
-├── KernelRefused     a system or netlink call failed: `errno` says why
-│   └── MapFull       a map has no room: `map_name`
-└── Unsupported       this machine lacks the rights or the features
+├── BuildFailed           the C programs could not be compiled
+│   └── CompilerMissing   the compiler or libbpf's headers are not installed
+├── ProgramRejected       the kernel's verifier rejected a program; the message ends with its log
+├── KernelRefused         a system or netlink call failed with `errno`
+│   └── MapFull           the map `map_name` is full
+└── Unsupported           this machine lacks privileges or features
 """
 
 import os
@@ -29,8 +29,8 @@ class ProgramRejected(DataPlaneError):
 
 
 class KernelRefused(DataPlaneError):
-    def __init__(self, what: str, errno: int) -> None:
-        super().__init__(f"{what}: {os.strerror(errno)}")
+    def __init__(self, description: str, errno: int) -> None:
+        super().__init__(f"{description}: {os.strerror(errno)}")
         self.errno = errno
 
 

@@ -1,6 +1,7 @@
-"""What an instance's things are called, and how all of them are taken out of the kernel.
+"""The names of an instance's kernel objects, and their removal.
 
-Several instances may share a namespace and an underlay device. Each finds its own by these names alone.
+Several instances may share a namespace and an underlay device. Each one identifies its objects by these names
+alone.
 """
 
 import re
@@ -16,31 +17,32 @@ _NAME = re.compile(r"[A-Za-z0-9]{1,4}")
 
 
 def checked(instance: str) -> str:
-    """The name itself, if it can be one: a part of link names, which are short."""
+    """The validated name, which is a part of link names and must be short. Raises ValueError."""
     if not _NAME.fullmatch(instance):
-        raise ValueError(f"an instance's name has 1 to 4 letters and digits: {instance!r}")
+        raise ValueError(f"invalid instance name {instance!r}: must have 1 to 4 letters and digits")
     return instance
 
 
 def handle_of(instance: str) -> int:
-    """Of its program at a device that other instances use, too."""
+    """The filter handle of its program at an underlay device that other instances may share."""
     return int.from_bytes(instance.encode().ljust(4, b"\0"), "big")
 
 
 def port_links(instance: str) -> re.Pattern[str]:
-    """Names of ports' and gateways' links; nothing of an instance whose name begins like this one matches."""
+    """Matches the names of veths and gateway links. Never matches those of an instance whose name begins with
+    this one."""
     return re.compile(rf"{instance}(p[0-9a-f]{{10}}|g[0-9a-f]{{1,8}})")
 
 
 def instance_links(netlink: Netlink, instance: str) -> dict[str, int]:
-    """Indexes of ports' and gateways' links."""
+    """The indexes of veths and gateway links, by name."""
     pattern = port_links(instance)
     return {link.name: link.index for link in links.read_links(netlink) if pattern.fullmatch(link.name)}
 
 
 def remove(instance: str, underlay: str, bpf_root: Path = BPF_ROOT) -> None:
-    """Everything of the instance, in the calling thread's namespace. It needs neither programs nor a compiler,
-    and may find anything missing; what others have at the underlay device stays."""
+    """Removes everything of the instance, in the calling thread's namespace. Idempotent; needs neither
+    programs nor a compiler. Filters of other instances at the underlay device stay."""
     checked(instance)
     netlink = Netlink()
     try:

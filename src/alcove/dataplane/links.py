@@ -1,6 +1,6 @@
 """The netlink requests of the data plane: links, addresses, routes, and programs at a link's ingress.
 
-Pure: each function returns a request; `Netlink` sends it. `read_*` decode answers.
+Pure: each function returns a request, which `Netlink` sends. `read_*` send a request and decode the response.
 """
 
 import errno
@@ -48,7 +48,7 @@ TC_ROOT = 0xFFFFFFFF
 TCA_TBF_PARMS, TCA_TBF_RATE64, TCA_TBF_BURST, _ETHERNET = 1, 4, 6, 1
 FILTER_PRIORITY = 1
 SOLE = 1
-"""The handle of a program that has its link for itself. Those that share one have a handle each."""
+"""The handle of a program that is alone at its link. Programs that share a link have different handles."""
 _NO_QDISC = (errno.EINVAL, errno.ENOENT, errno.ENODEV)
 
 _LINK = struct.Struct("=BxHiII")
@@ -72,7 +72,8 @@ class Link(Struct, frozen=True):
 
 
 def veth(name: str, mac: str, peer_name: str, peer_mac: str, peer_namespace: int, mtu: int) -> NetlinkRequest:
-    """A pair, both down: `name` here, its peer made straight into the namespace of that descriptor."""
+    """Creates a veth pair, both down: `name` in this namespace, its peer in the namespace of the
+    descriptor."""
     peer = _LINK.pack(0, 0, 0, 0, 0) + attribute_text(IFLA_IFNAME, peer_name)
     peer += attribute(IFLA_ADDRESS, pack_mac(peer_mac)) + attribute_u32(IFLA_MTU, mtu)
     peer += attribute_u32(IFLA_NET_NS_FD, peer_namespace)
@@ -84,7 +85,7 @@ def veth(name: str, mac: str, peer_name: str, peer_mac: str, peer_namespace: int
 
 
 def vxlan(name: str, mac: str, port: int) -> NetlinkRequest:
-    """A VXLAN device that takes each packet's tunnel from its metadata."""
+    """Creates a VXLAN device in external mode: the tunnel of each packet is in its metadata."""
     data = nested(
         IFLA_INFO_DATA,
         attribute(IFLA_VXLAN_COLLECT_METADATA, b"\1"),
@@ -127,7 +128,7 @@ def add_address(index: int, address: Address, prefix_length: int) -> NetlinkRequ
     body = ADDRESS.pack(family, prefix_length, 0, 0, index)
     body += attribute(IFA_LOCAL, address.packed) + attribute(IFA_ADDRESS, address.packed)
     if family == AF_INET6:
-        # Nobody else can have it: the data plane would not let them.
+        # No duplicate address detection: the data plane prevents duplicates.
         body += attribute_u32(IFA_FLAGS, IFA_F_NODAD)
     return NetlinkRequest(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, body, f"add address {address}")
 
@@ -139,7 +140,7 @@ def delete_address(index: int, address: Address, prefix_length: int) -> NetlinkR
 
 
 def add_route(index: int, target: Prefix | None, via: Address | None, family: int) -> NetlinkRequest:
-    """To `target` (None: everything) by `via` (None: on the link itself)."""
+    """Adds a route to `target` (None: default route) through `via` (None: on-link)."""
     body = _route(index, target, via, family)
     return NetlinkRequest(
         RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, body, f"add route to {target or 'default'}"
@@ -177,7 +178,7 @@ def clsact(index: int) -> NetlinkRequest:
 
 
 def token_bucket(index: int, bytes_per_second: int, burst_bytes: int) -> NetlinkRequest:
-    """Holds back what the link sends beyond the rate, up to a second's worth."""
+    """Limits the link's egress rate; queues up to one second of traffic."""
     rate = _RATE.pack(0, _ETHERNET, 0, 0, 0, min(bytes_per_second, 0xFFFFFFFF))
     limit = min(max(bytes_per_second, 4 * burst_bytes), 0x7FFFFFFF)
     parameters = rate + bytes(_RATE.size) + struct.pack("=III", limit, 0, 0)
@@ -193,7 +194,7 @@ def token_bucket(index: int, bytes_per_second: int, burst_bytes: int) -> Netlink
 
 
 def remove_clsact(index: int) -> NetlinkRequest:
-    """And every program at the link with it."""
+    """Also removes every program at the link."""
     body = _TC.pack(0, index, CLSACT_HANDLE, CLSACT_PARENT, 0)
     return NetlinkRequest(RTM_DELQDISC, 0, body, f"remove clsact of link {index}", _NO_QDISC)
 
@@ -204,7 +205,7 @@ def remove_root_qdisc(index: int) -> NetlinkRequest:
 
 
 def attach(index: int, program: int, name: str, handle: int = SOLE) -> NetlinkRequest:
-    """Puts the program at the link's ingress; one of that handle is replaced between two packets."""
+    """Attaches the program to the link's ingress; one with the same handle is replaced atomically."""
     body = _TC.pack(0, index, handle, CLSACT_INGRESS, FILTER_PRIORITY << 16 | ETH_P_ALL)
     body += attribute_text(TCA_KIND, "bpf")
     options = attribute_u32(TCA_BPF_FD, program) + attribute_text(TCA_BPF_NAME, name)
@@ -215,7 +216,7 @@ def attach(index: int, program: int, name: str, handle: int = SOLE) -> NetlinkRe
 
 
 def detach(index: int, handle: int = SOLE) -> NetlinkRequest:
-    """Takes the program of that handle, and no other, from the link's ingress."""
+    """Detaches only the program with this handle from the link's ingress."""
     body = _TC.pack(0, index, handle, CLSACT_INGRESS, FILTER_PRIORITY << 16 | ETH_P_ALL)
     body += attribute_text(TCA_KIND, "bpf")
     return NetlinkRequest(RTM_DELTFILTER, 0, body, f"detach from link {index}", _NO_QDISC)
@@ -223,18 +224,18 @@ def detach(index: int, handle: int = SOLE) -> NetlinkRequest:
 
 def _read_link(body: bytes) -> Link:
     _family, _kind, index, flags, _change = _LINK.unpack_from(body)
-    found = attributes(body[16:])
-    info = attributes(found.get(IFLA_LINKINFO, b""))
+    values = attributes(body[16:])
+    info = attributes(values.get(IFLA_LINKINFO, b""))
     return Link(
         index=index,
-        name=found.get(IFLA_IFNAME, b"").rstrip(b"\0").decode(),
+        name=values.get(IFLA_IFNAME, b"").rstrip(b"\0").decode(),
         kind=info.get(IFLA_INFO_KIND, b"").rstrip(b"\0").decode(),
-        mac=found.get(IFLA_ADDRESS, b""),
-        mtu=int.from_bytes(found.get(IFLA_MTU, b""), "little"),
+        mac=values.get(IFLA_ADDRESS, b""),
+        mtu=int.from_bytes(values.get(IFLA_MTU, b""), "little"),
         up=bool(flags & IFF_UP),
-        master=int.from_bytes(found.get(IFLA_MASTER, b""), "little"),
-        peer=int.from_bytes(found.get(IFLA_LINK, b""), "little"),
-        qdisc=found.get(IFLA_QDISC, b"").rstrip(b"\0").decode(),
+        master=int.from_bytes(values.get(IFLA_MASTER, b""), "little"),
+        peer=int.from_bytes(values.get(IFLA_LINK, b""), "little"),
+        qdisc=values.get(IFLA_QDISC, b"").rstrip(b"\0").decode(),
     )
 
 
@@ -246,54 +247,54 @@ def read_links(netlink: Netlink) -> Iterator[Link]:
 
 def read_link(netlink: Netlink, name: str) -> Link | None:
     body = _LINK.pack(0, 0, 0, 0, 0) + attribute_text(IFLA_IFNAME, name)
-    answer = netlink.ask(NetlinkRequest(RTM_GETLINK, 0, body, f"find link {name}"))
-    return _read_link(answer) if answer is not None else None
+    response = netlink.ask(NetlinkRequest(RTM_GETLINK, 0, body, f"find link {name}"))
+    return _read_link(response) if response is not None else None
 
 
 def read_attached(netlink: Netlink, index: int, handle: int = SOLE) -> int:
-    """The id of the program of that handle at the link's ingress; 0: none."""
-    found = 0
-    for one, body in _read_filters(netlink, index, CLSACT_INGRESS):
+    """The id of the program with this handle at the link's ingress; 0 if there is none."""
+    program_id = 0
+    for filter_handle, body in _read_filters(netlink, index, CLSACT_INGRESS):
         options = attributes(attributes(body).get(TCA_OPTIONS, b""))
-        if one == handle and TCA_BPF_ID in options:
-            found = int.from_bytes(options[TCA_BPF_ID], "little")
-    return found
+        if filter_handle == handle and TCA_BPF_ID in options:
+            program_id = int.from_bytes(options[TCA_BPF_ID], "little")
+    return program_id
 
 
-def is_filtered(netlink: Netlink, index: int, but: int = 0) -> bool:
-    """Whether anybody has a filter at the link, besides the one of the handle `but`."""
-    found: set[int] = set()
+def is_filtered(netlink: Netlink, index: int, except_handle: int = 0) -> bool:
+    """Whether the link has any filter except the one with the handle `except_handle`."""
+    handles: set[int] = set()
     for parent in (CLSACT_INGRESS, CLSACT_EGRESS):
-        found |= {handle for handle, _body in _read_filters(netlink, index, parent)}
-    return bool(found - {0, but})
+        handles |= {handle for handle, _body in _read_filters(netlink, index, parent)}
+    return bool(handles - {0, except_handle})
 
 
 def read_root_handle(netlink: Netlink, index: int) -> int:
-    """Of the link's root qdisc; 0: it has only what the kernel gave it."""
+    """The handle of the link's root qdisc; 0 for the kernel's default qdisc."""
     request = NetlinkRequest(RTM_GETQDISC, 0, _TC.pack(0, index, 0, 0, 0), f"list qdiscs of link {index}")
-    found = 0
-    for _kind, answer in netlink.dump(request):
-        _family, link, handle, parent, _info = _TC.unpack_from(answer)
+    root_handle = 0
+    for _kind, response in netlink.dump(request):
+        _family, link, handle, parent, _info = _TC.unpack_from(response)
         if link == index and parent == TC_ROOT:
-            found = handle
-    return found
+            root_handle = handle
+    return root_handle
 
 
 def _read_filters(netlink: Netlink, index: int, parent: int) -> Iterator[tuple[int, bytes]]:
-    """Handle and attributes; a chain's own entry, which has no handle, comes with 0."""
+    """Handle and attributes of each filter; entries of chains have handle 0."""
     request = NetlinkRequest(
         RTM_GETTFILTER, 0, _TC.pack(0, index, 0, parent, 0), f"list filters of link {index}"
     )
-    for _kind, answer in netlink.dump(request):
-        yield _TC.unpack_from(answer)[2], answer[20:]
+    for _kind, response in netlink.dump(request):
+        yield _TC.unpack_from(response)[2], response[20:]
 
 
 def read_next_hop(netlink: Netlink, target: IPv4Address) -> IPv4Address | None:
-    """The router on the way to `target`, or itself if it is on the link; None: no way."""
+    """The next hop to `target`, which is `target` itself if it is on-link; None if there is no route."""
     body = ROUTE.pack(AF_INET, 32, 0, 0, 0, 0, 0, 0, 0) + attribute(RTA_DST, target.packed)
     unreachable = (errno.ENETUNREACH, errno.EHOSTUNREACH)
-    answer = netlink.ask(NetlinkRequest(RTM_GETROUTE, 0, body, f"find way to {target}", unreachable))
-    if answer is None:
+    response = netlink.ask(NetlinkRequest(RTM_GETROUTE, 0, body, f"find route to {target}", unreachable))
+    if response is None:
         return None
-    via = attributes(answer[12:]).get(RTA_GATEWAY)
+    via = attributes(response[12:]).get(RTA_GATEWAY)
     return IPv4Address(via) if via else target

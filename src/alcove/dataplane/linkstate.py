@@ -1,7 +1,7 @@
-"""A link's addresses and static routes: what they are in the kernel, and making them what they should be.
+"""A link's addresses and static routes: reads them and sets them to the desired state.
 
-What is no longer wanted is removed, not only what is missing added: an address that stays behind on a gateway's
-link is answered there, and the pod that gets it later cannot be reached from its own node.
+Stale addresses are removed, too: an address left on a gateway's link would be answered there, and the pod
+that gets it later could not be reached from its own node.
 """
 
 from collections.abc import Collection, Iterator
@@ -17,7 +17,7 @@ from alcove.dataplane.netlink import Netlink, NetlinkRequest, attributes
 
 
 class Route(Struct, frozen=True):
-    """To `target` (None: everything) by `via` (None: on the link itself)."""
+    """A route to `target` (None: default route) through `via` (None: on-link)."""
 
     family: int
     target: Prefix | None
@@ -33,51 +33,51 @@ def default_route(via: Address) -> Route:
 
 
 def align(netlink: Netlink, index: int, addresses: Collection[Interface], routes: Collection[Route]) -> None:
-    """Give the link exactly these addresses and static routes, and bring it up. Safe to repeat.
+    """Gives the link exactly these addresses and static routes, and brings it up. Idempotent.
 
-    Link-local IPv6 addresses and the kernel's own routes are left alone. Stale addresses go before new ones come:
-    the kernel removes the secondary addresses of a subnet together with its primary one.
+    Link-local IPv6 addresses and the kernel's routes are not changed. Stale addresses are removed before new
+    ones are added: the kernel removes the secondary addresses of a subnet together with its primary one.
     """
     stale = [one for one in read_addresses(netlink, index) if one not in addresses]
     netlink.do(*(links.delete_address(index, one.ip, one.network.prefixlen) for one in stale))
     netlink.do(*(links.add_address(index, one.ip, one.network.prefixlen) for one in addresses))
     netlink.do(links.set_link(index))
-    gone = [one for one in read_routes(netlink, index) if one not in routes]
-    netlink.do(*(links.delete_route(index, one.target, one.via, one.family) for one in gone))
+    stale_routes = [one for one in read_routes(netlink, index) if one not in routes]
+    netlink.do(*(links.delete_route(index, one.target, one.via, one.family) for one in stale_routes))
     netlink.do(*(links.add_route(index, one.target, one.via, one.family) for one in routes))
 
 
 def read_addresses(netlink: Netlink, index: int) -> list[Interface]:
-    """The link's addresses, without link-local ones of IPv6."""
+    """The link's addresses, except link-local IPv6 addresses."""
     body = links.ADDRESS.pack(0, 0, 0, 0, 0)
-    found: list[Interface] = []
-    for _kind, answer in list(netlink.dump(NetlinkRequest(links.RTM_GETADDR, 0, body, "list addresses"))):
-        _family, bits, _flags, _scope, link = links.ADDRESS.unpack_from(answer)
-        told = attributes(answer[links.ADDRESS.size :])
-        raw = told.get(links.IFA_LOCAL) or told.get(links.IFA_ADDRESS)
+    addresses: list[Interface] = []
+    for _kind, response in list(netlink.dump(NetlinkRequest(links.RTM_GETADDR, 0, body, "list addresses"))):
+        _family, bits, _flags, _scope, link = links.ADDRESS.unpack_from(response)
+        values = attributes(response[links.ADDRESS.size :])
+        raw = values.get(links.IFA_LOCAL) or values.get(links.IFA_ADDRESS)
         if link != index or raw is None:
             continue
         address = ip_address(raw)
         if address.version == 4 or not address.is_link_local:
-            found.append(ip_interface((raw, bits)))
-    return found
+            addresses.append(ip_interface((raw, bits)))
+    return addresses
 
 
 def read_routes(netlink: Netlink, index: int) -> list[Route]:
-    """Routes of the main table through the link that were put there by us, not by the kernel."""
+    """The static routes of the main table through the link, without those of the kernel."""
     body = links.ROUTE.pack(0, 0, 0, 0, 0, 0, 0, 0, 0)
     request = NetlinkRequest(links.RTM_GETROUTE, 0, body, "list routes")
     return list(_routes(list(netlink.dump(request)), index))
 
 
-def _routes(answers: Collection[tuple[int, bytes]], index: int) -> Iterator[Route]:
-    for _kind, answer in answers:
-        family, bits, _, _, table, protocol, *_ = links.ROUTE.unpack_from(answer)
-        told = attributes(answer[links.ROUTE.size :])
-        out = int.from_bytes(told.get(links.RTA_OIF, b""), "little")
+def _routes(responses: Collection[tuple[int, bytes]], index: int) -> Iterator[Route]:
+    for _kind, response in responses:
+        family, bits, _, _, table, protocol, *_ = links.ROUTE.unpack_from(response)
+        values = attributes(response[links.ROUTE.size :])
+        out = int.from_bytes(values.get(links.RTA_OIF, b""), "little")
         if out != index or table != links.RT_TABLE_MAIN or protocol != links.RTPROT_STATIC:
             continue
-        target, via = told.get(links.RTA_DST), told.get(links.RTA_GATEWAY)
+        target, via = values.get(links.RTA_DST), values.get(links.RTA_GATEWAY)
         yield Route(
             family,
             ip_network((target, bits)) if target is not None else None,

@@ -1,14 +1,14 @@
 """Loads the programs and pins them, so that they and their maps outlive the agent.
 
-An instance (one a node) has a folder in the BPF file system:
+An instance has a directory in the BPF file system:
 
     maps-LAYOUT/NAME          the maps, shared by every version of the programs that has this layout
     maps-LAYOUT/memory-SLOT   each network's memory
     programs/VERSION/NAME
 
-VERSION is made of the object's content and the constants it was loaded with: the same version is taken
-up again without asking the verifier, another one is loaded beside it and takes over link by link. One with
-another layout of the maps begins with empty ones: what networks remembered is lost then, their ports are not.
+VERSION is a digest of the object and the constants it was loaded with. The same version is reused without the
+verifier; another one is loaded beside it and replaces it link by link. A version with another layout of the
+maps starts with empty maps: the flows of networks are lost then, their veths are not.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ class Programs(Struct, frozen=True):
     version: str
     descriptors: dict[str, int]
     ids: dict[str, int]
-    """As the kernel numbers them: what `links.read_attached` returns."""
+    """The kernel's program ids, as returned by `links.read_attached`."""
 
 
 def pins_folder(root: Path, instance: str) -> Path:
@@ -41,12 +41,12 @@ def pins_folder(root: Path, instance: str) -> Path:
 
 
 def remove_pins(root: Path, instance: str) -> None:
-    """Idempotent."""
-    _remove_folder(pins_folder(root, instance))
+    """Removes the instance's directory. Idempotent."""
+    _remove_directory(pins_folder(root, instance))
 
 
 class Pins:
-    """The instance's folder, and what is pinned in it."""
+    """The instance's directory in the BPF file system, and the pins in it."""
 
     def __init__(self, root: Path, instance: str) -> None:
         mount_bpf(root)
@@ -54,39 +54,40 @@ class Pins:
         self.folder = pins_folder(root, instance)
         self.maps_folder = self.folder / f"maps-{layout_version()}"
         self.programs_folder = self.folder / "programs"
-        for folder in (self.folder, self.maps_folder, self.programs_folder):
-            folder.mkdir(exist_ok=True)
+        for directory in (self.folder, self.maps_folder, self.programs_folder):
+            directory.mkdir(exist_ok=True)
 
     def programs(self, path: Path, constants: bytes) -> Programs:
-        """The programs of the object at `path`, pinned before or loaded and pinned now."""
+        """The programs of the object at `path`; loads and pins them if they are not pinned yet. Raises
+        ProgramRejected."""
         digest = hashlib.blake2b(constants + path.name.encode() + layout_version().encode(), digest_size=8)
         version = digest.hexdigest()
-        folder = self.programs_folder / version
-        if not all((folder / name).exists() for name in PROGRAMS):
-            self._load(path, constants, folder)
-        descriptors = {name: bpf.open_pinned(folder / name) for name in PROGRAMS}
+        directory = self.programs_folder / version
+        if not all((directory / name).exists() for name in PROGRAMS):
+            self._load(path, constants, directory)
+        descriptors = {name: bpf.open_pinned(directory / name) for name in PROGRAMS}
         ids = {name: program_id(descriptor) for name, descriptor in descriptors.items()}
         return Programs(version, descriptors, ids)
 
-    def _load(self, path: Path, constants: bytes, folder: Path) -> None:
+    def _load(self, path: Path, constants: bytes, directory: Path) -> None:
         loaded = bpf.load(path, self.maps_folder, constants, PROGRAMS)
         try:
-            folder.mkdir(exist_ok=True)
+            directory.mkdir(exist_ok=True)
             for name, descriptor in loaded.items():
-                # A kill may have left some of them; they are of the same version.
-                (folder / name).unlink(missing_ok=True)
-                bpf.pin(descriptor, folder / name)
+                # A kill may have left some pins, which have the same version.
+                (directory / name).unlink(missing_ok=True)
+                bpf.pin(descriptor, directory / name)
         finally:
             for descriptor in loaded.values():
                 os.close(descriptor)
 
     def forget_other_versions(self, version: str) -> None:
-        for folder in self.programs_folder.iterdir():
-            if folder.name != version:
-                _remove_folder(folder)
-        for folder in self.folder.glob("maps-*"):
-            if folder != self.maps_folder:
-                _remove_folder(folder)
+        for directory in self.programs_folder.iterdir():
+            if directory.name != version:
+                _remove_directory(directory)
+        for directory in self.folder.glob("maps-*"):
+            if directory != self.maps_folder:
+                _remove_directory(directory)
 
     def open_maps(self) -> dict[MapName, Map]:
         return {
@@ -100,12 +101,13 @@ class Pins:
         return Map.pinned(self.maps_folder / name, key_size, value_size)
 
     def remove(self) -> None:
-        """Everything of the instance. Idempotent."""
-        _remove_folder(self.folder)
+        """Removes everything of the instance. Idempotent."""
+        _remove_directory(self.folder)
 
 
 class NetworkMemories:
-    """The networks' memories: one bounded table for each, in the slot the network's entries name."""
+    """The network memories: one bounded table per network, in the slot that the network's entries refer
+    to."""
 
     def __init__(self, pins: Pins) -> None:
         self.pins = pins
@@ -113,23 +115,24 @@ class NetworkMemories:
         self.slots = {int(path.name.removeprefix("memory-")) for path in pins.maps_folder.glob("memory-*")}
 
     def ensure(self, slot: int, entries: int) -> None:
-        """A memory of that slot, of that size if it has to be made. One that is there keeps its content."""
+        """Creates a memory of that size in the slot. An existing one keeps its size and content."""
         if not 0 <= slot < MEMORIES_MAX:
-            raise ValueError(f"memory slot {slot} is not below {MEMORIES_MAX}")
+            raise ValueError(f"invalid memory slot {slot}: must be less than {MEMORIES_MAX}")
         if slot in self.slots:
             return
         path = self.path(slot)
-        made = bpf.create_map("memory", MAP_LRU_HASH, TUPLE.size, FLOW.size, entries)
+        memory = bpf.create_map("memory", MAP_LRU_HASH, TUPLE.size, FLOW.size, entries)
         try:
             path.unlink(missing_ok=True)
-            bpf.pin(made.fd, path)
-            self.outer.put(INDEX.pack(slot), made.fd.to_bytes(4, "little"))
+            bpf.pin(memory.fd, path)
+            self.outer.put(INDEX.pack(slot), memory.fd.to_bytes(4, "little"))
         finally:
-            made.close()
+            memory.close()
         self.slots.add(slot)
 
     def restore(self) -> None:
-        """Puts every pinned memory in its slot: a kill may have come between pinning and placing."""
+        """Puts every pinned memory into its slot, as a kill may have come between the two steps of
+        `ensure`."""
         for slot in self.slots:
             memory = self.open(slot)
             self.outer.put(INDEX.pack(slot), memory.fd.to_bytes(4, "little"))
@@ -156,9 +159,9 @@ def program_id(descriptor: int) -> int:
     size = ctypes.c_uint32(ctypes.sizeof(info))
     library = bpf.library()
     if library.bpf_obj_get_info_by_fd(descriptor, ctypes.byref(info), ctypes.byref(size)) < 0:
-        raise KernelRefused("ask about a program", ctypes.get_errno())
+        raise KernelRefused("get program info", ctypes.get_errno())
     return int(info.id)
 
 
-def _remove_folder(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+def _remove_directory(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)

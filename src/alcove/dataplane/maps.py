@@ -1,6 +1,6 @@
-"""The one mirror of the C structs: how keys and values of every map are packed, and the maps' names.
+"""The Python mirror of the C structs: the layout of the keys and values of every map, and the maps' names.
 
-`tests/unit/dataplane/test_maps.py` compares each layout with the object's own type information.
+`tests/unit/dataplane/test_maps.py` compares each layout with the BTF of the object.
 """
 
 import hashlib
@@ -21,19 +21,19 @@ class StructLayout:
         self.names = tuple(name for name in fields if not name.startswith("pad"))
         self.codec = struct.Struct("<" + "".join(fields.values()))
         self.size = self.codec.size
-        # The codec's own method, without one of ours around it: keys are packed by the ten thousand.
+        # The codec's method directly, without a wrapper: tens of thousands of keys are packed.
         self.pack: Callable[..., bytes] = self.codec.pack
 
     def unpack(self, raw: bytes) -> dict[str, Any]:
         return dict(zip(self.names, self.codec.unpack(raw), strict=True))
 
     def offsets(self) -> dict[str, int]:
-        found, offset = {}, 0
+        offsets, offset = {}, 0
         for name, form in self.fields.items():
             if not name.startswith("pad"):
-                found[name] = offset
+                offsets[name] = offset
             offset += struct.calcsize("<" + form)
-        return found
+        return offsets
 
 
 CONFIG = StructLayout(
@@ -124,7 +124,7 @@ class FlowKind(IntEnum):
 
 
 class PathTaken(IntEnum):
-    """Which way packets took, as counted in the map `paths`."""
+    """The paths of packets, as counted in the map `paths`."""
 
     LOCAL = 0
     DIRECT = 1
@@ -143,8 +143,8 @@ SERVICE_DIRECT = 0x1
 
 
 class MapName(Enum):
-    """Maps that hold desired state, in the order in which entries may be added: nothing refers to an
-    entry that is not there yet. Removal goes the other way."""
+    """Maps of the desired state, in the order in which entries must be added, so that no entry refers to a
+    missing one. Entries are removed in the reverse order."""
 
     NODES = "nodes"
     FORBIDDEN = "forbidden"
@@ -165,7 +165,7 @@ class MapShape(Struct, frozen=True):
     key: StructLayout
     value: StructLayout
     is_array: bool = False
-    """All its places are there always; what is nothing but zeros is empty."""
+    """All elements of an array always exist; one that is all zeros counts as missing."""
 
 
 SHAPES: dict[MapName, MapShape] = {
@@ -186,16 +186,17 @@ SHAPES: dict[MapName, MapShape] = {
 
 
 def layout_version() -> str:
-    """Names the layouts all together. Programs of one version share maps; those of another have their own."""
-    message = repr([(layout.c_name, layout.fields) for layout in LAYOUTS] + [name.value for name in MapName])
-    return hashlib.blake2b(message.encode(), digest_size=4).hexdigest()
+    """A digest of all layouts. Only programs with the same layout version share maps."""
+    content = repr([(layout.c_name, layout.fields) for layout in LAYOUTS] + [name.value for name in MapName])
+    return hashlib.blake2b(content.encode(), digest_size=4).hexdigest()
 
 
 VETH_SLOTS = 16384
 
 
 def port_key(ifindex: int) -> bytes:
-    """The place of a link's port. Links that are far apart in number share one: only one of them can be a port."""
+    """The key of a link in the map of ports. Links whose indexes differ by a multiple of VETH_SLOTS have the
+    same key: only one of them can be a port."""
     return INDEX.pack(ifindex % VETH_SLOTS)
 
 

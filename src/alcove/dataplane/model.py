@@ -1,7 +1,7 @@
-"""What the data plane is asked for: plain values that know neither Kubernetes nor tenants.
+"""The desired state of the data plane: plain values without Kubernetes or tenants.
 
-A `DataplaneState` is everything one node has to know. It is small on purpose: an ordinary node is given its own
-ports, and of each network present on it the subnets; only bouncers are given their subnets' endpoints.
+A `DataplaneState` is the desired state of one node. It is small by design: an ordinary node has its own
+veths, and the subnets of the networks present on it; only bouncers have the endpoints of their subnets.
 """
 
 from enum import IntEnum
@@ -23,7 +23,7 @@ class Protocol(IntEnum):
 
 
 class TrafficClass(IntEnum):
-    """How a port's packets rank on the underlay. Mizar's names."""
+    """The priority of a pod's packets on the underlay, with Mizar's names."""
 
     PREMIUM = 0
     EXPEDITED = 1
@@ -31,7 +31,7 @@ class TrafficClass(IntEnum):
 
 
 class PrefixBlock(Struct, frozen=True, order=True):
-    """Addresses of a prefix, but for those of `excepts`."""
+    """The addresses of a prefix, except those in `excepts`."""
 
     prefix: Prefix
     excepts: tuple[Prefix, ...] = ()
@@ -44,20 +44,20 @@ class PortRange(Struct, frozen=True, order=True):
 
 
 class TrafficRule(Struct, frozen=True):
-    """Lets peers reach ports. None: whoever; whatever (ICMP and other protocols included)."""
+    """Allows peers to reach ports. None means all peers, or all ports and protocols (including ICMP)."""
 
     peers: tuple[PrefixBlock, ...] | None = None
     ports: tuple[PortRange, ...] | None = None
 
 
 class TrafficProfile(Struct, frozen=True):
-    """What may be opened in one direction: what some rule allows, and nothing else."""
+    """The connections allowed in one direction: those that match at least one rule."""
 
     rules: tuple[TrafficRule, ...] = ()
 
 
 class Veth(Struct, frozen=True):
-    """A pod's connection: a veth whose host side is `name`. `addresses`: at most one of each family."""
+    """A pod's veth, whose host side is `name`. `addresses` has at most one of each family."""
 
     name: str
     vni: int
@@ -66,16 +66,16 @@ class Veth(Struct, frozen=True):
     gateways: tuple[Address, ...] = ()
     """Default routes of the pod, at most one of each family."""
     ingress: TrafficProfile | None = None
-    """None: everything may come in."""
+    """None if all ingress is allowed."""
     egress: TrafficProfile | None = None
     rate_bytes_per_second: int = 0
-    """0: no limit."""
+    """0 means unlimited."""
     traffic_class: TrafficClass = TrafficClass.EXPEDITED
     pod_interface: str = "eth0"
 
 
 class RemoteEndpoint(Struct, frozen=True):
-    """A network's address that lives on some node."""
+    """An address of a network, and the node it is on."""
 
     vni: int
     address: Address
@@ -83,7 +83,7 @@ class RemoteEndpoint(Struct, frozen=True):
 
 
 class Subnet(Struct, frozen=True):
-    """`bouncers` know all its endpoints; without any, every node that has the network does."""
+    """`bouncers` have all its endpoints; if there are none, every node that has the network does."""
 
     vni: int
     prefix: Prefix
@@ -91,7 +91,7 @@ class Subnet(Struct, frozen=True):
 
 
 class Vpc(Struct, frozen=True):
-    """`dividers` know all its subnets; without any, every node that has the network does."""
+    """`dividers` have all its subnets; if there are none, every node that has the network does."""
 
     vni: int
     prefixes: tuple[Prefix, ...]
@@ -106,7 +106,7 @@ class ServiceBackend(Struct, frozen=True, order=True):
 class DataplaneService(Struct, frozen=True):
     vni: int
     address: Address
-    """0.0.0.0 or ::, any node's: a node port, as the network's own pods see it."""
+    """0.0.0.0 or :: for any node's address: a node port as used by the network's own pods."""
     port: int
     protocol: Protocol
     backends: tuple[ServiceBackend, ...]
@@ -119,15 +119,15 @@ class Gateway(Struct, frozen=True):
     vni: int
     addresses: tuple[Interface, ...]
     node_address: IPv4Address | None = None
-    """An address of the network that only this node's gateway has: the world's packets come in as it."""
+    """An address of the network that only this node's gateway has: the source of external packets."""
     egress: bool = False
-    """Whether pods may reach the world."""
+    """Whether pods may open external connections."""
     node_address6: IPv6Address | None = None
-    """As `node_address`, for what comes in by IPv6."""
+    """As `node_address`, for IPv6."""
 
 
 class NodePort(Struct, frozen=True):
-    """A way in: an address and port of the node (or one that is routed to it) is a service's of the same family."""
+    """Maps an address and port of the node (or an address routed to it) to a service of the same family."""
 
     vni: int
     address: Address
@@ -136,19 +136,19 @@ class NodePort(Struct, frozen=True):
     service_address: Address
     service_port: int
     keep_client: bool = False
-    """The backend sees the client's own address; it must be on this node."""
+    """The backend sees the client's address; then it must be on this node."""
 
 
 class DataplaneNetwork(Struct, frozen=True):
     vni: int
     service_prefixes: tuple[Prefix, ...] = ()
     memory_entries: int = 8192
-    """How many flows, paths and fragments of it are remembered."""
+    """The size of its network memory: flows, paths and fragments."""
 
 
 class DataplaneState(Struct, frozen=True):
     nodes: tuple[IPv4Address, ...] = ()
-    """The other nodes. One that is gone is no longer sent to, nor listened to."""
+    """The other nodes. Nothing is sent to, or accepted from, nodes that are not listed."""
     networks: tuple[DataplaneNetwork, ...] = ()
     vpcs: tuple[Vpc, ...] = ()
     subnets: tuple[Subnet, ...] = ()
@@ -158,23 +158,24 @@ class DataplaneState(Struct, frozen=True):
     gateways: tuple[Gateway, ...] = ()
     node_ports: tuple[NodePort, ...] = ()
     forbidden: tuple[Prefix, ...] = ()
-    """What no pod may reach, whatever its network allows: the underlay above all."""
+    """Prefixes that no pod may reach, whatever its network allows; above all the underlay."""
 
 
 class DataplaneSettings(Struct, frozen=True):
-    """What is fixed for an instance while it runs. Instances that share an underlay device each have their own
-    name, tunnel port and NAT ports."""
+    """The settings of an instance, fixed while it runs. Instances that share an underlay device must differ
+    in name, tunnel port and NAT ports."""
 
     instance: str
-    """Names the instance's pins, links and namespaces: 1 to 4 letters and digits, its own on this machine."""
+    """The prefix of the instance's pins, links and namespaces: 1 to 4 letters and digits, unique on this
+    machine."""
     node: IPv4Address
     underlay: str
     """The device that has the node's address."""
     tunnel_port: int = 4789
     nat_ports: tuple[int, int] = (20000, 29999)
-    """Ports of the node's address that pods' connections to the world are given."""
+    """The ports of the node's address for SNAT of pods' external connections."""
     path_seconds: int = 30
     node6: IPv6Address | None = None
-    """The node's IPv6 address. Without one, pods reach the world, and the world them, by IPv4 only."""
+    """The node's IPv6 address. Without one, external traffic of pods is IPv4 only."""
     underlay_bytes_per_second: int = 0
-    """The underlay's capacity, shared out between the traffic classes; 0: unknown, no shaping."""
+    """The underlay's capacity, shared between the traffic classes; 0 means unknown, without shaping."""

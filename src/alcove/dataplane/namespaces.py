@@ -1,7 +1,7 @@
-"""Network namespaces: open, make, enter, remove. They are named in /run/netns, as `ip netns` has it.
+"""Network namespaces: open, create, enter, remove. Their names are in /run/netns, as with `ip netns`.
 
-Entering acts on the calling thread only, and only between the two ends of the `with`; sockets opened
-inside stay there for good.
+Entering affects the calling thread only, and only inside the `with` block; sockets opened there stay in the
+namespace.
 """
 
 import ctypes
@@ -21,27 +21,27 @@ MNT_DETACH = 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _check(result: int, what: str) -> None:
+def _check(result: int, description: str) -> None:
     if result:
-        raise KernelRefused(what, ctypes.get_errno())
+        raise KernelRefused(description, ctypes.get_errno())
 
 
-def _own() -> int:
+def _open_current() -> int:
     return os.open(f"/proc/self/task/{threading.get_native_id()}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
 @contextmanager
 def inside(namespace: int) -> Iterator[None]:
-    """The calling thread in the namespace of that descriptor. Nothing inside may await or yield."""
-    home = _own()
+    """Runs the block in the namespace of the descriptor. The block must not await or yield."""
+    previous = _open_current()
     try:
         _check(_libc.setns(namespace, CLONE_NEWNET), "enter network namespace")
         try:
             yield
         finally:
-            _check(_libc.setns(home, CLONE_NEWNET), "leave network namespace")
+            _check(_libc.setns(previous, CLONE_NEWNET), "leave network namespace")
     finally:
-        os.close(home)
+        os.close(previous)
 
 
 def path_of(name: str) -> Path:
@@ -55,7 +55,7 @@ def names(prefix: str) -> list[str]:
 
 
 def _is_namespace(path: Path) -> bool:
-    """A name whose namespace was never mounted is left by a kill between the two steps of making it."""
+    """Whether the namespace is mounted: a kill while it was created may have left the file only."""
     try:
         return path.stat().st_dev == Path("/proc/self/ns/net").stat().st_dev
     except FileNotFoundError:
@@ -63,7 +63,7 @@ def _is_namespace(path: Path) -> bool:
 
 
 def open_named(name: str) -> int | None:
-    """A descriptor of the namespace; None: there is none."""
+    """A descriptor of the namespace; None if it does not exist."""
     path = path_of(name)
     if not _is_namespace(path):
         return None
@@ -71,29 +71,29 @@ def open_named(name: str) -> int | None:
 
 
 def make(name: str) -> int:
-    """A descriptor of the namespace of that name, made if it is missing. Its loopback is up."""
-    found = open_named(name)
-    if found is not None:
-        return found
+    """A descriptor of the namespace with that name, which is created if it is missing."""
+    existing = open_named(name)
+    if existing is not None:
+        return existing
     FOLDER.mkdir(parents=True, exist_ok=True)
     path = path_of(name)
     path.touch()
-    home = _own()
+    previous = _open_current()
     try:
-        _check(_libc.unshare(CLONE_NEWNET), "make network namespace")
+        _check(_libc.unshare(CLONE_NEWNET), "create network namespace")
         try:
-            made = _own()
+            created = _open_current()
             source = f"/proc/self/task/{threading.get_native_id()}/ns/net".encode()
             _check(_libc.mount(source, os.fsencode(path), b"none", MS_BIND, None), f"name namespace {name}")
         finally:
-            _check(_libc.setns(home, CLONE_NEWNET), "leave network namespace")
+            _check(_libc.setns(previous, CLONE_NEWNET), "leave network namespace")
     finally:
-        os.close(home)
-    return made
+        os.close(previous)
+    return created
 
 
 def remove(name: str) -> None:
-    """Idempotent. The namespace ends when nothing holds it any more."""
+    """Removes the name; the kernel destroys the namespace when it is not used any more. Idempotent."""
     path = path_of(name)
     if _is_namespace(path):
         _check(_libc.umount2(os.fsencode(path), MNT_DETACH), f"unmount namespace {name}")
@@ -101,7 +101,7 @@ def remove(name: str) -> None:
 
 
 def mount_bpf(path: Path) -> None:
-    """A BPF file system at `path`, unless there is one."""
+    """Mounts a BPF file system at `path`, if there is none."""
     path.mkdir(parents=True, exist_ok=True)
     with Path("/proc/self/mounts").open() as mounts:
         for line in mounts:
@@ -112,7 +112,7 @@ def mount_bpf(path: Path) -> None:
 
 
 def unmount_bpf(path: Path) -> None:
-    """Idempotent. What is pinned there ends with the last user of the file system."""
+    """Unmounts it; the kernel removes the pins with the last user of the file system. Idempotent."""
     _libc.umount2(os.fsencode(path), MNT_DETACH)
     with suppress(FileNotFoundError):
         path.rmdir()

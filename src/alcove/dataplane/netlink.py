@@ -1,7 +1,7 @@
-"""Route netlink, as far as the data plane needs it: requests are bytes, sent many at a time.
+"""Route netlink for the data plane: requests are bytes, and are sent in batches.
 
-A library that builds a dictionary per message costs several times as much as the kernel's own work;
-here a port is four requests in two system calls. A socket stays in the namespace it was opened in.
+A library that builds a dictionary per message would cost several times as much as the kernel's work; here a
+veth takes four requests in two system calls. A socket stays in the namespace in which it was opened.
 """
 
 import errno
@@ -22,16 +22,17 @@ NLMSGERR_ATTR_MSG = 1
 
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
-_ANSWER_BYTES = 1 << 18
+_RESPONSE_BYTES = 1 << 18
 
 
 class NetlinkRequest(Struct, frozen=True):
-    """`what` tells a person what failed; `ignore` lists errnos that mean "already so"."""
+    """`description` is the operation in error messages; `ignore` lists errnos that do not count as
+    failures."""
 
     kind: int
     flags: int
     body: bytes
-    what: str
+    description: str
     ignore: tuple[int, ...] = ()
 
 
@@ -53,20 +54,20 @@ def nested(kind: int, *attributes: bytes) -> bytes:
 
 
 def attributes(raw: bytes) -> dict[int, bytes]:
-    """The attributes in `raw`, the last of each kind."""
-    found, offset = {}, 0
+    """The attributes in `raw`; of several of one kind the last one."""
+    values, offset = {}, 0
     while offset + 4 <= len(raw):
         size, kind = _ATTRIBUTE.unpack_from(raw, offset)
         if size < 4:
             break
-        found[kind & 0x3FFF] = raw[offset + 4 : offset + size]
+        values[kind & 0x3FFF] = raw[offset + 4 : offset + size]
         offset += size + (-size % 4)
-    return found
+    return values
 
 
 class Netlink:
     def __init__(self) -> None:
-        """In the calling thread's network namespace."""
+        """Opens a socket in the calling thread's network namespace."""
         self.socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
         self.socket.bind((0, 0))
         self.socket.setsockopt(SOL_NETLINK, NETLINK_EXT_ACK, 1)
@@ -78,28 +79,29 @@ class Netlink:
         self.socket.close()
 
     def do(self, *requests: NetlinkRequest) -> None:
-        """In order, in one call; those after a failing one are carried out all the same. Raises the first
-        failure that is not to be ignored."""
+        """Sends the requests in order in one call; a failure does not stop later requests. Raises the first
+        failure that is not ignored, as KernelRefused."""
         if not requests:
             return
         first = self.sequence + 1
         self.socket.send(b"".join(self._encode(request, NLM_F_ACK) for request in requests))
-        waiting = len(requests)
+        pending = len(requests)
         failure: KernelRefused | None = None
-        while waiting:
+        while pending:
             for kind, sequence, body in self._receive():
                 if kind != NLMSG_ERROR or sequence < first:
                     continue
-                waiting -= 1
+                pending -= 1
                 request = requests[sequence - first]
                 number = -int.from_bytes(body[:4], "little", signed=True)
                 if number and number not in request.ignore and failure is None:
-                    failure = KernelRefused(request.what + _said(body), number)
+                    failure = KernelRefused(request.description + _kernel_message(body), number)
         if failure:
             raise failure
 
     def dump(self, request: NetlinkRequest) -> Iterator[tuple[int, bytes]]:
-        """Kind and body of every answer. Consume it whole before the next request."""
+        """Kind and body of every response message. Must be consumed before the next request. Raises
+        KernelRefused."""
         self.socket.send(self._encode(request, NLM_F_DUMP))
         while True:
             for kind, sequence, body in self._receive():
@@ -108,18 +110,18 @@ class Netlink:
                 if kind == NLMSG_DONE:
                     return
                 if kind == NLMSG_ERROR:
-                    raise KernelRefused(request.what, -int.from_bytes(body[:4], "little", signed=True))
+                    raise KernelRefused(request.description, -int.from_bytes(body[:4], "little", signed=True))
                 yield kind, body
 
     def ask(self, request: NetlinkRequest) -> bytes | None:
-        """The body of the one answer; None if there is no such thing."""
+        """The body of the single response; None if the object does not exist. Raises KernelRefused."""
         self.socket.send(self._encode(request, 0))
         for kind, _sequence, body in self._receive():
             if kind != NLMSG_ERROR:
                 return body
             number = -int.from_bytes(body[:4], "little", signed=True)
             if number not in (errno.ENODEV, errno.ENOENT, *request.ignore):
-                raise KernelRefused(request.what + _said(body), number)
+                raise KernelRefused(request.description + _kernel_message(body), number)
         return None
 
     def _encode(self, request: NetlinkRequest, flags: int) -> bytes:
@@ -129,16 +131,16 @@ class Netlink:
         return _HEADER.pack(size, request.kind, flags, self.sequence, 0) + request.body + b"\0" * (-size % 4)
 
     def _receive(self) -> Sequence[tuple[int, int, bytes]]:
-        raw = self.socket.recv(_ANSWER_BYTES)
-        found, offset = [], 0
+        raw = self.socket.recv(_RESPONSE_BYTES)
+        messages, offset = [], 0
         while offset + 16 <= len(raw):
             size, kind, _flags, sequence, _port = _HEADER.unpack_from(raw, offset)
-            found.append((kind, sequence, raw[offset + 16 : offset + size]))
+            messages.append((kind, sequence, raw[offset + 16 : offset + size]))
             offset += size + (-size % 4)
-        return found
+        return messages
 
 
-def _said(body: bytes) -> str:
-    """The kernel's own words on a failure, if it has any."""
-    output = attributes(body[20:]).get(NLMSGERR_ATTR_MSG)
-    return f" ({output.rstrip(bytes(1)).decode(errors='replace')})" if output else ""
+def _kernel_message(body: bytes) -> str:
+    """The kernel's extended error message in parentheses, if any."""
+    message = attributes(body[20:]).get(NLMSGERR_ATTR_MSG)
+    return f" ({message.rstrip(bytes(1)).decode(errors='replace')})" if message else ""

@@ -1,13 +1,13 @@
-"""The data plane of one node, as the agent drives it.
+"""The data plane of one node, as used by the agent.
 
-    plane = Plane(Settings("al0", node, "eth0"))     # loads, or takes up what is there
-    plane.add_port(port, namespace)                  # a pod starts: one link, a handful of entries
-    plane.apply(world)                               # whatever changed: writes the difference
-    plane.mend(world)                                # now and then, and after a failure: reads back first
-    plane.close()                                    # the agent ends; the traffic goes on
+    plane = DataPlane(DataplaneSettings("al0", node, "eth0"))   # loads the programs, or adopts loaded ones
+    plane.add_port(veth, namespace)                             # a pod starts: one link, a few entries
+    plane.apply(state)                                          # after changes: writes the difference
+    plane.resync(state)                                         # periodically, after failures: reads back
+    plane.close()                                               # the agent exits; the traffic continues
 
-Everything it makes is in the kernel under the instance's name, so a new `DataPlane` of the same instance finds
-it. Not thread-safe; calls never wait for the network.
+All state is in the kernel under the instance's name, so a new `DataPlane` of the same instance adopts it. Not
+thread-safe; calls never wait for the network.
 """
 
 import logging
@@ -76,7 +76,8 @@ class DataPlane:
         bpf_root: Path = BPF_ROOT,
         checkpoint: Checkpoint = _no_checkpoint,
     ) -> None:
-        """In the calling thread's network namespace, which is the node's. Traffic that flows goes on."""
+        """Must be called in the node's network namespace. Does not interrupt traffic. Raises
+        DataPlaneError."""
         checked(settings.instance)
         self.settings = settings
         self.checkpoint = checkpoint
@@ -85,7 +86,7 @@ class DataPlane:
         self.bulk = NO_BULK
         self.underlay = self._underlay()
         self.mtu = self.underlay.mtu - TUNNEL_BYTES
-        self.gateways = Gateways(settings, self.netlink, checkpoint, self._is_taken)
+        self.gateways = Gateways(settings, self.netlink, checkpoint, self._is_slot_used)
         self.pins = Pins(bpf_root, settings.instance)
         try:
             self._start(program or shipped_object() or build())
@@ -94,18 +95,18 @@ class DataPlane:
             raise
 
     def _underlay(self) -> links.Link:
-        found = links.read_link(self.netlink, self.settings.underlay)
-        if found is None:
-            raise Unsupported(f"there is no underlay device {self.settings.underlay}")
-        return found
+        link = links.read_link(self.netlink, self.settings.underlay)
+        if link is None:
+            raise Unsupported(f"underlay device {self.settings.underlay} not found")
+        return link
 
     def _start(self, program: Path) -> None:
         vxlan = self._ensure_vxlan()
-        way_out = self.gateways.ensure_exit()
+        egress = self.gateways.ensure_exit()
         low, high = self.settings.nat_ports
         constants = CONFIG.pack(
-            self.settings.node.packed, self.underlay.index, vxlan.index, way_out.index,
-            self.settings.tunnel_port.to_bytes(2, "big"), low, high, pack_mac(ROUTER_MAC), pack_mac(way_out.mac),
+            self.settings.node.packed, self.underlay.index, vxlan.index, egress.index,
+            self.settings.tunnel_port.to_bytes(2, "big"), low, high, pack_mac(ROUTER_MAC), pack_mac(egress.mac),
             ticks(self.settings.path_seconds), pack(self.settings.node6) if self.settings.node6 else NO_ADDRESS,
         )  # fmt: skip
         self.checkpoint("load programs")
@@ -116,14 +117,15 @@ class DataPlane:
         self.memories = NetworkMemories(self.pins)
         self.memories.restore()
         self.held: Entries = read_back(self.maps)
-        # Maps that know no port do not serve those there are: older programs go on until the first `apply`.
-        self.guarding = None if self.held[MapName.PORTS] else (vxlan.index, way_out.index)
+        # New maps have no entries for existing ports: keep the older programs until the first `apply`.
+        self.guarding = None if self.held[MapName.PORTS] else (vxlan.index, egress.index)
         if self.guarding is None:
-            self._guard_all(vxlan.index, way_out.index)
+            self._attach_programs(vxlan.index, egress.index)
         self._shape()
 
     def _load(self, program: Path, constants: bytes) -> Programs:
-        """The shipped object is compiled anew on this machine if its kernel or libbpf refuses it.
+        """Loads the programs. If the kernel or libbpf rejects the shipped object, compiles it on this
+        machine.
 
         Raises ProgramRejected, and BuildFailed if there is no compiler.
         """
@@ -132,7 +134,9 @@ class DataPlane:
         except ProgramRejected as error:
             if program != shipped_object():
                 raise
-            log.warning("shipped eBPF object was refused; compiling it here", extra={"error": str(error)})
+            log.warning(
+                "shipped eBPF object rejected; compiling it on this node", extra={"error": str(error)}
+            )
             return self.pins.programs(build(), constants)
 
     def _shape(self) -> None:
@@ -141,15 +145,15 @@ class DataPlane:
         elif not links.is_filtered(self.netlink, self.underlay.index, handle_of(self.settings.instance)):
             unshape(self.netlink, self.underlay)
 
-    def _guard_all(self, vxlan: int, way_out: int) -> None:
-        """Our programs at every link of ours: on a restart nothing changes, on an upgrade each link goes
-        over between two packets."""
-        wanted = {vxlan: "from_vxlan", way_out: "from_exit"}
-        for link in self._own_links().values():
-            wanted.setdefault(link, "from_pod")
-        # Last, so that what comes in from other nodes finds everything else in place.
-        wanted[self.underlay.index] = "from_underlay"
-        for index, name in wanted.items():
+    def _attach_programs(self, vxlan: int, egress: int) -> None:
+        """Attaches the current programs to all links of the instance. A restart changes nothing; an upgrade
+        replaces the program of each link atomically."""
+        program_names = {vxlan: "from_vxlan", egress: "from_exit"}
+        for link in self._instance_links().values():
+            program_names.setdefault(link, "from_pod")
+        # Last, so that packets from other nodes find all other programs attached.
+        program_names[self.underlay.index] = "from_underlay"
+        for index, name in program_names.items():
             handle = handle_of(self.settings.instance) if name == "from_underlay" else links.SOLE
             if links.read_attached(self.netlink, index, handle) != self.programs.ids[name]:
                 self.checkpoint(f"guard link {index}")
@@ -158,29 +162,31 @@ class DataPlane:
         self.pins.forget_other_versions(self.programs.version)
 
     def _ensure_vxlan(self) -> links.Link:
-        """The fallback device. Its MAC is its own: a frame from the router's would look like a loop."""
+        """The fallback device. Its MAC differs from ROUTER_MAC, because a frame from that one would look like
+        a loop."""
         name = f"{self.settings.instance}v"
         self.netlink.do(links.vxlan(name, "0a:00:00:00:00:02", self.settings.tunnel_port))
-        found = links.read_link(self.netlink, name)
-        if found is None:
-            # "Exists already" is said of the name, and of the port.
-            taken = (
-                f"UDP port {self.settings.tunnel_port} is another VXLAN device's: choose another tunnel port"
-            )
-            raise Unsupported(taken)
-        return found
+        link = links.read_link(self.netlink, name)
+        if link is None:
+            # EEXIST is ignored, but it is returned for a used UDP port, too.
+            port = self.settings.tunnel_port
+            raise Unsupported(f"UDP port {port} is used by another VXLAN device: choose another tunnel port")
+        return link
 
-    def _own_links(self) -> dict[str, int]:
-        """Ports' and gateways' links by name."""
+    def _instance_links(self) -> dict[str, int]:
+        """The indexes of veths and gateway links, by name."""
         return instance_links(self.netlink, self.settings.instance)
 
     def add_port(self, veth: Veth, namespace: int) -> None:
-        """A pod's port, ready for traffic: link, addresses, programs, entries. The next `DataplaneState` has it."""
-        # What a kill has left of it, or a pod of the same name before.
+        """Creates a pod's veth, ready for traffic: link, addresses, program, entries. The next
+        `DataplaneState` must include it. Raises DataPlaneError."""
+        # Remove leftovers of an interrupted call, or of an earlier pod with the same name.
         self.remove_port(veth.name)
         program = self.programs.descriptors["from_pod"]
-        index = make_port(self.netlink, veth, namespace, self.mtu, program, self.checkpoint, self._is_taken)
-        self.state = _with_port(self.state, veth)
+        index = make_port(
+            self.netlink, veth, namespace, self.mtu, program, self.checkpoint, self._is_slot_used
+        )
+        self.state = _with_veth(self.state, veth)
         slots = self._ensure_memories({veth.vni})
         entries: Entries = {name: {} for name in MapName}
         entries[MapName.NETWORKS][NETWORK_KEY.pack(veth.vni)] = WORD.pack(slots[veth.vni])
@@ -188,15 +194,15 @@ class DataPlane:
         changes = [MapChange(name, puts=entries[name]) for name in MapName if entries[name]]
         apply(self.maps, changes, self.held, self.checkpoint)
 
-    def _is_taken(self, index: int) -> bool:
-        there = self.held[MapName.PORTS].get(port_key(index))
-        return there is not None and bool(PORT.unpack(there)["ifindex"] != index)
+    def _is_slot_used(self, index: int) -> bool:
+        entry = self.held[MapName.PORTS].get(port_key(index))
+        return entry is not None and bool(PORT.unpack(entry)["ifindex"] != index)
 
     def remove_port(self, name: str) -> None:
-        """Its entries, then its link. Idempotent."""
+        """Removes the veth's entries, then its link. Idempotent."""
         for veth in self.state.veths:
             if veth.name == name:
-                self.state = _without_port(self.state, veth)
+                self.state = _without_veth(self.state, veth)
                 doomed = [endpoint_key(veth.vni, one.ip) for one in veth.addresses]
                 self._delete(MapName.ENDPOINTS, doomed)
         link = links.read_link(self.netlink, name)
@@ -217,9 +223,9 @@ class DataPlane:
     def change_endpoints(
         self, added: Iterable[RemoteEndpoint], removed: Iterable[tuple[int, Address]] = ()
     ) -> None:
-        """For bouncers: endpoints that came or moved, and those that went, without the whole world.
+        """For bouncers: updates endpoints that were added, moved or removed, without a whole state.
 
-        `DataplaneState.endpoints` must have them by the next `apply`.
+        `DataplaneState.endpoints` must include the changes by the next `apply`.
         """
         puts = {endpoint_key(one.vni, one.address): remote_endpoint(one.node) for one in added}
         self.maps[MapName.ENDPOINTS].put_all(puts)
@@ -227,41 +233,41 @@ class DataPlane:
         self._delete(MapName.ENDPOINTS, [endpoint_key(vni, address) for vni, address in removed])
 
     def apply(self, state: DataplaneState) -> None:
-        """Makes the kernel hold what the world asks for. Ports whose link is missing wait for `add_port`;
-        links that the world does not know are removed, with all that belongs to them: the first world after a
-        start must be a whole one."""
+        """Brings the kernel to the desired state. Veths whose link is missing are skipped until `add_port`.
+        Links that are not in the state are removed with everything that belongs to them, so the first state
+        after a start must be complete. Raises DataPlaneError."""
         self.bulk = bulk_of(state, self.settings.node, self.state, self.bulk)
         self.state = state
         slots = self._ensure_memories(desired_vnis(state, self.settings.node))
         self.gateways.ensure(state, slots, self.mtu, self.programs.descriptors["from_pod"])
-        found = self.find(state, slots)
+        observed = self.find(state, slots)
         settings = self.settings
-        wanted = desired(settings.instance, settings.node, state, found, self.bulk, settings.node6)
+        entries = desired(settings.instance, settings.node, state, observed, self.bulk, settings.node6)
         try:
-            apply(self.maps, difference(wanted, self.held), self.held, self.checkpoint)
+            apply(self.maps, difference(entries, self.held), self.held, self.checkpoint)
         except KernelRefused:
-            # Part of a batch may be written: what the kernel holds is known only by asking it.
+            # Part of a batch may be written, so read back the actual entries.
             self.held = read_back(self.maps)
             raise
         if self.guarding is not None:
-            self._guard_all(*self.guarding)
+            self._attach_programs(*self.guarding)
             self.guarding = None
-        self._remove_orphans(state, found)
+        self._remove_orphans(state, observed)
 
     def resync(self, state: DataplaneState, gateways: int | None = None) -> None:
-        """`apply`, believing nothing: maps, links and programs are read back first. `gateways`: how many of them are
-        made sure of, in turn; each takes some milliseconds."""
+        """As `apply`, but reads back maps, links and programs first and repairs them. `gateways` is the
+        number of gateways to check, in turn; each takes some milliseconds."""
         self.held = read_back(self.maps)
         self.memories.outer.close()
         self.memories = NetworkMemories(self.pins)
         self.memories.restore()
         vxlan = self._ensure_vxlan()
-        self._guard_all(vxlan.index, self.gateways.ensure_exit().index)
+        self._attach_programs(vxlan.index, self.gateways.ensure_exit().index)
         self.gateways.invalidate(gateways)
         self.apply(state)
 
     def find(self, state: DataplaneState, slots: dict[int, int]) -> ObservedKernelState:
-        """What the kernel has of the world, for `desired`."""
+        """The observed kernel state, for `desired`."""
         hops: dict[IPv4Address, IPv4Address] = {}
         for node in state.nodes:
             hop = links.read_next_hop(self.netlink, node)
@@ -269,16 +275,16 @@ class DataPlane:
                 hops[node] = hop
         ports = [PORT.unpack(raw) for raw in self.held[MapName.PORTS].values()]
         flags = {port["ifindex"]: port["flags"] for port in ports}
-        return ObservedKernelState(self._own_links(), slots, hops, flags)
+        return ObservedKernelState(self._instance_links(), slots, hops, flags)
 
     def slots(self) -> dict[int, int]:
-        """Each network's memory slot."""
+        """The memory slot of each network."""
         held = self.held[MapName.NETWORKS]
         return {NETWORK_KEY.unpack(key)["vni"]: WORD.unpack(raw)["word"] for key, raw in held.items()}
 
     def _ensure_memories(self, vnis: set[int]) -> dict[int, int]:
-        """The networks' slots, with a memory in each. A network that goes keeps its own until it is gone: what
-        it remembered is never another's."""
+        """The slots of these networks, with a memory in each. A network that is being removed keeps its slot
+        until its entry is deleted, so that another network never gets its flows."""
         held = self.slots()
         slots = allot_slots(held, vnis | set(held))
         entries = {network.vni: network.memory_entries for network in self.state.networks}
@@ -287,10 +293,10 @@ class DataPlane:
             self.memories.ensure(slots[vni], entries.get(vni, MEMORY_ENTRIES))
         return {vni: slots[vni] for vni in vnis}
 
-    def _remove_orphans(self, state: DataplaneState, found: ObservedKernelState) -> None:
-        known = {veth.name for veth in state.veths}
-        known |= {gateway_name(self.settings.instance, gateway.vni) for gateway in state.gateways}
-        doomed = [index for name, index in found.links.items() if name not in known]
+    def _remove_orphans(self, state: DataplaneState, observed: ObservedKernelState) -> None:
+        desired_names = {veth.name for veth in state.veths}
+        desired_names |= {gateway_name(self.settings.instance, gateway.vni) for gateway in state.gateways}
+        doomed = [index for name, index in observed.links.items() if name not in desired_names]
         if doomed:
             self.checkpoint(f"delete {len(doomed)} links")
             self.netlink.do(*(links.delete_link(index) for index in doomed))
@@ -307,7 +313,7 @@ class DataPlane:
         return read_paths(self.path_counts)
 
     def samples(self) -> DropSamples:
-        """The drops shown so far and from now on; the caller closes it."""
+        """A reader of unread and future drop samples; the caller closes it."""
         ring = self.pins.open_map("samples", 0, 0)
         try:
             return DropSamples(ring.fd)
@@ -315,7 +321,7 @@ class DataPlane:
             ring.close()
 
     def close(self) -> None:
-        """Lets go; programs and maps stay at work."""
+        """Closes all descriptors; programs and maps stay active in the kernel."""
         self.netlink.close()
         for one in (*self.maps.values(), self.drop_counts, self.path_counts, self.memories.outer):
             one.close()
@@ -324,15 +330,16 @@ class DataPlane:
         self.programs = Programs(self.programs.version, {}, self.programs.ids)
 
     def destroy(self) -> None:
-        """Takes everything of the instance out of the kernel; in the node's namespace, as at the start."""
+        """Removes everything of the instance from the kernel. Must be called in the node's network
+        namespace."""
         self.close()
         remove(self.settings.instance, self.settings.underlay, self.pins.root)
 
 
-def _with_port(state: DataplaneState, veth: Veth) -> DataplaneState:
+def _with_veth(state: DataplaneState, veth: Veth) -> DataplaneState:
     others = tuple(one for one in state.veths if one.name != veth.name)
     return replace(state, veths=(*others, veth))
 
 
-def _without_port(state: DataplaneState, veth: Veth) -> DataplaneState:
+def _without_veth(state: DataplaneState, veth: Veth) -> DataplaneState:
     return replace(state, veths=tuple(one for one in state.veths if one is not veth))

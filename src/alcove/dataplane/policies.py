@@ -1,7 +1,7 @@
-"""Compiles profiles to tries (pure). See `bpf/lib/policy.h` for how they are read.
+"""Compiles profiles to entries of LPM tries. Pure: no I/O. See `bpf/lib/policy.h` for the lookup.
 
-Profiles and classes are named by their content, so an entry never changes its meaning: another policy is
-other entries, and the port's one entry decides which are in force.
+Profiles and classes are named by a hash of their content, so the meaning of an entry never changes: a new
+policy has new entries, and the single entry of the port selects the policy in force.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from alcove.dataplane.address import pack_prefix
 from alcove.dataplane.maps import CLASS, PEER_KEY, RULE_KEY, WORD
 from alcove.dataplane.model import PortRange, TrafficProfile, TrafficRule
 
-EVERYBODY = (pack_prefix(IPv4Network("0.0.0.0/0")), pack_prefix(IPv6Network("::/0")))
+ALL_PEERS = (pack_prefix(IPv4Network("0.0.0.0/0")), pack_prefix(IPv6Network("::/0")))
 DENIED = 0
 ALLOWED = WORD.pack(1)
 _PROFILE_BITS = 64
@@ -24,14 +24,14 @@ _CLASS_BITS = 64
 _PROTOCOL_BITS = _CLASS_BITS + 16
 
 Bits = tuple[int, bytes]
-"""A prefix: its length in the 16-byte form, and that form."""
+"""A prefix: its length in the 16-byte form, and the address in that form."""
 Ports = frozenset[PortRange] | None
-"""The union of what several rules allow; None: everything."""
+"""The union of the ports of several rules; None means all."""
 
 
 class CompiledPolicy(Struct, frozen=True):
     name: int
-    """What a port's entry holds; never 0."""
+    """The value in a port's entry; never 0."""
     peers: dict[bytes, bytes]
     rules: dict[bytes, bytes]
 
@@ -57,42 +57,43 @@ def compile_profile(profile: TrafficProfile) -> CompiledPolicy:
 
 
 def _peers(rules: tuple[TrafficRule, ...]) -> dict[Bits, Ports]:
-    """What each prefix may do. The most specific one counts, so each holds all its ancestors' rules."""
-    at: dict[Bits, list[int]] = defaultdict(list)
-    excepting: list[tuple[int, Bits, list[Bits]]] = []
+    """The allowed ports of each prefix. The longest match wins, so each prefix includes the rules of shorter
+    ones."""
+    rules_by_prefix: dict[Bits, list[int]] = defaultdict(list)
+    excepting_rules: list[tuple[int, Bits, list[Bits]]] = []
     for index, rule in enumerate(rules):
         if rule.peers is None:
-            for everybody in EVERYBODY:
-                at[everybody].append(index)
+            for all_peers in ALL_PEERS:
+                rules_by_prefix[all_peers].append(index)
             continue
         for block in rule.peers:
             bits = pack_prefix(block.prefix)
             if block.excepts:
-                excepting.append((index, bits, [pack_prefix(prefix) for prefix in block.excepts]))
+                excepting_rules.append((index, bits, [pack_prefix(prefix) for prefix in block.excepts]))
             else:
-                at[bits].append(index)
+                rules_by_prefix[bits].append(index)
     prefixes = {
-        *at,
-        *(bits for _, bits, _ in excepting),
-        *(bits for _, _, more in excepting for bits in more),
+        *rules_by_prefix,
+        *(bits for _, bits, _ in excepting_rules),
+        *(bits for _, _, more in excepting_rules for bits in more),
     }
-    lengths = sorted({bits for bits, _ in at})
-    return {prefix: _allowed(prefix, rules, at, lengths, excepting) for prefix in prefixes}
+    lengths = sorted({bits for bits, _ in rules_by_prefix})
+    return {prefix: _allowed(prefix, rules, rules_by_prefix, lengths, excepting_rules) for prefix in prefixes}
 
 
 def _allowed(
     prefix: Bits,
     rules: tuple[TrafficRule, ...],
-    at: dict[Bits, list[int]],
+    rules_by_prefix: dict[Bits, list[int]],
     lengths: list[int],
-    excepting: list[tuple[int, Bits, list[Bits]]],
+    excepting_rules: list[tuple[int, Bits, list[Bits]]],
 ) -> Ports:
     matching: set[int] = set()
     for length in lengths:
         if length <= prefix[0]:
-            matching.update(at.get((length, _cut(prefix[1], length)), ()))
-    for index, within, outside in excepting:
-        if _covers(within, prefix) and not any(_covers(cut, prefix) for cut in outside):
+            matching.update(rules_by_prefix.get((length, _masked(prefix[1], length)), ()))
+    for index, block, excepts in excepting_rules:
+        if _covers(block, prefix) and not any(_covers(excepted, prefix) for excepted in excepts):
             matching.add(index)
     return _union(rules[index] for index in matching)
 
@@ -106,17 +107,17 @@ def _union(rules: Iterable[TrafficRule]) -> Ports:
     return frozenset(ranges)
 
 
-def _cut(raw: bytes, length: int) -> bytes:
-    keep = int.from_bytes(raw, "big") >> (128 - length) << (128 - length)
-    return keep.to_bytes(16, "big")
+def _masked(raw: bytes, length: int) -> bytes:
+    masked = int.from_bytes(raw, "big") >> (128 - length) << (128 - length)
+    return masked.to_bytes(16, "big")
 
 
 def _covers(outer: Bits, inner: Bits) -> bool:
-    return outer[0] <= inner[0] and _cut(inner[1], outer[0]) == outer[1]
+    return outer[0] <= inner[0] and _masked(inner[1], outer[0]) == outer[1]
 
 
 def _class(ports: Ports) -> tuple[int, list[bytes]]:
-    """A class's name and the keys of its entries."""
+    """The name of a class and the keys of its entries."""
     if ports is not None and not ports:
         return DENIED, []
     name = name_of(b"*" if ports is None else repr(sorted(ports)).encode())
@@ -131,7 +132,7 @@ def _range(name: int, one: PortRange) -> Iterable[bytes]:
 
 
 def split_range(low: int, high: int) -> Iterable[tuple[int, int]]:
-    """The fewest prefixes (value, length) of 16-bit numbers that make up low..high."""
+    """The fewest prefixes (value, length) of 16-bit numbers that cover exactly low..high."""
     while low <= high:
         size = low & -low or 1 << 16
         while low + size - 1 > high:

@@ -1,5 +1,5 @@
-"""The nftables rules of gateways and exit, as text (pure). Each is replaced in one transaction, both families at once
-(`kernel6`: if the kernel has both)."""
+"""The nftables rules of gateways and exit, as text. Pure: no I/O. Each ruleset is replaced in one
+transaction, with both families if the kernel supports IPv6 (`kernel6`)."""
 
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address
@@ -11,33 +11,38 @@ from alcove.dataplane.model import DataplaneSettings, DataplaneState, Gateway, N
 
 FIRST_NODE_PORT = 1024
 POD_CONNECTIONS_MAX = 4096
-"""To the world, of one pod at a time."""
-_PORTED = {Protocol.TCP: "tcp", Protocol.UDP: "udp", Protocol.SCTP: "sctp"}
+"""Concurrent external connections of one pod."""
+_PROTOCOLS = {Protocol.TCP: "tcp", Protocol.UDP: "udp", Protocol.SCTP: "sctp"}
 _FAMILIES = {4: "ip", 6: "ip6"}
 _ICMP = {4: "icmp", 6: "icmpv6"}
 _ADDRESS_TYPES = {4: "ipv4_addr", 6: "ipv6_addr"}
 
 
 class Uplink(Struct, frozen=True):
-    """A gateway's own addresses on its link to the exit."""
+    """The addresses of one side of the link between a gateway and the exit."""
 
     four: IPv4Address
     six: IPv6Address
 
-    def of(self, version: int) -> Address:
+    def for_version(self, version: int) -> Address:
         return self.four if version == 4 else self.six
 
 
 def gateway_ports(state: DataplaneState, vni: int) -> dict[NodePort, int]:
-    """Between exit and gateway each door of a network has a port of its own."""
+    """The port of each node port of a network between exit and gateway."""
     node_ports = sorted(
         (node_port for node_port in state.node_ports if node_port.vni == vni),
-        key=lambda door: (door.address.version, door.address, door.protocol, door.port),
+        key=lambda node_port: (
+            node_port.address.version,
+            node_port.address,
+            node_port.protocol,
+            node_port.port,
+        ),
     )
     return {node_port: FIRST_NODE_PORT + index for index, node_port in enumerate(node_ports)}
 
 
-def _doors(state: DataplaneState, vni: int, version: int) -> dict[NodePort, int]:
+def _node_ports(state: DataplaneState, vni: int, version: int) -> dict[NodePort, int]:
     return {
         node_port: port
         for node_port, port in gateway_ports(state, vni).items()
@@ -45,7 +50,7 @@ def _doors(state: DataplaneState, vni: int, version: int) -> dict[NodePort, int]
     }
 
 
-def _at(address: Address, ports: object) -> str:
+def _endpoint(address: Address, ports: object) -> str:
     return f"{address}:{ports}" if address.version == 4 else f"[{address}]:{ports}"
 
 
@@ -57,7 +62,8 @@ def _head(version: int) -> str:
 def exit_ruleset(
     settings: DataplaneSettings, state: DataplaneState, uplinks: Mapping[int, Uplink], *, kernel6: bool = True
 ) -> str:
-    """Out: the node's address, by its share of ports. In: doors. Between gateways: nothing."""
+    """Egress: SNAT to the node's address and NAT ports. Ingress: node ports only. Nothing passes between
+    gateways."""
     four = _exit_rules(4, settings, settings.node, state, uplinks)
     return four + _exit_rules(6, settings, settings.node6, state, uplinks) if kernel6 else four
 
@@ -69,7 +75,7 @@ def _exit_rules(
     state: DataplaneState,
     uplinks: Mapping[int, Uplink],
 ) -> str:
-    """Without an address of the family, nothing passes."""
+    """Without a node address of the family, everything is dropped."""
     family, (low, high) = _FAMILIES[version], settings.nat_ports
     forbidden = ", ".join(sorted(str(prefix) for prefix in state.forbidden if prefix.version == version))
     lines = [_head(version), "  chain forward {", "    type filter hook forward priority 0; policy drop;"]
@@ -81,14 +87,16 @@ def _exit_rules(
     lines += ["  }", "  chain input {", "    type filter hook input priority 0; policy drop;", "  }"]
     lines += ["  chain prerouting {", "    type nat hook prerouting priority dstnat;"]
     for vni, uplink in uplinks.items() if node is not None else ():
-        for node_port, port in _doors(state, vni, version).items():
-            asked = f"{family} daddr {node_port.address} {_PORTED[node_port.protocol]} dport {node_port.port}"
-            lines += [f"    iifname out {asked} dnat to {_at(uplink.of(version), port)}"]
+        for node_port, port in _node_ports(state, vni, version).items():
+            match = (
+                f"{family} daddr {node_port.address} {_PROTOCOLS[node_port.protocol]} dport {node_port.port}"
+            )
+            lines += [f"    iifname out {match} dnat to {_endpoint(uplink.for_version(version), port)}"]
     lines += ["  }", "  chain postrouting {", "    type nat hook postrouting priority srcnat;"]
     if node is not None:
-        share = _at(node, f"{low}-{high}")
+        source = _endpoint(node, f"{low}-{high}")
         lines += [
-            f"    oifname out meta l4proto {kind} snat to {share}" for kind in ("tcp", "udp", _ICMP[version])
+            f"    oifname out meta l4proto {kind} snat to {source}" for kind in ("tcp", "udp", _ICMP[version])
         ]
     return "\n".join([*lines, "  }", "}", ""])
 
@@ -96,7 +104,8 @@ def _exit_rules(
 def gateway_ruleset(
     gateway: Gateway, state: DataplaneState, uplink: Uplink, *, six: bool = False, kernel6: bool = True
 ) -> str:
-    """Pods out if the network allows it; doors in; the agent's sockets for pods only. `six`: by IPv6, too."""
+    """Egress of pods if the network allows it; ingress for node ports; the agent's sockets are for pods only.
+    `six`: also for IPv6."""
     four = _gateway_rules(4, gateway, gateway.node_address, state, uplink, is_open=True)
     if not kernel6:
         return four
@@ -106,7 +115,7 @@ def gateway_ruleset(
 def _gateway_rules(
     version: int,
     gateway: Gateway,
-    own: Address | None,
+    node_address: Address | None,
     state: DataplaneState,
     uplink: Uplink,
     *,
@@ -120,22 +129,22 @@ def _gateway_rules(
     lines += ["  chain forward {", "    type filter hook forward priority 0; policy drop;"]
     lines += ["    ct state established,related accept"]
     if gateway.egress and is_open:
-        # The exit's table is everybody's: no pod may fill it.
-        counted = f"{family} saddr ct count over {POD_CONNECTIONS_MAX}"
-        lines += [f"    iifname net oifname up add @sources {{ {counted} }} drop"]
+        # All networks share the exit's conntrack table, so connections are limited per pod.
+        limit = f"{family} saddr ct count over {POD_CONNECTIONS_MAX}"
+        lines += [f"    iifname net oifname up add @sources {{ {limit} }} drop"]
         lines += ["    iifname net oifname up accept"]
     lines += ["    iifname up oifname net ct status dnat accept", "  }"]
     lines += ["  chain input {", "    type filter hook input priority 0;"]
     lines += ["    iifname up ct state new drop", "  }"]
     lines += ["  chain prerouting {", "    type nat hook prerouting priority dstnat;"]
-    for node_port, port in _doors(state, gateway.vni, version).items() if is_open else ():
+    for node_port, port in _node_ports(state, gateway.vni, version).items() if is_open else ():
         mark = "" if node_port.keep_client else " meta mark set 1"
-        asked = f"{family} daddr {uplink.of(version)} {_PORTED[node_port.protocol]} dport {port}"
+        match = f"{family} daddr {uplink.for_version(version)} {_PROTOCOLS[node_port.protocol]} dport {port}"
         lines += [
-            f"    iifname up {asked}{mark} dnat to {_at(node_port.service_address, node_port.service_port)}"
+            f"    iifname up {match}{mark} dnat to {_endpoint(node_port.service_address, node_port.service_port)}"
         ]
     lines += ["  }", "  chain postrouting {", "    type nat hook postrouting priority srcnat;"]
-    if own is not None:
-        lines += [f"    oifname net meta mark 1 snat to {own}"]
+    if node_address is not None:
+        lines += [f"    oifname net meta mark 1 snat to {node_address}"]
     lines += ["    oifname up masquerade"]
     return "\n".join([*lines, "  }", "}", ""])

@@ -1,4 +1,4 @@
-"""Compiles services to entries (pure). See `bpf/lib/service.h` for how they are read."""
+"""Compiles services to map entries. Pure: no I/O. See `bpf/lib/service.h` for the lookup."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -28,18 +28,18 @@ class CompiledServices(Struct, frozen=True):
     backends: dict[bytes, bytes]
     members: dict[bytes, bytes]
     answering: frozenset[tuple[int, Address]]
-    """Who may be a backend: its packets may be a service's replies."""
+    """The (VNI, address) of all backends, whose packets may be replies of a service."""
     vnis: frozenset[int]
 
 
 def ticks(seconds: float) -> int:
-    """In the programs' clock; what is more than nothing stays so."""
+    """Seconds in ticks of the BPF programs' clock, at least 1 unless `seconds` is 0."""
     return max(1, round(seconds / TICK_SECONDS)) if seconds else 0
 
 
 @lru_cache(maxsize=65536)
 def _backend_set(backends: tuple[ServiceBackend, ...]) -> tuple[int, tuple[bytes, ...]]:
-    """The set's name, and its members packed, in an order that does not depend on the given one."""
+    """The set's name, and its packed members in canonical order."""
     packed = tuple(BACKEND.pack(pack(one.address), one.port.to_bytes(2, "big")) for one in sorted(
         set(backends), key=lambda one: (pack(one.address), one.port)))  # fmt: skip
     return name_of(b"".join(packed)), packed

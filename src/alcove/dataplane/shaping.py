@@ -1,8 +1,8 @@
-"""Shares the underlay's capacity out between the traffic classes, where the capacity is known.
+"""Shapes the underlay by traffic class (HTB), if its capacity is known.
 
-Each class is sure of a share, and what one leaves the others use, the higher class first. Packets name their
-class themselves: the programs set their priority (`desired.PRIORITY`). The host's own are as Expedited.
-Instances at one device share its shaper; another's qdisc, which has another handle, is never touched.
+Each class has a guaranteed share; unused capacity goes to the others, the higher class first. The BPF
+programs set the class in the packets' priority (`desired.PRIORITY`); the host's packets are Expedited.
+Instances at one device share its shaper; a qdisc with another handle is never changed.
 """
 
 import subprocess
@@ -17,27 +17,29 @@ SHARES = {TrafficClass.PREMIUM: 0.6, TrafficClass.EXPEDITED: 0.3, TrafficClass.B
 _ROOT = f"{HTB_MAJOR >> 16:x}:"
 
 
-def commands(device: str, bytes_per_second: int, *, there: bool) -> list[str]:
-    """For `tc -batch`. `there`: our qdisc is, its classes may be others."""
-    messages = [] if there else [f"qdisc replace dev {device} root handle {_ROOT} htb default 20"]
-    messages.append(
+def commands(device: str, bytes_per_second: int, *, exists: bool) -> list[str]:
+    """Commands for `tc -batch`. `exists`: the qdisc exists, and only its classes are updated."""
+    lines = [] if exists else [f"qdisc replace dev {device} root handle {_ROOT} htb default 20"]
+    lines.append(
         f"class replace dev {device} parent {_ROOT} classid {_ROOT}1 htb rate {bytes_per_second}bps quantum 60000"
     )
     for one, share in SHARES.items():
         rate = max(1, int(bytes_per_second * share))
-        messages.append(
+        lines.append(
             f"class replace dev {device} parent {_ROOT}1 classid {_ROOT}{one + 1}0 htb"
             f" rate {rate}bps ceil {bytes_per_second}bps prio {one.value} quantum 60000"
         )
-    return messages
+    return lines
 
 
 def shape(netlink: Netlink, device: links.Link, bytes_per_second: int) -> None:
-    """In the calling thread's namespace."""
-    message = "\n".join(commands(device.name, bytes_per_second, there=is_shaped(netlink, device))) + "\n"
-    done = subprocess.run(["tc", "-batch", "-"], input=message, text=True, capture_output=True, check=False)
-    if done.returncode:
-        raise DataPlaneError(f"cannot shape {device.name}: {done.stderr.strip()}")
+    """Shapes the device, in the calling thread's network namespace. Raises DataPlaneError."""
+    batch = "\n".join(commands(device.name, bytes_per_second, exists=is_shaped(netlink, device))) + "\n"
+    completed = subprocess.run(
+        ["tc", "-batch", "-"], input=batch, text=True, capture_output=True, check=False
+    )
+    if completed.returncode:
+        raise DataPlaneError(f"failed to shape {device.name}: {completed.stderr.strip()}")
 
 
 def is_shaped(netlink: Netlink, device: links.Link) -> bool:
@@ -45,6 +47,6 @@ def is_shaped(netlink: Netlink, device: links.Link) -> bool:
 
 
 def unshape(netlink: Netlink, device: links.Link) -> None:
-    """The device as the kernel has it, if it was shaped by us."""
+    """Restores the device's default qdisc, if it was shaped by `shape`."""
     if is_shaped(netlink, device):
         netlink.do(links.remove_root_qdisc(device.index))

@@ -1,7 +1,7 @@
-"""A port's link: a veth from the node into the pod's namespace, guarded before it comes up.
+"""A pod's veth, whose BPF program is attached before it comes up.
 
-The host side is made down, gets its program, and only then comes up: there is no moment in which a
-packet of the pod could reach the host's own stack.
+The host side is created down, gets its program, and is set up only then, so that no packet of the pod can
+ever reach the host's network stack.
 """
 
 import errno
@@ -18,19 +18,19 @@ from alcove.dataplane.namespaces import inside
 from alcove.dataplane.netlink import Netlink, NetlinkRequest
 
 HOST_MAC = "0a:00:00:00:00:01"
-"""Of every host side; nothing is ever addressed to it."""
-HELD_BURST_BYTES = 65536
-"""Below what the other side lets through at once (`desired.BURST_BYTES_MIN`)."""
+"""The MAC of every host side; no packet is ever addressed to it."""
+QUEUE_BURST_BYTES = 65536
+"""Less than the burst of the host side (`desired.BURST_BYTES_MIN`)."""
 
 
 TRIES_MAX = 8
 
-Taken = Callable[[int], bool]
-"""Whether a link of that index would have the place of another's port (`maps.port_key`)."""
+IsSlotUsed = Callable[[int], bool]
+"""Whether the slot of a link index is used by another link (`maps.port_key`)."""
 
 
 def port_name(instance: str, identity: str) -> str:
-    """A link name for a pod, by whatever identifies it (its UID, say). At most 15 characters."""
+    """The link name for a pod, from its identity (e.g. its uid). At most 15 characters."""
     digest = hashlib.blake2b(identity.encode(), digest_size=5).hexdigest()
     return f"{instance}p{digest}"
 
@@ -43,27 +43,30 @@ def make_guarded(
     mtu: int,
     program: int,
     checkpoint: Checkpoint,
-    taken: Taken,
+    is_slot_used: IsSlotUsed,
 ) -> int:
-    """The link `name` with its inner side (name, MAC) in the namespace, guarded and up. Its index."""
+    """Creates the link `name` with its inner side (name, MAC) in the namespace, attaches the program and sets
+    it up. Returns its index. Raises KernelRefused."""
     checkpoint(f"make {name}")
-    index = _make(netlink, links.veth(name, HOST_MAC, inner[0], inner[1], namespace, mtu), name, taken)
+    index = _create_link(
+        netlink, links.veth(name, HOST_MAC, inner[0], inner[1], namespace, mtu), name, is_slot_used
+    )
     checkpoint(f"guard {name}")
     netlink.do(*guard(index, program), links.set_link(index))
     return index
 
 
-def _make(netlink: Netlink, request: NetlinkRequest, name: str, taken: Taken) -> int:
-    """One whose place is free: the kernel gives another number each time."""
+def _create_link(netlink: Netlink, request: NetlinkRequest, name: str, is_slot_used: IsSlotUsed) -> int:
+    """Creates a link whose slot is free; the kernel assigns another index at each try."""
     for _ in range(TRIES_MAX):
         netlink.do(request)
         link = links.read_link(netlink, name)
         if link is None:
             raise KernelRefused(f"find the new link {name}", errno.ENODEV)
-        if not taken(link.index):
+        if not is_slot_used(link.index):
             return link.index
         netlink.do(links.delete_link(link.index))
-    raise KernelRefused(f"find a free place for {name}", errno.EBUSY)
+    raise KernelRefused(f"find a free slot for {name}", errno.EBUSY)
 
 
 def guard(
@@ -75,10 +78,10 @@ def guard(
 def configure_interface(
     namespace: int, interface: str, addresses: Sequence[Interface], gateways: Sequence[Address], rate: int = 0
 ) -> None:
-    """Addresses and default routes of the inner side, which comes up with them. Safe to repeat.
+    """Sets addresses and default routes of the inner side, and sets it up. Idempotent.
 
-    A rate limit begins here: held back, TCP finds its pace. The pod could take this away, but not the limit
-    at the other side, which drops what comes too fast.
+    The rate limit is also applied here, by queueing, so that TCP adapts to it. A pod with the capability
+    could remove this qdisc, but not the limit of the host side, which drops packets above the rate.
     """
     with inside(namespace):
         netlink = Netlink()
@@ -90,25 +93,31 @@ def configure_interface(
         requests = [links.set_link(loopback.index)]
         requests += [links.add_address(link.index, one.ip, one.network.prefixlen) for one in addresses]
         requests += [links.set_link(link.index)]
-        requests += [_default(link.index, gateway) for gateway in gateways]
+        requests += [_default_route(link.index, gateway) for gateway in gateways]
         if rate:
-            requests.append(links.token_bucket(link.index, rate, HELD_BURST_BYTES))
+            requests.append(links.token_bucket(link.index, rate, QUEUE_BURST_BYTES))
         netlink.do(*requests)
     finally:
         netlink.close()
 
 
-def _default(index: int, gateway: Address) -> NetlinkRequest:
+def _default_route(index: int, gateway: Address) -> NetlinkRequest:
     family = AF_INET if gateway.version == 4 else AF_INET6
     return links.add_route(index, None, gateway, family)
 
 
 def make_port(
-    netlink: Netlink, veth: Veth, namespace: int, mtu: int, program: int, checkpoint: Checkpoint, taken: Taken
+    netlink: Netlink,
+    veth: Veth,
+    namespace: int,
+    mtu: int,
+    program: int,
+    checkpoint: Checkpoint,
+    is_slot_used: IsSlotUsed,
 ) -> int:
     inner = (veth.pod_interface, veth.mac)
-    index = make_guarded(netlink, veth.name, inner, namespace, mtu, program, checkpoint, taken)
-    checkpoint(f"equip {veth.name}")
+    index = make_guarded(netlink, veth.name, inner, namespace, mtu, program, checkpoint, is_slot_used)
+    checkpoint(f"configure {veth.name}")
     configure_interface(
         namespace, veth.pod_interface, veth.addresses, veth.gateways, veth.rate_bytes_per_second
     )

@@ -1,9 +1,9 @@
-"""DNS for pods: one server per node, a zone and sockets of its own for every network.
+"""DNS for pods: one server per node, with a separate zone and separate sockets for every network.
 
     objects ──▶ model ──▶ records ──▶ zone ──┐
-                                             ├──▶ answers ──▶ network ──▶ server (UDP, TCP)
-    upstream ──▶ cache ──▶ outside ──────────┘
+                                             ├──▶ answers ──▶ network_resolver ──▶ server (UDP, TCP)
+    upstream ──▶ cache ──▶ forwarder ────────┘
 
-A network's names are what is in that network, nothing else; the socket a question came in by tells the
-network.
+A zone contains the names of its network only; the network of a query is determined by the socket it was
+received on.
 """

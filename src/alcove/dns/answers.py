@@ -1,7 +1,7 @@
-"""What a zone answers to a question: pure, before anything is encoded.
+"""A zone's answer to a query, before it is encoded. Pure: no I/O.
 
-A name that is there without records of the asked type is not the same as a name that is not there: the
-first is NOERROR without answers, the second NXDOMAIN; both carry the zone's SOA.
+A name that exists without records of the queried type is answered with NOERROR and no records, a name that
+does not exist with NXDOMAIN; both carry the zone's SOA.
 """
 
 from msgspec import Struct
@@ -20,13 +20,14 @@ class DnsAnswer(Struct, frozen=True):
     answers: tuple[DnsRecord, ...] = ()
     extra: tuple[DnsRecord, ...] = ()
     negative_of: Name | None = None
-    """The zone that says no; None: there are answers."""
+    """The zone of a negative answer; None if there are answers."""
     elsewhere: Name | None = None
-    """The answers end in an alias of this name, which others have to be asked about."""
+    """The target of the last CNAME if it is outside the zone; it must be queried upstream."""
 
 
 def answer(zone: DnsZone, name: Name, kind: int, *, isolated: bool) -> DnsAnswer | None:
-    """None: the question is for others. In an isolated network there are no others, and nothing else exists."""
+    """None if the query must be forwarded. In an isolated network nothing is forwarded, and other names do
+    not exist."""
     apex = zone.apex_of(name)
     if apex is None:
         if not isolated:
@@ -47,13 +48,13 @@ def answer(zone: DnsZone, name: Name, kind: int, *, isolated: bool) -> DnsAnswer
 
 def _of_type(sets: RecordSets, kind: int) -> tuple[DnsRecord, ...]:
     if kind == RecordType.ANY:
-        # One set is a whole answer to "any" (RFC 8482), and no lever for an attack.
+        # One record set is a valid answer to ANY (RFC 8482), and cannot be used for amplification.
         return sets[min(sets)] if sets else ()
     return sets.get(kind, ())
 
 
 def _follow(zone: DnsZone, sets: RecordSets, kind: int, isolated: bool) -> DnsAnswer:
-    """An alias, and what it leads to as far as this zone knows."""
+    """A CNAME, followed as far as the zone has its targets."""
     chain: tuple[DnsRecord, ...] = ()
     for _ in range(ALIASES_FOLLOWED_MAX):
         [alias] = sets[RecordType.CNAME][:1]
@@ -61,21 +62,21 @@ def _follow(zone: DnsZone, sets: RecordSets, kind: int, isolated: bool) -> DnsAn
         target = Name(alias.data)
         if zone.apex_of(target) is None:
             return DnsAnswer(answers=chain, elsewhere=None if isolated else target)
-        found = zone.find(target)
-        if found is None:
+        target_sets = zone.find(target)
+        if target_sets is None:
             return DnsAnswer(Rcode.NXDOMAIN, answers=chain)
-        if RecordType.CNAME not in found:
-            return DnsAnswer(answers=chain + found.get(kind, ()))
-        sets = found
+        if RecordType.CNAME not in target_sets:
+            return DnsAnswer(answers=chain + target_sets.get(kind, ()))
+        sets = target_sets
     return DnsAnswer(Rcode.SERVFAIL)
 
 
 def _extra(zone: DnsZone, records: tuple[DnsRecord, ...]) -> tuple[DnsRecord, ...]:
-    """Addresses of the names that SRV records point to, so that nobody has to ask again."""
-    found: dict[DnsRecord, None] = {}
+    """Addresses of the targets of SRV records, which saves the client further queries."""
+    addresses: dict[DnsRecord, None] = {}
     for record in records:
         if record.type == RecordType.SRV:
             sets = zone.find(Name(record.data[_SRV_NUMBERS_BYTES:])) or {}
             for kind in (RecordType.A, RecordType.AAAA):
-                found.update(dict.fromkeys(sets.get(kind, ())))
-    return tuple(found)
+                addresses.update(dict.fromkeys(sets.get(kind, ())))
+    return tuple(addresses)

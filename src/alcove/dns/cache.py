@@ -1,7 +1,5 @@
-"""Other servers' replies, kept as long as they say, and within a number of entries and bytes.
-
-What was asked longest ago goes first when there is no more room.
-"""
+"""A cache of upstream replies for their time to live, bounded in entries and bytes. Evicts the least recently
+used."""
 
 from collections.abc import Callable
 from struct import Struct as Layout
@@ -17,7 +15,7 @@ POSITIVE_SECONDS_MAX = 3_600
 NEGATIVE_SECONDS_MAX = 300
 FAILURE_SECONDS = 2
 ENTRY_BYTES_OVERHEAD = 400
-"""About what an entry takes beside its bytes."""
+"""The approximate memory of an entry besides its bytes."""
 
 _TTL = Layout(">I")
 
@@ -27,7 +25,7 @@ class DnsQuestion(Struct, frozen=True, gc=False):
     type: int
     dnssec_ok: bool = False
     unchecked: bool = False
-    """The asker checks signatures itself (CD)."""
+    """The client validates signatures itself (CD)."""
 
 
 class _Entry(Struct, frozen=True):
@@ -50,7 +48,7 @@ class ReplyCache:
         return len(self._entries)
 
     def get(self, question: DnsQuestion) -> Reply | None:
-        """The reply with what is left of its times to live."""
+        """The cached reply with its remaining TTLs; None if there is none."""
         entry = self._entries.pop(question, None)
         if entry is None:
             return None
@@ -65,35 +63,35 @@ class ReplyCache:
         seconds = lifetime_seconds(reply)
         if seconds <= 0:
             return
-        self._forget(question)
+        self._remove(question)
         now = self._clock()
         entry = _Entry(reply, now, now + seconds)
         self._entries[question] = entry
         self.bytes += _size(entry)
         while len(self._entries) > self._entries_max or self.bytes > self._bytes_max:
-            self._forget(next(iter(self._entries)))
+            self._remove(next(iter(self._entries)))
 
-    def _forget(self, question: DnsQuestion) -> None:
+    def _remove(self, question: DnsQuestion) -> None:
         entry = self._entries.pop(question, None)
         if entry is not None:
             self.bytes -= _size(entry)
 
 
 def lifetime_seconds(reply: Reply) -> int:
-    """How long a reply may be used."""
+    """How long a reply may be cached."""
     if reply.rcode not in (Rcode.NOERROR, Rcode.NXDOMAIN):
         return FAILURE_SECONDS
     answers = reply.counts[0]
     if reply.rcode == Rcode.NOERROR and answers:
-        return min(POSITIVE_SECONDS_MAX, *(_ttl(reply, at) for at in reply.ttls[:answers]))
+        return min(POSITIVE_SECONDS_MAX, *(_ttl(reply, position) for position in reply.ttls[:answers]))
     return min(NEGATIVE_SECONDS_MAX, _negative_seconds(reply))
 
 
 def _negative_seconds(reply: Reply) -> int:
-    """The smaller of the SOA's time to live and its last number (RFC 2308); without a SOA none."""
+    """The smaller of the SOA's TTL and its MINIMUM field (RFC 2308); 0 without a SOA."""
     answers, authority, _ = reply.counts
-    for at in range(answers, answers + authority):
-        position, end = reply.ttls[at], reply.ends[at]
+    for index in range(answers, answers + authority):
+        position, end = reply.ttls[index], reply.ends[index]
         if int.from_bytes(reply.tail[position - 4 : position - 2], "big") == RecordType.SOA:
             return min(_ttl(reply, position), int.from_bytes(reply.tail[end - 4 : end], "big"))
     return 0

@@ -1,4 +1,4 @@
-"""Answers put into wire format, and names of others read out of it, by dnslib."""
+"""Encodes answers into wire format, and decodes upstream replies that follow a CNAME, with dnslib."""
 
 from struct import pack
 
@@ -20,7 +20,7 @@ _POINTER = 0xC000
 
 
 def encode(name: Name, kind: int, answer: DnsAnswer, zone: DnsZone, flags: int) -> Reply:
-    """The reply to a question for `name`. `flags` are the server's own."""
+    """The reply to a query for `name`. `flags` are those that the server sets on all replies."""
     if answer.negative_of is not None:
         return _negative(name, answer.rcode, answer.negative_of, zone, flags)
     message = DNSRecord(
@@ -34,7 +34,8 @@ def encode(name: Name, kind: int, answer: DnsAnswer, zone: DnsZone, flags: int) 
 
 
 def _negative(name: Name, rcode: Rcode, apex: Name, zone: DnsZone, flags: int) -> Reply:
-    """By hand: names that do not exist are many, so these replies cannot be kept and must be cheap."""
+    """Encoded without dnslib: there are too many missing names to cache these replies, so they must be
+    cheap."""
     owner = b"\0" if apex == ROOT else pack(">H", _POINTER | HEADER_BYTES + len(name) - len(apex))
     soa = zone.soa()
     tail = owner + pack(">HHIH", RecordType.SOA, IN, NEGATIVE_SECONDS, len(soa)) + soa
@@ -44,13 +45,15 @@ def _negative(name: Name, rcode: Rcode, apex: Name, zone: DnsZone, flags: int) -
 def chained(
     name: Name, kind: int, alias: DnsAnswer, message: bytes, rcode: int, zone: DnsZone, flags: int
 ) -> Reply:
-    """`alias` with another server's answers after it."""
+    """The CNAMEs of `alias` followed by the answers of an upstream reply. Raises MalformedMessage."""
     try:
-        told = DNSRecord.parse(message)
+        upstream = DNSRecord.parse(message)
     except (DNSError, DNSBufferError, DNSLabelError, ValueError, IndexError, RecursionError) as error:
         raise MalformedMessage("unreadable reply") from error
-    found = tuple(_read(record) for record in told.rr)
-    joined = DnsAnswer(Rcode(rcode) if rcode in set(Rcode) else Rcode.SERVFAIL, answers=alias.answers + found)
+    records = tuple(_read(record) for record in upstream.rr)
+    joined = DnsAnswer(
+        Rcode(rcode) if rcode in set(Rcode) else Rcode.SERVFAIL, answers=alias.answers + records
+    )
     return encode(name, kind, joined, zone, flags)
 
 

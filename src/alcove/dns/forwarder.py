@@ -1,6 +1,6 @@
-"""Names that are not the network's own: what the world says of them, asked once and remembered.
+"""Forwards queries for names outside the network's zone to the upstream servers, and caches the replies.
 
-Each network has its own memory: what one tenant asked cannot be told from how fast another gets it.
+Each network has a separate cache, so that a tenant cannot learn another tenant's queries from response times.
 """
 
 import asyncio
@@ -12,35 +12,37 @@ from alcove.dns.upstream import Overloaded, Upstream, UpstreamError
 from alcove.dns.wire import Rcode
 
 WAITING_MAX = 128
-"""Questions of one network on their way at once; more are refused, so that others have room."""
+"""Concurrent upstream queries of one network; more fail with SERVFAIL, so that other networks are not
+affected."""
 
 
 class Forwarder:
     def __init__(self, upstream: Upstream, clock: Callable[[], float]) -> None:
         self._upstream = upstream
         self._cache = ReplyCache(clock)
-        self._asking: dict[DnsQuestion, asyncio.Future[Reply]] = {}
+        self._pending: dict[DnsQuestion, asyncio.Future[Reply]] = {}
         self._waiting = 0
 
-    def remembered(self, question: DnsQuestion) -> Reply | None:
+    def cached(self, question: DnsQuestion) -> Reply | None:
         return self._cache.get(question)
 
     async def ask(self, question: DnsQuestion) -> Reply:
-        """Never raises: what cannot be found out is a reply too. The same question is asked once at a time."""
+        """The upstream reply, or SERVFAIL; never raises. Concurrent queries of the same question are sent
+        once."""
         if self._waiting >= WAITING_MAX:
             return failure(Rcode.SERVFAIL)
         self._waiting += 1
         try:
-            asking = self._asking.get(question)
-            if asking is None:
-                return await self._ask_first(question)
-            return await asyncio.shield(asking)
+            pending = self._pending.get(question)
+            if pending is None:
+                return await self._ask_upstream(question)
+            return await asyncio.shield(pending)
         finally:
             self._waiting -= 1
 
-    async def _ask_first(self, question: DnsQuestion) -> Reply:
-        asking: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._asking[question] = asking
+    async def _ask_upstream(self, question: DnsQuestion) -> Reply:
+        pending: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._pending[question] = pending
         reply = failure(Rcode.SERVFAIL)
         try:
             reply = await self._upstream.ask(question)
@@ -50,6 +52,6 @@ class Forwarder:
         except UpstreamError:
             self._cache.put(question, reply)
         finally:
-            del self._asking[question]
-            asking.set_result(reply)
+            del self._pending[question]
+            pending.set_result(reply)
         return reply

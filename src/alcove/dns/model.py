@@ -1,6 +1,6 @@
-"""What a network's names are made from: services, endpoint slices and pods, as plain values.
+"""The inputs of a network's zone: services, endpoint slices and pods, as plain values.
 
-Everything here belongs to one network already; who decides that is the agent.
+The agent selects the objects of each network.
 """
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
@@ -38,7 +38,7 @@ class DnsService(Struct, frozen=True):
     """Cluster IPs; empty for headless and external services."""
     ports: tuple[DnsPort, ...] = ()
     external_name: str = ""
-    """Where an ExternalName service points to."""
+    """The target of an ExternalName service."""
     publish_not_ready: bool = False
 
     @property

@@ -1,7 +1,7 @@
-"""Domain names as they are on the wire: each label after its length, the root's empty one last.
+"""Domain names in wire format: length-prefixed labels, ending with the empty root label.
 
-Names are kept in lower case, so that comparing bytes compares names. A length is at most 63, below every
-letter: `bytes.lower()` on a name changes letters only.
+Names are stored in lower case, so that names can be compared as bytes. Length bytes are at most 63, below
+every letter, so `bytes.lower()` changes letters only.
 """
 
 import ipaddress
@@ -21,7 +21,7 @@ class BadName(ValueError):
 
 
 def name_of(text: str) -> Name:
-    """The name that a text with dots stands for; the last dot may be missing."""
+    """Parses a dotted name; the final dot is optional. Raises BadName."""
     labels = text.encode("ascii", "strict").removesuffix(b".").split(b".") if text not in ("", ".") else []
     if any(not 0 < len(label) <= LABEL_LENGTH_MAX for label in labels):
         raise BadName(f"empty or overlong label in {text!r}")
@@ -32,7 +32,7 @@ def name_of(text: str) -> Name:
 
 
 def under(label: str, name: Name) -> Name:
-    """`label` as a child of `name`."""
+    """`name` with `label` in front. Raises BadName."""
     raw = label.encode("ascii").lower()
     if not 0 < len(raw) <= LABEL_LENGTH_MAX or len(raw) + 1 + len(name) > NAME_LENGTH_MAX:
         raise BadName(f"{label!r} does not fit")
@@ -72,7 +72,7 @@ def reverse_name(address: Address) -> Name:
 
 
 def address_of(name: Name) -> Address | None:
-    """The address that a reverse name asks about; None for any other name."""
+    """The address of a reverse name; None for any other name."""
     parts = labels(name)
     if parts[-2:] == (b"in-addr", b"arpa") and len(parts) == 6:
         return _read(b".".join(reversed(parts[:4])))

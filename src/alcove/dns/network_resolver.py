@@ -1,7 +1,7 @@
-"""One network's side of the server: a datagram in, a datagram out.
+"""Resolves the queries of one network: a datagram in, a datagram out.
 
-Three ways, the fastest first: a reply known by the bytes of its question; a reply made from the zone; a
-question for the world, which takes its time. What is known by bytes never outlives a change of the zone.
+There are three paths, the fastest first: a reply cached by the bytes of its query ("hot"), a reply from the
+zone, and an upstream query. All cached replies are dropped when the zone changes.
 """
 
 from collections.abc import Callable
@@ -14,20 +14,20 @@ from alcove.dns.cache import DnsQuestion
 from alcove.dns.encode import chained, encode
 from alcove.dns.forwarder import Forwarder
 from alcove.dns.records import RecordType
-from alcove.dns.reply import TCP_BYTES_MAX, Reply, compose, failure, refuse, size_max, takes_turns, turned
+from alcove.dns.reply import TCP_BYTES_MAX, Reply, compose, failure, is_rotatable, refuse, rotated, size_max
 from alcove.dns.upstream import Upstream
 from alcove.dns.wire import CD, HEADER_BYTES, IN, RA, TC, MalformedMessage, Query, Rcode
 from alcove.dns.zone import DnsZone
 
 KEPT_BYTES_MAX = 256 << 10
-"""Replies kept for one network, by the bytes of their questions and before; all go when there is no room."""
+"""The limit of cached replies of one network; when it is reached, all are dropped."""
 _ENTRY_BYTES = 300
 _TRANSFERS = (RecordType.AXFR, RecordType.IXFR)
 _OPT_PLAIN_BYTES = 11
 
 
 class Counters(Struct):
-    """Since the network is served; `hot` are among `answered`."""
+    """Counters since the network is served; `answered` includes `hot`."""
 
     answered: int = 0
     hot: int = 0
@@ -35,11 +35,11 @@ class Counters(Struct):
     failed: int = 0
     malformed: int = 0
     unsent: int = 0
-    """Replies that the kernel did not take."""
+    """Replies that could not be sent."""
 
 
 class HotReply:
-    """A whole reply but for id and question. Several addresses take turns at being the first."""
+    """A complete reply except id and question. Several addresses are rotated (round robin)."""
 
     __slots__ = ("first", "head", "span", "tail")
 
@@ -49,13 +49,13 @@ class HotReply:
         self.first = first
         self.span = span
 
-    def turn(self) -> None:
+    def rotate(self) -> None:
         tail, first, span = self.tail, self.first, self.span
         self.tail = tail[first:span] + tail[:first] + tail[span:]
 
 
 class PendingQuery(Struct, frozen=True):
-    """A question that others have to be asked about."""
+    """A query that must be forwarded upstream."""
 
     query: Query
     question: DnsQuestion
@@ -72,52 +72,52 @@ class NetworkResolver:
         self._replies: dict[bytes, Reply] = {}
         self._kept_bytes = 0
         self._version = -1
-        self._outside: Forwarder | None = None
+        self._forwarder: Forwarder | None = None
         self.set_upstream(upstream)
 
     def set_upstream(self, upstream: Upstream | None) -> None:
-        """None: the network has no way out, and other names do not exist for it."""
-        self._outside = Forwarder(upstream, self._clock) if upstream is not None else None
+        """None if the network has no egress; then names outside the zone do not exist."""
+        self._forwarder = Forwarder(upstream, self._clock) if upstream is not None else None
         self._flags = RA if upstream is not None else 0
         self._version = -1
 
     def hot(self, packet: bytes) -> bytes | None:
-        """The reply to a datagram like one answered before; None: it has to be looked at."""
+        """The cached reply to an equal datagram; None if it must be resolved by `datagram`."""
         if self._version != self.zone.version:
-            self._renew()
+            self._drop_cached()
             return None
-        # Only whole questions were put in as keys, so finding one proves that this is where the name ends.
+        # Only keys of valid questions are stored, so a match proves that the name ends here.
         end = packet.find(0, HEADER_BYTES) + 1
-        known = self._hot.get(packet[2:HEADER_BYTES] + packet[HEADER_BYTES:end].lower() + packet[end:])
-        if known is None:
+        cached = self._hot.get(packet[2:HEADER_BYTES] + packet[HEADER_BYTES:end].lower() + packet[end:])
+        if cached is None:
             return None
         self.counters.hot += 1
         self.counters.answered += 1
-        if known.first:
-            known.turn()
-        return packet[:2] + known.head + packet[HEADER_BYTES : end + 4] + known.tail
+        if cached.first:
+            cached.rotate()
+        return packet[:2] + cached.head + packet[HEADER_BYTES : end + 4] + cached.tail
 
     def datagram(self, packet: bytes) -> bytes | PendingQuery | None:
-        """None: no reply is due."""
+        """The reply, or a pending query for `finish`; None if no reply must be sent."""
         return self._respond(packet, None)
 
     def message(self, packet: bytes) -> bytes | PendingQuery | None:
-        """As `datagram`, with the room that TCP gives."""
+        """As `datagram`, with the size limit of TCP."""
         return self._respond(packet, TCP_BYTES_MAX)
 
     async def finish(self, pending: PendingQuery) -> bytes:
-        """The reply to a question for others."""
-        if self._outside is None:  # The way out was closed meanwhile.
+        """Forwards the query upstream and returns the reply."""
+        if self._forwarder is None:  # Egress was disabled meanwhile.
             return compose(pending.query, failure(Rcode.SERVFAIL), pending.bytes_max)
         self.counters.forwarded += 1
-        reply = await self._outside.ask(pending.question)
+        reply = await self._forwarder.ask(pending.question)
         if reply.rcode == Rcode.SERVFAIL:
             self.counters.failed += 1
-        return self._told(pending, reply)
+        return self._compose(pending, reply)
 
     def _respond(self, packet: bytes, bytes_max: int | None) -> bytes | PendingQuery | None:
         if self._version != self.zone.version:
-            self._renew()
+            self._drop_cached()
         try:
             query = wire.parse_query(packet)
         except MalformedMessage:
@@ -129,38 +129,38 @@ class NetworkResolver:
         refused = _refusal(query)
         if refused is not None:
             return compose(query, failure(Rcode(refused & wire.RCODE_MASK)), TCP_BYTES_MAX, refused >> 4)
-        room = bytes_max or size_max(query)
-        reply = self._replies.get(query.key) or self._lookup(query, room)
+        size = bytes_max or size_max(query)
+        reply = self._replies.get(query.key) or self._lookup(query, size)
         if isinstance(reply, PendingQuery):
-            return self._recall(reply)
+            return self._from_cache(reply)
         self.counters.answered += 1
-        sent = compose(query, reply, room)
+        sent = compose(query, reply, size)
         if bytes_max is None:
-            self._heat(packet, query, reply, sent)
-        if query.key in self._replies and takes_turns(reply, query.type):
-            self._replies[query.key] = turned(reply)
+            self._cache_hot(packet, query, reply, sent)
+        if query.key in self._replies and is_rotatable(reply, query.type):
+            self._replies[query.key] = rotated(reply)
         return sent
 
-    def _lookup(self, query: Query, room: int) -> Reply | PendingQuery:
-        found = answer(self.zone, query.name, query.type, isolated=self._outside is None)
-        if found is None or found.elsewhere is not None:
+    def _lookup(self, query: Query, size: int) -> Reply | PendingQuery:
+        result = answer(self.zone, query.name, query.type, isolated=self._forwarder is None)
+        if result is None or result.elsewhere is not None:
             dnssec_ok = query.edns is not None and query.edns.dnssec_ok
-            name = found.elsewhere if found is not None and found.elsewhere is not None else query.name
+            name = result.elsewhere if result is not None and result.elsewhere is not None else query.name
             question = DnsQuestion(name, query.type, dnssec_ok, bool(query.flags & CD))
-            return PendingQuery(query, question, room, found)
-        reply = encode(query.name, query.type, found, self.zone, self._flags)
-        if found.negative_of is None and self._make_room(len(reply.tail)):
+            return PendingQuery(query, question, size, result)
+        reply = encode(query.name, query.type, result, self.zone, self._flags)
+        if result.negative_of is None and self._make_room(len(reply.tail)):
             self._replies[query.key] = reply
         return reply
 
-    def _recall(self, pending: PendingQuery) -> bytes | PendingQuery:
-        reply = self._outside.remembered(pending.question) if self._outside is not None else None
+    def _from_cache(self, pending: PendingQuery) -> bytes | PendingQuery:
+        reply = self._forwarder.cached(pending.question) if self._forwarder is not None else None
         if reply is None:
             return pending
         self.counters.answered += 1
-        return self._told(pending, reply)
+        return self._compose(pending, reply)
 
-    def _told(self, pending: PendingQuery, reply: Reply) -> bytes:
+    def _compose(self, pending: PendingQuery, reply: Reply) -> bytes:
         query = pending.query
         if pending.alias is not None:
             reply = self._chained(pending, pending.alias, reply)
@@ -171,37 +171,38 @@ class NetworkResolver:
 
     def _chained(self, pending: PendingQuery, alias: DnsAnswer, reply: Reply) -> Reply:
         target = pending.question
-        asked = target.name + target.type.to_bytes(2, "big") + IN.to_bytes(2, "big")
-        message = compose(Query(b"\0\0", 0, asked, target.name, target.type, IN), reply, TCP_BYTES_MAX)
+        question = target.name + target.type.to_bytes(2, "big") + IN.to_bytes(2, "big")
+        message = compose(Query(b"\0\0", 0, question, target.name, target.type, IN), reply, TCP_BYTES_MAX)
         name, kind = pending.query.name, pending.query.type
         try:
             return chained(name, kind, alias, message, reply.rcode, self.zone, self._flags)
         except MalformedMessage:
             return failure(Rcode.SERVFAIL, self._flags)
 
-    def _heat(self, packet: bytes, query: Query, reply: Reply, sent: bytes) -> None:
-        """Keeps a reply by its bytes, unless it is cut, one of the many that say no, or asked in a rare way."""
+    def _cache_hot(self, packet: bytes, query: Query, reply: Reply, sent: bytes) -> None:
+        """Caches the reply by the bytes of its query, unless it is truncated or negative, or the query has
+        unusual options."""
         end = HEADER_BYTES + len(query.question)
         rest = packet[end:]
-        plain = not rest or (query.edns is not None and len(rest) == _OPT_PLAIN_BYTES)
-        cut = int.from_bytes(sent[2:4], "big") & TC
-        if cut or not plain or reply.rcode or packet.find(0, HEADER_BYTES) != end - 5:
+        is_plain = not rest or (query.edns is not None and len(rest) == _OPT_PLAIN_BYTES)
+        is_truncated = int.from_bytes(sent[2:4], "big") & TC
+        if is_truncated or not is_plain or reply.rcode or packet.find(0, HEADER_BYTES) != end - 5:
             return
         if not self._make_room(len(sent)):
             return
-        turns = takes_turns(reply, query.type)
-        first, span = (reply.ends[0], reply.ends[reply.counts[0] - 1]) if turns else (0, 0)
+        is_rotated = is_rotatable(reply, query.type)
+        first, span = (reply.ends[0], reply.ends[reply.counts[0] - 1]) if is_rotated else (0, 0)
         key = packet[2:HEADER_BYTES] + query.key + rest
         self._hot[key] = HotReply(sent[2:HEADER_BYTES], sent[end:], first, span)
 
     def _make_room(self, size: int) -> bool:
         self._kept_bytes += size + _ENTRY_BYTES
         if self._kept_bytes > KEPT_BYTES_MAX:
-            self._renew()
+            self._drop_cached()
             self._kept_bytes = size + _ENTRY_BYTES
         return self._kept_bytes <= KEPT_BYTES_MAX
 
-    def _renew(self) -> None:
+    def _drop_cached(self) -> None:
         self._hot.clear()
         self._replies.clear()
         self._kept_bytes = 0
@@ -209,7 +210,7 @@ class NetworkResolver:
 
 
 def _refusal(query: Query) -> Rcode | None:
-    """Why a question is not answered at all; None: it is."""
+    """The error code of a query that is not supported; None if it is."""
     if query.opcode:
         return Rcode.NOTIMP
     if query.edns is not None and query.edns.version:

@@ -1,4 +1,4 @@
-"""Kubernetes objects read into the values a zone is made from. What cannot be used is left out."""
+"""Converts Kubernetes objects into the inputs of a zone. Invalid parts are skipped."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -17,7 +17,8 @@ def id_of(obj: Object) -> ObjectId:
 
 
 def service_of(obj: Object) -> DnsService | None:
-    """None: no names come from it (an external service without a name, a service that awaits its address)."""
+    """None if it has no DNS names: an ExternalName service without a name, or a service without a cluster IP
+    yet."""
     spec: Object = obj.get("spec") or {}
     if spec.get("type") == "ExternalName":
         target = spec.get("externalName") or ""
@@ -34,7 +35,7 @@ def service_of(obj: Object) -> DnsService | None:
 
 
 def slice_of(obj: Object) -> EndpointSlice | None:
-    """None: it belongs to no service, or lists no addresses."""
+    """None if it belongs to no service, or does not contain IP addresses."""
     service = labels(obj).get(SERVICE_LABEL, "")
     if not service or obj.get("addressType") not in ("IPv4", "IPv6"):
         return None
@@ -43,11 +44,11 @@ def slice_of(obj: Object) -> EndpointSlice | None:
 
 
 def pod_of(obj: Object) -> DnsPod | None:
-    """None: it has no address of its own, or is over."""
+    """None if the pod has no IP address of its own (hostNetwork), or has terminated."""
     if get(obj, "spec", "hostNetwork") or get(obj, "status", "phase") in _FINISHED:
         return None
-    told = [each.get("ip") or "" for each in get(obj, "status", "podIPs", default=())]
-    addresses = _addresses(told or [get(obj, "status", "podIP", default="")])
+    pod_ips = [each.get("ip") or "" for each in get(obj, "status", "podIPs", default=())]
+    addresses = _addresses(pod_ips or [get(obj, "status", "podIP", default="")])
     return DnsPod(id_of(obj), addresses) if addresses else None
 
 
@@ -65,12 +66,12 @@ def _ports(raw: Iterable[Object]) -> tuple[DnsPort, ...]:
 
 
 def _addresses(texts: Iterable[Any]) -> tuple[Address, ...]:
-    found = []
+    addresses = []
     for text in texts:
         if text in _NO_ADDRESS:
             continue
         try:
-            found.append(ipaddress.ip_address(text))
+            addresses.append(ipaddress.ip_address(text))
         except ValueError:
             continue
-    return tuple(found)
+    return tuple(addresses)

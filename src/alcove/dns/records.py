@@ -1,11 +1,11 @@
-"""Which records a service or a pod has: pure functions, after the Kubernetes DNS specification 1.1.
+"""The DNS records of services and pods, by the Kubernetes DNS specification 1.1. Pure functions.
 
 S.N.svc.D                 A/AAAA   cluster IPs, or every ready endpoint of a headless service
-S.N.svc.D                 CNAME    what an ExternalName service points to
+S.N.svc.D                 CNAME    the target of an ExternalName service
 _P._tcp.S.N.svc.D         SRV      a named port, one per endpoint if headless (and at S.N.svc.D, all ports)
 H.S.N.svc.D               A/AAAA   an endpoint of a headless service, by hostname or dashed address
 1-2-3-4.N.pod.D           A/AAAA   a pod
-4.3.2.1.in-addr.arpa      PTR      back to S.N.svc.D or H.S.N.svc.D
+4.3.2.1.in-addr.arpa      PTR      S.N.svc.D or H.S.N.svc.D
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,11 +39,11 @@ class DnsRecord(Struct, frozen=True, gc=False):
     name: Name
     type: int
     data: bytes
-    """As on the wire, names in it not compressed."""
+    """In wire format, without compressed names."""
 
 
 class _Target(Struct, frozen=True):
-    """Where a port of a service is: a name and a number."""
+    """A port of a service and the name of its host."""
 
     port: DnsPort
     name: Name
@@ -52,46 +52,48 @@ class _Target(Struct, frozen=True):
 def service_records(
     domain: Name, published: ObjectId, service: DnsService, slices: Sequence[EndpointSlice]
 ) -> frozenset[DnsRecord]:
-    """Records of `service` under the name `published`: its own, or the alias of a network's service."""
+    """The records of `service` under the name `published`, which is its name or its alias."""
     try:
-        own = name_of(f"{published.name}.{published.namespace}.svc")
-        name = Name(own[:-1] + domain)
+        relative_name = name_of(f"{published.name}.{published.namespace}.svc")
+        name = Name(relative_name[:-1] + domain)
         if service.external_name:
             return frozenset([DnsRecord(name, RecordType.CNAME, name_of(service.external_name))])
     except (BadName, UnicodeEncodeError):
         return frozenset()
     if service.headless:
-        return frozenset(_headless(name, service, slices))
+        return frozenset(_headless_records(name, service, slices))
     targets = [_Target(port, name) for port in service.ports]
     addresses = (_address(name, address) for address in service.addresses)
     pointers = (DnsRecord(reverse_name(address), RecordType.PTR, name) for address in service.addresses)
-    return frozenset([*addresses, *pointers, *_services(name, targets)])
+    return frozenset([*addresses, *pointers, *_srv_records(name, targets)])
 
 
 def pod_records(domain: Name, pod: DnsPod) -> frozenset[DnsRecord]:
-    own = Name(name_of(f"{pod.id.namespace}.pod")[:-1] + domain)
-    return frozenset(_address(under(dashed(address), own), address) for address in pod.addresses)
+    pods_domain = Name(name_of(f"{pod.id.namespace}.pod")[:-1] + domain)
+    return frozenset(_address(under(dashed(address), pods_domain), address) for address in pod.addresses)
 
 
 def apex_records(domain: Name, server: Name) -> frozenset[DnsRecord]:
-    """What the zone says of itself. Its SOA is not here: it changes with every change."""
+    """The records of the zone itself, except its SOA, which changes with every update."""
     version = b"1.1.0"
     about = DnsRecord(under("dns-version", domain), RecordType.TXT, bytes((len(version),)) + version)
     return frozenset([DnsRecord(domain, RecordType.NS, server), about])
 
 
-def _headless(name: Name, service: DnsService, slices: Iterable[EndpointSlice]) -> Iterator[DnsRecord]:
+def _headless_records(
+    name: Name, service: DnsService, slices: Iterable[EndpointSlice]
+) -> Iterator[DnsRecord]:
     targets: list[_Target] = []
-    for part in slices:
-        for endpoint in part.endpoints:
+    for endpoint_slice in slices:
+        for endpoint in endpoint_slice.endpoints:
             if not (endpoint.ready or service.publish_not_ready):
                 continue
             for address in endpoint.addresses:
-                own = _endpoint_name(name, endpoint, address)
-                yield from (_address(name, address), _address(own, address))
-                yield DnsRecord(reverse_name(address), RecordType.PTR, own)
-                targets += (_Target(port, own) for port in part.ports)
-    yield from _services(name, targets)
+                endpoint_name = _endpoint_name(name, endpoint, address)
+                yield from (_address(name, address), _address(endpoint_name, address))
+                yield DnsRecord(reverse_name(address), RecordType.PTR, endpoint_name)
+                targets += (_Target(port, endpoint_name) for port in endpoint_slice.ports)
+    yield from _srv_records(name, targets)
 
 
 def _endpoint_name(name: Name, endpoint: DnsEndpoint, address: Address) -> Name:
@@ -101,8 +103,8 @@ def _endpoint_name(name: Name, endpoint: DnsEndpoint, address: Address) -> Name:
         return under(dashed(address), name)
 
 
-def _services(name: Name, targets: Sequence[_Target]) -> Iterator[DnsRecord]:
-    """SRV records: every port at the service's own name, named ones at `_port._protocol` too."""
+def _srv_records(name: Name, targets: Sequence[_Target]) -> Iterator[DnsRecord]:
+    """SRV records: all ports at the service's name, and named ports also at `_port._protocol`."""
     by_owner: dict[Name, dict[_Target, None]] = {name: dict.fromkeys(targets)}
     for target in targets:
         if not target.port.name:
@@ -111,10 +113,10 @@ def _services(name: Name, targets: Sequence[_Target]) -> Iterator[DnsRecord]:
             protocol = under(f"_{target.port.protocol}", name)
             by_owner.setdefault(under(f"_{target.port.name}", protocol), {})[target] = None
         except (BadName, UnicodeEncodeError):
-            continue  # A slice's port may have a name as long as a label: the underscore is too much then.
-    for owner, told in by_owner.items():
-        for target in told:
-            weight = max(1, SRV_WEIGHT_TOTAL // len(told))
+            continue  # A port name may have 63 characters, so that the label with the underscore is too long.
+    for owner, owner_targets in by_owner.items():
+        for target in owner_targets:
+            weight = max(1, SRV_WEIGHT_TOTAL // len(owner_targets))
             yield DnsRecord(owner, RecordType.SRV, pack(">HHH", 0, weight, target.port.number) + target.name)
 
 

@@ -1,7 +1,7 @@
-"""Replies before they are sent: everything after the question, ready to be joined to any asker's question.
+"""Replies without id and question, which can be combined with any client's query.
 
-Names in a reply point back into the question, so one reply serves every spelling of the name (upper and
-lower case come back as they were asked) and every id.
+Names in a reply are compression pointers into the question, so one reply fits every id and every spelling of
+the name (upper and lower case are returned as they were sent).
 """
 
 from struct import Struct as Layout
@@ -27,26 +27,26 @@ from alcove.dns.wire import (
 
 UDP_BYTES_PLAIN = 512
 UDP_BYTES_MAX = 1_232
-"""What passes every path without fragments; larger answers are truncated, and asked for again over TCP."""
+"""The size that is not fragmented on any path; larger replies are truncated, and clients retry over TCP."""
 TCP_BYTES_MAX = 65_535
 
-_OF_QUESTION = b"\xc0\x0c"
-"""The name of the question, as a pointer to it."""
+_QUESTION_NAME = b"\xc0\x0c"
+"""A compression pointer to the name in the question."""
 _HEADER = Layout(">HHHHH")
 _OPT = Layout(">BHHBBHH")
 
 
 class Reply(Struct, frozen=True):
     flags: int
-    """AA, RA and the code; what depends on the asker is added later."""
+    """AA, RA and the rcode; flags that depend on the query are added by `compose`."""
     counts: tuple[int, int, int] = (0, 0, 0)
-    """Records that answer, tell the authority, and are extra."""
+    """The number of answer, authority and additional records."""
     tail: bytes = b""
     """Everything after the question, without OPT."""
     ends: tuple[int, ...] = ()
-    """Where each record ends in `tail`."""
+    """The end offset of each record in `tail`."""
     ttls: tuple[int, ...] = ()
-    """Where each record's time to live is in `tail`."""
+    """The offset of each record's TTL in `tail`."""
 
     @property
     def rcode(self) -> int:
@@ -58,62 +58,66 @@ def failure(rcode: Rcode, flags: int = 0) -> Reply:
 
 
 def read(message: bytes) -> tuple[bytes, Reply]:
-    """Question and reply of a server's message. OPT is between two servers: it is cut out, with what follows."""
+    """The question and the reply of a server's message. OPT applies to one hop only: it is removed, with all
+    records after it. Raises MalformedMessage."""
     flags, questions, *counts = _HEADER.unpack_from(message, 2) if len(message) >= HEADER_BYTES else (0, 0)
     if not flags & QR or flags & OPCODE_MASK or questions != 1:
         raise MalformedMessage("not a reply to one question")
     start = wire.question_end(message)
-    found = wire.record_offsets(message, start, sum(counts))
-    kept = next((at for at, offset in enumerate(found) if offset.type == RecordType.OPT), len(found))
-    if kept < counts[0] + counts[1]:
+    offsets = wire.record_offsets(message, start, sum(counts))
+    count = next(
+        (index for index, offset in enumerate(offsets) if offset.type == RecordType.OPT), len(offsets)
+    )
+    if count < counts[0] + counts[1]:
         raise MalformedMessage("OPT where it does not belong")
-    found = found[:kept]
-    tail = message[start : found[-1].end] if found else b""
+    offsets = offsets[:count]
+    tail = message[start : offsets[-1].end] if offsets else b""
     reply = Reply(
         flags & (AA | TC | RCODE_MASK),
-        (counts[0], counts[1], kept - counts[0] - counts[1]),
+        (counts[0], counts[1], count - counts[0] - counts[1]),
         tail,
-        tuple(offset.end - start for offset in found),
-        tuple(offset.ttl - start for offset in found),
+        tuple(offset.end - start for offset in offsets),
+        tuple(offset.ttl - start for offset in offsets),
     )
     return message[HEADER_BYTES:start], reply
 
 
 def size_max(query: Query) -> int:
-    """How much the asker takes in one datagram."""
+    """The maximum size of a UDP reply to the query."""
     if query.edns is None:
         return UDP_BYTES_PLAIN
     return min(max(query.edns.payload_bytes, UDP_BYTES_PLAIN), UDP_BYTES_MAX)
 
 
 def compose(query: Query, reply: Reply, bytes_max: int, extended_rcode: int = 0) -> bytes:
-    """The datagram that answers `query`; with as many whole records as fit if not all do."""
+    """The message that answers `query`. If not all records fit, it contains as many complete records as
+    possible."""
     option = _option(query, extended_rcode)
-    room = bytes_max - HEADER_BYTES - len(query.question) - len(option)
-    if len(reply.tail) > room:
-        reply = _cut(reply, room)
+    bytes_available = bytes_max - HEADER_BYTES - len(query.question) - len(option)
+    if len(reply.tail) > bytes_available:
+        reply = _truncate(reply, bytes_available)
     flags = QR | reply.flags | query.flags & (OPCODE_MASK | RD | CD)
     answers, authority, extra = reply.counts
     header = _HEADER.pack(flags, bool(query.question), answers, authority, extra + bool(option))
     return b"".join((query.id, header, query.question, reply.tail, option))
 
 
-def takes_turns(reply: Reply, kind: int) -> bool:
-    """Whether all answers are addresses of the name asked for: then another may be the first each time."""
+def is_rotatable(reply: Reply, kind: int) -> bool:
+    """Whether all answers are addresses of the queried name, whose order may change."""
     if reply.counts[0] < 2 or kind not in (RecordType.A, RecordType.AAAA):
         return False
-    return reply.tail[:4] == _OF_QUESTION + kind.to_bytes(2, "big")
+    return reply.tail[:4] == _QUESTION_NAME + kind.to_bytes(2, "big")
 
 
-def turned(reply: Reply) -> Reply:
-    """The first answer last. All are of one size, so every record stays where a record was."""
+def rotated(reply: Reply) -> Reply:
+    """Moves the first answer to the end. All answers have the same size, so the offsets do not change."""
     first, span = reply.ends[0], reply.ends[reply.counts[0] - 1]
     tail = reply.tail[first:span] + reply.tail[:first] + reply.tail[span:]
     return Reply(reply.flags, reply.counts, tail, reply.ends, reply.ttls)
 
 
 def refuse(packet: bytes, rcode: Rcode) -> bytes:
-    """The reply to what could not be read: a header only."""
+    """The reply to a malformed query: only a header."""
     flags = int.from_bytes(packet[2:4], "big") & (OPCODE_MASK | RD)
     return packet[:2] + _HEADER.pack(QR | flags | rcode, 0, 0, 0, 0)
 
@@ -125,11 +129,15 @@ def _option(query: Query, extended_rcode: int) -> bytes:
     return _OPT.pack(0, RecordType.OPT, UDP_BYTES_MAX, extended_rcode, 0, flags, 0)
 
 
-def _cut(reply: Reply, room: int) -> Reply:
-    kept = sum(end <= room for end in reply.ends)
+def _truncate(reply: Reply, bytes_available: int) -> Reply:
+    count = sum(end <= bytes_available for end in reply.ends)
     answers, authority, _ = reply.counts
-    # Extra records may be missing without a word, the others not.
-    truncated = TC if kept < answers + authority else 0
-    counts = (min(kept, answers), max(0, min(kept - answers, authority)), max(0, kept - answers - authority))
-    tail = reply.tail[: reply.ends[kept - 1]] if kept else b""
-    return Reply(reply.flags | truncated, counts, tail, reply.ends[:kept], reply.ttls[:kept])
+    # Omitted additional records do not require TC, the others do.
+    truncated = TC if count < answers + authority else 0
+    counts = (
+        min(count, answers),
+        max(0, min(count - answers, authority)),
+        max(0, count - answers - authority),
+    )
+    tail = reply.tail[: reply.ends[count - 1]] if count else b""
+    return Reply(reply.flags | truncated, counts, tail, reply.ends[:count], reply.ttls[:count])

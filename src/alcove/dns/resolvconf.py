@@ -1,7 +1,7 @@
-"""The resolv.conf of a pod, after its `dnsPolicy` and `dnsConfig`: a pure function.
+"""The resolv.conf of a pod, by its `dnsPolicy` and `dnsConfig`. Pure functions.
 
 ClusterFirst             the network's DNS server; searches the pod's namespace, all services, the domain
-Default                  what the node itself uses
+Default                  the node's resolv.conf
 None                     `dnsConfig` only
 ClusterFirstWithHostNet  as ClusterFirst, for pods on the node's network too
 """
@@ -33,26 +33,26 @@ class ResolvConf(Struct, frozen=True):
 
 
 def parse(text: str) -> ResolvConf:
-    """What a resolv.conf says; of several `search` lines the last counts."""
+    """Parses a resolv.conf; the last of several `search` lines is used."""
     servers: list[str] = []
     searches: tuple[str, ...] = ()
     options: list[str] = []
     for line in text.splitlines():
-        words = line.split("#")[0].split(";")[0].split()
-        match words[:1]:
+        fields = line.split("#")[0].split(";")[0].split()
+        match fields[:1]:
             case ["nameserver"]:
-                servers += words[1:2]
+                servers += fields[1:2]
             case ["search" | "domain"]:
-                searches = tuple(words[1:])
+                searches = tuple(fields[1:])
             case ["options"]:
-                options += words[1:]
+                options += fields[1:]
     return ResolvConf(tuple(servers), searches, tuple(options))
 
 
 def for_pod(
     namespace: str, spec: Object, servers: Iterable[str], domain: str, node: ResolvConf
 ) -> ResolvConf:
-    """`servers` are the addresses of the network's DNS service, `node` what the node uses itself."""
+    """`servers` are the addresses of the network's DNS service, `node` is the node's resolv.conf."""
     policy = spec.get("dnsPolicy") or "ClusterFirst"
     if policy == "ClusterFirst" and spec.get("hostNetwork"):
         policy = "Default"
@@ -62,8 +62,8 @@ def for_pod(
         case "Default":
             base = node
         case _:
-            own = (f"{namespace}.svc.{domain}", f"svc.{domain}", domain)
-            base = ResolvConf(tuple(servers), (*own, *node.searches), (NDOTS,))
+            cluster_searches = (f"{namespace}.svc.{domain}", f"svc.{domain}", domain)
+            base = ResolvConf(tuple(servers), (*cluster_searches, *node.searches), (NDOTS,))
     return _merge(base, spec.get("dnsConfig") or {})
 
 
@@ -74,14 +74,14 @@ def _merge(base: ResolvConf, config: Object) -> ResolvConf:
     for option in config.get("options") or ():
         value = option.get("value")
         options[option["name"]] = option["name"] if value is None else f"{option['name']}:{value}"
-    return ResolvConf(tuple(servers)[:NAMESERVERS_MAX], _fitting(searches), tuple(options.values()))
+    return ResolvConf(tuple(servers)[:NAMESERVERS_MAX], _limited(searches), tuple(options.values()))
 
 
-def _fitting(searches: Iterable[str]) -> tuple[str, ...]:
-    """The first of them, within what resolvers take."""
-    kept: list[str] = []
+def _limited(searches: Iterable[str]) -> tuple[str, ...]:
+    """The first search domains, within the limits of resolvers."""
+    limited: list[str] = []
     for search in searches:
-        if len(kept) == SEARCHES_MAX or len(" ".join([*kept, search])) > SEARCH_BYTES_MAX:
+        if len(limited) == SEARCHES_MAX or len(" ".join([*limited, search])) > SEARCH_BYTES_MAX:
             break
-        kept.append(search)
-    return tuple(kept)
+        limited.append(search)
+    return tuple(limited)

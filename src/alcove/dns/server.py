@@ -1,8 +1,8 @@
-"""The DNS server of a node: sockets of every network on one event loop.
+"""The DNS server of a node: the sockets of all networks on one event loop.
 
-Sockets are handed in, opened in whatever namespace; the one a question comes in by tells the network.
-A socket that is never empty gets a few datagrams per turn of the loop, so that no network's flood keeps
-another network waiting for long.
+Callers pass sockets that were opened in the networks' namespaces; the socket of a query determines its
+network. At most DATAGRAMS_PER_TURN datagrams of a socket are handled per iteration of the loop, so that a
+flood in one network does not delay the others for long.
 """
 
 import asyncio
@@ -29,14 +29,15 @@ log = logging.getLogger(__name__)
 
 
 class DnsSockets(Struct, frozen=True):
-    """Bound, not yet listening. UDP ones to an address, not to "any": replies must come from it."""
+    """Bound sockets, not yet listening. UDP sockets must be bound to an address, which is the source of the
+    replies."""
 
     udp: tuple[socket.socket, ...]
     tcp: tuple[socket.socket, ...]
 
 
 def bind(addresses: Iterable[str], port: int = 53) -> DnsSockets:
-    """Sockets in the calling thread's network namespace."""
+    """Binds sockets in the calling thread's network namespace. Raises OSError."""
     bound: dict[int, list[socket.socket]] = {socket.SOCK_DGRAM: [], socket.SOCK_STREAM: []}
     try:
         for address in addresses:
@@ -54,7 +55,7 @@ def bind(addresses: Iterable[str], port: int = 53) -> DnsSockets:
     return DnsSockets(tuple(bound[socket.SOCK_DGRAM]), tuple(bound[socket.SOCK_STREAM]))
 
 
-class _Served(Struct):
+class _ServedNetwork(Struct):
     network: NetworkResolver
     sockets: DnsSockets
     limit: ConnectionLimit
@@ -62,12 +63,12 @@ class _Served(Struct):
 
 
 class DnsServer:
-    """Use as `async with`: leaving closes every socket and ends what is on its way."""
+    """An async context manager: leaving it closes all sockets and cancels pending queries."""
 
     def __init__(self, upstream: Upstream | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._upstream = upstream
         self._clock = clock
-        self._served: dict[NetworkId, _Served] = {}
+        self._served: dict[NetworkId, _ServedNetwork] = {}
         self._tasks = TaskSet()
 
     async def __aenter__(self) -> "DnsServer":
@@ -80,15 +81,16 @@ class DnsServer:
         await self._tasks.close()
 
     async def serve(self, zone: DnsZone, sockets: DnsSockets, *, way_out: bool) -> None:
-        """Answers for the zone's network from now on. The sockets are the server's to close, at once if this fails."""
+        """Starts to serve the zone's network. The server owns the sockets, and closes them immediately if
+        this fails. `way_out`: the network has egress, so other names are forwarded upstream."""
         network = NetworkResolver(zone, self._upstream if way_out else None, self._clock)
-        served = _Served(network, sockets, ConnectionLimit(), [])
+        served = _ServedNetwork(network, sockets, ConnectionLimit(), [])
         self.stop(zone.network)
         self._served[zone.network] = served
         try:
             for sock in sockets.udp:
                 sock.setblocking(False)
-                self._loop.add_reader(sock, self._datagrams(sock, network))
+                self._loop.add_reader(sock, self._on_readable(sock, network))
             for sock in sockets.tcp:
                 listener = await self._loop.create_server(
                     lambda: DnsTcpConnection(network, served.limit, self._spawn),
@@ -104,7 +106,7 @@ class DnsServer:
         self._served[network].network.set_upstream(self._upstream if way_out else None)
 
     def stop(self, network: NetworkId) -> None:
-        """Idempotent."""
+        """Stops serving the network. Idempotent."""
         served = self._served.pop(network, None)
         if served is None:
             return
@@ -123,8 +125,8 @@ class DnsServer:
     def counters(self, network: NetworkId) -> Counters:
         return self._served[network].network.counters
 
-    def _datagrams(self, sock: socket.socket, network: NetworkResolver) -> Callable[[], None]:
-        """What to do when datagrams wait; a closure, because everything here counts."""
+    def _on_readable(self, sock: socket.socket, network: NetworkResolver) -> Callable[[], None]:
+        """The callback for a readable socket; a closure, because this is the hot path."""
         receive, send, hot = sock.recvfrom, sock.sendto, network.hot
 
         def readable() -> None:
@@ -134,9 +136,9 @@ class DnsServer:
                 except (BlockingIOError, InterruptedError):
                     return
                 except OSError as error:
-                    log.warning("DNS socket refused to be read", extra={"error": str(error)})
+                    log.warning("failed to read DNS socket", extra={"error": str(error)})
                     return
-                reply = hot(packet) or self._cold(sock, network, packet, peer)
+                reply = hot(packet) or self._resolve(sock, network, packet, peer)
                 if reply is not None:
                     try:
                         send(reply, peer)
@@ -145,7 +147,9 @@ class DnsServer:
 
         return readable
 
-    def _cold(self, sock: socket.socket, network: NetworkResolver, packet: bytes, peer: Any) -> bytes | None:
+    def _resolve(
+        self, sock: socket.socket, network: NetworkResolver, packet: bytes, peer: Any
+    ) -> bytes | None:
         reply = network.datagram(packet)
         if isinstance(reply, PendingQuery):
             self._spawn(self._finish(sock, network, reply, peer))
@@ -158,7 +162,7 @@ class DnsServer:
         reply = await network.finish(pending)
         try:
             sock.sendto(reply, peer)
-        except OSError:  # Also when the network was stopped meanwhile, and its socket closed.
+        except OSError:  # Also if the network was stopped meanwhile, so that its socket is closed.
             network.counters.unsent += 1
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -1,6 +1,7 @@
-"""Questions over TCP: each message after its length, several on one connection if the asker likes.
+"""DNS over TCP: length-prefixed messages, any number on one connection.
 
-Bounded against askers that open and never ask, ask and never read, or ask without end.
+Connections, idle time and pending queries are limited, against clients that never send, never read or never
+stop.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from typing import Any, cast
 from alcove.dns.network_resolver import NetworkResolver, PendingQuery
 
 CONNECTIONS_MAX = 64
-"""Of one network; one more closes the one that has been silent longest."""
+"""The connections of one network; when exceeded, the longest idle one is closed."""
 IDLE_SECONDS = 10.0
 PENDING_MAX = 32
 _LENGTH_BYTES = 2
@@ -19,7 +20,7 @@ Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class ConnectionLimit:
-    """The connections of one network, the one longest silent first."""
+    """The connections of one network, the longest idle one first."""
 
     def __init__(self) -> None:
         self._open: dict[DnsTcpConnection, None] = {}
@@ -49,12 +50,12 @@ class DnsTcpConnection(asyncio.Protocol):
         self._received = bytearray()
         self._pending = 0
         self._writable = True
-        self._last = False
+        self._is_half_closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._loop = asyncio.get_running_loop()
-        self._heard = self._loop.time()
+        self._received_at = self._loop.time()
         self._idle = self._loop.call_later(IDLE_SECONDS, self._check_idle)
         self._limit.touch(self)
 
@@ -72,21 +73,21 @@ class DnsTcpConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._writable = True
-        self._go_on()
+        self._process()
 
     def data_received(self, data: bytes) -> None:
-        self._heard = self._loop.time()
+        self._received_at = self._loop.time()
         self._limit.touch(self)
         self._received += data
-        self._go_on()
+        self._process()
 
     def eof_received(self) -> bool:
-        """The asker has no more questions, but may wait for answers."""
-        self._last = True
+        """The client sends no more queries, but may wait for replies."""
+        self._is_half_closed = True
         return bool(self._pending)
 
-    def _go_on(self) -> None:
-        """Answers what is here whole, as long as the asker takes answers."""
+    def _process(self) -> None:
+        """Answers all complete queries, as long as the client reads the replies."""
         while self._writable and self._pending < PENDING_MAX and not self._transport.is_closing():
             length = int.from_bytes(self._received[:_LENGTH_BYTES], "big")
             end = _LENGTH_BYTES + length
@@ -114,18 +115,18 @@ class DnsTcpConnection(asyncio.Protocol):
             self._send(await self._network.finish(pending))
         finally:
             self._pending -= 1
-        if self._last and not self._pending:
+        if self._is_half_closed and not self._pending:
             self._transport.close()
         else:
-            self._go_on()
+            self._process()
 
     def _send(self, reply: bytes) -> None:
         if not self._transport.is_closing():
             self._transport.write(len(reply).to_bytes(_LENGTH_BYTES, "big") + reply)
 
     def _check_idle(self) -> None:
-        silent = self._loop.time() - self._heard
-        if silent >= IDLE_SECONDS and not self._pending:
+        idle_seconds = self._loop.time() - self._received_at
+        if idle_seconds >= IDLE_SECONDS and not self._pending:
             self._transport.close()
             return
-        self._idle = self._loop.call_later(max(IDLE_SECONDS - silent, 1.0), self._check_idle)
+        self._idle = self._loop.call_later(max(IDLE_SECONDS - idle_seconds, 1.0), self._check_idle)

@@ -1,11 +1,11 @@
-"""Asking the node's own resolvers, from the node's own network namespace.
+"""Queries the node's resolvers, from the node's network namespace.
 
-Every question goes out from a socket of its own, bound to a port the kernel picks, with a random id; only
-a reply from that server, with that id, to that question counts. What was truncated is asked again over TCP.
+Every query uses a new socket with a random source port and a random id; only a reply from that server with
+that id and question is accepted. Truncated replies are queried again over TCP.
 
 UpstreamError
-├── Unanswered   no server gave an answer in time
-└── Overloaded   too many questions are on their way already
+├── Unanswered   no server answered in time
+└── Overloaded   too many queries are in flight
 """
 
 import asyncio
@@ -45,22 +45,22 @@ class Resolver(Struct, frozen=True):
 class UpstreamLimits(Struct, frozen=True):
     attempt_seconds: float = 1.5
     total_seconds: float = 4.0
-    """Below the five seconds that resolvers in pods wait."""
+    """Less than the five seconds that resolvers in pods wait."""
     in_flight_max: int = 512
 
 
-USUAL = UpstreamLimits()
+DEFAULT_LIMITS = UpstreamLimits()
 
 
 class Upstream:
-    def __init__(self, resolvers: Sequence[Resolver], limits: UpstreamLimits = USUAL) -> None:
+    def __init__(self, resolvers: Sequence[Resolver], limits: UpstreamLimits = DEFAULT_LIMITS) -> None:
         self._resolvers = tuple(resolvers)
         self._limits = limits
         self._in_flight = 0
         self._preferred = 0
 
     async def ask(self, question: DnsQuestion) -> Reply:
-        """The first usable reply; a server's own failure only if no other server did better."""
+        """The first usable reply; a failure reply only if all servers failed. Raises UpstreamError."""
         if self._in_flight >= self._limits.in_flight_max:
             raise Overloaded
         self._in_flight += 1
@@ -108,7 +108,7 @@ async def _by_udp(resolver: Resolver, question: DnsQuestion) -> Reply:
         sock.send(sent)
         while True:
             received = await loop.sock_recv(sock, 2 * UDP_BYTES_MAX)
-            reply = _matching(sent, received)
+            reply = _matching_reply(sent, received)
             if reply is not None:
                 return reply
 
@@ -119,7 +119,7 @@ async def _by_tcp(resolver: Resolver, question: DnsQuestion) -> Reply:
         sent = _message(question)
         writer.write(pack(">H", len(sent)) + sent)
         length = int.from_bytes(await reader.readexactly(2), "big")
-        reply = _matching(sent, await reader.readexactly(length))
+        reply = _matching_reply(sent, await reader.readexactly(length))
     finally:
         writer.close()
     if reply is None or reply.flags & TC:
@@ -134,12 +134,12 @@ def _message(question: DnsQuestion) -> bytes:
     return header + question.name + pack(">HH", question.type, IN) + option
 
 
-def _matching(sent: bytes, received: bytes) -> Reply | None:
-    """None: not an answer to what was sent, so go on waiting for one."""
+def _matching_reply(sent: bytes, received: bytes) -> Reply | None:
+    """The reply; None if it does not answer the sent query, so that the caller continues to wait."""
     if received[:2] != sent[:2]:
         return None
     try:
-        asked, reply = replies.read(received)
+        question, reply = replies.read(received)
     except MalformedMessage:
         return None
-    return reply if asked.lower() == sent[HEADER_BYTES : HEADER_BYTES + len(asked)] else None
+    return reply if question.lower() == sent[HEADER_BYTES : HEADER_BYTES + len(question)] else None

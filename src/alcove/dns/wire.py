@@ -1,7 +1,7 @@
-"""Questions as they come off the wire, and where the records of a message are.
+"""Parses queries from wire format, and finds the records of a message.
 
-Reading is strict and bounded: whatever bytes come in, the outcome is a `Query`, `MalformedMessage`, or None for
-what must not be answered at all (a datagram that is itself an answer would start a quarrel of servers).
+Parsing is strict and bounded: the outcome for any input is a `Query`, MalformedMessage, or None for messages
+that must not be answered (answering a reply could start a loop between two servers).
 """
 
 from enum import IntEnum
@@ -20,7 +20,7 @@ OPCODE_MASK = 0x7800
 RCODE_MASK = 0x000F
 DO = 0x8000
 RECORDS_MAX = 1_000
-"""More records than this in one message are taken for an attack."""
+"""Messages with more records are rejected."""
 _POINTER = 0xC0
 
 _HEADER = Layout(">HHHHHH")
@@ -52,7 +52,7 @@ class Query(Struct, frozen=True):
     id: bytes
     flags: int
     question: bytes
-    """Name, type and class as they were sent, upper and lower case as they were."""
+    """Name, type and class as they were sent, with the case of the name preserved."""
     name: Name
     type: int
     qclass: int
@@ -69,7 +69,7 @@ class Query(Struct, frozen=True):
 
 
 class RecordOffset(Struct, frozen=True, gc=False):
-    """Where a record is in its message; `ttl` and `end` are positions too."""
+    """The offsets of a record in its message; `ttl` and `end` are offsets too."""
 
     start: int
     type: int
@@ -96,7 +96,7 @@ def parse_query(packet: bytes) -> Query | None:
 
 
 def question_end(message: bytes) -> int:
-    """Where the one question of a message ends; its name must not be compressed."""
+    """The end offset of the question. Raises MalformedMessage, also for a compressed name."""
     at = HEADER_BYTES
     try:
         while length := message[at]:
@@ -112,10 +112,10 @@ def question_end(message: bytes) -> int:
 
 
 def record_offsets(message: bytes, at: int, count: int) -> list[RecordOffset]:
-    """The `count` records from `at` on."""
+    """The offsets of the `count` records from `at` on. Raises MalformedMessage."""
     if count > RECORDS_MAX:
         raise MalformedMessage("too many records")
-    found = []
+    offsets = []
     for _ in range(count):
         start = at
         at = _skip_name(message, at)
@@ -126,9 +126,9 @@ def record_offsets(message: bytes, at: int, count: int) -> list[RecordOffset]:
         end = at + _RECORD.size + length
         if end > len(message):
             raise MalformedMessage("record without end")
-        found.append(RecordOffset(start, kind, qclass, at + 4, end))
+        offsets.append(RecordOffset(start, kind, qclass, at + 4, end))
         at = end
-    return found
+    return offsets
 
 
 def _skip_name(message: bytes, at: int) -> int:
@@ -145,12 +145,12 @@ def _skip_name(message: bytes, at: int) -> int:
 
 
 def _edns(packet: bytes, at: int, counts: list[int]) -> Edns | None:
-    found = record_offsets(packet, at, sum(counts))
-    options = [offset for offset in found if offset.type == RecordType.OPT]
+    offsets = record_offsets(packet, at, sum(counts))
+    options = [offset for offset in offsets if offset.type == RecordType.OPT]
     if not options:
         return None
     [option, *more] = options
-    if more or option not in found[counts[0] + counts[1] :] or packet[option.start] != 0:
+    if more or option not in offsets[counts[0] + counts[1] :] or packet[option.start] != 0:
         raise MalformedMessage("more than one OPT, or not where it belongs")
     flags = int.from_bytes(packet[option.ttl + 2 : option.ttl + 4], "big")
     return Edns(option.qclass, packet[option.ttl + 1], bool(flags & DO))

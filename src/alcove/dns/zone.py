@@ -1,7 +1,7 @@
-"""A network's names, kept up to date change by change.
+"""The zone of a network, updated incrementally.
 
-The zone is a function of the services, slices and pods last put into it, whatever the order. A change is
-seen by the very next question: readers compare `version`.
+The contents depend only on the current services, slices and pods, not on the order of updates. Every change
+increments `version`, so that readers can drop cached replies before the next query.
 """
 
 from collections import Counter
@@ -17,15 +17,15 @@ _SERIAL_BITS = 32
 _REFRESH_SECONDS, _RETRY_SECONDS, _EXPIRE_SECONDS = 7_200, 1_800, 86_400
 
 RecordSets = Mapping[int, tuple[DnsRecord, ...]]
-"""The records of a name by type; empty for a name that only has names below it."""
+"""The records of a name by type; empty for a name that only has names below it (empty non-terminal)."""
 
 _EMPTY: RecordSets = {}
 _Unit = tuple[str, ObjectId]
-"""What records are replaced together: `service` or `pod`, and its id."""
+"""The source of records that are replaced together: `service`, `pod` or `zone`, and its id."""
 
 
 def aliases_of(network: str) -> dict[ObjectId, ObjectId]:
-    """Names that pods expect, and the network's own service behind each."""
+    """Well-known service names, and the service of the network that each one refers to."""
     return {
         ObjectId("default", "kubernetes"): ObjectId("default", f"kubernetes-{network}"),
         ObjectId("kube-system", "kube-dns"): ObjectId("kube-system", f"kube-dns-{network}"),
@@ -49,16 +49,16 @@ class DnsZone:
         self._slices_of: dict[ObjectId, set[ObjectId]] = {}
         self._units: dict[_Unit, frozenset[DnsRecord]] = {}
         self._names: dict[Name, dict[int, tuple[DnsRecord, ...]]] = {}
-        self._again: Counter[DnsRecord] = Counter()
-        """How many more units have a record than the one that put it there."""
+        self._duplicates: Counter[DnsRecord] = Counter()
+        """The number of additional units that have the same record."""
         self._below: Counter[Name] = Counter()
-        """How many names with records are below a name."""
+        """The number of names with records below each name."""
         self._replace(("zone", ObjectId("", "")), apex_records(self.domain, self._server))
 
     # Changes
 
     def set_prefixes(self, prefixes: Iterable[Prefix]) -> None:
-        """The network's own addresses: nobody else is asked for names of these."""
+        """The address ranges of the network, whose reverse names are never queried upstream."""
         self._prefixes = tuple(prefixes)
         self.version += 1
 
@@ -71,22 +71,22 @@ class DnsZone:
         if self._services.pop(service, None) is not None:
             self._service_changed(service)
 
-    def put_slice(self, part: EndpointSlice) -> None:
-        if self._slices.get(part.id) == part:
+    def put_slice(self, endpoint_slice: EndpointSlice) -> None:
+        if self._slices.get(endpoint_slice.id) == endpoint_slice:
             return
-        self.drop_slice(part.id)
-        self._slices[part.id] = part
-        service = ObjectId(part.id.namespace, part.service)
-        self._slices_of.setdefault(service, set()).add(part.id)
+        self.drop_slice(endpoint_slice.id)
+        self._slices[endpoint_slice.id] = endpoint_slice
+        service = ObjectId(endpoint_slice.id.namespace, endpoint_slice.service)
+        self._slices_of.setdefault(service, set()).add(endpoint_slice.id)
         self._service_changed(service)
 
-    def drop_slice(self, part: ObjectId) -> None:
-        dropped = self._slices.pop(part, None)
-        if dropped is None:
+    def drop_slice(self, slice_id: ObjectId) -> None:
+        endpoint_slice = self._slices.pop(slice_id, None)
+        if endpoint_slice is None:
             return
-        service = ObjectId(part.namespace, dropped.service)
+        service = ObjectId(slice_id.namespace, endpoint_slice.service)
         remaining = self._slices_of[service]
-        remaining.discard(part)
+        remaining.discard(slice_id)
         if not remaining:
             del self._slices_of[service]
         self._service_changed(service)
@@ -97,20 +97,20 @@ class DnsZone:
     def drop_pod(self, pod: ObjectId) -> None:
         self._replace(("pod", pod), frozenset())
 
-    # Questions
+    # Queries
 
     def find(self, name: Name) -> RecordSets | None:
-        """The name's records by type; empty if it has none but is there; None: no such name."""
-        found = self._names.get(name)
-        if found is not None:
-            return found
+        """The name's records by type; empty if the name exists without records; None if it does not exist."""
+        sets = self._names.get(name)
+        if sets is not None:
+            return sets
         return _EMPTY if self._below[name] or name == self.domain else None
 
     def apex_of(self, name: Name) -> Name | None:
-        """The zone a name belongs to, or would; None: others may know about it.
+        """The zone that is authoritative for the name; None if the name must be queried upstream.
 
-        Reverse names of private addresses are ours, whoever has them: what the node's own resolver knows
-        about the machines around it is not for tenants.
+        Reverse names of all private addresses belong to the zone, because tenants must not see the names that
+        the node's resolver has for the machines around it.
         """
         if is_within(name, self.domain):
             return self.domain
@@ -119,10 +119,10 @@ class DnsZone:
                 address = address_of(name)
                 if address is None:
                     return reverse if name in self._below else None
-                own = any(
+                is_in_network = any(
                     address.version == prefix.version and address in prefix for prefix in self._prefixes
                 )
-                return reverse if own or address.is_private or name in self._names else None
+                return reverse if is_in_network or address.is_private or name in self._names else None
         return None
 
     def soa(self) -> bytes:
@@ -130,10 +130,10 @@ class DnsZone:
         return self._server + self._admin + pack(">5I", self.version % 2**_SERIAL_BITS, *numbers)
 
     def __len__(self) -> int:
-        """How many names have records."""
+        """The number of names with records."""
         return len(self._names)
 
-    # Keeping
+    # Updates
 
     def _service_changed(self, service: ObjectId) -> None:
         self._publish(service)
@@ -142,7 +142,8 @@ class DnsZone:
             self._publish(alias)
 
     def _publish(self, published: ObjectId) -> None:
-        """A network's own service comes before one that only has the name its alias wants."""
+        """Updates the records of a published name. The network's aliased service takes precedence over one
+        with that name."""
         candidates = (self._source_of.get(published, published), published)
         source = next((each for each in candidates if each in self._services), None)
         records: frozenset[DnsRecord] = frozenset()
@@ -152,32 +153,34 @@ class DnsZone:
         self._replace(("service", published), records)
 
     def _replace(self, unit: _Unit, records: frozenset[DnsRecord]) -> None:
-        before = self._units.get(unit, frozenset())
-        if before == records:
+        previous = self._units.get(unit, frozenset())
+        if previous == records:
             return
         if records:
             self._units[unit] = records
         else:
             del self._units[unit]
         changed: dict[tuple[Name, int], set[DnsRecord]] = {}
-        for record in before - records:
-            if self._again[record]:
-                self._again[record] -= 1
-                if not self._again[record]:
-                    del self._again[record]
+        for record in previous - records:
+            if self._duplicates[record]:
+                self._duplicates[record] -= 1
+                if not self._duplicates[record]:
+                    del self._duplicates[record]
             else:
-                self._set_of(record, changed).discard(record)
-        for record in records - before:
-            here = self._set_of(record, changed)
-            if record in here:
-                self._again[record] += 1
+                self._changed_set(record, changed).discard(record)
+        for record in records - previous:
+            records_of_name = self._changed_set(record, changed)
+            if record in records_of_name:
+                self._duplicates[record] += 1
             else:
-                here.add(record)
-        for (name, kind), now in changed.items():
-            self._store(name, kind, tuple(sorted(now, key=_data)))
+                records_of_name.add(record)
+        for (name, kind), current in changed.items():
+            self._store(name, kind, tuple(sorted(current, key=_data)))
         self.version += 1
 
-    def _set_of(self, record: DnsRecord, changed: dict[tuple[Name, int], set[DnsRecord]]) -> set[DnsRecord]:
+    def _changed_set(
+        self, record: DnsRecord, changed: dict[tuple[Name, int], set[DnsRecord]]
+    ) -> set[DnsRecord]:
         key = (record.name, record.type)
         if key not in changed:
             changed[key] = set(self._names.get(record.name, _EMPTY).get(record.type, ()))
@@ -199,7 +202,7 @@ class DnsZone:
             self._count(name, -1)
 
     def _count(self, name: Name, change: int) -> None:
-        """Every ancestor of a name exists as long as the name does."""
+        """Updates the counts of all ancestors of a name, which exist as long as the name does."""
         while name != ROOT:
             name = parent(name)
             self._below[name] += change

@@ -1,21 +1,21 @@
-"""HTTP/1.1, the server's and the client's side. The only package that uses httptools.
+"""HTTP/1.1 servers and clients. The only package that uses httptools.
 
     limits            how large and how slow a message or a connection may be
-    errors            what can be wrong with a message or a connection
-    messages          HttpHead, HttpRequest, HttpResponse and what their bodies may be; no I/O
-    parsing           HttpParser: bytes to messages, strict about everything that two parsers could read differently
+    errors            errors of messages and connections
+    messages          HttpHead, HttpRequest, HttpResponse and the types of their bodies; no I/O
+    parsing           HttpParser: bytes to messages; rejects every ambiguous message
     writing           messages to bytes
 
-    server            HttpServer: listens, holds the connections, closes those that idle or dawdle
-    serverconnection  HttpServerConnection: one client's connection, answered within `data_received` where possible
-    requests          RequestReceiver: requests put together of what the parser finds
-    upload            RequestUpload: a request's body that is read while the request is being handled
+    server            HttpServer: listens, holds the connections, closes those that are idle or too slow
+    serverconnection  HttpServerConnection: one client's connection
+    requests          RequestReceiver: assembles requests from the parser's events
+    upload            RequestUpload: a request's body that is read while the request is handled
 
     client            HttpClientConnection: one connection to a server, one exchange at a time
-    pool              IdleConnections: connections that wait for their next use
-    closing           how a connection to a peer that no longer reads is ended
+    pool              IdleConnections: idle connections that can be reused
+    closing           closes a connection even if the peer no longer reads
 
     streams           HttpStream: either side over asyncio's streams, for relays and one-request connections
 
-The package knows neither Kubernetes nor this project's errors: whoever uses it translates at its own boundary.
+The package knows neither Kubernetes nor the API's errors: its users translate errors at their own boundary.
 """

@@ -1,8 +1,8 @@
-"""One connection to a server: one exchange at a time, any number one after another.
+"""One connection to a server: one exchange at a time, any number in sequence.
 
-An exchange is a request, the head of its response, then its body for whoever takes it. Reading stops with the head and
-goes on when somebody takes the body, so nothing is kept without bound. Whenever the state of the connection is in
-doubt it is closed: no response is ever taken for the answer to another request.
+An exchange is a request, the head of its response, then the response's body for a receiver. Reading pauses
+after the head and resumes when there is a receiver, so memory is bounded. If the state of the connection is
+uncertain, it is closed: a response is never taken for the response to another request.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ from alcove.http.upload import RequestUpload
 from alcove.http.writing import request_head
 
 BUFFERED_BYTES_MAX = 256 << 10
-"""Of a body that is iterated over, before the socket is left unread."""
+"""Bytes of a body that are buffered for an iterating reader, before reading from the socket is paused."""
 
 
 class BodyReceiver(Protocol):
-    """Who takes what the server sends after a response's head."""
+    """Receives what the server sends after a response's head."""
 
     def take(self, data: bytes) -> None: ...
 
     def ended(self, is_complete: bool) -> None:
-        """Nothing more comes. `is_complete`: the body ended as its head said."""
+        """Called at the end. `is_complete`: the body ended as its head announced, not by a lost
+        connection."""
         ...
 
     def hold(self) -> None:
-        """The server reads too slowly: what is written now is kept in memory."""
+        """The server reads too slowly: further writes are buffered in memory."""
         ...
 
     def release(self) -> None: ...
 
 
 class ReceivedResponse(Struct, frozen=True):
-    """A response with all of its body."""
+    """A response with its complete body."""
 
     status: int
     headers: Mapping[str, str]
@@ -54,27 +55,28 @@ class HttpClientConnection(asyncio.Protocol):
     def __init__(self, limits: HttpLimits = LIMITS) -> None:
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.head: HttpHead | None = None
-        """Of the response of the exchange under way, or of the last one."""
+        """The response's head, of the current or last exchange."""
         self.upload: RequestUpload | None = None
-        """The request's body that is still being sent: it is read as the server takes it."""
+        """The source of the request's body while it is being sent: read no faster than the server reads."""
         self._limits = limits
         self._parser = HttpParser(self, limits, requests=False)
         self._lost: HttpError | ConnectionError | None = None
         self._answered: asyncio.Future[None] | None = None
-        """Waits for the response's head."""
+        """Done when the response's head is received."""
         self._receiver: BodyReceiver | None = None
         self._early: list[bytes] = []
-        """Of the body, while there is no receiver."""
+        """Body data that was received before there is a receiver."""
         self._is_busy = False
-        """An exchange is under way."""
+        """Whether an exchange is in progress."""
         self._is_complete = False
-        """The response is."""
+        """Whether the response is complete."""
         self._is_head = False
         self._is_tunnel = False
 
     @property
     def is_reusable(self) -> bool:
-        """Another request may be sent: the server has said all that it was asked for, and not a byte more."""
+        """Whether another request may be sent: the last response is complete, and no further byte was
+        received."""
         return not self._is_busy and self._lost is None and self._parser.is_idle and self.is_open
 
     @property
@@ -83,17 +85,17 @@ class HttpClientConnection(asyncio.Protocol):
 
     @property
     def status(self) -> int:
-        """Of the response; 0 as long as there is none."""
+        """The response's status; 0 as long as there is none."""
         return self.head.status if self.head is not None else 0
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Of the response; names in lower case."""
+        """The response's headers; names in lower case."""
         return self.head.headers if self.head is not None else {}
 
     @property
     def fields(self) -> list[Field]:
-        """The response's headers as they came."""
+        """The response's headers as received."""
         return self.head.fields if self.head is not None else []
 
     # Exchanges
@@ -101,8 +103,11 @@ class HttpClientConnection(asyncio.Protocol):
     async def exchange(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes = b"", *, bytes_max: int
     ) -> ReceivedResponse:
-        """Sends a request and returns the whole response, whose body has at most `bytes_max` bytes. Raises
-        RequestNotSent, ConnectionError, HttpError. After an error, or when cancelled, the connection is over."""
+        """Send a request and return the complete response, whose body may have at most `bytes_max` bytes.
+
+        Raises RequestNotSent, ConnectionError and HttpError. After an error or a cancellation, the connection
+        is closed.
+        """
         self.begin(method, target, headers, body)
         collector = _Collector(bytes_max)
         self._receiver = collector
@@ -114,8 +119,8 @@ class HttpClientConnection(asyncio.Protocol):
         return ReceivedResponse(self.status, self.headers, data)
 
     def begin(self, method: str, target: str, headers: Mapping[str, str], body: bytes = b"") -> None:
-        """Sends a request. `headers` say how long its body is; what of it is not given here is to be written to the
-        transport. Raises RequestNotSent."""
+        """Send a request. `headers` must state the length of its body; the caller writes the part of the body
+        that is not passed here to the transport. Raises RequestNotSent."""
         if self._lost is not None or not self.is_open:
             raise RequestNotSent(str(self._lost or "the connection is closed"))
         if self._is_busy:
@@ -127,18 +132,19 @@ class HttpClientConnection(asyncio.Protocol):
         self.transport.write(request_head(method, target, headers) + body)
 
     async def response(self) -> HttpHead:
-        """Returns when the response's head has come. Raises ConnectionError, HttpError."""
+        """Return when the response's head is received. Raises ConnectionError and HttpError."""
         assert self._answered is not None
         try:
             await self._answered
         except asyncio.CancelledError:
-            self.abort()  # Its response may still come.
+            self.abort()  # Its response may still arrive.
             raise
         assert self.head is not None
         return self.head
 
     def follow(self, receiver: BodyReceiver) -> None:
-        """From here on `receiver` gets the response's body, or what comes after a 101; what has come already first."""
+        """Pass the response's body, or the data after a 101, to `receiver`, beginning with data already
+        received."""
         self._receiver = receiver
         early, self._early = self._early, []
         for data in early:
@@ -148,13 +154,14 @@ class HttpClientConnection(asyncio.Protocol):
         self.resume()
 
     async def body(self, bytes_max: int) -> bytes:
-        """All of the response's body. Raises ConnectionError, HttpError."""
+        """The response's complete body. Raises ConnectionError and HttpError."""
         collector = _Collector(bytes_max)
         self.follow(collector)
         return await self._collected(collector)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The response's body as it comes, read no faster than it is consumed. Raises ConnectionError, HttpError."""
+        """The response's body as it arrives, read no faster than consumed. Raises ConnectionError and
+        HttpError."""
         buffer = _Buffer(self)
         self.follow(buffer)
         while data := await buffer.next():
@@ -170,7 +177,7 @@ class HttpClientConnection(asyncio.Protocol):
     def _error(self) -> HttpError | ConnectionError:
         return self._lost or ConnectionResetError("the connection was closed")
 
-    # Its end, and other uses
+    # Flow control, tunnels and closing
 
     def pause(self) -> None:
         if self.is_open:
@@ -181,7 +188,8 @@ class HttpClientConnection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def tunnelled(self) -> HttpClientConnection:
-        """A connection to the server at the other end of the tunnel that the response, a 101, has made of this one."""
+        """A connection to the server at the other end of the tunnel that this connection became by a 101
+        response."""
         inner = HttpClientConnection(self._limits)
         self._parser.close()
         self.transport.set_protocol(inner)
@@ -193,13 +201,13 @@ class HttpClientConnection(asyncio.Protocol):
         return inner
 
     def close(self) -> None:
-        """What was written still goes out, if the server takes it in time."""
+        """Close the connection. Written data is still sent, if the server reads it in time."""
         self._receiver = None
         if self.transport is not None:
             hang_up(self.transport)
 
     def abort(self) -> None:
-        self._receiver = None
+        """Close the connection at once. A task that waits for the response fails with ConnectionError."""
         if self.is_open:
             self.transport.abort()
 
@@ -215,7 +223,7 @@ class HttpClientConnection(asyncio.Protocol):
             return
         try:
             if not self._is_busy:
-                raise _unasked()
+                raise _unsolicited()
             following = self._parser.feed(data)
         except HttpError as error:
             self._fail(error)
@@ -229,12 +237,12 @@ class HttpClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._is_busy and self.head is not None and self.head.ends_with_connection and exc is None:
             self._is_complete = True
-        why = f"the connection was lost: {exc}" if exc else "the server closed the connection"
-        self._fail(ConnectionResetError(why))
+        message = f"the connection was lost: {exc}" if exc else "the server closed the connection"
+        self._fail(ConnectionResetError(message))
         if self.upload is not None:
-            self.upload.resume()  # What comes is dropped; that it ended must be seen.
-        # Parser and transport hold this object as it holds them: left so, each connection would wait, with the buffers
-        # of its TLS, for the garbage collector.
+            self.upload.resume()  # Its data is dropped, but its end must be noticed.
+        # Break the reference cycles with parser and transport: otherwise each connection with its TLS
+        # buffers would wait for the garbage collector.
         self._parser.close()
         self.transport = CLOSED
 
@@ -242,7 +250,7 @@ class HttpClientConnection(asyncio.Protocol):
         self._lost = self._lost or error
         if self._answered is not None and not self._answered.done():
             self._answered.set_exception(self._lost)
-            self._answered.exception()  # Whoever waited for it may be gone.
+            self._answered.exception()  # Mark it as retrieved: no task may be waiting any more.
         self._end_receiver()
 
     def _end_receiver(self) -> None:
@@ -266,7 +274,7 @@ class HttpClientConnection(asyncio.Protocol):
 
     def head_received(self, head: HttpHead) -> None:
         if not self._is_busy:
-            raise _unasked()
+            raise _unsolicited()
         if head.status < 200 and head.status != 101:
             return
         self.head = head
@@ -291,12 +299,12 @@ class HttpClientConnection(asyncio.Protocol):
         self._end_receiver()
 
 
-def _unasked() -> MalformedMessage:
-    return MalformedMessage("the server sent a response that nobody asked for")
+def _unsolicited() -> MalformedMessage:
+    return MalformedMessage("the server sent an unsolicited response")
 
 
 class _Collector:
-    """A receiver that keeps everything, up to a limit."""
+    """A receiver that collects the whole body, up to a limit."""
 
     def __init__(self, bytes_max: int) -> None:
         self.is_complete: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -325,7 +333,7 @@ class _Collector:
 
 
 class _Buffer:
-    """A receiver that keeps what has not been consumed yet, and has no more of it sent."""
+    """A receiver that buffers data until it is consumed, and pauses the connection if the buffer is full."""
 
     def __init__(self, connection: HttpClientConnection) -> None:
         self._connection = connection

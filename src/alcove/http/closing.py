@@ -1,7 +1,8 @@
-"""How connections end: the transport of those that are over, and hanging up on a peer so that it notices.
+"""Closes connections so that the peer notices, and provides the transport of closed connections.
 
-What was written still goes out, for a while. But a peer that takes nothing (a process that does not read its input)
-has a full window, and the end of the connection would wait behind it; so after that while the connection is reset.
+Written data is still sent, for at most FLUSH_SECONDS_MAX. A peer that does not read (a process that ignores
+its input) has a full receive window, and the FIN would wait behind the data; after that time the connection
+is reset.
 """
 
 import asyncio
@@ -12,12 +13,12 @@ import struct
 import termios
 
 FLUSH_SECONDS_MAX = 10.0
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class _Closed(asyncio.Transport):
-    """Takes everything, sends nothing."""
+    """The transport of a closed connection: ignores all writes."""
 
     def is_closing(self) -> bool:
         return True
@@ -42,42 +43,43 @@ CLOSED = _Closed()
 
 
 def reset(transport: asyncio.WriteTransport) -> None:
-    """Ends the connection so that the peer knows that there should be more."""
-    found = transport.get_extra_info("socket")
-    if found is not None:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+    """Reset the connection, so that the peer knows that the data is incomplete."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
     transport.abort()
 
 
 def hang_up(transport: asyncio.Transport) -> None:
-    """Closes, and resets if the peer does not take what was written in time. Idempotent."""
+    """Close the connection, and reset it if the peer does not read the written data in time. Idempotent."""
     if transport.is_closing():
         return
-    found = transport.get_extra_info("socket")
-    if not transport.get_write_buffer_size() and not _unsent_bytes(found.fileno()):
+    sock = transport.get_extra_info("socket")
+    if not transport.get_write_buffer_size() and not _unsent_bytes(sock.fileno()):
         transport.close()
         return
-    # As long as it is held, the connection can still be reset, whatever the transport has done by then.
-    held = socket.socket(fileno=os.dup(found.fileno()))
+    # With a duplicate of the socket, the connection can still be reset after the transport has closed its
+    # own.
+    duplicate = socket.socket(fileno=os.dup(sock.fileno()))
     transport.close()
     loop = asyncio.get_running_loop()
-    _settle(loop, transport, held, loop.time() + FLUSH_SECONDS_MAX)
+    _await_flush(loop, transport, duplicate, loop.time() + FLUSH_SECONDS_MAX)
 
 
-def _settle(
-    loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, held: socket.socket, deadline: float
+def _await_flush(
+    loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, duplicate: socket.socket, deadline: float
 ) -> None:
-    """Lets go when everything was taken; resets what was not in time."""
-    if not transport.get_write_buffer_size() and not _unsent_bytes(held.fileno()):
-        held.close()
+    """Close the duplicate when all data is acknowledged; reset the connection at the deadline."""
+    if not transport.get_write_buffer_size() and not _unsent_bytes(duplicate.fileno()):
+        duplicate.close()
     elif loop.time() < deadline:
-        loop.call_later(LOOK_SECONDS, _settle, loop, transport, held, deadline)
+        loop.call_later(POLL_SECONDS, _await_flush, loop, transport, duplicate, deadline)
     else:
         transport.abort()
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        held.close()
+        duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        duplicate.close()
 
 
 def _unsent_bytes(descriptor: int) -> int:
-    """In the kernel, not acknowledged by the peer."""
+    """Bytes in the kernel's send queue that the peer has not acknowledged."""
     return int.from_bytes(fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4)), "little")

@@ -1,11 +1,11 @@
-"""What can be wrong with HTTP messages and connections.
+"""Errors of HTTP messages and connections.
 
-HttpError                     has the status that a server answers it with
+HttpError                     has the status with which a server responds
 ├── MalformedMessage (400)    not HTTP/1.1, or ambiguous
 ├── HeadTooLarge (431)
 └── BodyTooLarge (413)
-ConnectionError               (built in) the peer is gone; its outcome is unknown
-└── RequestNotSent            it was gone before the request was written
+ConnectionError               (built in) the connection was lost; the outcome of the request is unknown
+└── RequestNotSent            it was lost before the request was written
 """
 
 

@@ -1,7 +1,7 @@
-"""Requests and responses, and what their bodies may be. No I/O.
+"""Requests and responses, and the types of their bodies. No I/O.
 
 A response's body is bytes, or a `ResponseStream` that writes it over time, or, with status 101, an
-`UpgradedConnection`: what the connection is from then on.
+`UpgradedConnection` that takes over the connection.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class HttpHead(Struct):
     """The head of a request (`method`, `target`) or of a response (`status`, `reason`)."""
 
     fields: list[Field]
-    """In the order in which they came."""
+    """In the order in which they were received."""
     headers: dict[str, str]
     """The same by their names in lower case; repeated ones are joined by commas."""
     version: str
     keep_alive: bool
     upgrade: bool
-    """A request asks for another protocol after it, or a response begins one."""
+    """Whether a request asks for another protocol, or a response switches to one."""
     is_chunked: bool = False
     length: int | None = None
-    """What Content-Length says; None without one."""
+    """The Content-Length; None without one."""
     method: bytes = b""
     target: bytes = b""
     status: int = 0
@@ -46,22 +46,22 @@ class HttpHead(Struct):
 
     @property
     def has_body(self) -> bool:
-        """Of a request."""
+        """Whether a request has a body."""
         return self.is_chunked or bool(self.length)
 
     @property
     def ends_with_connection(self) -> bool:
-        """Of a response (not to HEAD): its body has no length, its end is the connection's."""
+        """Whether a response (not to HEAD) has a body without a length, which ends with the connection."""
         is_bodiless = self.status < 200 or self.status in (204, 304)
         return not is_bodiless and not self.is_chunked and self.length is None
 
 
 class ResponseWriter(Protocol):
-    """The connection, as a stream writes its body to it."""
+    """The connection as the target of a response stream."""
 
     @property
     def paused(self) -> bool:
-        """The client reads too slowly: what is written now is kept in memory."""
+        """Whether the client reads too slowly: further writes are buffered in memory."""
         ...
 
     @property
@@ -70,45 +70,45 @@ class ResponseWriter(Protocol):
     def write(self, data: bytes) -> None: ...
 
     def finish(self) -> None:
-        """Ends the body; the connection goes on to the next request."""
+        """End the body; the connection continues with the next request."""
         ...
 
     def abort(self) -> None:
-        """Ends the connection instead of the body, so that the client knows that there is more."""
+        """Close the connection instead of ending the body, so that the client knows that it is incomplete."""
         ...
 
 
 class ResponseStream(Protocol):
-    """A body that is written over time, by calls from the server rather than a task of its own."""
+    """A body that is written over time, driven by calls from the server instead of a task."""
 
     def start(self, writer: ResponseWriter) -> None: ...
 
     def resume(self) -> None:
-        """The client has caught up: `paused` is false again."""
+        """Called when the client has caught up: `paused` is false again."""
         ...
 
     def stop(self) -> None:
-        """The client is gone or the server stops; nothing may be written any more."""
+        """Called when the client has disconnected or the server stops; nothing may be written any more."""
         ...
 
 
 class UpgradedConnection(Protocol):
-    """What a connection is after the 101 that a request asked for: bytes both ways."""
+    """Takes over a connection after a 101 response: bytes in both directions."""
 
     def start(self, transport: Transport) -> None:
-        """The 101 has been written. The connection is closed by closing the transport."""
+        """Called after the 101 is written. The connection is closed by closing the transport."""
         ...
 
     def received(self, data: bytes) -> None: ...
 
     def pause(self) -> None:
-        """The client reads too slowly: what is written now is kept in memory."""
+        """The client reads too slowly: further writes are buffered in memory."""
         ...
 
     def resume(self) -> None: ...
 
     def stop(self) -> None:
-        """The client is gone, or never was; nothing may be written any more."""
+        """Called when the client has disconnected, even before `start`; nothing may be written any more."""
         ...
 
 
@@ -147,16 +147,17 @@ class HttpRequest:
         """By their names in lower case; repeated ones are joined by commas."""
         self.body = body
         self.fields = fields
-        """The headers as they came."""
+        """The headers as received."""
         self.peer = peer
-        """What the server's `identify` made of the client's certificate; None without one."""
+        """The result of the server's `identify` for the client's certificate; None without one."""
         self.address = address
         self.keep_alive = keep_alive
         self.upload: RequestUpload | None = None
-        """The body, where the request is handled before it has come: `body` is empty then."""
+        """The body if the request is handled before its body is received; `body` is then empty."""
 
     def query(self) -> dict[str, str]:
-        """Query parameters; the first of several equal ones counts, as in Go. Raises MalformedMessage."""
+        """Query parameters; the first of several with the same name is used, as in Go. Raises
+        MalformedMessage."""
         if not self.raw_query:
             return {}
         try:
@@ -190,12 +191,12 @@ class HttpResponse:
         self.content_type = content_type
         self.headers = headers
         self.length: int | None = None
-        """The Content-Length to send where it is not the body's own: of a stream whose length is known (else it is
-        sent in chunks), or of the body that a HEAD does not get. -1: none is sent."""
+        """The Content-Length to send if it is not that of `body`: of a stream whose length is known
+        (otherwise it is sent in chunks), or of the body that the response to a HEAD omits. -1 sends none."""
         self.done: Callable[[], None] | None = None
-        """Called once, when the last byte was handed to the kernel or the client is gone."""
+        """Called once, when the last byte is passed to the transport or the client has disconnected."""
 
 
 def header_safe(text: str) -> bytes:
-    """Text as a header's value may carry it: one line, printable."""
+    """The text in a form that is valid as a header's value: one line of ASCII."""
     return text.encode("ascii", "backslashreplace").replace(b"\r", b" ").replace(b"\n", b" ")

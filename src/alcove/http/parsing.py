@@ -1,8 +1,9 @@
 """Bytes to messages. The only module that uses httptools, whose parser is llhttp in its strict mode.
 
-A message that two parsers could read differently is refused, on both sides and for all users: both kinds of length,
-repeated lengths or hosts, bare line feeds, transfer codings other than `chunked`, other versions than 1.0 and 1.1.
-Trailers are dropped. Whatever is not body is bounded, also between the chunks of a body and after it.
+A message that two parsers could read differently is rejected, by servers and clients alike: both kinds of
+length, repeated lengths or hosts, bare line feeds, transfer codings other than `chunked`, versions other than
+1.0 and 1.1. Trailers are dropped. All data outside of bodies is bounded, also between the chunks of a body
+and after it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _UPGRADE_FIELDS = frozenset((b"connection", b"upgrade", b"http2-settings"))
 
 
 class MessageSink(Protocol):
-    """Who gets what a parser finds, in this order, message by message. May raise HttpError."""
+    """Receives the parser's events, in this order for each message. May raise HttpError."""
 
     def head_received(self, head: HttpHead) -> None: ...
 
@@ -58,11 +59,11 @@ class HttpParser:
         self._fed_bytes = 0
         self._interim = 0
         self.is_bodiless = False
-        """The next final response answers a HEAD: its head describes a body that does not come."""
+        """Whether the next final response is to a HEAD: its head describes a body that is not sent."""
         self.restart()
 
     def restart(self) -> None:
-        """Forgets the message under way: the next byte begins another one."""
+        """Drop the current message: the next byte begins another one."""
         kind = httptools.HttpRequestParser if self._requests else httptools.HttpResponseParser
         self._parser: Any = kind(self)
         self._fields: list[Field] = []
@@ -70,22 +71,25 @@ class HttpParser:
         self._in_head = True
         self._is_replayed = False
         self.unread_bytes = 0
-        """Received in a row without being body, counted by whole reads; 0 between two messages."""
+        """Consecutive bytes that are not body, counted by whole reads; 0 between two messages."""
 
     @property
     def is_idle(self) -> bool:
-        """Nothing of the next message has come."""
+        """Whether no byte of the next message was received."""
         return self._in_head and not self.unread_bytes
 
     @property
     def is_in_head(self) -> bool:
-        """Some of the next message has come, but not all of its head."""
+        """Whether the head of the next message was received in part."""
         return self._in_head and self.unread_bytes > 0
 
     def feed(self, data: bytes) -> bytes | None:
-        """Gives the messages in `data` to the sink. Returns None, or the bytes after a message that ends HTTP on this
-        connection (a request to upgrade, a 101); they belong to the next protocol, or to a further message if
-        the upgrade is declined. Raises HttpError: nothing that follows can be understood."""
+        """Parse `data` and pass its messages to the sink.
+
+        Returns None, or the bytes after a message that ends HTTP on this connection (a request to upgrade, a
+        101); they belong to the next protocol, or to a further message if the upgrade is declined. Raises
+        HttpError; the connection cannot be parsed any further then.
+        """
         self._fed_bytes = len(data)
         self.unread_bytes += self._fed_bytes
         rest: bytes | None = None
@@ -107,8 +111,8 @@ class HttpParser:
         return None
 
     def close(self) -> None:
-        """Nothing more comes. httptools' parser and this one hold each other, and the sink: left so, all three would
-        wait for the garbage collector."""
+        """Release the parser. httptools' parser, this one and the sink refer to each other: without this,
+        they would wait for the garbage collector."""
         del self._parser, self._sink
 
     def _upgraded(self, rest: bytes) -> bytes:
@@ -116,17 +120,18 @@ class HttpParser:
         return rest
 
     def _replay(self, rest: bytes) -> bytes | None:
-        """Parses a request that has a body and offers h2c (curl does) again, without the offer: llhttp would take its
-        body for the next protocol's bytes, or for a request. A server may ignore an upgrade (RFC 9110, 7.8)."""
-        kept = [field for field in self._fields if field[0].lower() not in _UPGRADE_FIELDS]
+        """Parse a request that has a body and offers h2c (curl does) again without the offer: llhttp would
+        take its body for bytes of the next protocol, or for a request. A server may ignore an upgrade (RFC
+        9110, 7.8)."""
+        retained = [field for field in self._fields if field[0].lower() not in _UPGRADE_FIELDS]
         first = b"%b %b HTTP/%b" % (
             self._parser.get_method(),
             self._target,
             self._parser.get_http_version().encode(),
         )
         if not self._parser.should_keep_alive():
-            kept.append((b"Connection", b"close"))
-        lines = [first, *(b"%b: %b" % field for field in kept), b"", b""]
+            retained.append((b"Connection", b"close"))
+        lines = [first, *(b"%b: %b" % field for field in retained), b"", b""]
         self.restart()
         return self.feed(b"\r\n".join(lines) + rest)
 
@@ -147,7 +152,7 @@ class HttpParser:
     def on_message_begin(self) -> None:
         self._fields = []
         self._target, self._reason = b"", b""
-        # Its first bytes may have come behind the end of another message, and were counted there.
+        # Its first bytes may have arrived with the end of another message, and were counted there.
         self.unread_bytes = self.unread_bytes or 1
 
     def on_url(self, part: bytes) -> None:
@@ -207,7 +212,7 @@ class HttpParser:
         self.unread_bytes = 0
         self._sink.message_ended()
 
-    # What a head must be
+    # Checks of a head
 
     def _check_size(self) -> None:
         size = len(self._target) + sum(len(name) + len(value) for name, value in self._fields)
@@ -235,8 +240,8 @@ class HttpParser:
 
 
 def combined(fields: Sequence[Field]) -> dict[str, str]:
-    """Fields by their names in lower case; repeated ones are joined by commas, as their meaning is (RFC 9110, 5.3).
-    Raises MalformedMessage for a repeated Host."""
+    """Fields by their names in lower case; repeated ones are joined by commas, which is equivalent (RFC 9110,
+    5.3). Raises MalformedMessage for a repeated Host."""
     headers: dict[str, str] = {}
     for name, value in fields:
         key, text = name.lower().decode(), value.decode("latin-1")

@@ -1,6 +1,6 @@
-"""Connections that wait for their next use, by where they lead.
+"""Idle connections that can be reused, by target.
 
-The one used last is taken first, so that those which only a burst needed grow old and are closed.
+The most recently used one is taken first, so that connections that only a burst needed expire and are closed.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ class PoolLimits(Struct, frozen=True, kw_only=True):
     per_target_max: int
     total_max: int
     idle_seconds_max: float
-    """Less than the server's own: who closes first decides whether a request is lost."""
+    """Less than the server's idle timeout: a request on a connection that the server is closing would be
+    lost."""
     kept: int = 0
-    """So many of a target are kept that long; the others only for `spare_seconds_max`."""
+    """Number of connections per target that are kept that long; the others are kept for
+    `spare_seconds_max`."""
     spare_seconds_max: float = 0.0
 
 
@@ -45,7 +47,7 @@ class IdleConnections(Generic[_K, _C]):
     def __init__(self, limits: PoolLimits) -> None:
         self._limits = limits
         self._idle: dict[_K, deque[_Idle[_C]]] = {}
-        """Those used last are at the end."""
+        """The most recently used ones are at the end."""
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -56,16 +58,16 @@ class IdleConnections(Generic[_K, _C]):
         idle = self._idle.get(target)
         oldest = self._now() - self._limits.idle_seconds_max
         while idle:
-            found = idle.pop()
+            candidate = idle.pop()
             self._count -= 1
-            if found.connection.is_reusable and found.since > oldest:
-                return found.connection
-            found.connection.abort()
+            if candidate.connection.is_reusable and candidate.since > oldest:
+                return candidate.connection
+            candidate.connection.abort()
         self._idle.pop(target, None)
         return None
 
     def put(self, target: _K, connection: _C) -> None:
-        """Keeps a connection for another request; one that cannot serve it, or is one too many, is closed."""
+        """Keep a connection for another request; close it if it is not reusable or the pool is full."""
         idle = self._idle.get(target)
         is_full = idle is not None and len(idle) >= self._limits.per_target_max
         if is_full or self._count >= self._limits.total_max or not connection.is_reusable:
@@ -91,10 +93,10 @@ class IdleConnections(Generic[_K, _C]):
 
     def _schedule(self) -> None:
         seconds = self._limits.spare_seconds_max or self._limits.idle_seconds_max
-        self._timer = asyncio.get_running_loop().call_later(seconds / 2, self._sweep)
+        self._timer = asyncio.get_running_loop().call_later(seconds / 2, self._close_expired)
 
-    def _sweep(self) -> None:
-        """Closes what nobody has used for long."""
+    def _close_expired(self) -> None:
+        """Close connections that were idle for too long."""
         now, limits = self._now(), self._limits
         for target, idle in list(self._idle.items()):
             while idle:

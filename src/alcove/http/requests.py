@@ -1,7 +1,7 @@
-"""Requests of one connection, put together of what the parser finds.
+"""Assembles the requests of one connection from the parser's events.
 
-A request exists from its head on. Its body is then collected up to a limit, or, where the owner handles the request
-before its body has come, goes through an upload.
+A request is created from its head. Its body is then collected up to a limit, or passed through an upload if
+the owner handles the request before its body is received.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from alcove.http.writing import CONTINUE
 
 
 class RequestOwner(Protocol):
-    """The connection that answers."""
+    """The connection that responds to the requests."""
 
     transport: asyncio.Transport
     peer: object
     address: str
 
     def received(self, request: HttpRequest) -> None:
-        """A request to answer; its body is still to come if it has an upload."""
+        """Called with each request; if it has an upload, its body is not received yet."""
 
     def uploaded(self) -> None:
-        """The upload of the request that was received last is complete."""
+        """Called when the upload of the last received request is complete."""
 
     def streams_body(self, request: HttpRequest) -> bool:
-        """Whether the request can be handled now, before its body has come."""
+        """Whether the request is handled now, before its body is received."""
 
     @property
     def is_answering(self) -> bool: ...
@@ -57,11 +57,11 @@ class RequestReceiver:
         self._body_bytes = 0
         self.owes_continue = False
         self.upload: RequestUpload | None = None
-        """The body of the request that is being answered, while it comes."""
+        """The body of the current request, while it is received."""
         self.parser = HttpParser(self, limits, requests=True)
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """Release the parser and the owner; nothing more is received."""
         self.upload = None
         self.parser.close()
         del self.parser, self._owner
@@ -102,8 +102,8 @@ class RequestReceiver:
                 self.send_continue()
 
     def send_continue(self) -> None:
-        """Tells a client that waits for it to send the body; to be called whenever no response is under way, because
-        within one it would be taken for a part of it."""
+        """Send 100 Continue if the client waits for it. Must be called only if no response is being written,
+        because it would become a part of that response."""
         if self.owes_continue:
             self.owes_continue = False
             self._owner.transport.write(CONTINUE)

@@ -1,4 +1,4 @@
-"""Listening: sockets, TLS, the connections that are open, and those that idle or dawdle."""
+"""The HTTP server: listens, holds the open connections, and closes those that are idle or too slow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def plain_error(error: HttpError) -> HttpResponse:
 
 
 class HttpServer:
-    """`async with HttpServer(…)` listens; leaving it stops taking requests, ends streams and closes."""
+    """`async with HttpServer(…)` listens; leaving it stops accepting requests, ends streams and closes
+    connections."""
 
     def __init__(
         self,
@@ -34,10 +35,11 @@ class HttpServer:
         streams_body: Callable[[HttpRequest], bool] = lambda _request: False,
         limits: HttpLimits = LIMITS,
     ) -> None:
-        """`host`: one address to listen on, or several at the same port. `identify`: a client's certificate (DER) to
-        what its requests have as `peer`; asked once per connection. `render_error`: how a request that cannot be read or
-        whose handler failed is answered, with bytes. `streams_body`: whether a request that has a body, of which
-        only the head has come, is handled at once, with an upload and without a limit of size."""
+        """`host`: one address to listen on, or several with the same port. `identify`: maps a client's
+        certificate (DER) to the `peer` of its requests; called once per connection. `render_error`: the
+        response, with a body of bytes, to a request that cannot be read or whose handler failed.
+        `streams_body`: whether a request with a body is handled as soon as its head is received, with an
+        upload and without a size limit."""
         self.handle = handler
         self._host = host
         self._port = port
@@ -48,7 +50,7 @@ class HttpServer:
         self.limits = limits
         self._connections: set[HttpServerConnection] = set()
         self._listener: asyncio.Server | None = None
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self.stopping = False
 
     async def __aenter__(self) -> HttpServer:
@@ -62,18 +64,18 @@ class HttpServer:
             backlog=BACKLOG,
             reuse_address=True,
         )
-        self._sweep()
+        self._close_expired()
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
         self.stopping = True
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._listener is not None:
             self._listener.close()
         for connection in list(self._connections):
             connection.transport.close()
-        # One turn for the transports to flush and call connection_lost.
+        # One loop iteration for the transports to flush and call connection_lost.
         await asyncio.sleep(0)
 
     @property
@@ -106,11 +108,11 @@ class HttpServer:
     def linger_deadline(self) -> float:
         return self._loop.time() + self.limits.linger_seconds_max
 
-    def _sweep(self) -> None:
-        """Closes connections past their deadline. One timer for all: a timer per request would cost more than the
-        request."""
+    def _close_expired(self) -> None:
+        """Close connections past their deadline. There is one timer for all: a timer per request would cost
+        more than the request."""
         now = self._loop.time()
         for connection in list(self._connections):
             if 0.0 < connection.deadline < now:
                 connection.transport.close()
-        self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        self._timer = self._loop.call_later(SWEEP_SECONDS, self._close_expired)

@@ -1,8 +1,9 @@
-"""One client's connection to a server: requests are answered in the order in which they came.
+"""One client's connection to a server: requests are answered in the order in which they arrive.
 
-A handler that does not need to wait answers within `data_received`: no task is made for it. Requests that arrive
-while one is being answered wait in a short queue; beyond it the socket is not read. After a 101 the connection is
-no longer HTTP: its transport gets another protocol, `_Tunnel`, and this one only hears of its end.
+A handler that does not need to wait responds within `data_received`, without a task. Requests that arrive
+while one is being answered wait in a short queue; if it is full, the socket is not read. After a 101 the
+connection is no longer HTTP: its transport gets another protocol, `_Tunnel`, and this one is only notified
+when the connection is lost.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ log = logging.getLogger(__name__)
 HttpHandler = Callable[[HttpRequest], HttpResponse | Coroutine[Any, Any, HttpResponse]]
 
 SLICE_BYTES = 256 << 10
-"""Large bodies are written in slices of this size, so that other connections get their turn."""
+"""Large bodies are written in slices of this size, so that they do not block other connections."""
 
 _CACHE = b"\r\nCache-Control: no-cache, private"
 _LENGTH = b"\r\nContent-Length: "
@@ -64,10 +65,10 @@ class HttpServerConnection(asyncio.Protocol):
         self.address = ""
         self.paused = False
         self.deadline = 0.0
-        """When the server may close this connection for idling or dawdling; 0: never."""
+        """The time at which the server closes this connection as idle or too slow; 0 for never."""
         self._waiting: deque[HttpRequest | bytes] = deque()
-        """What came while another request was being answered. Bytes follow a request to upgrade: whether they are
-        HTTP is known when it has been answered."""
+        """Received while another request was being answered. Bytes follow a request to upgrade: whether they
+        are HTTP is known when that request has been answered."""
         self.is_answering = False
         self._request: HttpRequest | None = None
         self._response: HttpResponse | None = None
@@ -75,7 +76,7 @@ class HttpServerConnection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._stream: ResponseStream | None = None
         self._is_chunked = True
-        """The stream's bytes are sent as chunks."""
+        """Whether the stream's bytes are sent as chunks."""
         self._refused: HttpError | None = None
 
     # Called by the transport
@@ -98,8 +99,8 @@ class HttpServerConnection(asyncio.Protocol):
         self._release()
         if self._task is not None:
             self._task.cancel()
-        # The transport and this object hold each other: left so, each connection would wait, with all the memory of
-        # its TLS, for the garbage collector.
+        # Break the reference cycle with the transport: otherwise each connection with its TLS memory would
+        # wait for the garbage collector.
         self.transport = CLOSED
 
     def pause_writing(self) -> None:
@@ -123,14 +124,14 @@ class HttpServerConnection(asyncio.Protocol):
         if following is None:
             parser = self._receiver.parser
             if parser.unread_bytes and not self.is_answering and parser.is_in_head:
-                # Counted from the first piece of a head, however many follow.
+                # The deadline counts from the first part of a head, however many follow.
                 self.deadline = min(self.deadline, self._server.head_deadline())
             return
         if self.is_answering:
             self._waiting.append(following)
             self.transport.pause_reading()
         elif following:
-            # The upgrade was declined, and the request answered; what follows is the next request.
+            # The upgrade was declined and the request answered: these bytes are the next request.
             self.data_received(following)
 
     # Called by the receiver
@@ -217,7 +218,8 @@ class HttpServerConnection(asyncio.Protocol):
         body.start(self)
 
     def _hand_over(self, head: list[bytes], body: UpgradedConnection) -> None:
-        """From here on the connection's bytes are not HTTP; this protocol is only told of its end."""
+        """Switch to the upgraded connection; this protocol is then only notified when the connection is
+        lost."""
         del head[1:3]  # There is no body for a content type.
         self.transport.write(b"".join([*head, b"\r\n\r\n"]))
         self.transport.set_protocol(_Tunnel(self, body))
@@ -230,7 +232,7 @@ class HttpServerConnection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def _write_rest(self) -> None:
-        """Writes one slice of a large body; the next one after other connections had their turn."""
+        """Write one slice of a large body, and schedule the next one after other events of the loop."""
         if self._rest is None or self.paused or self.transport.is_closing():
             return
         part, self._rest = self._rest[:SLICE_BYTES], self._rest[SLICE_BYTES:]
@@ -250,7 +252,7 @@ class HttpServerConnection(asyncio.Protocol):
         self._release()
         self.is_answering = False
         if self._receiver.upload is not None:
-            # Hanging up on a client that still sends would lose the answer.
+            # If the connection were closed now, a client that is still sending could lose the response.
             self._receiver.upload.discard()
             self.deadline = self._server.idle_deadline()
         else:
@@ -266,7 +268,7 @@ class HttpServerConnection(asyncio.Protocol):
             self._idle()
 
     def _idle(self) -> None:
-        """No request is being answered; some of the next one may have come."""
+        """Set the deadline while no request is being answered; the next one may be received in part."""
         receiver, server = self._receiver, self._server
         if receiver.owes_continue:
             receiver.send_continue()
@@ -286,11 +288,11 @@ class HttpServerConnection(asyncio.Protocol):
         self._answer(following)
 
     def _refuse(self, error: HttpError) -> None:
-        """Answers a request that cannot be read to its end. What still comes is dropped until the client closes, or
-        the server does."""
+        """Respond to a request that cannot be read to its end. Further data is dropped until the client or
+        the server closes the connection."""
         self._refused = error
         if self._receiver.upload is not None:
-            # Its answer may wait for a rest that is never understood.
+            # The handler may be waiting for the rest of the body, which cannot be parsed.
             self.transport.abort()
             return
         if self.is_answering:
@@ -330,7 +332,7 @@ class _Tunnel(asyncio.Protocol):
     def __init__(self, before: asyncio.Protocol, upgraded: UpgradedConnection) -> None:
         self._before = before
         self._upgraded = upgraded
-        # Bound once: bytes are handed on without another call.
+        # Bound directly, so that bytes are passed on without another call.
         self.data_received = upgraded.received  # type: ignore[method-assign]
         self.pause_writing = upgraded.pause  # type: ignore[method-assign]
         self.resume_writing = upgraded.resume  # type: ignore[method-assign]
@@ -338,7 +340,7 @@ class _Tunnel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._upgraded.stop()
         self._before.connection_lost(exc)
-        vars(self).clear()  # What it held holds it, too, by way of the transport.
+        vars(self).clear()  # Break the reference cycle through the transport.
 
 
 def _head(status: int) -> bytes:

@@ -1,6 +1,8 @@
-"""HTTP over asyncio's streams, for whoever takes messages one event at a time: relays, one-request connections.
+"""HTTP over asyncio's streams, for code that handles messages event by event: relays, one-request
+connections.
 
-`HttpStream` reads; `HttpServerStream` answers a request, `HttpClientStream` can be used for another one.
+`HttpStream` reads; `HttpServerStream` responds to one request, `HttpClientStream` can be reused for further
+requests.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ MessageEvent = HttpHead | bytes | MessageMark
 
 
 class _EventQueue(deque[MessageEvent]):
-    """Not the stream itself: a parser and its sink hold each other, and a stream holds the memory of its TLS."""
+    """The parser's sink. Not the stream itself, since a parser and its sink form a reference cycle, which
+    would keep the stream's TLS memory until garbage collection."""
 
     def head_received(self, head: HttpHead) -> None:
         self.append(head)
@@ -43,7 +46,8 @@ class _EventQueue(deque[MessageEvent]):
 
 
 class HttpStream:
-    """What a peer says, in order: a head, pieces of a body, an end. After an upgrade, bytes both ways."""
+    """The peer's messages as events: a head, parts of a body, an end. After an upgrade, bytes in both
+    directions."""
 
     def __init__(
         self,
@@ -59,15 +63,15 @@ class HttpStream:
         self._events = _EventQueue()
         self._is_lost = False
         self._rest = b""
-        """What followed a message that asked for, or began, another protocol."""
+        """Bytes after a message that requested or began another protocol."""
         self.parser = HttpParser(self._events, limits, requests=requests)
         self.taken_bytes = 0
-        """Of all that came."""
+        """Number of bytes that were read from the reader."""
         writer.transport.set_write_buffer_limits(high=READ_BYTES)
 
     @property
     def is_idle(self) -> bool:
-        """Nothing of another message has come yet, and it still may."""
+        """Whether no byte of another message was received yet and the connection is open."""
         has_more = bool(self._events or self._rest) or not self.parser.is_idle
         return not has_more and not self._is_lost and not self.reader.at_eof()
 
@@ -77,7 +81,7 @@ class HttpStream:
         return bool(self._events)
 
     async def next(self, seconds: float) -> MessageEvent:
-        """The next event, within this time. Raises TimeoutError, HttpError."""
+        """The next event, within this time. Raises TimeoutError and HttpError."""
         if not self._events:
             async with asyncio.timeout(seconds):
                 while not self._events:
@@ -85,8 +89,8 @@ class HttpStream:
         return self._events.popleft()
 
     async def wait(self, seconds: float) -> bool:
-        """Waits for the first byte of a message, which may take longer than the rest of its head. Whether it came.
-        Raises HttpError."""
+        """Wait for the first byte of a message, which may take longer than the rest of its head. Returns
+        whether it was received. Raises HttpError."""
         if not self.is_idle:
             return True
         try:
@@ -99,7 +103,7 @@ class HttpStream:
         return bool(data)
 
     def decline_upgrade(self) -> None:
-        """What followed the request to upgrade is HTTP after all. Raises HttpError."""
+        """Parse the bytes after a request to upgrade as HTTP. Raises HttpError."""
         rest, self._rest = self._rest, b""
         if rest:
             self._feed(rest)
@@ -120,8 +124,8 @@ class HttpStream:
         self._rest = self.parser.feed(data) or b""
 
     async def linger(self) -> None:
-        """Nothing more is written. What still comes is dropped for a while: a client that is still sending would lose the
-        answer to a reset."""
+        """End writing, and drop further data for a while: otherwise a client that is still sending could lose
+        the response to a reset."""
         if self.writer.can_write_eof():
             self.writer.write_eof()
         try:
@@ -135,7 +139,7 @@ class HttpStream:
     # Bytes, after an upgrade
 
     async def read(self) -> bytes:
-        """Empty when the peer has ended."""
+        """The next bytes; empty when the peer has closed."""
         if self._rest:
             rest, self._rest = self._rest, b""
             return rest
@@ -145,7 +149,7 @@ class HttpStream:
             return b""
 
     async def write(self, data: bytes) -> None:
-        """Returns when there is room for more. Raises ConnectionError."""
+        """Write, and return when the buffer accepts more. Raises ConnectionError."""
         self.writer.write(data)
         await self.writer.drain()
 
@@ -160,7 +164,8 @@ class HttpServerStream(HttpStream):
         self.is_answered = False
 
     async def request(self) -> HttpHead:
-        """The request's head. Raises HttpError, TimeoutError, and EOFError where the client left before."""
+        """The request's head. Raises HttpError, TimeoutError, and EOFError if the client disconnected before
+        it."""
         event = await self.next(self._limits.head_seconds_max)
         if not isinstance(event, HttpHead):
             raise EOFError("the client closed the connection")
@@ -172,7 +177,7 @@ class HttpServerStream(HttpStream):
         await self.write(body)
 
     async def begin(self, content_type: str) -> None:
-        """A response whose body is written by `chunk`, and ends with `end`."""
+        """Begin a response whose body is written with `chunk` and ended with `end`."""
         headers = {"Content-Type": content_type, "Transfer-Encoding": "chunked", "Connection": "close"}
         await self._write_head(200, headers)
 
@@ -184,11 +189,11 @@ class HttpServerStream(HttpStream):
         await self.write(LAST_CHUNK)
 
     async def switch(self, headers: Mapping[str, str]) -> None:
-        """From here on the connection speaks the protocol that the headers name."""
+        """Switch the connection to the protocol in the headers."""
         await self._write_head(101, headers)
 
     def reset(self) -> None:
-        """Ends the connection so that the client knows that there should be more."""
+        """Reset the connection, so that the client knows that the response is incomplete."""
         reset(self.writer.transport)
 
     async def _write_head(self, status: int, headers: Mapping[str, str]) -> None:
@@ -197,7 +202,7 @@ class HttpServerStream(HttpStream):
 
 
 class _CountingReader(asyncio.StreamReader):
-    """Knows how much has come, read or not."""
+    """Counts the received bytes, read or not."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
@@ -221,7 +226,7 @@ class HttpClientStream(HttpStream):
 
     @classmethod
     async def over(cls: type[_S], sock: socket.socket, limits: HttpLimits) -> _S:
-        """Takes over a connected socket; closes it if that fails."""
+        """Take over a connected socket; close it if that fails."""
         loop = asyncio.get_running_loop()
         reader = _CountingReader(loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
@@ -234,12 +239,13 @@ class HttpClientStream(HttpStream):
 
     @property
     def is_reusable(self) -> bool:
-        """Another request may be sent: the server has said all that it was asked for, and not a byte more."""
+        """Whether another request may be sent: the last response is complete, and no further byte was
+        received."""
         is_read = self._counting.received_bytes == self.taken_bytes
         return is_read and self.is_idle and not self.writer.is_closing()
 
     def begin(self, method: bytes) -> None:
-        """To be called before a request with this method is written: a response to HEAD has no body."""
+        """Must be called before a request with this method is written: a response to HEAD has no body."""
         self.parser.is_bodiless = method == b"HEAD"
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""A request's body that is still coming when the request is handled.
+"""A request's body that is received while the request is handled.
 
-It is read no faster than the receiver takes it. Until there is a receiver, what came with the head is kept, and no more
-than that is read.
+It is read no faster than the receiver consumes it. Until there is a receiver, at most about HELD_BYTES_MAX
+bytes are buffered.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ class UploadReceiver(Protocol):
 
 class RequestUpload:
     def __init__(self, transport: asyncio.Transport, length: int | None) -> None:
-        """`length`: the request's Content-Length; None: the body comes in chunks."""
+        """`length`: the request's Content-Length; None if the body is chunked."""
         self.length = length
         self.is_complete = False
         self._transport = transport
         self._receiver: UploadReceiver | None = None
-        self._is_wanted = True
+        self._is_buffered = True
         self._is_paused = False
         self._held: list[bytes] = []
         self._held_bytes = 0
 
-    # Called by whoever handles the request
+    # Called by the handler of the request
 
     def follow(self, receiver: UploadReceiver) -> None:
-        """From here on `receiver` gets the body, what has come already first."""
+        """Pass the body to `receiver`, beginning with data already received."""
         self._receiver = receiver
         held, self._held = self._held, []
         for data in held:
@@ -61,7 +61,7 @@ class RequestUpload:
     def received(self, data: bytes) -> None:
         if self._receiver is not None:
             self._receiver.take(data)
-        elif self._is_wanted:
+        elif self._is_buffered:
             self._held.append(data)
             self._held_bytes += len(data)
             if self._held_bytes > HELD_BYTES_MAX:
@@ -75,7 +75,7 @@ class RequestUpload:
             receiver.ended()
 
     def discard(self) -> None:
-        """The request was answered: the rest of its body is read and dropped."""
-        self._receiver, self._is_wanted = None, False
+        """Read and drop the rest of the body, because the request was answered."""
+        self._receiver, self._is_buffered = None, False
         self._held.clear()
         self.resume()

@@ -1,4 +1,4 @@
-"""Messages to bytes."""
+"""Serializes messages to bytes."""
 
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
@@ -9,12 +9,12 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 
 REASONS: dict[int, bytes] = {status.value: status.phrase.encode() for status in HTTPStatus}
-# Newer names that the standard library of 3.11 does not have yet, and Go's where clients show them.
+# Names that Go uses, and newer ones that Python 3.11's standard library does not have.
 REASONS |= {413: b"Request Entity Too Large", 418: b"I'm a teapot", 422: b"Unprocessable Entity"}
 
 
 def status_line(status: int, reason: bytes | None = None) -> bytes:
-    """Without its line end. `reason` None: the usual one."""
+    """The status line without its line end. `reason` None stands for the usual one."""
     return b"HTTP/1.1 %d %b" % (status, REASONS.get(status, b"Status") if reason is None else reason)
 
 

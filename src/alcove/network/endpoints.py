@@ -1,7 +1,7 @@
-"""Ring0's endpoints as values: which address, or port of the nodes, is held for whom.
+"""Ring0's endpoints as values: which address or node port is allocated to which owner.
 
-Pure. Only ring0 writes endpoints, so they are believed; one is a pod's if its label says the pod's uid and its spec
-the pod's name.
+Pure: no I/O. Only ring0 writes endpoints, so they are trusted; an endpoint belongs to a pod if its label has
+the pod's uid and its spec the pod's name.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from alcove.vpc.vpc_cache import spec_of
 
 
 class EndpointAllocation(Struct, frozen=True):
-    """What one of ring0's endpoints holds: an address, or a port of the nodes, and for whom."""
+    """What one of ring0's endpoints allocates: an address or a node port, and its owner."""
 
     name: str
     kind: str
     owner_uid: str
     owner: OwnerRef | None
-    """The pod or service; None for what is no tenant's."""
+    """The pod or service; None if the endpoint belongs to no tenant."""
     vni: int
     address: Address | None
     droplet: str = ""
     node_port: tuple[int, str] | None = None
     ports: tuple[NamedPort, ...] = ()
-    """Names that the pod has for its ports."""
+    """The pod's named ports."""
 
 
 class PodNic(Struct, frozen=True):
-    """One address of a pod, with all that its interface needs."""
+    """One address of a pod, with everything that its interface needs."""
 
     pod: OwnerRef
     interface: str
@@ -53,13 +53,13 @@ class PodNic(Struct, frozen=True):
 
 
 def by_owner(endpoint: Object) -> Iterable[str]:
-    """An index: the uid of what the endpoint was made for."""
+    """An index by the uid of the endpoint's owner."""
     owner = objects.labels(endpoint).get(OWNER_LABEL)
     return (owner,) if owner else ()
 
 
 def vni_of(obj: Object) -> int:
-    """The number in the object's spec; 0: it has none."""
+    """The VNI in the object's spec; 0 if it has none."""
     return read_number(objects.get(obj, "spec", "vni")) or 0
 
 
@@ -79,7 +79,7 @@ def allocation_of(endpoint: Object) -> EndpointAllocation:
 
 
 def nic_of(endpoint: Object) -> PodNic | None:
-    """None: it is no pod's, or not placed yet."""
+    """The interface that the endpoint describes; None if it is no pod's or not provisioned yet."""
     pod, vni = OwnerRef.parse(spec_of(endpoint, "pod")), vni_of(endpoint)
     if spec_of(endpoint, "type") != SIMPLE or not is_provisioned(endpoint) or pod is None or not vni:
         return None

@@ -1,6 +1,6 @@
-"""The VPC provider's objects that networks are made of, as a node watches them.
+"""Mirrors of the VPC provider's objects that a node watches.
 
-A node does not watch all endpoints, so this is less than `vpc/vpc_cache.py`, which controllers read.
+A node does not watch all endpoints; controllers do, with `vpc/vpc_cache.py`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from alcove.vpc.vpc_cache import by_spec, key_of
 
 
 class Fabric:
-    def __init__(self, planes: Planes, changed: Subscriber) -> None:
-        """`changed` is called with every change of any of the objects."""
+    def __init__(self, planes: Planes, on_change: Subscriber) -> None:
+        """`on_change` is called with every change of any of the objects."""
         by_droplet, by_vpc = by_spec("droplet"), by_spec("vpc")
         self._planes = planes
         self._vpcs = self._mirror(VPCS)
@@ -26,7 +26,7 @@ class Fabric:
         self._bouncers = self._mirror(BOUNCERS, vpc=by_vpc, droplet=by_droplet)
         self._dividers = self._mirror(DIVIDERS, vpc=by_vpc, droplet=by_droplet)
         for mirror in self.mirrors:
-            mirror.subscribe(changed)
+            mirror.subscribe(on_change)
 
     def _mirror(self, resource: Resource, **indexes: Index) -> Mirror:
         return self._planes.mirror(ListSelection(resource), indexes, tenant=SYSTEM, only=HOME)

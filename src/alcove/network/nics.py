@@ -1,6 +1,6 @@
-"""Which addresses a pod wants: its nics, read and checked against its network's subnets.
+"""The addresses that a pod requests: its `spec.nics`, parsed and checked against its network's subnets.
 
-Pure: nothing is taken here, and all of a pod's nics are checked before anything is.
+Pure: no I/O. All nics of a pod are checked before any address is allocated.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def interface(index: int) -> str:
 
 
 def names(pod: Object) -> list[str]:
-    """The interfaces of its nics, in order."""
-    given: list[Object] = objects.get(pod, "spec", "nics", default=[]) or [{}]
-    return [nic.get("name") or interface(index) for index, nic in enumerate(given)]
+    """The interface names of the pod's nics, in order."""
+    spec: list[Object] = objects.get(pod, "spec", "nics", default=[]) or [{}]
+    return [nic.get("name") or interface(index) for index, nic in enumerate(spec)]
 
 
 def requested_nics(
@@ -40,17 +40,17 @@ def requested_nics(
 ) -> list[RequestedNic]:
     """The pod's nics, at least one. `others` are the named subnets that the network cannot use now.
 
-    Raises Refused, Unavailable.
+    Raises RequestRefused and AddressUnavailable.
     """
-    given: list[Object] = objects.get(pod, "spec", "nics", default=[]) or [{}]
-    found = [_nic(index, nic, backing, others, network) for index, nic in enumerate(given)]
-    interfaces = [nic.interface for nic in found]
-    chosen = [nic.request.chosen for nic in found if nic.request.chosen is not None]
+    spec: list[Object] = objects.get(pod, "spec", "nics", default=[]) or [{}]
+    requested = [_nic(index, nic, backing, others, network) for index, nic in enumerate(spec)]
+    interfaces = [nic.interface for nic in requested]
+    chosen = [nic.request.chosen for nic in requested if nic.request.chosen is not None]
     if len(set(interfaces)) < len(interfaces):
-        raise RequestRefused(f"spec.nics: two have the same name ({', '.join(interfaces)})")
+        raise RequestRefused(f"spec.nics: names must be unique ({', '.join(interfaces)})")
     if len(set(chosen)) < len(chosen):
-        raise RequestRefused("spec.nics: two have the same address")
-    return found
+        raise RequestRefused("spec.nics: addresses must be unique")
+    return requested
 
 
 def _nic(
@@ -65,7 +65,7 @@ def _nic(
         return RequestedNic(name, AddressRequest((pool,), address))
     if address is None:
         return RequestedNic(name, AddressRequest(tuple(backing.subnets.values())))
-    return RequestedNic(name, AddressRequest((_around(address, backing, network),), address))
+    return RequestedNic(name, AddressRequest((_pool_of(address, backing, network),), address))
 
 
 def _named(subnet: str, backing: ProviderNetwork, others: Mapping[str, Object], network: str) -> AddressPool:
@@ -74,12 +74,12 @@ def _named(subnet: str, backing: ProviderNetwork, others: Mapping[str, Object], 
         return pool
     other = others.get(subnet)
     if other is None or objects.get(other, "spec", "vpc") != backing.vpc:
-        # Whether another tenant has a subnet of that name is not told.
+        # The message must not reveal whether another tenant has a subnet of that name.
         raise AddressUnavailable(f'network "{network}" has no subnet "{subnet}"')
     raise AddressUnavailable(f'subnet "{subnet}" of network "{network}" is not ready')
 
 
-def _around(address: Address, backing: ProviderNetwork, network: str) -> AddressPool:
+def _pool_of(address: Address, backing: ProviderNetwork, network: str) -> AddressPool:
     for pool in backing.subnets.values():
         if address in pool.network:
             if not ranges.is_usable(pool.network, address):

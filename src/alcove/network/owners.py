@@ -1,7 +1,8 @@
-"""Whose the provider's objects are: marks that the adapter sets on them, in ring0.
+"""Ownership of the provider's objects: labels and annotations that the network controller sets on them, in
+ring0.
 
-Tenants can write their own objects' status and annotations, so nothing of those is believed: which VPC,
-number and address is whose follows from these marks alone, which only ring0 can write.
+Tenants can write the status and annotations of their own objects, so those are not trusted: the owner of a
+VPC, VNI or address follows only from these annotations, which only ring0 can write.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 
 NETWORK_MARK = "arktos.futurewei.com/network"
-"""On a VPC, subnet, or divider, as an annotation: `tenant/network`. Ring0 may set it beforehand."""
+"""Annotation of a VPC, subnet or divider: `tenant/network`. Ring0 may set it beforehand to reserve a VPC."""
 ATTACHED_MARK = "arktos.futurewei.com/attached"
-"""On a VPC that was there before its network, as an annotation: the network's mark goes with the network."""
+"""Annotation of a VPC that existed before its network: NETWORK_MARK is removed when the network is
+deleted."""
 MADE_LABEL = "app.kubernetes.io/managed-by"
 MADE_BY = "network-controller"
-"""On what was made for a network: it goes with the network."""
+"""Label of an object that was created for a network: it is deleted with the network."""
 
 
 class TenantNetworkId(Struct, frozen=True, order=True):
@@ -37,13 +39,13 @@ def owner_of(obj: Object) -> TenantNetworkId | None:
 
 
 def by_network(obj: Object) -> Iterable[str]:
-    """An index."""
+    """An index by `tenant/network`."""
     mark = objects.annotations(obj).get(NETWORK_MARK)
     return (mark,) if mark else ()
 
 
 def by_tenant(obj: Object) -> Iterable[str]:
-    """An index."""
+    """An index by the tenant's name."""
     owner = owner_of(obj)
     return (owner.tenant,) if owner else ()
 
@@ -60,19 +62,19 @@ def mark_made(obj: Object, owner: TenantNetworkId) -> Object:
 
 
 def mark_attached(vpc: Object, owner: TenantNetworkId) -> None:
-    marks = vpc["metadata"].setdefault("annotations", {})
-    marks[NETWORK_MARK], marks[ATTACHED_MARK] = str(owner), "true"
+    annotations = vpc["metadata"].setdefault("annotations", {})
+    annotations[NETWORK_MARK], annotations[ATTACHED_MARK] = str(owner), "true"
 
 
 def unmark(vpc: Object) -> None:
-    """Frees an attached VPC for other networks; one that ring0 reserved stays reserved."""
-    marks = vpc["metadata"].get("annotations") or {}
-    if marks.pop(ATTACHED_MARK, None):
-        marks.pop(NETWORK_MARK, None)
+    """Release an attached VPC for other networks; one that ring0 reserved stays reserved."""
+    annotations = vpc["metadata"].get("annotations") or {}
+    if annotations.pop(ATTACHED_MARK, None):
+        annotations.pop(NETWORK_MARK, None)
 
 
 class OwnerRef(Struct, frozen=True):
-    """What an endpoint was made for: a pod or a service, as `spec.pod` of the endpoint tells."""
+    """The pod or service that an endpoint was created for, from the endpoint's `spec.pod`."""
 
     tenant: TenantId
     namespace: str

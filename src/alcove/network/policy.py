@@ -1,11 +1,11 @@
 """NetworkPolicies compiled to rules of addresses and ports, for each pod of one network.
 
-Pure: who may talk to whom follows from the policies, the namespaces' labels and the network's pods. As in
-Kubernetes, a pod that no policy of a direction selects may do anything in it; one that some select may do
-what any of them allows, and nothing else. Answers to what was allowed always pass.
+Pure: the result depends only on the policies, the namespaces' labels and the network's pods. As in
+Kubernetes, a pod that no policy of a direction selects is not restricted in that direction; otherwise it may
+do what any of the selecting policies allows, and nothing else. Replies to allowed connections always pass.
 
-Everything here is of one tenant and one network: a selector that selects everything selects every pod of
-*this* network, and addresses of other networks are unknown here.
+All inputs are of one tenant and one network: an empty selector selects every pod of *this* network, and
+addresses of other networks are unknown here.
 
     rules = PolicySet(policies, namespaces, peers).rules(pod)
     allows(rules.ingress, ip_address("10.0.1.7"), "TCP", 443)
@@ -33,8 +33,8 @@ class NamedPort(Struct, frozen=True, order=True):
 
 
 class PolicyPeer(Struct, frozen=True, kw_only=True):
-    """Somebody in the network that selectors can select: a pod, or a service that the network has without
-    pods behind it, as its DNS."""
+    """A member of the network that selectors can match: a pod, or a service without pods such as the
+    network's DNS."""
 
     namespace: str
     labels: Mapping[str, str]
@@ -43,7 +43,7 @@ class PolicyPeer(Struct, frozen=True, kw_only=True):
 
 
 class IpBlock(Struct, frozen=True):
-    """Addresses of a range, but for those of `excepts`."""
+    """The addresses of a range, except those in `excepts`."""
 
     network: Network
     excepts: tuple[Network, ...] = ()
@@ -62,19 +62,19 @@ class PolicyPorts(Struct, frozen=True):
 
 
 class PolicyPeerRule(Struct, frozen=True):
-    """Lets peers use ports. None: whoever; whatever."""
+    """Allows peers to use ports. None stands for all peers or all ports."""
 
     peers: tuple[IpBlock, ...] | None = None
     ports: tuple[PolicyPorts, ...] | None = None
 
 
 Rules = tuple[PolicyPeerRule, ...]
-"""What may be opened in a direction: what some rule allows, and nothing else."""
+"""The connections that may be opened in one direction: those that at least one rule allows."""
 
 
 class PodRules(Struct, frozen=True):
     ingress: Rules | None = None
-    """None: everything may come in."""
+    """None if ingress is not restricted; likewise for egress."""
     egress: Rules | None = None
 
 
@@ -116,7 +116,7 @@ class PolicySet:
         namespaces: Mapping[str, Mapping[str, str]],
         peers: Sequence[PolicyPeer],
     ) -> None:
-        """`namespaces` are labels by name; `peers` everybody in the network."""
+        """`namespaces` has each namespace's labels by name; `peers` are all members of the network."""
         self._selection = _Selection(namespaces, peers)
         self._policies: dict[str, list[_Policy]] = {}
         for policy in policies:
@@ -134,29 +134,29 @@ class PolicySet:
 
 
 def _joined(allowed: list[Rules]) -> Rules | None:
-    """All that any of the policies allows; None where no policy speaks of the direction."""
+    """The union of the policies' rules; None if no policy applies to the direction."""
     if not allowed:
         return None
     return tuple(dict.fromkeys(rule for rules in allowed for rule in rules))
 
 
 class _Selection:
-    """Finds peers."""
+    """Finds the peers that a policy's selectors match."""
 
     def __init__(self, namespaces: Mapping[str, Mapping[str, str]], peers: Sequence[PolicyPeer]) -> None:
         self._namespaces = namespaces
-        self.everybody = tuple(peers)
+        self.all_peers = tuple(peers)
         self._by_namespace: dict[str, list[PolicyPeer]] = {}
         for peer in peers:
             self._by_namespace.setdefault(peer.namespace, []).append(peer)
 
     def peers(self, policy_namespace: str, peer: Object) -> list[PolicyPeer]:
-        """Those that a peer of a policy means: `podSelector` in the policy's own namespace, unless there is
-        a `namespaceSelector`."""
+        """The members that a policy's peer selects: `podSelector` applies to the policy's namespace, unless
+        there is a `namespaceSelector`."""
         within = [policy_namespace]
         if peer.get("namespaceSelector") is not None:
-            wanted = selectors.from_object(peer["namespaceSelector"])
-            within = [name for name, labels in self._namespaces.items() if wanted.matches(labels)]
+            selector = selectors.from_object(peer["namespaceSelector"])
+            within = [name for name, labels in self._namespaces.items() if selector.matches(labels)]
         pods = selectors.EVERYTHING
         if peer.get("podSelector") is not None:
             pods = selectors.from_object(peer["podSelector"])
@@ -165,13 +165,13 @@ class _Selection:
         ]
 
 
-class _Side(Struct, frozen=True):
-    """One rule of a policy, with its peers found."""
+class _CompiledRule(Struct, frozen=True):
+    """One ingress or egress rule of a policy, with its peers resolved."""
 
     blocks: tuple[IpBlock, ...] | None
-    """None: whoever."""
+    """None stands for all peers."""
     pods: tuple[PolicyPeer, ...]
-    """Those among them that ports can have names at."""
+    """The peers whose named ports are known."""
     ports: tuple[Object, ...] | None
 
 
@@ -181,33 +181,35 @@ class _Policy:
         namespace = objects.namespace(policy)
         types = spec.get("policyTypes") or (["Ingress", "Egress"] if spec.get("egress") else ["Ingress"])
         self.selector: LabelSelector = selectors.from_object(spec.get("podSelector") or {})
-        self._ingress = [_side(rule, "from", namespace, selection) for rule in spec.get("ingress") or ()]
+        self._ingress = [
+            _compile_rule(rule, "from", namespace, selection) for rule in spec.get("ingress") or ()
+        ]
         self.has_ingress, self.has_egress = "Ingress" in types, "Egress" in types
-        outward = [_side(rule, "to", namespace, selection) for rule in spec.get("egress") or ()]
-        self.egress: Rules = tuple(rule for side in outward for rule in _outward(side))
+        egress_rules = [_compile_rule(rule, "to", namespace, selection) for rule in spec.get("egress") or ()]
+        self.egress: Rules = tuple(rule for compiled in egress_rules for rule in _egress_rules(compiled))
 
     def ingress_of(self, pod: PolicyPeer) -> Rules:
-        """A port's name is a port of the pod itself."""
-        found = ((side.blocks, _resolved(side.ports, pod)) for side in self._ingress)
+        """The ingress rules for a pod: a named port is looked up in the pod itself."""
+        found = ((rule.blocks, _resolve_ports(rule.ports, pod)) for rule in self._ingress)
         return tuple(PolicyPeerRule(blocks, ports) for blocks, ports in found if ports != ())
 
 
-def _side(rule: Object, field: str, namespace: str, selection: _Selection) -> _Side:
+def _compile_rule(rule: Object, field: str, namespace: str, selection: _Selection) -> _CompiledRule:
     ports = tuple(rule["ports"]) if rule.get("ports") else None
     if not rule.get(field):
-        return _Side(None, selection.everybody, ports)
+        return _CompiledRule(None, selection.all_peers, ports)
     pods: list[PolicyPeer] = []
     blocks: list[IpBlock] = []
     for peer in rule[field]:
         if peer.get("ipBlock") is not None:
             block = _block(peer["ipBlock"])
             blocks.append(block)
-            pods += _inside(block, selection.everybody) if _has_names(ports) else ()
+            pods += _inside(block, selection.all_peers) if _has_names(ports) else ()
         else:
             selected = selection.peers(namespace, peer)
             blocks += _blocks(selected)
             pods += selected
-    return _Side(tuple(dict.fromkeys(blocks)), tuple(pods), ports)
+    return _CompiledRule(tuple(dict.fromkeys(blocks)), tuple(pods), ports)
 
 
 def _has_names(ports: tuple[Object, ...] | None) -> bool:
@@ -215,41 +217,42 @@ def _has_names(ports: tuple[Object, ...] | None) -> bool:
 
 
 def _inside(block: IpBlock, peers: Iterable[PolicyPeer]) -> list[PolicyPeer]:
-    """The peers with only those of their addresses that are in the block."""
+    """The peers with addresses in the block, reduced to those addresses."""
     found = ((each, tuple(ip for ip in each.addresses if ip in block)) for each in peers)
     return [structs.replace(each, addresses=addresses) for each, addresses in found if addresses]
 
 
-def _outward(side: _Side) -> Iterable[PolicyPeerRule]:
-    """An egress rule's. A port's name is a port of each peer, and peers may call different numbers so;
-    addresses that are no pod's have no names for ports."""
-    if side.ports is None:
-        yield PolicyPeerRule(side.blocks, None)
+def _egress_rules(rule: _CompiledRule) -> Iterable[PolicyPeerRule]:
+    """The compiled rules of an egress rule. A named port is looked up in each peer, and peers may have
+    different numbers for one name; addresses that belong to no pod have no named ports."""
+    if rule.ports is None:
+        yield PolicyPeerRule(rule.blocks, None)
         return
-    numbered = tuple(_numbered(port) for port in side.ports if not isinstance(port.get("port"), str))
+    numbered = tuple(_numbered_port(port) for port in rule.ports if not isinstance(port.get("port"), str))
     if numbered:
-        yield PolicyPeerRule(side.blocks, numbered)
+        yield PolicyPeerRule(rule.blocks, numbered)
     named: dict[PolicyPorts, dict[IpBlock, None]] = {}
-    for port in side.ports:
+    for port in rule.ports:
         if isinstance(port.get("port"), str):
-            for pod in side.pods:
-                for found in _called(port, pod):
+            for pod in rule.pods:
+                for found in _named_ports(port, pod):
                     named.setdefault(found, {}).update(dict.fromkeys(_blocks([pod])))
     for found, blocks in named.items():
         yield PolicyPeerRule(tuple(blocks), (found,))
 
 
-def _resolved(ports: tuple[Object, ...] | None, pod: PolicyPeer) -> tuple[PolicyPorts, ...] | None:
-    """Empty: none of the names is one of the pod's, so nothing is allowed."""
+def _resolve_ports(ports: tuple[Object, ...] | None, pod: PolicyPeer) -> tuple[PolicyPorts, ...] | None:
+    """The ports with names replaced by the pod's numbers. Empty if the pod has none of the named ports, so
+    that nothing is allowed."""
     if ports is None:
         return None
     found: list[PolicyPorts] = []
     for port in ports:
-        found += _called(port, pod) if isinstance(port.get("port"), str) else [_numbered(port)]
+        found += _named_ports(port, pod) if isinstance(port.get("port"), str) else [_numbered_port(port)]
     return tuple(dict.fromkeys(found))
 
 
-def _called(port: Object, pod: PolicyPeer) -> list[PolicyPorts]:
+def _named_ports(port: Object, pod: PolicyPeer) -> list[PolicyPorts]:
     protocol = port.get("protocol") or "TCP"
     return [
         PolicyPorts(protocol, each.number, each.number)
@@ -258,14 +261,14 @@ def _called(port: Object, pod: PolicyPeer) -> list[PolicyPorts]:
     ]
 
 
-def _numbered(port: Object) -> PolicyPorts:
+def _numbered_port(port: Object) -> PolicyPorts:
     protocol, low = port.get("protocol") or "TCP", port.get("port")
     return PolicyPorts(protocol) if low is None else PolicyPorts(protocol, low, port.get("endPort") or low)
 
 
-def _block(given: Object) -> IpBlock:
-    excepts = tuple(ipaddress.ip_network(each) for each in given.get("except") or ())
-    return IpBlock(ipaddress.ip_network(given["cidr"]), excepts)
+def _block(ip_block: Object) -> IpBlock:
+    excepts = tuple(ipaddress.ip_network(each) for each in ip_block.get("except") or ())
+    return IpBlock(ipaddress.ip_network(ip_block["cidr"]), excepts)
 
 
 def _blocks(pods: Iterable[PolicyPeer]) -> list[IpBlock]:

@@ -1,4 +1,5 @@
-"""What stands behind each network: its VPC, number and subnets, found by the marks on ring0's objects."""
+"""The provider's objects of each network: its VPC, VNI and subnets, found by the annotations of ring0's
+objects."""
 
 from __future__ import annotations
 
@@ -23,17 +24,18 @@ class ProviderNetwork(Struct, frozen=True):
     vpc: str
     vni: int
     network: Network
-    """The range that all its pods' addresses are of."""
+    """The range that contains all its pods' addresses."""
     subnets: Mapping[str, AddressPool]
-    """Those that pods can get addresses from now, in the order they are tried."""
+    """The subnets that pods can get addresses from now, in the order they are tried."""
 
     def services(self, cidr: Network) -> AddressPool:
-        """Services' addresses are beside the subnets, each network's its own."""
+        """The pool of the network's service addresses, which are outside its subnets."""
         return AddressPool(vpc=self.vpc, network=cidr, scope=self.vni, vni=self.vni)
 
 
 class ProviderNetworks:
-    """Finds what is marked with a network. What stands behind it, its provider says (`network/providers`)."""
+    """Finds objects by the network that they belong to. Which of them make up a network is decided by its
+    provider (`network/providers`)."""
 
     def __init__(self, cache: VpcCache) -> None:
         self.cache = cache
@@ -45,34 +47,34 @@ class ProviderNetworks:
         return self.cache.vpcs.find("network", HOME, SYSTEM, str(owner))
 
     def subnets(self, owner: TenantNetworkId) -> list[Object]:
-        """Those made for the network."""
+        """The subnets that were created for the network."""
         return self.cache.subnets.find("network", HOME, SYSTEM, str(owner))
 
     def dividers(self, owner: TenantNetworkId) -> list[Object]:
-        """Those that hold a number for the network alone."""
+        """The dividers that hold a VNI for this network only."""
         return self.cache.dividers.find("network", HOME, SYSTEM, str(owner))
 
     def of_tenant(self, tenant: TenantId) -> set[TenantNetworkId]:
-        """The tenant's networks that anything is marked with."""
-        found = [
+        """The tenant's networks that own a VPC or divider."""
+        owned = [
             *self.cache.vpcs.find("tenant", HOME, SYSTEM, tenant),
             *self.cache.dividers.find("tenant", HOME, SYSTEM, tenant),
         ]
-        return {owner for each in found if (owner := owner_of(each)) is not None}
+        return {owner for each in owned if (owner := owner_of(each)) is not None}
 
     async def release_addresses(self, holders: Iterable[Object]) -> str:
-        """Delete the addresses that the network's own services and gateways have, of the numbers of its VPCs or
-        dividers. Says how many others still have one, in words; empty: nobody."""
+        """Delete the endpoints of the network's services and gateways within the VNIs of the `holders`, which
+        are its VPCs or dividers. Returns a message if other endpoints remain, else the empty string."""
         for vni in {read_number(each["spec"].get("vni")) for each in holders} - {None}:
-            if left := await self._release_addresses(str(vni)):
-                return f"{left} addresses are still in use"
+            if remaining := await self._release_addresses(str(vni)):
+                return f"{remaining} addresses are still in use"
         return ""
 
     async def _release_addresses(self, scope: str) -> int:
-        left = 0
+        remaining = 0
         for endpoint in self.cache.endpoints.find("scope", HOME, SYSTEM, scope):
             if spec_of(endpoint, "type") in (SCALED, GATEWAY):
                 await self.cache.delete(VPC_ENDPOINTS, objects.name(endpoint), endpoint["metadata"]["uid"])
             else:
-                left += 1
-        return left
+                remaining += 1
+        return remaining

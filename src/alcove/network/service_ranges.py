@@ -1,4 +1,5 @@
-"""Which addresses a network's services get: those it names, or a range that its own addresses are not in."""
+"""The ranges of a network's service addresses: those in its spec, or a default that does not overlap its
+pods'."""
 
 from __future__ import annotations
 
@@ -16,39 +17,40 @@ SERVICE_RANGES: tuple[Network, ...] = (
     ipaddress.ip_network("172.31.0.0/16"),
     ipaddress.ip_network("192.168.0.0/16"),
 )
-"""The first that does not overlap the network's own range is taken. Every network may have the same."""
+"""Defaults: the first that does not overlap the pods' range is used. Different networks may use the same
+range."""
 SERVICE_RANGES6: tuple[Network, ...] = (
     ipaddress.ip_network("fd96::/108"),
     ipaddress.ip_network("fdac::/108"),
 )
 
 
-def service_ranges(network: Object, own: Iterable[Network]) -> list[Network]:
-    """`own` are the ranges of its pods' addresses. Raises Refused."""
-    ours = tuple(own)
-    given = objects.get(network, "spec", "service", "cidrs", default=[])
-    if given:
-        chosen = [ipaddress.ip_network(cidr) for cidr in given]
+def service_ranges(network: Object, pod_ranges: Iterable[Network]) -> list[Network]:
+    """`pod_ranges` are the ranges of its pods' addresses. Raises RequestRefused."""
+    occupied = tuple(pod_ranges)
+    configured = objects.get(network, "spec", "service", "cidrs", default=[])
+    if configured:
+        chosen = [ipaddress.ip_network(cidr) for cidr in configured]
         for cidr in chosen:
-            _check(cidr, ours)
+            _check(cidr, occupied)
         return chosen
-    wanted = SERVICE_RANGES6 if ours and ours[0].version == 6 else SERVICE_RANGES
-    for cidr in wanted:
-        if not any(ranges.overlaps(cidr, other) for other in ours):
+    defaults = SERVICE_RANGES6 if occupied and occupied[0].version == 6 else SERVICE_RANGES
+    for cidr in defaults:
+        if not any(ranges.overlaps(cidr, other) for other in occupied):
             return [cidr]
-    raise RequestRefused(f"no default range for services is beside {ours[0]}: name one in spec.service.cidrs")
+    raise RequestRefused(f"all default service ranges overlap {occupied[0]}: set spec.service.cidrs")
 
 
-def usable_service_ranges(network: Object, own: Iterable[Network]) -> tuple[Network, ...]:
-    """The same for who only reads the network: none where it is refused."""
+def usable_service_ranges(network: Object, pod_ranges: Iterable[Network]) -> tuple[Network, ...]:
+    """The same for readers of the network: empty if the network is refused."""
     try:
-        return tuple(service_ranges(network, own))
+        return tuple(service_ranges(network, pod_ranges))
     except RequestRefused:
         return ()
 
 
-def _check(cidr: Network, own: tuple[Network, ...]) -> None:
-    for other in own:
+def _check(cidr: Network, pod_ranges: tuple[Network, ...]) -> None:
+    for other in pod_ranges:
         if ranges.overlaps(cidr, other):
             raise RequestRefused(f"service range {cidr} overlaps the network's own range {other}")
         if cidr.version != other.version:

@@ -1,6 +1,6 @@
-"""The two services that every network has: the way to its DNS, and to the tenant's API server.
+"""The two services that every network has: its DNS and the tenant's API server.
 
-They have no selector: what is behind them is on every node, in the network's gateway.
+They have no selector: their backends run on every node, in the network's gateway.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from alcove.network.owners import TenantNetworkId
 DNS_NAMESPACE = "kube-system"
 API_NAMESPACE = "default"
 DNS_OFFSET = 10
-"""The DNS service's address within the network's range for services, if it can be had."""
+"""Offset of the DNS service's address within the network's service range, if that address is free."""
 
 
 def dns_name(network: str) -> str:
@@ -26,8 +26,8 @@ def api_name(network: str) -> str:
 
 def is_wellknown(service: Object) -> bool:
     network = network_of(service)
-    place = (objects.namespace(service), objects.name(service))
-    return place in ((DNS_NAMESPACE, dns_name(network)), (API_NAMESPACE, api_name(network)))
+    name = (objects.namespace(service), objects.name(service))
+    return name in ((DNS_NAMESPACE, dns_name(network)), (API_NAMESPACE, api_name(network)))
 
 
 def is_dns(service: Object) -> bool:
@@ -53,11 +53,11 @@ def api_service(owner: TenantNetworkId) -> Object:
 def _service(
     owner: TenantNetworkId, namespace: str, name: str, ports: list[Object], labels: dict[str, str]
 ) -> Object:
-    own = {"k8s-app": name, **labels}
+    all_labels = {"k8s-app": name, **labels}
     if len(owner.name) <= 63:
-        # Label values are shorter than networks' names may be.
-        own[NETWORK_LABEL] = owner.name
+        # A label value is limited to 63 characters; a network's name is not.
+        all_labels[NETWORK_LABEL] = owner.name
     return {
-        "metadata": {"name": name, "namespace": namespace, "labels": own},
+        "metadata": {"name": name, "namespace": namespace, "labels": all_labels},
         "spec": {"network": owner.name, "ports": ports},
     }

@@ -1,6 +1,6 @@
 """`alcove agent`: one process per node, for the pods of every plane that are bound to it.
 
-Pods keep running when it stops, and the one that starts next finds them.
+Pods keep running when the process stops; the next one adopts them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 USER_AGENT = "alcove-agent"
 COMPONENT = "kubelet"
-"""As Kubernetes' users know the one who tells of pods on nodes."""
+"""Event source that Kubernetes users expect for pods on nodes."""
 PORT = 10250
 BPF_ROOT = Path("/sys/fs/bpf")
 STARTS_MAX = 6
@@ -62,25 +62,25 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
     port: int = PORT
     is_hollow: bool = False
     has_hollow_tenants: bool = False
-    """Where the runtime that tenants get fails its trial, their pods are hollow; otherwise they are refused."""
+    """Make tenants' pods hollow if their runtime fails its trial; otherwise they are refused."""
     count: int = 1
-    """So many hollow nodes in this one process, for tests of size: `NAME-0`, `NAME-1`, and so on."""
+    """Number of hollow nodes in this process, for scale tests: `NAME-0`, `NAME-1`, and so on."""
     sharing: int = 1
-    """So many nodes are on this machine: each promises its part of it."""
+    """Number of nodes on this machine: each advertises its fraction of the capacity."""
     instance: str = ""
     bpf_root: Path = BPF_ROOT
     ingress_ports: tuple[int, int] = (80, 443)
-    """Where the node serves tenants' ingresses by HTTP and HTTPS; 0: it does not."""
+    """HTTP and HTTPS ports of tenants' ingresses; 0 disables one."""
     planes: Mapping[TenantId, Path] = {}
     """Kubeconfigs of dedicated tenants' planes."""
-    planes_folder: Path | None = None
-    """Where kubeconfigs of further planes come and go."""
+    planes_directory: Path | None = None
+    """Directory of further planes' kubeconfigs, followed while the process runs."""
     insecure_registries: tuple[str, ...] = ()
-    """Registries without TLS."""
+    """Registries that are used without TLS."""
     probe_port: int | None = None
-    """Serves /metrics, /healthz and /readyz on loopback; None: nothing is served."""
+    """Loopback port for /metrics, /healthz and /readyz. None to serve nothing."""
     drains_on_stop: bool = False
-    """Told to stop, it ends its pods first, as a machine that is being turned off does."""
+    """Stop all pods before the process exits, as on a machine shutdown."""
 
     @property
     def nodes(self) -> list[str]:
@@ -88,47 +88,49 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
 
 
 def instance_of(node: str) -> str:
-    """What tells a node's things from those of others on the machine, when nobody says: four letters from its name."""
+    """Default instance name, four characters from the node's name; it keeps nodes on one machine apart."""
     return blake2s(node.encode(), digest_size=2).hexdigest()
 
 
 class AgentProcess:
-    """What hollow and real nodes have in common: planes, events, pods' statuses, and the tasks of the process."""
+    """Services that hollow and real nodes share: planes, events, pod status writers, background tasks."""
 
     def __init__(
         self,
         config: AgentConfig,
         planes: Planes,
         tasks: BackgroundTasks,
-        accounts: dict[PlaneId, KubeconfigUser],
+        users: dict[PlaneId, KubeconfigUser],
         metrics: AgentMetrics,
     ) -> None:
         self.config = config
         self.planes = planes
         self.tasks = tasks
-        self.accounts = accounts
-        # What goes wrong is told before what went well: each has a queue of its own.
-        self.troubles, self._news = (
+        self.users = users
+        # Separate queues: Warning events must not wait behind Normal ones.
+        self.warning_events, self._normal_events = (
             EventRecorder(planes.client, time.time),
             EventRecorder(planes.client, time.time),
         )
         self._writes = asyncio.Semaphore(WRITES_MAX)
-        self.rosters: dict[str, PodWorkers] = {}
-        metrics.pods = lambda: sum(len(each) for each in self.rosters.values())
+        self.workers_by_node: dict[str, PodWorkers] = {}
+        metrics.pods = lambda: sum(len(each) for each in self.workers_by_node.values())
         self.metrics = metrics
-        self.on_plane: list[Callable[[PlaneId, KubeconfigUser | None], None]] = [self._hear]
-        """Called with every plane that comes later, or goes."""
+        self.on_plane: list[Callable[[PlaneId, KubeconfigUser | None], None]] = [self._add_user]
+        """Callbacks for planes that join (with their user) or leave (None) later."""
 
-    def _hear(self, plane: PlaneId, user: KubeconfigUser | None) -> None:
+    def _add_user(self, plane: PlaneId, user: KubeconfigUser | None) -> None:
         if user is not None:
-            self.accounts[plane] = user
+            self.users[plane] = user
 
     def plane_changed(self, plane: PlaneId, user: KubeconfigUser | None) -> None:
         for each in self.on_plane:
             each(plane, user)
 
-    def roster(self, node: str, allocatable: Mapping[str, str], site_of: SiteOf, left: Found) -> PodWorkers:
-        around = WorkerContext(
+    def add_workers(
+        self, node: str, allocatable: Mapping[str, str], executor_for: SiteOf, found: Found
+    ) -> PodWorkers:
+        context = WorkerContext(
             addresses=(self.config.address,),
             note=self.note(node),
             admission=NodeAdmission(allocatable),
@@ -136,11 +138,11 @@ class AgentProcess:
             wall=time.time,
             clock=time.monotonic,
         )
-        workers = PodWorkers(site_of, self._telling, around, left)
-        self.rosters[node] = workers
+        workers = PodWorkers(executor_for, self._status_writer, context, found)
+        self.workers_by_node[node] = workers
         return workers
 
-    def _telling(self, key: PodKey) -> StatusWriter:
+    def _status_writer(self, key: PodKey) -> StatusWriter:
         return StatusWriter(key, self.planes.client, self._writes)
 
     def note(self, node: str) -> Note:
@@ -152,46 +154,49 @@ class AgentProcess:
                 "name": key.name,
                 "uid": key.uid,
             }
-            told = PendingEvent(key.plane, key.tenant, involved, type_, reason, message, COMPONENT, node)
-            (self.troubles if type_ == WARNING else self._news).record(told)
+            event = PendingEvent(key.plane, key.tenant, involved, type_, reason, message, COMPONENT, node)
+            (self.warning_events if type_ == WARNING else self._normal_events).record(event)
 
         return note
 
-    def start(self, keepers: list[NodeStatusManager]) -> PodSource:
-        """Pods are heard of, and nodes told of, from now on."""
-        for recorder in (self.troubles, self._news):
+    def start(self, managers: list[NodeStatusManager]) -> PodSource:
+        """Starts watching pods and writing node statuses."""
+        for recorder in (self.warning_events, self._normal_events):
             self.tasks.restart("event recorder", recorder.run)
-        source = PodSource(self.planes, {name: workers.offer for name, workers in self.rosters.items()})
-        for name, workers in self.rosters.items():
+        source = PodSource(
+            self.planes, {name: workers.offer for name, workers in self.workers_by_node.items()}
+        )
+        for name, workers in self.workers_by_node.items():
             self.tasks.fatal(f"pods of {name}", workers.run())
-            self.tasks.restart(f"leftover pods of {name}", partial(_sweep, workers, source))
-        for keeper in keepers:
-            self.tasks.restart("node status", partial(_keep, keeper, len(keepers)))
+            self.tasks.restart(f"leftover pods of {name}", partial(_clean_up, workers, source))
+        for manager in managers:
+            self.tasks.restart("node status", partial(_run_status_manager, manager, len(managers)))
         return source
 
 
-async def _keep(keeper: NodeStatusManager, count: int) -> None:
-    """Many nodes do not tell of themselves at the same moment."""
+async def _run_status_manager(manager: NodeStatusManager, count: int) -> None:
+    """Runs the manager after a random delay, so that many nodes do not write their status at the same
+    time."""
     await asyncio.sleep(random.random() * min(10.0, count / 50) if count > 1 else 0.0)
-    await keeper.run()
+    await manager.run()
 
 
-async def _sweep(workers: PodWorkers, source: PodSource) -> None:
+async def _clean_up(workers: PodWorkers, source: PodSource) -> None:
     while workers.has_left:
         await workers.sweep(source.is_synced)
         await asyncio.sleep(SWEEP_SECONDS)
 
 
 async def run(config: AgentConfig, ready: Callable[[], None] = lambda: None) -> None:
-    """Runs until cancelled; `ready` is called once the API knows the nodes."""
+    """Runs until cancelled; `ready` is called once all nodes are registered."""
     from alcove.processes.nodes import hollow, real
     from alcove.processes.plane_follower import PlaneFollower, SwappableTransport, follow_file
 
-    accounts = {HOME: kubeconfig.load(config.kubeconfig)}
-    accounts |= {PlaneId(tenant): kubeconfig.load(path) for tenant, path in config.planes.items()}
-    ways = {plane: SwappableTransport(HttpPool(user)) for plane, user in accounts.items()}
+    users = {HOME: kubeconfig.load(config.kubeconfig)}
+    users |= {PlaneId(tenant): kubeconfig.load(path) for tenant, path in config.planes.items()}
+    transports = {plane: SwappableTransport(HttpPool(user)) for plane, user in users.items()}
     config.data.mkdir(parents=True, exist_ok=True, mode=0o711)
-    # What tenants' containers say is nobody's business on the machine.
+    # Container logs are readable by root only.
     (config.data / "logs").mkdir(exist_ok=True, mode=0o700)
     metrics, is_registered = AgentMetrics(), asyncio.Event()
     try:
@@ -200,50 +205,50 @@ async def run(config: AgentConfig, ready: Callable[[], None] = lambda: None) -> 
             Planes(user_agent=USER_AGENT) as planes,
             BackgroundTasks() as tasks,
         ):
-            for plane, way in ways.items():
-                planes.join(plane, way)
+            for plane, transport in transports.items():
+                planes.join(plane, transport)
                 path = config.kubeconfig if plane == HOME else config.planes[TenantId(plane)]
-                tasks.restart(f"kubeconfig of {plane}", partial(follow_file, path, way))
+                tasks.restart(f"kubeconfig of {plane}", partial(follow_file, path, transport))
             tasks.restart("memory trimming", keep_trimmed)
-            own = ClientCertificate(config.kubeconfig, config.name, planes.client(HOME))
-            tasks.restart("client certificate", own.keep)
-            metrics.certificate_ends = lambda: own.ends
-            agent = AgentProcess(config, planes, tasks, accounts, metrics)
-            if config.planes_folder is not None:
-                follower = PlaneFollower(config.planes_folder, planes, agent.plane_changed)
-                await follower.look()
+            certificate = ClientCertificate(config.kubeconfig, config.name, planes.client(HOME))
+            tasks.restart("client certificate", certificate.keep)
+            metrics.certificate_ends = lambda: certificate.ends
+            agent = AgentProcess(config, planes, tasks, users, metrics)
+            if config.planes_directory is not None:
+                follower = PlaneFollower(config.planes_directory, planes, agent.plane_changed)
+                await follower.poll()
                 tasks.fatal("planes folder", follower.run())
-            keepers = None if config.is_hollow else await real.start(agent)
-            for keeper in keepers if keepers is not None else hollow.start(agent):
-                await keeper.registered.wait()
+            managers = None if config.is_hollow else await real.start(agent)
+            for manager in managers if managers is not None else hollow.start(agent):
+                await manager.registered.wait()
             is_registered.set()
             ready()
             if config.drains_on_stop:
                 await _until_drained(agent)
     finally:
-        for way in ways.values():
-            await way.close()
+        for transport in transports.values():
+            await transport.close()
 
 
 async def _until_drained(agent: AgentProcess) -> None:
-    """Waits to be told to stop; then ends all pods before it does."""
+    """Waits for cancellation, then stops all pods before it propagates."""
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
-        for workers in agent.rosters.values():
+        for workers in agent.workers_by_node.values():
             await workers.drain()
         raise
 
 
 def run_agent(config: AgentConfig) -> str:
-    """Runs until a signal; returns what went wrong, or nothing."""
+    """Runs until SIGINT or SIGTERM; returns an error message, or an empty string."""
 
     async def until_signal() -> None:
-        working = asyncio.create_task(run(config, lambda: typer.echo("ready")))
+        task = asyncio.create_task(run(config, lambda: typer.echo("ready")))
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, working.cancel)
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         with contextlib.suppress(asyncio.CancelledError):
-            await working
+            await task
 
     try:
         uvloop.run(until_signal())

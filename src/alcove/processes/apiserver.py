@@ -1,4 +1,4 @@
-"""`alcove apiserver`: opens the store, fills the cache, wires the pipeline, listens."""
+"""`alcove apiserver`: opens the store, fills the watch cache, wires the request pipeline, and serves."""
 
 from __future__ import annotations
 
@@ -73,24 +73,24 @@ log = logging.getLogger(__name__)
 
 class ApiServerConfig(Struct, frozen=True, kw_only=True):
     data: Path
-    """Everything that survives a restart: the store, keys and certificates."""
+    """Persistent state: the store, keys and certificates."""
     host: str = "127.0.0.1"
     port: int = 6443
     hosts: tuple[str, ...] = ()
-    """Further names and addresses that clients reach this server by."""
+    """Further names and addresses in the serving certificate."""
     listen: tuple[str, ...] = ()
-    """Further addresses of this machine to serve at, on the same port."""
+    """Further local addresses to listen on, at the same port."""
     etcd: tuple[str, ...] = ()
-    """Endpoints (`host:port`) of the cluster's own etcd; none: a store of this machine's."""
+    """Endpoints (`host:port`) of the cluster's etcd. Empty for the embedded store."""
     etcd_pki: Path | None = None
-    """Where ca.crt, client.crt and client.key for etcd are; None: etcd is asked without TLS."""
+    """Directory with ca.crt, client.crt and client.key for etcd. None for no TLS."""
     tokens: Path | None = None
     """A file of static bootstrap tokens."""
     admission: AdmissionSettings = AdmissionSettings()
     history: RetentionPolicy = RetentionPolicy()
-    """How much of the past a watch may resume from."""
+    """How much history is kept for watches to resume from."""
     webhook_networks: tuple[Network, ...] = ()
-    """Networks of the cluster's own that tenants' webhooks may be in all the same."""
+    """Private networks in which tenants' webhooks are allowed."""
 
 
 class RunningApiServer(Struct, frozen=True):
@@ -98,12 +98,13 @@ class RunningApiServer(Struct, frozen=True):
     authority: CertificateAuthority
     app: App
     lost: Callable[[], Coroutine[Any, Any, None]]
-    """Raises StoreError when this server can no longer follow the store: it is to end, and to be started anew."""
+    """Raises StoreError when this server can no longer follow the store; the process must exit and be
+    restarted."""
 
 
 @asynccontextmanager
 async def serve(config: ApiServerConfig) -> AsyncIterator[RunningApiServer]:
-    """Serves until left."""
+    """Serves for the duration of the block."""
     config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     metrics = ApiServerMetrics()
     store = await _open(config, metrics)
@@ -118,7 +119,7 @@ async def serve(config: ApiServerConfig) -> AsyncIterator[RunningApiServer]:
 
 async def _open(config: ApiServerConfig, metrics: ApiServerMetrics) -> Store:
     if config.etcd:
-        # gRPC takes 20 MB: only who uses it pays for it.
+        # Imported on demand: gRPC takes 20 MB.
         from alcove.store.etcd import EtcdStore
         from alcove.store.etcd_client import Tls
 
@@ -137,11 +138,11 @@ async def _serving(
     pki = config.data / "pki"
     authority = CertificateAuthority.open(pki, clock())
     serving = ServerCertificate(pki, authority, (config.host, *config.hosts), clock)
-    hub, ends = WatchHub(), CrdRemoval()
+    hub, crd_removal = WatchHub(), CrdRemoval()
 
     def publish(events: Sequence[CacheEvent]) -> None:
         hub.publish(events)
-        ends.notice(events)
+        crd_removal.notice(events)
 
     async with Cache(store, publish) as cache:
         webhooks = Webhooks(DirectDialer(cache, config.webhook_networks))
@@ -221,8 +222,8 @@ async def _serving(
                 async with BackgroundTasks() as tasks:
                     tasks.restart("certificate renewal", partial(_renew, serving, agents))
                     tasks.restart("compaction", Compactor(store, config.history).run)
-                    tasks.restart("history cache trimming", partial(_forget, store, cache))
-                    tasks.restart("CRD removal", partial(ends.run, services))
+                    tasks.restart("history cache trimming", partial(_trim_history, store, cache))
+                    tasks.restart("CRD removal", partial(crd_removal.run, services))
                     tasks.restart("memory trimming", keep_trimmed)
                     yield RunningApiServer(url, authority, app, cache.lost)
                     tasks.cancel()
@@ -233,7 +234,7 @@ async def _serving(
 
 
 def write_admin_kubeconfig(config: ApiServerConfig, running: RunningApiServer) -> Path:
-    """Ring0's administrator's way in, for who can read the data directory."""
+    """Writes a kubeconfig of ring0's administrator to the data directory, readable by its owner only."""
     subject = Subject(SYSTEM, "admin", (MASTERS,))
     issued = running.authority.client(subject, time.time())
     credential = KubeconfigCertificate(issued.certificate_pem, issued.key_pem)
@@ -245,7 +246,7 @@ def write_admin_kubeconfig(config: ApiServerConfig, running: RunningApiServer) -
 
 
 def _identity(authenticator: Authenticator, certificate: bytes) -> Identity | ApiError:
-    """Whom a client's certificate names, or why it is refused: a request with a token may still be accepted."""
+    """The certificate's identity, or the error: a request may still authenticate with a token."""
     try:
         return authenticator.identity_from_certificate(certificate)
     except ApiError as refused:
@@ -253,7 +254,7 @@ def _identity(authenticator: Authenticator, certificate: bytes) -> Identity | Ap
 
 
 def _release(flow: FlowController, call: ApiCall) -> None:
-    """Gives a call's seats back before it is answered: it only waits from here on."""
+    """Releases a call's flow-control seats before its response: from here on it only waits."""
     width, call.seats = call.seats, 0
     if width:
         flow.release(call.identity.tenant, width)
@@ -266,24 +267,24 @@ async def _renew(serving: ServerCertificate, agents: AgentConnector) -> None:
         await asyncio.sleep(3600)
 
 
-async def _forget(store: Store, cache: Cache) -> None:
-    """History that the store no longer has need not be kept in memory either."""
+async def _trim_history(store: Store, cache: Cache) -> None:
+    """Drops history from the cache that the store has compacted."""
     while True:
         await asyncio.sleep(30)
         cache.forget(await store.compacted())
 
 
 async def _bootstrap(store: Store, kinds: KindRegistry, tenant: TenantId) -> None:
-    """Writes what a space begins with, once; what is there stays as it is."""
+    """Creates a tenant's bootstrap objects; existing ones stay unchanged."""
     now = meta.format_time(time.time())
     for obj in bootstrap.objects(tenant):
         try:
-            await store.write([_first(kinds, tenant, obj, now)])
+            await store.write([_bootstrap_write(kinds, tenant, obj, now)])
         except RevisionMismatch:
             continue
 
 
-def _first(kinds: KindRegistry, tenant: TenantId, obj: Object, now: str) -> WriteOp:
+def _bootstrap_write(kinds: KindRegistry, tenant: TenantId, obj: Object, now: str) -> WriteOp:
     group, _, version = obj["apiVersion"].rpartition("/")
     kind = kinds.find_kind(group, version, obj["kind"])
     assert kind is not None

@@ -1,11 +1,11 @@
-"""A cluster's state in one file, and back: the embedded store and the keys, as a tar archive that only its owner reads.
+"""Backup and restore of a cluster's state: the embedded store and the keys, as a tar archive with mode 0600.
 
-    store.db    one unchanging view of the store, taken while it is written to
-    pki/…       the cluster's authority and the key of its tokens: without them no credential would be good any more
+    store.db    a consistent snapshot of the store, taken while it is written to
+    pki/…       the cluster's CA and token signing keys: without them all credentials become invalid
 
-A restored store goes on at a revision that the cluster never reached before, and its history begins there. So a client
-that saw what happened after the backup is told to list anew (410), and never mistakes a new revision for an old one.
-What runs on an etcd is backed up there.
+A restored store continues at a revision that the cluster never reached before, and its history begins there.
+So a client that saw changes after the backup gets 410 and lists again; it never mistakes a new revision for
+an old one. A cluster on etcd is backed up with etcd's tools.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from alcove.store.sqlite_rows import DELETED, revision_of
 STORE = "store.db"
 PKI = "pki"
 REVISIONS_SKIPPED = 10**12
-"""More than a store takes between a backup and its restore: 10,000 writes a second for three years."""
+"""More revisions than a store uses between a backup and its restore: 10,000 writes a second for three
+years."""
 _NEWEST = f"SELECT max(id) FROM log GROUP BY {', '.join(KEY)}"
 _KEY_FILE = re.compile(rf"{PKI}/[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class BackupFailed(Exception):
-    """The text says why, and what to do."""
+    """The message says why, and what to do."""
 
 
 class Backup(Struct, frozen=True):
@@ -50,16 +51,16 @@ def save(data: Path, file: Path) -> Backup:
     """Writes the state in `data` to the new `file`, while its API server runs or not. Raises BackupFailed, OSError."""
     if not (data / STORE).exists():
         raise BackupFailed(
-            f"there is no store in {data}: what runs on etcd is backed up by `etcdctl snapshot save`"
+            f"no store found in {data}; back up a cluster on etcd with `etcdctl snapshot save`"
         )
     if file.exists():
-        raise BackupFailed(f"{file} is there already")
-    with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent) as folder:
-        copy = Path(folder) / STORE
-        with _failing(data / STORE):
+        raise BackupFailed(f"{file} already exists")
+    with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent) as directory:
+        copy = Path(directory) / STORE
+        with _translate_errors(data / STORE):
             _copy_store(data / STORE, copy)
-            made = _describe(copy)
-        archive = Path(folder) / file.name
+            backup = _describe(copy)
+        archive = Path(directory) / file.name
         with open(archive, "xb", opener=_open_private) as out:
             with tarfile.open(fileobj=out, mode="w") as tar:
                 tar.add(copy, STORE)
@@ -68,38 +69,39 @@ def save(data: Path, file: Path) -> Backup:
             out.flush()
             os.fsync(out.fileno())
         archive.rename(file)
-        _sync_folder(file.parent)
-    return Backup(made.revision, made.objects, file.stat().st_size)
+        _sync_directory(file.parent)
+    return Backup(backup.revision, backup.objects, file.stat().st_size)
 
 
 def restore(file: Path, data: Path, *, replace: bool = False) -> Backup:
-    """Puts the state in `file` into `data`, whose API server must be down; with `replace`, what is there is set aside.
+    """Restores `file` into `data`, whose API server must be down; with `replace`, existing state is moved
+    aside.
 
-    Nothing in `data` changes before the whole of it is known to be good. Raises BackupFailed, OSError.
+    `data` is unchanged until the whole archive is verified. Raises BackupFailed, OSError.
     """
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _locked(data), tempfile.TemporaryDirectory(prefix=".restore.", dir=data) as name:
-        folder = Path(name)
-        _unpack(file, folder)
-        with _failing(file, folder / STORE):
-            # The same checks as at every start: whose file it is, its form, its pages.
-            SqliteFile(str(folder / STORE), None, 0.0).close()
-            _begin_anew(folder / STORE)
-            made = _describe(folder / STORE)
-        there = [each for each in (data / STORE, data / PKI) if each.exists()]
-        if there and not replace:
-            raise BackupFailed(f"{data} has a state already: --replace sets it aside")
+        directory = Path(name)
+        _unpack(file, directory)
+        with _translate_errors(file, directory / STORE):
+            # Runs the checks of every start: owner, format, page integrity.
+            SqliteFile(str(directory / STORE), None, 0.0).close()
+            _reset_history(directory / STORE)
+            backup = _describe(directory / STORE)
+        existing = [each for each in (data / STORE, data / PKI) if each.exists()]
+        if existing and not replace:
+            raise BackupFailed(f"{data} already contains a cluster's state; use --replace to move it aside")
         _set_aside(data)
-        (folder / PKI).rename(data / PKI)
-        (folder / STORE).rename(data / STORE)
-        _sync_folder(data)
-    return made
+        (directory / PKI).rename(data / PKI)
+        (directory / STORE).rename(data / STORE)
+        _sync_directory(data)
+    return backup
 
 
 def _copy_store(source: Path, copy: Path) -> None:
     os.close(_open_private(str(copy), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=rw", uri=True)) as connection:
-        # Reads one view of it: who writes meanwhile does not wait.
+        # Reads a snapshot: concurrent writers are not blocked.
         connection.execute("VACUUM INTO ?", (str(copy),))
 
 
@@ -113,32 +115,32 @@ def _describe(path: Path) -> Backup:
     return Backup(max(revision_of(newest), compacted), objects, path.stat().st_size)
 
 
-def _begin_anew(path: Path) -> None:
-    """Keeps the newest of every object, and no history; the next revision is one that nobody knows."""
+def _reset_history(path: Path) -> None:
+    """Keeps the newest version of every object and no history; the next revision was never used before."""
     revision = _describe(path).revision + REVISIONS_SKIPPED
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"DELETE FROM log WHERE id NOT IN ({_NEWEST}) OR change = ?", (DELETED,))
         connection.execute("UPDATE meta SET value = ? WHERE name IN ('compacted', 'swept')", (revision,))
 
 
-def _unpack(file: Path, folder: Path) -> None:
-    """Only what a backup has: names of anything else could lead out of the folder."""
-    (folder / PKI).mkdir(mode=0o700)
+def _unpack(file: Path, directory: Path) -> None:
+    """Extracts the expected members only: other names could lead outside the directory."""
+    (directory / PKI).mkdir(mode=0o700)
     try:
         with tarfile.open(file) as tar:
             for member in tar:
                 if not member.isfile() or not (member.name == STORE or _KEY_FILE.fullmatch(member.name)):
-                    raise BackupFailed(f"{file} is no backup: it has {member.name}")
+                    raise BackupFailed(f"{file} is not a backup: unexpected member {member.name}")
                 content = tar.extractfile(member)
                 assert content is not None
-                with content, open(folder / member.name, "xb", opener=_open_private) as out:
+                with content, open(directory / member.name, "xb", opener=_open_private) as out:
                     shutil.copyfileobj(content, out, io.DEFAULT_BUFFER_SIZE << 4)
                     out.flush()
                     os.fsync(out.fileno())
     except tarfile.TarError as error:
-        raise BackupFailed(f"{file} is no backup: {error}") from error
-    if not (folder / STORE).exists() or not (folder / PKI / "ca.key").exists():
-        raise BackupFailed(f"{file} is no whole backup: it lacks the store or the keys")
+        raise BackupFailed(f"{file} is not a backup: {error}") from error
+    if not (directory / STORE).exists() or not (directory / PKI / "ca.key").exists():
+        raise BackupFailed(f"{file} is an incomplete backup: the store or the keys are missing")
 
 
 def _set_aside(data: Path) -> None:
@@ -151,8 +153,8 @@ def _set_aside(data: Path) -> None:
 
 
 @contextmanager
-def _failing(path: Path, opened: Path | None = None) -> Iterator[None]:
-    """Failures are told of `path`, which a person knows, also where it was `opened` as another."""
+def _translate_errors(path: Path, opened: Path | None = None) -> Iterator[None]:
+    """Errors name `path`, which the user knows, even if the file was `opened` under another path."""
     try:
         yield
     except UnusableFile as error:
@@ -163,12 +165,12 @@ def _failing(path: Path, opened: Path | None = None) -> Iterator[None]:
 
 @contextmanager
 def _locked(data: Path) -> Iterator[None]:
-    """The store's own lock: nobody serves it meanwhile."""
+    """Holds the store's lock, so that no API server can open it."""
     with open(data / f"{STORE}.lock", "w", opener=_open_private) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise BackupFailed(f"{data} is in use: stop its API server first (`alcove down`)") from error
+            raise BackupFailed(f"{data} is in use; stop its API server first (`alcove down`)") from error
         yield
 
 
@@ -176,8 +178,8 @@ def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:

@@ -1,7 +1,7 @@
-"""`alcove controllers`: every controller, over all planes, in the process that holds the lease.
+"""`alcove controllers`: runs all controllers over all planes, in the process that holds the lease.
 
-A process without the lease holds no mirrors: it starts them when it begins to lead, so that everything
-it acts on was read after the process before it had stopped.
+A process without the lease has no mirrors. It starts them when it becomes leader, so that everything
+it acts on was read after the previous leader had stopped.
 """
 
 from __future__ import annotations
@@ -49,29 +49,31 @@ class ControllersConfig(Struct, frozen=True, kw_only=True):
     kubeconfig: Path
     planes: Mapping[TenantId, Path] = {}
     """Kubeconfigs of dedicated tenants' planes."""
-    planes_folder: Path | None = None
-    """Where kubeconfigs of further planes come and go."""
+    planes_directory: Path | None = None
+    """Directory of further planes' kubeconfigs, followed while the process runs."""
     options: ControllerOptions = ControllerOptions()
     probe_port: int | None = None
-    """Serves /metrics, /healthz and /readyz on loopback; None: nothing is served."""
+    """Loopback port for /metrics, /healthz and /readyz. None to serve nothing."""
     timing: LeaderTiming = LeaderTiming()
 
 
 async def run(config: ControllersConfig, leads: Callable[[], None] = lambda: None) -> None:
-    """Runs until cancelled; `leads` is called each time this process begins to lead, all mirrors synced."""
+    """Runs until cancelled; `leads` is called each time this process leads and all mirrors are synced."""
     user = kubeconfig.load(config.kubeconfig)
-    # The lease has a connection of its own: it must not wait for anybody's requests.
-    transport, own = HttpPool(user), HttpPool(user, connections_max=1)
-    dedicated = DedicatedPlane.load(config.planes, config.planes_folder)
+    # The lease has its own connection: renewals must not wait for other requests.
+    transport, lease_transport = HttpPool(user), HttpPool(user, connections_max=1)
+    dedicated = DedicatedPlane.load(config.planes, config.planes_directory)
     metrics = ControllerMetrics()
-    wanted = ControllerRunner(
+    runner = ControllerRunner(
         controllers=CONTROLLERS,
         clock=time.time,
         authorities={HOME: user.ca_pem.decode()},
         options=config.options,
         metrics=metrics,
     )
-    leader = LeaderElector(Client(own, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing)
+    leader = LeaderElector(
+        Client(lease_transport, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing
+    )
     async with (
         serve_probes(config.probe_port, metrics.text, lambda: leader.is_leading),
         BackgroundTasks() as tasks,
@@ -79,42 +81,46 @@ async def run(config: ControllersConfig, leads: Callable[[], None] = lambda: Non
         tasks.restart("memory trimming", keep_trimmed)
         try:
             while True:
-                await _lead(leader, wanted, transport, dedicated, leads)
+                await _lead(leader, runner, transport, dedicated, leads)
         finally:
-            for each in (transport, own):
+            for each in (transport, lease_transport):
                 await each.close()
 
 
 async def _lead(
     leader: LeaderElector,
-    wanted: ControllerRunner,
+    runner: ControllerRunner,
     transport: Transport,
     dedicated: DedicatedPlane,
     leads: Callable[[], None],
 ) -> None:
-    """One term as the leader, until the lease is lost or the server is away before work has begun."""
+    """One term as leader, until the lease is lost, or the API server is unreachable before controllers
+    started."""
 
-    def heard(plane: PlaneId, user: KubeconfigUser | None) -> None:
+    def on_plane_change(plane: PlaneId, user: KubeconfigUser | None) -> None:
         if user is None:
-            wanted.authorities.pop(plane, None)
+            runner.authorities.pop(plane, None)
         else:
-            wanted.authorities[plane] = user.ca_pem.decode()
+            runner.authorities[plane] = user.ca_pem.decode()
 
     def follow(planes: Planes, tasks: BackgroundTasks) -> None:
-        dedicated.follow(PlaneJoining(planes, tasks, leader.fence, leader.confirm), tasks, heard)
+        dedicated.follow(PlaneJoining(planes, tasks, leader.fence, leader.confirm), tasks, on_plane_change)
 
     async with leader.leading() as lost:
         planes = Planes(user_agent=USER_AGENT, permitted=leader.check, fence=leader.fence)
         try:
-            await until_lost(lost, work(wanted, planes, transport, leads, follow))
+            await until_lost(lost, work(runner, planes, transport, leads, follow))
         except* (ClientError, ApiError) as errors:
-            log.warning("work interrupted", extra={"errors": [str(error) for error in errors.exceptions]})
-    # After losing the lease too: whoever took it needs the server more than we do.
+            log.warning(
+                "controllers stopped; restarting",
+                extra={"errors": [str(error) for error in errors.exceptions]},
+            )
+    # Also after losing the lease: the new leader needs the API server's capacity first.
     await asyncio.sleep(AGAIN_SECONDS)
 
 
 def run_controllers(config: ControllersConfig) -> str:
-    """Runs until a signal; returns what went wrong, or nothing."""
+    """Runs until SIGINT or SIGTERM; returns an error message, or an empty string."""
     try:
         NetworkTemplate.load(config.options.default_network_template)
     except BadTemplate as error:

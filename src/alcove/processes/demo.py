@@ -1,6 +1,6 @@
-"""What `alcove up` shows when everything runs: two tenants with the same addresses, who never meet.
+"""The demo of `alcove up`: two isolated tenants whose pods have the same addresses.
 
-The tenants stay, to be looked at and played with; a second `up` finds them there and asks again.
+The tenants are kept; a second `up` reuses them and runs the checks again.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ READY_SECONDS_MAX = 60.0
 
 
 class DemoStep(Struct, frozen=True):
-    """One thing that the demo shows."""
+    """A check with its title."""
 
     title: str
     check: Check
 
 
-def world(nodes: Sequence[str]) -> CheckTopology:
-    """Both tenants have a server and a client at the same addresses; blue also has a pod that red has not."""
+def topology(nodes: Sequence[str]) -> CheckTopology:
+    """Both tenants have a server and a client at the same addresses; only blue has the pod `lone`."""
     networks = tuple(CheckNetwork(tenant, NETWORK, CIDR) for tenant in TENANTS)
     first, last = nodes[0], nodes[-1]
     pods = [
@@ -55,22 +55,24 @@ def world(nodes: Sequence[str]) -> CheckTopology:
     )
 
 
-def acts(shown: CheckTopology, vips: dict[CheckNetwork, str]) -> list[DemoStep]:
-    pods = {pod.identity: pod for pod in shown.pods}
+def steps(layout: CheckTopology, vips: dict[CheckNetwork, str]) -> list[DemoStep]:
+    pods = {pod.identity: pod for pod in layout.pods}
     found = []
-    for network in shown.networks:
+    for network in layout.networks:
         tenant = network.tenant
-        client, own = pods[f"{tenant}/{NETWORK}/client"], frozenset((f"{tenant}/{NETWORK}/web",))
+        client, web = pods[f"{tenant}/{NETWORK}/client"], frozenset((f"{tenant}/{NETWORK}/web",))
         found += [
-            DemoStep(f"{tenant}: {WEB} is its own web", Check(client, CheckKind.POD, WEB, PORT, own, "")),
             DemoStep(
-                f"{tenant}: service {vips[network]} answers",
-                Check(client, CheckKind.VIP, vips[network], SERVICE_PORT, own, ""),
+                f"{tenant}: {WEB} is {tenant}'s web pod", Check(client, CheckKind.POD, WEB, PORT, web, "")
             ),
             DemoStep(
-                f"{tenant}: DNS knows {SERVICE}.{NETWORK}",
+                f"{tenant}: service {vips[network]} answers",
+                Check(client, CheckKind.VIP, vips[network], SERVICE_PORT, web, ""),
+            ),
+            DemoStep(
+                f"{tenant}: DNS resolves {SERVICE}.{NETWORK}",
                 Check(
-                    client, CheckKind.NAME, f"{SERVICE}.{NETWORK}.svc.cluster.local", SERVICE_PORT, own, ""
+                    client, CheckKind.NAME, f"{SERVICE}.{NETWORK}.svc.cluster.local", SERVICE_PORT, web, ""
                 ),
             ),
         ]
@@ -78,52 +80,54 @@ def acts(shown: CheckTopology, vips: dict[CheckNetwork, str]) -> list[DemoStep]:
     lone = frozenset((f"blue/{NETWORK}/lone",))
     found.append(DemoStep(f"blue: {LONE} answers in blue", Check(blue, CheckKind.POD, LONE, PORT, lone, "")))
     found.append(
-        DemoStep(f"red: {LONE} is silent in red", Check(red, CheckKind.POD, LONE, PORT, frozenset(), ""))
+        DemoStep(
+            f"red: {LONE} does not answer in red", Check(red, CheckKind.POD, LONE, PORT, frozenset(), "")
+        )
     )
     return found
 
 
 def show(cluster: LocalCluster, progress: Progress) -> bool:
-    """Returns whether everything was as it must be; on hollow nodes says what it cannot show."""
+    """Returns whether all checks passed. On hollow nodes it only warns that nothing can be checked."""
     session = CliSession(cluster.admin_kubeconfig)
     nodes = real_nodes(session)
-    shown = world(nodes or [node.name for node in cluster.all_nodes()])
-    stage = ConnectivityRunner(session, shown, READY_SECONDS_MAX)
-    progress.say(f"\ndemo: tenants {' and '.join(TENANTS)}, each with a VPC {CIDR} of its own")
+    layout = topology(nodes or [node.name for node in cluster.all_nodes()])
+    runner = ConnectivityRunner(session, layout, READY_SECONDS_MAX)
+    progress.say(f"\ndemo: tenants {' and '.join(TENANTS)}, each with its own VPC {CIDR}")
     try:
         with progress.step("pods") as step:
-            stage.build()
-            step.detail = f"{len(shown.pods)}, with the same addresses in both tenants"
+            runner.build()
+            step.detail = f"{len(layout.pods)} ready, same addresses in both tenants"
         if not nodes:
-            what = "tenants' pods are hollow" if cluster.hollow_tenants else "nodes are hollow"
-            progress.warn(f"  ! {what}: these pods have states and addresses, but no process, so")
-            progress.warn("    nothing can be shown to talk, to be silent, or to resolve names")
+            description = "tenants' pods are hollow" if cluster.hollow_tenants else "nodes are hollow"
+            progress.warn(f"  ! {description}: these pods have states and addresses, but no processes;")
+            progress.warn("    connectivity, isolation and DNS cannot be shown")
             return True
-        return _play(stage, shown, progress)
+        return _run_checks(runner, layout, progress)
     except CliError as error:
-        progress.warn(f"  ! the demo stopped: {error}")
+        progress.warn(f"  ! demo failed: {error}")
         return False
 
 
-def _play(stage: ConnectivityRunner, shown: CheckTopology, progress: Progress) -> bool:
+def _run_checks(runner: ConnectivityRunner, layout: CheckTopology, progress: Progress) -> bool:
     with progress.step("networks") as step:
-        played = acts(shown, stage.vips())
-        results = _in_order(played, stage.ask(act.check for act in played))
+        all_steps = steps(layout, runner.vips())
+        results = _in_order(all_steps, runner.ask(demo_step.check for demo_step in all_steps))
         right = sum(result.is_right for result in results)
-        step.detail = f"{right} of {len(results)} as they must be"
-    for act, result in zip(played, results, strict=True):
-        _tell(act, result, progress)
+        step.detail = f"{right} of {len(results)} checks passed"
+    for demo_step, result in zip(all_steps, results, strict=True):
+        _report(demo_step, result, progress)
     return right == len(results)
 
 
-def _in_order(played: Sequence[DemoStep], results: Sequence[CheckResult]) -> list[CheckResult]:
+def _in_order(all_steps: Sequence[DemoStep], results: Sequence[CheckResult]) -> list[CheckResult]:
     by_check = {id(result.check): result for result in results}
-    return [by_check[id(act.check)] for act in played]
+    return [by_check[id(demo_step.check)] for demo_step in all_steps]
 
 
-def _tell(act: DemoStep, result: CheckResult, progress: Progress) -> None:
-    got = result.answer or "silence"
+def _report(demo_step: DemoStep, result: CheckResult, progress: Progress) -> None:
+    got = result.answer or "no answer"
     if result.is_right:
-        progress.say(f"    {act.title:<38} {got}")
+        progress.say(f"    {demo_step.title:<38} {got}")
     else:
-        progress.warn(f"  ! {act.title:<38} {got}, but that is wrong")
+        progress.warn(f"  ! {demo_step.title:<38} {got}: unexpected")

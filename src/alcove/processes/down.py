@@ -1,7 +1,7 @@
-"""`alcove down` and `alcove destroy`: the cluster of this machine stops, or is gone.
+"""`alcove down` and `alcove destroy`: stop or remove this machine's cluster.
 
-Down is to the nodes what pulling the plug is: their pods' processes, mounts, namespaces and programs end, the
-records on disk stay, and `up` starts the pods again. Destroy removes those too.
+Down is like a power cut for the nodes: the pods' processes, mounts, namespaces and BPF programs are removed,
+the records on disk stay, and `up` starts the pods again. Destroy removes the records too.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ ORPHAN_SECONDS_MAX = 5.0
 CLUSTER_FILES = frozenset(
     ("cluster.json", "cluster.new", "up.lock", "supervisor.lock", "components.json", "logs")
 )
-"""What there can be before a cluster has a `cluster.json`."""
+"""Files that can exist before `cluster.json` is written."""
 
 
 def stop(data: Path) -> bool:
-    """Ends everything that runs of the cluster, and what it has in the kernel; returns whether it was up.
-    Raises NotUp if that is not possible."""
+    """Stops the cluster's processes and removes its kernel objects; returns whether it was up.
+    Raises ClusterNotUp if another command is working on it, or root is required."""
     if not data.is_dir():
         return False
     data = data.resolve()
@@ -36,64 +36,64 @@ def stop(data: Path) -> bool:
             return _stop(data)
     except supervisor_state.AlreadyRunning as error:
         raise ClusterNotUp(
-            "`alcove up` is at work on this cluster; wait for it, or end it (Ctrl-C) first"
+            "another `alcove up` or `down` is at work on this cluster; wait for it, or interrupt it (Ctrl-C)"
         ) from error
 
 
 def _stop(data: Path) -> bool:
-    was_up = _end_supervisor(data)
-    _end_orphans(data)
-    for found in _found(data):
-        _unplug(found)
+    was_up = _stop_supervisor(data)
+    _stop_orphans(data)
+    for cluster_ in _clusters_in_kernel(data):
+        _remove_from_kernel(cluster_)
     return was_up
 
 
-def _found(data: Path) -> list[LocalCluster]:
-    """The cluster there, if it has something in the kernel; what it once was too, by the claims it holds."""
+def _clusters_in_kernel(data: Path) -> list[LocalCluster]:
+    """The cluster, if it has kernel objects, and its earlier identities, according to the claims it holds."""
     held = {each.number: each for each in cluster_numbers.held_by(data)}
     try:
-        asked = cluster.load(data)
+        current = cluster.load(data)
     except BadCluster:
-        asked = None
-    if asked is not None and not asked.hollow:
-        held[asked.number] = asked
+        current = None
+    if current is not None and not current.hollow:
+        held[current.number] = current
     return list(held.values())
 
 
-def _end_supervisor(data: Path) -> bool:
+def _stop_supervisor(data: Path) -> bool:
     pid = supervisor_state.holder(data)
     if pid is None:
         return False
-    known = [state.pid for state in supervisor_state.states(data).values() if state.pid]
+    children = [state.pid for state in supervisor_state.states(data).values() if state.pid]
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_SECONDS_MAX
     while supervisor_state.holder(data) is not None:
         if time.monotonic() > deadline:
-            # It does not listen any more. Its children end with it: they asked the kernel to be told.
-            for each in (pid, *known):
+            # It does not react to SIGTERM. Its children get SIGTERM from the kernel (PR_SET_PDEATHSIG).
+            for each in (pid, *children):
                 _kill(each)
             time.sleep(0.1)
         time.sleep(0.02)
     return True
 
 
-def _end_orphans(data: Path) -> None:
-    """Processes whose supervisor was killed: they were told to end, and have a moment for it."""
+def _stop_orphans(data: Path) -> None:
+    """Waits for processes whose supervisor was killed, then kills them: the kernel has sent them SIGTERM."""
     deadline = time.monotonic() + ORPHAN_SECONDS_MAX
     pids = [state.pid for state in supervisor_state.states(data).values() if state.pid]
-    while left := [pid for pid in pids if _works_in(pid, data)]:
+    while remaining := [pid for pid in pids if _works_in(pid, data)]:
         if time.monotonic() > deadline:
-            for pid in left:
+            for pid in remaining:
                 _kill(pid)
         time.sleep(0.05)
 
 
 def _works_in(pid: int, data: Path) -> bool:
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        command_line = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return b"alcove" in words and os.fsencode(data) in words
+    return b"alcove" in command_line and os.fsencode(data) in command_line
 
 
 def _kill(pid: int) -> None:
@@ -103,24 +103,24 @@ def _kill(pid: int) -> None:
         pass
 
 
-def _unplug(found: LocalCluster) -> None:
+def _remove_from_kernel(cluster_: LocalCluster) -> None:
     if os.geteuid() != 0:
-        if found.run.exists():
-            raise ClusterNotUp("what its nodes have in the kernel is root's; run it with sudo")
+        if cluster_.run.exists():
+            raise ClusterNotUp("removing the nodes' network and mounts requires root; run it with sudo")
         return
-    cleanup.sweep(found)
-    underlay.remove(found)
-    cluster_numbers.release(found)
+    cleanup.sweep(cluster_)
+    underlay.remove(cluster_)
+    cluster_numbers.release(cluster_)
 
 
 def destroy(data: Path) -> bool:
-    """The cluster and its state are gone; returns whether there was any. Clusters below the folder stay."""
+    """Removes the cluster and its state; returns whether there was one. Clusters in subdirectories stay."""
     if not data.is_dir():
         return False
     if not (data / "cluster.json").exists() and not {each.name for each in data.iterdir()} <= CLUSTER_FILES:
         if any((each / "cluster.json").exists() for each in data.iterdir()):
-            return False  # Only clusters with names are below it.
-        raise ClusterNotUp(f"{data} is not the folder of a cluster; nothing was removed")
+            return False  # It only contains named clusters.
+        raise ClusterNotUp(f"{data} is not a cluster's directory; nothing was removed")
     stop(data)
     for each in list(data.iterdir()):
         if each.is_dir() and not each.is_symlink():

@@ -1,7 +1,7 @@
-"""Becomes a process of the cluster: `python -m alcove.processes.launch PARENT [NAMESPACE] -- VERB OPTIONS…`.
+"""Starts a process of the cluster: `python -m alcove.processes.launch PARENT NAMESPACE -- VERB OPTIONS…`.
 
-Between the supervisor and the verb, in the verb's own process: it enters the network namespace (PATH, or `-`
-for none), and it asks to be told to end when the supervisor is gone, however that happened.
+Runs between the supervisor and the command, in the command's process: enters the network namespace (a path,
+or `-` for none), and asks the kernel for SIGTERM when the supervisor exits (PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG = 1
 
 
-def main(words: list[str]) -> None:
-    parent, namespace, separator, *rest = words
-    assert separator == "--", words
+def main(arguments: list[str]) -> None:
+    parent, namespace, separator, *rest = arguments
+    assert separator == "--", arguments
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(parent):
-        return  # It went before we could ask.
+        return  # The supervisor exited before prctl.
     if namespace != "-":
         descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
-        # Threads made from now on are in it too; before the first import that makes any.
+        # Before any import that starts threads: only later threads inherit the namespace.
         if libc.setns(descriptor, CLONE_NEWNET):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), namespace)

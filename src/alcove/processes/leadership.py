@@ -1,4 +1,5 @@
-"""What processes have in common of which one at a time works: their name in the lease, and when they stop."""
+"""Shared by processes with leader election: lease identity, and running until the lease is lost or a
+signal."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ import uvloop
 
 
 def identity() -> str:
-    """This very process' name in the lease."""
+    """This process's identity in the lease, HOST_PID_RANDOM."""
     return f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
 
 
 async def until_lost(lost: asyncio.Event, working: Coroutine[Any, Any, None]) -> None:
-    """Works until the lease is lost, or until working fails, which is told."""
+    """Runs `working` until the lease is lost. Raises what `working` raises."""
     work_task, lost_task = asyncio.create_task(working), asyncio.create_task(lost.wait())
     try:
         await asyncio.wait((work_task, lost_task), return_when=asyncio.FIRST_COMPLETED)
@@ -33,7 +34,7 @@ async def until_lost(lost: asyncio.Event, working: Coroutine[Any, Any, None]) ->
 
 
 def run_until_signal(running: Coroutine[Any, Any, None]) -> None:
-    """The whole of such a process: SIGINT and SIGTERM end it in good order. Raises what `running` raises."""
+    """Runs the coroutine in a new event loop; SIGINT and SIGTERM cancel it. Raises what `running` raises."""
 
     async def until_signal() -> None:
         working = asyncio.create_task(running)

@@ -1,4 +1,4 @@
-"""The `alcove` command: the list of all verbs. Heavy imports wait until a verb needs them."""
+"""The `alcove` command: all subcommands. Heavy imports are deferred until a subcommand runs."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from alcove.processes.verbs import (
 
 app = typer.Typer(
     name="alcove",
-    help="Hard multi-tenancy for Kubernetes: every tenant its own API, networks, DNS and share.",
-    epilog="Exit codes: 0 done, 1 failed, 2 wrong command line, 3 no cluster answers, 4 time is over, "
-    "5 no such thing, 6 not allowed.",
+    help="Hard multi-tenancy for Kubernetes: every tenant has its own API, networks, DNS and resource share.",
+    epilog="Exit codes: 0 success, 1 failed, 2 invalid command line, 3 cluster unreachable or down, 4 timeout, "
+    "5 not found, 6 forbidden.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     # `alcove completion SHELL` prints the script instead.
     add_completion=True,
-    # Help in plain text: drawing it takes longer than most verbs.
+    # Plain-text help: rich rendering takes longer than most commands.
     rich_markup_mode=None,
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(value: bool) -> None:
+    if value:
         typer.echo(f"alcove {alcove.__version__}")
         raise typer.Exit
 
@@ -50,17 +50,17 @@ def options(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """Options of the command itself, before any verb."""
+    """Global options."""
 
 
-# The cluster of this machine.
+# This machine's cluster.
 app.command()(setup.setup)
 for verb in (machine.up, machine.down, machine.status, machine.destroy, machine.logs, machine.doctor):
     app.command()(verb)
 app.command()(backup.backup)
 app.command()(backup.restore)
 
-# What ring0's operator does, through the API.
+# Operator commands, through the API.
 app.add_typer(tenant.app, name="tenant")
 app.add_typer(network.app, name="network")
 node.app.command()(leave.leave)
@@ -68,19 +68,19 @@ app.add_typer(node.app, name="node")
 app.add_typer(image.app, name="image")
 app.add_typer(connectivity.app, name="connectivity")
 app.command(context_settings=kubectl.CONTEXT)(kubectl.kubectl)
-for asked in (top.top, events.events, completion.completion):
-    app.command()(asked)
+for command in (top.top, events.events, completion.completion):
+    app.command()(command)
 
-# The processes of a cluster, one by one.
+# The processes of a cluster.
 for process in (apiserver.apiserver, controllers.controllers, scheduler.scheduler, agent.agent):
     app.command()(process)
 
 
 def main() -> None:
-    # Everything after `kubectl` is kubectl's, `--` and `--help` too: it is not ours to parse.
+    # Everything after `kubectl` belongs to kubectl, `--` and `--help` too: do not parse it.
     if sys.argv[1:2] == ["kubectl"]:
         kubectl.main(sys.argv[2:])
-    # Verbs tell people what they need to know; only the cluster's processes write logs (`log_to_stderr`).
+    # Commands print messages; only the cluster's processes write logs.
     logging.getLogger("alcove").addHandler(logging.NullHandler())
     app()
 

@@ -1,4 +1,4 @@
-"""Memory of long-lived processes: looked through seldom, and given back after a burst."""
+"""Memory of long-lived processes: rare full garbage collections, and freed memory returned to the kernel."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ log = logging.getLogger(__name__)
 TRIM_SECONDS = 15.0
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 COLLECT_AFTER = (2_000, 10, 500)
-"""New objects before the youngest are looked through, and how often that before older ones are."""
+"""Arguments of gc.set_threshold."""
 GROWN_RATIO, GROWN_BYTES = 1.5, 32 << 20
-"""A process that has grown so much since it last looked through everything does so again."""
+"""Growth since the last full collection that triggers the next one."""
 
 
 def collect_seldom() -> None:
-    """Look for garbage among all objects only after ten million new ones; among young ones as often as ever.
+    """Run a full garbage collection only after ten million new objects; young generations as usual.
 
-    A process that holds a cluster's objects stops for a third of a second whenever it looks through them
-    all, and by default it does so each time they grow by a quarter. What it would find is little: nearly
-    everything goes with its last reference, and what does not goes young.
+    With a cluster's objects in memory a full collection pauses the process for a third of a second, by
+    default each time their number grows by a quarter. It finds little: nearly everything is freed by
+    reference counting, and most cycles are collected young.
     """
     gc.collect()
     gc.freeze()
@@ -32,14 +32,15 @@ def collect_seldom() -> None:
 
 
 async def keep_trimmed(every_seconds: float = TRIM_SECONDS) -> None:
-    """Hands freed memory back to the kernel now and then, until cancelled: a few milliseconds each time.
+    """Returns freed memory to the kernel every `every_seconds`, until cancelled: a few milliseconds each
+    time.
 
-    Circles that grew old are looked for when the process has grown a lot. Without glibc there is nothing to do.
+    Runs a full collection when the process has grown a lot. Returns immediately without glibc.
     """
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except AttributeError:
-        log.info("this C library keeps its memory")
+        log.info("C library has no malloc_trim; memory trimming disabled")
         return
     before = resident_bytes()
     while True:

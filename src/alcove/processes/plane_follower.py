@@ -1,8 +1,9 @@
-"""Planes that come and go while a process runs: a folder with a kubeconfig for each dedicated tenant.
+"""Joins and leaves planes while a process runs: a directory with a kubeconfig for each dedicated tenant.
 
-    DIR/TENANT.kubeconfig    the plane of that tenant, as long as the file is there
+    DIR/TENANT.kubeconfig    the plane of that tenant, as long as the file exists
 
-When a file goes, the process leaves the plane. On a node the plane's pods end then: nobody could tell it what becomes of them.
+When a file is removed, the process leaves the plane. A node then stops the plane's pods: it would get no more
+updates.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ FILE_SECONDS = 5.0
 SUFFIX = ".kubeconfig"
 
 OnPlaneChange = Callable[[PlaneId, KubeconfigUser | None], None]
-"""A plane joined, with what reaches it, or left."""
+"""Called when a plane joined (with its user) or left (None)."""
 
 
 class PlaneJoins(Protocol):
-    """What follows planes: a node's set of them, or the scheduler."""
+    """A set of planes to join and leave: that of a node, of the controllers, or of the scheduler."""
 
     def ids(self) -> list[PlaneId]: ...
 
@@ -46,7 +47,8 @@ class PlaneJoins(Protocol):
 
 
 class SwappableTransport:
-    """A transport that can be exchanged under those who use it: a plane's certificate is renewed, its pods go on."""
+    """A transport whose connection pool can be replaced in use, when the plane's client certificate was
+    renewed."""
 
     def __init__(self, pool: HttpPool) -> None:
         self._pool = pool
@@ -60,7 +62,7 @@ class SwappableTransport:
         return self._pool.stream(path, headers)
 
     async def exchange(self, pool: HttpPool) -> None:
-        """Watches over the old one end, and are resumed over the new."""
+        """Replaces the pool. Watches on the old one end; clients resume them on the new one."""
         before, self._pool = self._pool, pool
         await before.close()
 
@@ -68,73 +70,76 @@ class SwappableTransport:
         await self._pool.close()
 
 
-async def follow_file(path: Path, way: SwappableTransport) -> None:
-    """Exchanges the way whenever the kubeconfig changes: its certificate was renewed. Until cancelled."""
-    known = await asyncio.to_thread(path.read_bytes)
+async def follow_file(path: Path, transport: SwappableTransport) -> None:
+    """Replaces the transport's pool whenever the kubeconfig changes, until cancelled."""
+    current = await asyncio.to_thread(path.read_bytes)
     while True:
         await asyncio.sleep(FILE_SECONDS)
         try:
             content = await asyncio.to_thread(path.read_bytes)
-            if content != known:
-                await way.exchange(HttpPool(kubeconfig.load(path)))
-                known = content
-                log.info("kubeconfig read anew", extra={"path": str(path)})
+            if content != current:
+                await transport.exchange(HttpPool(kubeconfig.load(path)))
+                current = content
+                log.info("kubeconfig reloaded", extra={"path": str(path)})
         except (OSError, BadKubeconfig) as error:
-            # It is being written, or was removed: what is known is good until it ends.
-            log.warning("kubeconfig not read", extra={"path": str(path), "error": str(error)})
+            # It is being written, or was removed: keep the current credentials until they expire.
+            log.warning("failed to read kubeconfig", extra={"path": str(path), "error": str(error)})
 
 
 class DedicatedPlane(Struct, frozen=True):
-    """The planes that a process is told of when it starts, and where more may come and go."""
+    """The dedicated planes of a process: those configured at start, and a directory of further ones."""
 
     planes: Mapping[PlaneId, KubeconfigUser]
-    folder: Path | None
+    directory: Path | None
 
     @classmethod
-    def load(cls, paths: Mapping[TenantId, Path], folder: Path | None) -> DedicatedPlane:
-        """Of kubeconfigs. Raises BadKubeconfig."""
-        return cls({PlaneId(tenant): kubeconfig.load(path) for tenant, path in paths.items()}, folder)
+    def load(cls, paths: Mapping[TenantId, Path], directory: Path | None) -> DedicatedPlane:
+        """Reads the kubeconfigs. Raises BadKubeconfig."""
+        return cls({PlaneId(tenant): kubeconfig.load(path) for tenant, path in paths.items()}, directory)
 
     def follow(
-        self, joins: PlaneJoins, tasks: BackgroundTasks, heard: OnPlaneChange = lambda _plane, _account: None
+        self,
+        joins: PlaneJoins,
+        tasks: BackgroundTasks,
+        on_plane_change: OnPlaneChange = lambda _plane, _account: None,
     ) -> None:
-        """By tasks of the group, until they are cancelled."""
-        tasks.fatal("dedicated planes", self._join(joins, heard))
-        if self.folder is not None:
-            tasks.fatal("planes folder", PlaneFollower(self.folder, joins, heard).run())
+        """Starts tasks that join the planes, until they are cancelled."""
+        tasks.fatal("dedicated planes", self._join(joins, on_plane_change))
+        if self.directory is not None:
+            tasks.fatal("planes folder", PlaneFollower(self.directory, joins, on_plane_change).run())
 
-    async def _join(self, joins: PlaneJoins, heard: OnPlaneChange) -> None:
-        ways = [HttpPool(user) for user in self.planes.values()]
+    async def _join(self, joins: PlaneJoins, on_plane_change: OnPlaneChange) -> None:
+        transports = [HttpPool(user) for user in self.planes.values()]
         try:
-            for (plane, user), way in zip(self.planes.items(), ways, strict=True):
-                heard(plane, user)
-                joins.join(plane, way)
+            for (plane, user), transport in zip(self.planes.items(), transports, strict=True):
+                on_plane_change(plane, user)
+                joins.join(plane, transport)
             await asyncio.Event().wait()
         finally:
-            for way in ways:
-                await way.close()
+            for transport in transports:
+                await transport.close()
 
 
 class PlaneFollower:
-    """`run` until cancelled."""
+    """Joins the planes of the directory and leaves removed ones. `run` until cancelled."""
 
-    def __init__(self, folder: Path, planes: PlaneJoins, on_plane_change: OnPlaneChange) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path, planes: PlaneJoins, on_plane_change: OnPlaneChange) -> None:
+        self._directory = directory
         self._planes = planes
-        self._heard = on_plane_change
+        self._on_plane_change = on_plane_change
         self._joined: dict[PlaneId, tuple[SwappableTransport, bytes]] = {}
 
     async def run(self) -> None:
         try:
             while True:
-                await self.look()
+                await self.poll()
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
-            for way, _ in self._joined.values():
-                await way.close()
+            for transport, _ in self._joined.values():
+                await transport.close()
 
-    async def look(self) -> None:
-        found = await asyncio.to_thread(_read, self._folder)
+    async def poll(self) -> None:
+        found = await asyncio.to_thread(_read, self._directory)
         for plane in [each for each in self._joined if each not in found]:
             await self._leave(plane)
         for plane, content in found.items():
@@ -146,32 +151,32 @@ class PlaneFollower:
 
     async def _join(self, plane: PlaneId, content: bytes) -> None:
         try:
-            user = kubeconfig.load(self._folder / f"{plane}{SUFFIX}")
+            user = kubeconfig.load(self._directory / f"{plane}{SUFFIX}")
             pool = HttpPool(user)
         except BadKubeconfig as error:
-            log.warning("plane not joined", extra={"plane": plane, "error": str(error)})
+            log.warning("failed to join plane; retrying", extra={"plane": plane, "error": str(error)})
             return
-        self._heard(plane, user)
+        self._on_plane_change(plane, user)
         if plane in self._joined:
-            way, _ = self._joined[plane]
-            await way.exchange(pool)
+            transport, _ = self._joined[plane]
+            await transport.exchange(pool)
         else:
-            way = SwappableTransport(pool)
-            self._planes.join(plane, way)
-        self._joined[plane] = (way, content)
-        log.info("joined", extra={"plane": plane})
+            transport = SwappableTransport(pool)
+            self._planes.join(plane, transport)
+        self._joined[plane] = (transport, content)
+        log.info("plane joined", extra={"plane": plane})
 
     async def _leave(self, plane: PlaneId) -> None:
-        way, _ = self._joined.pop(plane)
+        transport, _ = self._joined.pop(plane)
         await self._planes.leave(plane)
-        self._heard(plane, None)
-        await way.close()
-        log.info("left", extra={"plane": plane})
+        self._on_plane_change(plane, None)
+        await transport.close()
+        log.info("plane left", extra={"plane": plane})
 
 
-def _read(folder: Path) -> dict[PlaneId, bytes]:
+def _read(directory: Path) -> dict[PlaneId, bytes]:
     found: dict[PlaneId, bytes] = {}
-    for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else ():
+    for path in sorted(directory.glob(f"*{SUFFIX}")) if directory.is_dir() else ():
         plane = PlaneId(path.name.removesuffix(SUFFIX))
         if plane != HOME:
             found[plane] = path.read_bytes()

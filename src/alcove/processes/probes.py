@@ -1,4 +1,4 @@
-"""What a process without an API of its own serves about itself, on loopback: /metrics, /healthz, /readyz."""
+"""/metrics, /healthz and /readyz on loopback, for processes without an API server."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ REQUEST_SECONDS_MAX = 5.0
 async def serve_probes(
     port: int | None, metrics: Callable[[], bytes], ready: Callable[[], bool]
 ) -> AsyncIterator[None]:
-    """Serves for the block; without a port it does nothing."""
+    """Serves for the duration of the block; does nothing without a port."""
     if port is None:
         yield
         return
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(REQUEST_SECONDS_MAX):
                 request = await reader.readuntil(b"\r\n")
                 writer.write(_response(request, metrics, ready))
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # Whoever asked does not wait for the answer.
+            pass  # The client disconnected or is too slow.
         finally:
             writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", port)
+    server = await asyncio.start_server(respond, "127.0.0.1", port)
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
 """`alcove scheduler`: one scheduler over all planes, in the process that holds the lease.
 
-A process without the lease knows nothing: it begins with what planes tell once it leads, so that all it
-knows was read after the scheduler before it had stopped deciding.
+A process without the lease has no state. It reads all planes when it becomes leader, so that its state is
+newer than the last decision of the previous leader.
 """
 
 from __future__ import annotations
@@ -39,29 +39,31 @@ LEASE = "kube-scheduler"
 USER_AGENT = "alcove-scheduler"
 COMPONENT = "default-scheduler"
 FLIGHTS_MAX = 32
-"""Bindings of one plane under way: enough to keep its API server busy, few enough to stay fair."""
+"""Concurrent bindings per plane: enough to keep its API server busy, few enough to stay fair."""
 
 
 class SchedulerConfig(Struct, frozen=True, kw_only=True):
     kubeconfig: Path
     planes: Mapping[TenantId, Path] = {}
     """Kubeconfigs of dedicated tenants' planes."""
-    planes_folder: Path | None = None
-    """Where kubeconfigs of further planes come and go."""
+    planes_directory: Path | None = None
+    """Directory of further planes' kubeconfigs, followed while the process runs."""
     is_fair: bool = True
-    """False: the oldest pod of all is next, whosever it is."""
+    """False: the oldest pod of all tenants is next."""
     probe_port: int | None = None
-    """Serves /metrics, /healthz and /readyz on loopback; None: nothing is served."""
+    """Loopback port for /metrics, /healthz and /readyz. None to serve nothing."""
     timing: LeaderTiming = LeaderTiming()
 
 
 async def run(config: SchedulerConfig, leads: Callable[[], None] = lambda: None) -> None:
-    """Runs until cancelled; `leads` is called each time this process begins to decide."""
+    """Runs until cancelled; `leads` is called each time this process starts scheduling."""
     user = kubeconfig.load(config.kubeconfig)
-    # The lease has a connection of its own: it must not wait for anybody's requests.
-    home, own = HttpPool(user), HttpPool(user, connections_max=1)
-    dedicated = DedicatedPlane.load(config.planes, config.planes_folder)
-    leader = LeaderElector(Client(own, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing)
+    # The lease has its own connection: renewals must not wait for other requests.
+    home, lease_transport = HttpPool(user), HttpPool(user, connections_max=1)
+    dedicated = DedicatedPlane.load(config.planes, config.planes_directory)
+    leader = LeaderElector(
+        Client(lease_transport, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing
+    )
     metrics = SchedulerMetrics()
     async with (
         serve_probes(config.probe_port, metrics.text, lambda: leader.is_leading),
@@ -73,7 +75,7 @@ async def run(config: SchedulerConfig, leads: Callable[[], None] = lambda: None)
                 async with leader.leading() as lost:
                     await until_lost(lost, _lead(config, leader, metrics, home, dedicated, leads))
         finally:
-            for transport in (home, own):
+            for transport in (home, lease_transport):
                 await transport.close()
 
 
@@ -88,8 +90,11 @@ async def _lead(
     planes = Planes(user_agent=USER_AGENT, permitted=leader.check, fence=leader.fence)
     fairness = FairShareQueue() if config.is_fair else FirstComeQueue()
     core = Scheduler(time.monotonic, fairness, flights_max=FLIGHTS_MAX)
-    # What goes wrong is told before what went well: each has a queue of its own.
-    troubles, news = EventRecorder(planes.client, time.time), EventRecorder(planes.client, time.time)
+    # Separate queues: Warning events must not wait behind Normal ones.
+    warning_events, normal_events = (
+        EventRecorder(planes.client, time.time),
+        EventRecorder(planes.client, time.time),
+    )
 
     def note(pod: ScheduledPodRef, type_: str, reason: str, message: str) -> None:
         involved = {
@@ -99,8 +104,8 @@ async def _lead(
             "name": pod.name,
             "uid": pod.uid,
         }
-        told = PendingEvent(pod.plane, pod.tenant, involved, type_, reason, message, COMPONENT)
-        (troubles if type_ == WARNING else news).record(told)
+        event = PendingEvent(pod.plane, pod.tenant, involved, type_, reason, message, COMPONENT)
+        (warning_events if type_ == WARNING else normal_events).record(event)
 
     runner = SchedulerRunner(
         planes,
@@ -114,13 +119,13 @@ async def _lead(
     metrics.follow(core, runner)
 
     async with BackgroundTasks() as tasks:
-        for recorder in (troubles, news):
+        for recorder in (warning_events, normal_events):
             tasks.restart("event recorder", recorder.run)
         await runner.run(home, lambda: dedicated.follow(runner, tasks), leads)
 
 
 def run_scheduler(config: SchedulerConfig) -> str:
-    """Runs until a signal; returns what went wrong, or nothing."""
+    """Runs until SIGINT or SIGTERM; returns an error message, or an empty string."""
     collect_seldom()
     try:
         run_until_signal(run(config, lambda: typer.echo("leading")))

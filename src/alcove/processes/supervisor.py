@@ -1,7 +1,8 @@
-"""Looks after the processes of one machine's cluster: starts them in order, restarts what dies, stops them all.
+"""Supervises the processes of a local cluster: starts them in order, restarts those that exit, stops them
+all.
 
-One supervisor per data directory, held by a lock that ends with it. SIGHUP makes it read again what was asked
-(`cluster.json`): nodes come and go without the others noticing. What it knows of them is in `components.json`.
+One supervisor per data directory, ensured by a file lock. On SIGHUP it reads `cluster.json` again, and starts
+or stops only the processes that changed. It writes the processes' states to `components.json`.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from alcove.processes.machine.supervisor_state import AlreadyRunning, ComponentS
 BACKOFF_SECONDS_MIN = 0.5
 BACKOFF_SECONDS_MAX = 30.0
 STEADY_SECONDS = 60.0
-"""A process that ran this long starts over with the shortest wait."""
+"""After running this long, a process's restart backoff is reset."""
 STOP_SECONDS_MAX = 20.0
 LOG_BYTES_MAX = 16 << 20
-"""A log that has grown beyond this becomes NAME.log.old, and begins anew."""
+"""A larger log is copied to NAME.log.old and truncated."""
 TEND_SECONDS = 30.0
 
 log = logging.getLogger(__name__)
@@ -44,95 +45,95 @@ class Supervisor:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._background = BackgroundTasks()
         self._woken = asyncio.Event()
-        """Set by signals: there is something to do, or it is time to stop."""
+        """Set by signals: reload or stop."""
         self._is_stopping = False
-        self._parts: dict[str, Component] = {}
-        self._asked_again = asyncio.Event()
-        """Set, and made anew, when somebody types `up` again: whoever waits to be restarted waits no more."""
+        self._components: dict[str, Component] = {}
+        self._retry_now = asyncio.Event()
+        """Set and replaced when `up` is run again: ends all restart backoffs."""
 
     async def run(self) -> None:
-        """Until SIGTERM or SIGINT."""
+        """Runs until SIGTERM or SIGINT."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._request_stop)
         loop.add_signal_handler(signal.SIGHUP, self._woken.set)
         self._woken.set()
         async with self._background:
-            self._background.restart("log rotation", partial(_tend_logs, self._data / "logs"))
+            self._background.restart("log rotation", partial(_rotate_logs, self._data / "logs"))
             while True:
                 await self._woken.wait()
                 self._woken.clear()
                 if self._is_stopping:
                     break
-                await self._follow()
-            # The API server goes last: the others say goodbye to it.
-            await self._end(*(name for name in self._tasks if name != "apiserver"))
-            await self._end(*self._tasks)
+                await self._reconcile()
+            # The API server stops last: the others still write to it while stopping.
+            await self._stop_components(*(name for name in self._tasks if name != "apiserver"))
+            await self._stop_components(*self._tasks)
             self._background.cancel()
 
     def _request_stop(self) -> None:
         self._is_stopping = True
         self._woken.set()
 
-    async def _follow(self) -> None:
-        """Starts what is asked for and not there; ends what is there and not asked for, or otherwise."""
-        self._asked_again.set()
-        self._asked_again = asyncio.Event()
-        asked = cluster.load(self._data)
-        if asked is not None:
-            logs.configure("supervisor", asked.log_level, asked.log_format)
-        wanted = {part.name: part for part in components(asked)} if asked else {}
-        gone = [name for name, part in self._parts.items() if wanted.get(name) != part]
-        await self._end(*gone)
-        for name, part in wanted.items():
+    async def _reconcile(self) -> None:
+        """Starts missing processes; stops those that are no longer configured or have changed arguments."""
+        self._retry_now.set()
+        self._retry_now = asyncio.Event()
+        configured = cluster.load(self._data)
+        if configured is not None:
+            logs.configure("supervisor", configured.log_level, configured.log_format)
+        desired = {component.name: component for component in components(configured)} if configured else {}
+        stale = [name for name, component in self._components.items() if desired.get(name) != component]
+        await self._stop_components(*stale)
+        for name, component in desired.items():
             if name not in self._tasks:
-                self._parts[name] = part
-                self._tasks[name] = self._background.restart(name, partial(self._keep, part))
+                self._components[name] = component
+                self._tasks[name] = self._background.restart(name, partial(self._supervise, component))
 
-    async def _end(self, *names: str) -> None:
+    async def _stop_components(self, *names: str) -> None:
         tasks = [self._tasks.pop(name) for name in names]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for name in names:
-            del self._parts[name]
+            del self._components[name]
             self._states.pop(name, None)
         self._write()
 
-    async def _keep(self, part: Component) -> None:
-        while part.needs is not None and not part.needs.exists():  # noqa: ASYNC110 - nobody tells of a file
+    async def _supervise(self, component: Component) -> None:
+        while component.needs is not None and not component.needs.exists():  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.02)
         wait, restarts, ended = BACKOFF_SECONDS_MIN, 0, ""
         while True:
             began = time.time()
             try:
-                ended = await self._live(part, ComponentState(None, began, restarts, ended))
+                ended = await self._run_once(component, ComponentState(None, began, restarts, ended))
             except OSError as error:
-                # A full disk or process table: it may pass.
-                ended = f"not started: {error.strerror or error}"
-            self._note(part.name, ComponentState(None, time.time(), restarts, ended))
-            log.warning("process ended; restarting", extra={"child": part.name, "ended": ended})
+                # A full disk or process table may be temporary.
+                ended = f"failed to start: {error.strerror or error}"
+            self._set_state(component.name, ComponentState(None, time.time(), restarts, ended))
+            log.warning("process exited; restarting", extra={"child": component.name, "ended": ended})
             wait = BACKOFF_SECONDS_MIN if time.time() - began > STEADY_SECONDS else wait
             try:
                 async with asyncio.timeout(wait):
-                    await self._asked_again.wait()
+                    await self._retry_now.wait()
                 wait, restarts = BACKOFF_SECONDS_MIN, 0
             except TimeoutError:
                 wait, restarts = min(wait * 2, BACKOFF_SECONDS_MAX), restarts + 1
 
-    async def _live(self, part: Component, before: ComponentState) -> str:
-        """One life of a process; how it ended."""
-        path = self._data / "logs" / f"{part.name}.log"
+    async def _run_once(self, component: Component, state: ComponentState) -> str:
+        """Runs the process once; returns how it exited."""
+        path = self._data / "logs" / f"{component.name}.log"
         path.parent.mkdir(exist_ok=True)
         with path.open("ab") as out:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "alcove.processes.launch", str(os.getpid())),
-                *(str(part.namespace) if part.namespace else "-", "--", *part.arguments),
+                *(str(component.namespace) if component.namespace else "-", "--", *component.arguments),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
             )
-        self._note(part.name, msgspec.structs.replace(before, pid=process.pid))
+        self._set_state(component.name, msgspec.structs.replace(state, pid=process.pid))
         try:
             code = await process.wait()
         except asyncio.CancelledError:
@@ -140,35 +141,35 @@ class Supervisor:
             raise
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
-    def _note(self, name: str, state: ComponentState) -> None:
+    def _set_state(self, name: str, state: ComponentState) -> None:
         self._states[name] = state
         self._write()
 
     def _write(self) -> None:
         path = self._data / "components.json"
-        fresh = path.with_suffix(".new")
+        temporary = path.with_suffix(".new")
         try:
-            fresh.write_bytes(msgspec.json.encode(self._states))
-            fresh.replace(path)
+            temporary.write_bytes(msgspec.json.encode(self._states))
+            temporary.replace(path)
         except OSError as error:
-            # Only `status` suffers: the processes are looked after all the same.
+            # Only `alcove status` needs the file: keep supervising.
             log.warning("failed to write component states", extra={"error": str(error)})
 
 
-async def _tend_logs(folder: Path) -> None:
+async def _rotate_logs(directory: Path) -> None:
     while True:
-        _turn_all(folder)
+        _rotate_all(directory)
         await asyncio.sleep(TEND_SECONDS)
 
 
-def _turn_all(folder: Path) -> None:
-    for path in folder.glob("*.log"):
+def _rotate_all(directory: Path) -> None:
+    for path in directory.glob("*.log"):
         with contextlib.suppress(OSError):
-            turn(path)
+            rotate(path)
 
 
-def turn(path: Path, bytes_max: int = LOG_BYTES_MAX) -> None:
-    """Sets a log aside that has grown too long. Its process goes on writing to the same file, at its end."""
+def rotate(path: Path, bytes_max: int = LOG_BYTES_MAX) -> None:
+    """Rotates a log that has grown too large. Its process keeps appending to the same file."""
     if path.stat().st_size > bytes_max:
         shutil.copyfile(path, path.with_suffix(".log.old"))
         os.truncate(path, 0)
@@ -185,7 +186,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 
 def main(data: Path) -> int:
-    """The supervisor as a process of its own."""
+    """The supervisor process. Returns 1 if another one holds the data directory."""
     logs.configure("supervisor")
     try:
         lock = hold(data)

@@ -1,5 +1,5 @@
-"""`alcove up`: the cluster of this machine, in the background. Every step may be done again: a run that was
-killed is finished by the next one, and a cluster that is up is only given what it lacks.
+"""`alcove up`: starts this machine's cluster in the background. Every step is idempotent: the next run
+completes one that was killed, and adds only missing parts to a cluster that is up.
 """
 
 from __future__ import annotations
@@ -38,92 +38,94 @@ from alcove.processes.machine.progress import Progress
 
 READY_SECONDS_MAX = 60.0
 BUSY_SECONDS_MAX = 120.0
-BUSY = "another `alcove up` or `down` is at work on this cluster"
+BUSY = "waiting: another `alcove up` or `down` is at work on this cluster"
 POLL_SECONDS = 0.05
 TRIES_MAX = 3
-"""A process that ended this often does not come up by waiting."""
+"""After this many exits of a process `up` fails instead of waiting."""
 
 T = TypeVar("T")
 
 
-def start(data: Path, wanted: RequestedCluster, progress: Progress) -> LocalCluster:
-    """Returns when every part works. Raises NotUp."""
+def start(data: Path, request: RequestedCluster, progress: Progress) -> LocalCluster:
+    """Returns when all components are ready. Raises ClusterNotUp."""
     try:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
         (data / "logs").mkdir(exist_ok=True)
         with supervisor_state.at_work(data, BUSY_SECONDS_MAX, lambda: progress.say(BUSY)):
-            return _start(data.resolve(), wanted, progress)
+            return _start(data.resolve(), request, progress)
     except supervisor_state.AlreadyRunning as error:
-        raise ClusterNotUp(f"{BUSY}, and does not end") from error
+        raise ClusterNotUp("timed out: another `alcove up` or `down` is at work on this cluster") from error
     except OSError as error:
-        raise ClusterNotUp(explained(error, data)) from error
+        raise ClusterNotUp(explain(error, data)) from error
     except (BadCluster, cluster_numbers.NoFreeNumber, DataPlaneError, ApiError, ConnectionFailed) as error:
         raise ClusterNotUp(str(error)) from error
 
 
-def explained(error: OSError, data: Path) -> str:
-    """What to do about a failure of the machine's."""
-    what = f"{error.filename or data}: {error.strerror or error}"
+def explain(error: OSError, data: Path) -> str:
+    """An error message that says what to do about an OSError."""
+    message = f"{error.filename or data}: {error.strerror or error}"
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
-            return f"{what}; free some space and `alcove up` again, or name another folder with --data"
+            return f"{message}; free some space and run `alcove up` again, or choose another directory with --data"
         case errno.EROFS | errno.EACCES | errno.EPERM:
-            return f"{what}; name a folder that can be written with --data"
+            return f"{message}; choose a writable directory with --data"
         case _:
-            return what
+            return message
 
 
-def _start(data: Path, wanted: RequestedCluster, progress: Progress) -> LocalCluster:
+def _start(data: Path, request: RequestedCluster, progress: Progress) -> LocalCluster:
     is_up = supervisor_state.holder(data) is not None
-    decision = decide(data, wanted, is_up)
-    asked = decision.cluster
-    progress.say(f"cluster {asked.name} in {data}{' (already up)' if is_up else ''}")
+    decision = decide(data, request, is_up)
+    cluster = decision.cluster
+    progress.say(f"cluster {cluster.name} in {data}{' (already up)' if is_up else ''}")
     for finding in decision.lacking:
-        progress.warn(f"  ! {finding.name}: {finding.detail}; to mend it: {finding.fix}")
-    if asked.hollow:
-        progress.warn("  ! nodes are hollow: pods get states and addresses, but nothing really runs")
-    elif asked.hollow_tenants:
-        progress.warn("  ! ring0's pods run; tenants' pods are hollow: they get states and addresses only")
-    asked.save()
-    if not asked.hollow:
-        asked = _connect(asked, progress)
-    # Before the API server is there: agents have other things to see to first.
-    node_kubeconfigs.issue(asked)
-    for node in () if asked.hollow else asked.all_nodes():
-        trial.hand_over(data / TRIAL, node.folder / "runtimes")
+        progress.warn(f"  ! {finding.name}: {finding.detail}; to fix it: {finding.fix}")
+    if cluster.hollow:
+        progress.warn("  ! nodes are hollow: pods get states and addresses, but no processes")
+    elif cluster.hollow_tenants:
+        progress.warn(
+            "  ! tenants' pods are hollow: they get states and addresses, but no processes; ring0's pods run"
+        )
+    cluster.save()
+    if not cluster.hollow:
+        cluster = _connect(cluster, progress)
+    # Before the API server is up: agents have other work to do first.
+    node_kubeconfigs.issue(cluster)
+    for node in () if cluster.hollow else cluster.all_nodes():
+        trial.hand_over(data / TRIAL, node.directory / "runtimes")
     _supervise(data)
-    session = _await_server(asked, progress)
+    session = _await_server(cluster, progress)
     readiness.release_dead(session)
     for name in ("controllers", "scheduler"):
         with progress.step(name) as step:
-            _await_leader(asked, name, session)
+            _await_leader(cluster, name, session)
             step.detail = "leading"
-    _drop_surplus(asked, session)
-    for node in asked.all_nodes():
+    _remove_surplus_nodes(cluster, session)
+    for node in cluster.all_nodes():
         with progress.step(node.name) as step:
-            ready = _await_node(asked, node, session)
+            ready = _await_node(cluster, node, session)
             step.detail = f"ready ({', '.join(_runtimes(ready))})"
-        if not asked.hollow and (message := _weakness(asked, node, _runtimes(ready))):
+        if not cluster.hollow and (message := _degradation(cluster, node, _runtimes(ready))):
             progress.warn(f"  ! {message}")
-    return asked
+    return cluster
 
 
-def _connect(asked: LocalCluster, progress: Progress) -> LocalCluster:
+def _connect(cluster: LocalCluster, progress: Progress) -> LocalCluster:
     with progress.step("underlay") as step:
-        claimed = cluster_numbers.claim(asked)
-        if claimed != asked:
+        claimed = cluster_numbers.claim(cluster)
+        if claimed != cluster:
             claimed.save()
         underlay.make(claimed)
-        step.detail = f"{claimed.underlay}, each node a network namespace"
+        step.detail = f"{claimed.underlay}, one network namespace per node"
     return claimed
 
 
 def _supervise(data: Path) -> None:
-    """Starts the supervisor, or tells the one that runs what is asked now."""
+    """Starts the supervisor, or makes the running one read the configuration again."""
     if (pid := supervisor_state.holder(data)) is not None:
         os.kill(pid, signal.SIGHUP)
         return
-    # What an earlier supervisor knew is no news.
+    # The states of an earlier supervisor are stale.
     (data / "components.json").unlink(missing_ok=True)
     path = data / "logs" / "supervisor.log"
     with path.open("ab") as log:
@@ -136,85 +138,86 @@ def _supervise(data: Path) -> None:
             start_new_session=True,
         )
 
-    def decided() -> bool | None:
+    def started() -> bool | None:
         return True if supervisor_state.holder(data) is not None or process.poll() is not None else None
 
-    _until("the supervisor holds the cluster", decided)
+    _until("the supervisor to start", started)
     if process.poll() is not None:
-        raise ClusterNotUp(f"the supervisor ended at once; {_tail(path)}")
+        raise ClusterNotUp(f"the supervisor exited; {_tail(path)}")
 
 
 # Waiting
 
 
-def _await_server(asked: LocalCluster, progress: Progress) -> CliSession:
-    def answering() -> CliSession | None:
-        _check_alive(asked, "apiserver")
-        return readiness.session_of(asked)
+def _await_server(cluster: LocalCluster, progress: Progress) -> CliSession:
+    def respond() -> CliSession | None:
+        _check_alive(cluster, "apiserver")
+        return readiness.session_of(cluster)
 
     with progress.step("API server") as step:
-        session = _until("the API server answers", answering)
+        session = _until("the API server to respond", respond)
         step.detail = session.connection.server
     return session
 
 
-def _await_leader(asked: LocalCluster, name: str, session: CliSession) -> None:
+def _await_leader(cluster: LocalCluster, name: str, session: CliSession) -> None:
     def leading() -> bool | None:
-        state = _check_alive(asked, name)
+        state = _check_alive(cluster, name)
         return True if readiness.leads(session, name, state) else None
 
-    _until(f"the {name} works", leading, asked.logs / f"{name}.log")
+    _until(f"the {name} to become leader", leading, cluster.logs / f"{name}.log")
 
 
-def _await_node(asked: LocalCluster, node: LocalNode, session: CliSession) -> Object:
+def _await_node(cluster: LocalCluster, node: LocalNode, session: CliSession) -> Object:
     def ready() -> Object | None:
-        return readiness.node_ready(session, node.name, _check_alive(asked, node.name))
+        return readiness.node_ready(session, node.name, _check_alive(cluster, node.name))
 
     try:
-        return _until(f"{node.name} is ready", ready, asked.logs / f"{node.name}.log")
+        return _until(f"node {node.name} to be ready", ready, cluster.logs / f"{node.name}.log")
     except ClusterNotUp as error:
         raise ClusterNotUp(
-            f"{error}; it says: {readiness.why_not(session.find(NODES, node.name))}"
+            f"{error}; node condition: {readiness.why_not(session.find(NODES, node.name))}"
         ) from error
 
 
 def _runtimes(node: Object) -> list[str]:
-    """What a node runs pods with."""
+    """Names of the node's runtime handlers, or its container runtime version."""
     names = {each.get("name", "") for each in get(node, "status", "runtimeHandlers", default=[])} - {""}
     version = str(get(node, "status", "nodeInfo", "containerRuntimeVersion", default=""))
     return sorted(names) or [version]
 
 
-def _weakness(asked: LocalCluster, node: LocalNode, runtimes: Sequence[str]) -> str:
-    """A node that turned out to be less than this machine promised; empty: it did not."""
-    log = asked.logs / f"{node.name}.log"
-    if asked.hollow_tenants and "hollow" in runtimes:
-        return ""  # It was said before anything was made.
+def _degradation(cluster: LocalCluster, node: LocalNode, runtimes: Sequence[str]) -> str:
+    """A warning if the node lacks a runtime that the preflight checks promised; empty if it does not."""
+    log = cluster.logs / f"{node.name}.log"
+    if cluster.hollow_tenants and "hollow" in runtimes:
+        return ""  # Already reported before anything was started.
     if "hollow" in runtimes:
-        return f"{node.name} is hollow: it could not do what the machine can; see {log}"
+        return f"{node.name} is hollow although the preflight checks passed; see {log}"
     if shutil.which("runsc", path=preflight.PATH) and not {"gvisor", "runsc"} & set(runtimes):
         return (
-            f"{node.name}: gVisor is installed but failed its trial, so tenants' pods do not start; see {log}"
+            f"{node.name}: gVisor is installed but failed its trial, so tenants' pods cannot start; see {log}"
         )
     return ""
 
 
-def _check_alive(asked: LocalCluster, name: str) -> supervisor_state.ComponentState:
-    """What is known of the component. Raises NotUp if it ends again and again."""
-    state = supervisor_state.states(asked.data).get(name, supervisor_state.ComponentState())
+def _check_alive(cluster: LocalCluster, name: str) -> supervisor_state.ComponentState:
+    """The component's state. Raises ClusterNotUp if it keeps exiting."""
+    state = supervisor_state.states(cluster.data).get(name, supervisor_state.ComponentState())
     if state.restarts >= TRIES_MAX and state.pid is None:
-        raise ClusterNotUp(f"{name} does not start ({state.ended}); {_tail(asked.logs / f'{name}.log')}")
+        raise ClusterNotUp(f"{name} failed to start ({state.ended}); {_tail(cluster.logs / f'{name}.log')}")
     return state
 
 
-def _until(what: str, check: Callable[[], T | None], log: Path | None = None) -> T:
+def _until(description: str, check: Callable[[], T | None], log: Path | None = None) -> T:
+    """The first result of `check` that is not None. Raises ClusterNotUp on timeout."""
     deadline = time.monotonic() + READY_SECONDS_MAX
     while time.monotonic() < deadline:
-        if (answer := check()) is not None:
-            return answer
+        if (result := check()) is not None:
+            return result
         time.sleep(POLL_SECONDS)
     where = f"; {_tail(log)}" if log else ""
-    raise ClusterNotUp(f"{what}: not so after {READY_SECONDS_MAX:.0f} s{where}")
+    raise ClusterNotUp(f"timed out after {READY_SECONDS_MAX:.0f} s waiting for {description}{where}")
 
 
 def _tail(path: Path) -> str:
@@ -222,11 +225,11 @@ def _tail(path: Path) -> str:
     return f"{path} ends with:\n  {message}" if message else f"see {path}"
 
 
-def _drop_surplus(asked: LocalCluster, session: CliSession) -> None:
-    """Nodes that were asked for once and are not any more."""
-    wanted = {node.name for node in asked.all_nodes()}
-    for folder in (asked.data / "nodes").glob("node-*"):
-        if folder.name not in wanted and folder.name[5:].isdigit():
-            if session.find(NODES, folder.name) is not None:
-                session.delete(NODES, folder.name)
-            cleanup.forget_node(asked, asked.node(int(folder.name[5:])))
+def _remove_surplus_nodes(cluster: LocalCluster, session: CliSession) -> None:
+    """Removes nodes of an earlier, larger cluster."""
+    desired = {node.name for node in cluster.all_nodes()}
+    for directory in (cluster.data / "nodes").glob("node-*"):
+        if directory.name not in desired and directory.name[5:].isdigit():
+            if session.find(NODES, directory.name) is not None:
+                session.delete(NODES, directory.name)
+            cleanup.forget_node(cluster, cluster.node(int(directory.name[5:])))

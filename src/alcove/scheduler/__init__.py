@@ -1,6 +1,6 @@
-"""The scheduler: pods of all planes, nodes of ring0, fair between tenants.
+"""The scheduler: assigns the pods of all planes to ring0's nodes, fairly between tenants.
 
-A core without I/O: events come in (`events`), decisions go out (`decisions`), time is given. What it
-knows is held as arrays (`snapshot`), so that one pod is judged against all nodes at once; two lists
-say how: `filters.FILTERS` and `scores.SCORES`.
+The core does no I/O: it takes events (`events`), a clock, and returns decisions (`decisions`). Node state is
+held in arrays (`snapshot`), so that a pod is evaluated against all nodes in one operation, by two lists of
+plugins: `filters.FILTERS` and `scores.SCORES`.
 """

@@ -1,6 +1,6 @@
-"""One tenant's book: its groups, selections and rules, kept consistent as its pods come, move and go.
+"""One tenant's affinity index: its groups, selections and rules, kept consistent as its pods change.
 
-Nothing in one tenant's book ever depends on another tenant's pods.
+A tenant's index never depends on another tenant's pods.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from alcove.scheduler.selections import NamespaceLabels, PodSelection, picks
 from alcove.scheduler.shapes import PodShape
 
 SELECTIONS_MAX = 8192
-"""Distinct choices of pods that a tenant's pods may ask about at once: placing a pod stays bounded work."""
+"""Distinct selections that a tenant's pods may use at the same time: it bounds the work of placing a pod."""
 
 GroupKey = tuple[tuple[tuple[str, str], ...], str]
-Shelf = tuple[str, ...]
-"""Where a selection is kept: by the controller it is about, or the one namespace and a label that its pods
-must have there; so that only those that can matter are looked at."""
-_ANYWHERE: Shelf = ()
+IndexKey = tuple[str, ...]
+"""Index key of a selection: its controller, or its single namespace and a label that its pods must have
+there. Only selections under a group's keys can match the group."""
+_ANYWHERE: IndexKey = ()
 
 
-def _shelf(picked: SelectedPods) -> Shelf:
+def _index_key(picked: SelectedPods) -> IndexKey:
     if picked.owner:
         return ("owner", picked.owner)
     if picked.namespace_selector is None and len(picked.namespaces) == 1 and not picked.also:
@@ -36,22 +36,22 @@ def _shelf(picked: SelectedPods) -> Shelf:
     return _ANYWHERE
 
 
-def _label_shelves(group: PodGroup) -> list[Shelf]:
+def _label_keys(group: PodGroup) -> list[IndexKey]:
     return [("label", group.namespace, *label) for label in group.labels.items()]
 
 
-def _shelves(group: PodGroup) -> list[Shelf]:
-    """Where whatever may pick the group is kept."""
-    return [("owner", group.owner), ("namespace", group.namespace), _ANYWHERE, *_label_shelves(group)]
+def _keys(group: PodGroup) -> list[IndexKey]:
+    """Keys of all selections and rules that may match the group."""
+    return [("owner", group.owner), ("namespace", group.namespace), _ANYWHERE, *_label_keys(group)]
 
 
 class Links(Struct):
-    """What a shape asks about, as kept in the tenant's book."""
+    """A shape's selections and rules in the tenant's index."""
 
     near: tuple[PodSelection, ...]
-    """One, of the pods that all terms pick, if there are any terms."""
+    """One selection, of the pods that match all terms. Empty if there are no terms."""
     far: tuple[PodSelection, ...]
-    wishes: tuple[PodSelection, ...]
+    preferred: tuple[PodSelection, ...]
     spread_hard: tuple[PodSelection, ...]
     spread_soft: tuple[PodSelection, ...]
     rules: tuple[AffinityRule, ...]
@@ -64,27 +64,27 @@ class AffinityIndex:
     def __init__(self) -> None:
         self.namespaces: NamespaceLabels = {}
         self._groups: dict[str, dict[GroupKey, PodGroup]] = {}
-        """By namespace."""
-        self._labeled: dict[Shelf, dict[PodGroup, None]] = {}
-        """The shelf of each label → groups that have it."""
-        self._selections: dict[Shelf, dict[SelectedPods, PodSelection]] = {}
-        self._asked = 0
-        """Selections that pods ask for, not counting those of default spreading."""
-        self._rules: dict[Shelf, dict[RuleKey, AffinityRule]] = {}
+        """Namespace → key → group."""
+        self._labeled: dict[IndexKey, dict[PodGroup, None]] = {}
+        """Index key of a label → groups that have it."""
+        self._selections: dict[IndexKey, dict[SelectedPods, PodSelection]] = {}
+        self._selection_count = 0
+        """Number of selections, not counting those of default spreading."""
+        self._rules: dict[IndexKey, dict[RuleKey, AffinityRule]] = {}
         self._rules_changed = 1
-        """Grows whenever a rule may begin or cease to speak of somebody."""
+        """Incremented whenever the set of groups that a rule matches may change."""
 
     def group(self, namespace: str, labels: Mapping[str, str], owner: str) -> PodGroup:
-        """The group of such pods; `leave` it for every time it was asked for."""
+        """The group of such pods. Call `leave` once for each call."""
         groups = self._groups.setdefault(namespace, {})
         key = (tuple(sorted(labels.items())), owner)
         found = groups.get(key)
         if found is None:
             found = groups[key] = PodGroup(namespace, dict(labels), owner)
-            for shelf in _label_shelves(found):
-                self._labeled.setdefault(shelf, {})[found] = None
+            for index_key in _label_keys(found):
+                self._labeled.setdefault(index_key, {})[found] = None
             found.selections = [
-                each for each in self._around(found) if picks(each.picked, found, self.namespaces)
+                each for each in self._selections_near(found) if picks(each.picked, found, self.namespaces)
             ]
         found.pods += 1
         return found
@@ -96,25 +96,25 @@ class AffinityIndex:
             del groups[(tuple(sorted(group.labels.items())), group.owner)]
             if not groups:
                 del self._groups[group.namespace]
-            for shelf in _label_shelves(group):
-                del self._labeled[shelf][group]
-                if not self._labeled[shelf]:
-                    del self._labeled[shelf]
+            for index_key in _label_keys(group):
+                del self._labeled[index_key][group]
+                if not self._labeled[index_key]:
+                    del self._labeled[index_key]
 
-    def _around(self, group: PodGroup) -> Iterator[PodSelection]:
+    def _selections_near(self, group: PodGroup) -> Iterator[PodSelection]:
         """Selections that may pick the group."""
-        for shelf in _shelves(group):
-            yield from self._selections.get(shelf, {}).values()
+        for index_key in _keys(group):
+            yield from self._selections.get(index_key, {}).values()
 
     def _every_group(self) -> Iterator[PodGroup]:
         for groups in self._groups.values():
             yield from groups.values()
 
-    def _groups_around(self, picked: SelectedPods) -> Iterator[PodGroup]:
-        """Groups that it may pick."""
-        shelf = _shelf(picked)
-        if shelf[:1] == ("label",):
-            yield from self._labeled.get(shelf, ())
+    def _groups_near(self, picked: SelectedPods) -> Iterator[PodGroup]:
+        """Groups that the selection may match."""
+        index_key = _index_key(picked)
+        if index_key[:1] == ("label",):
+            yield from self._labeled.get(index_key, ())
             return
         if picked.namespace_selector is not None:
             yield from self._every_group()
@@ -123,18 +123,19 @@ class AffinityIndex:
             yield from self._groups.get(namespace, {}).values()
 
     def link(self, shape: PodShape) -> str:
-        """Begin to count what the shape asks about. Returns why that cannot be, if it cannot."""
+        """Starts counting the shape's selections. Returns an error message if the limit is exceeded, else
+        empty."""
         shape.links = _NO_LINKS
-        asked = _asked(shape)
-        if not asked:
+        selections = _selections_of(shape)
+        if not selections:
             return ""
-        if self._asked + sum(self._is_new(picked) for picked in asked) > SELECTIONS_MAX:
-            return f"the tenant's pods ask about more than {SELECTIONS_MAX} choices of other pods"
+        if self._selection_count + sum(self._is_new(picked) for picked in selections) > SELECTIONS_MAX:
+            return f"the tenant's pods use more than {SELECTIONS_MAX} different selections of other pods"
         affinity = shape.affinity
         shape.links = Links(
-            () if affinity.wanted is None else (self._selection(affinity.wanted),),
+            () if affinity.required is None else (self._selection(affinity.required),),
             tuple(self._selection(term.picked) for term in affinity.far),
-            tuple(self._selection(wish.term.picked) for wish in affinity.preferred),
+            tuple(self._selection(preference.term.picked) for preference in affinity.preferred),
             self._spread_selections(shape.spread_hard),
             self._spread_selections(shape.spread_soft),
             tuple(self._rule(key) for key in rules_of(shape)),
@@ -143,78 +144,78 @@ class AffinityIndex:
 
     def unlink(self, shape: PodShape) -> None:
         links: Links = shape.links
-        for selection in (*links.near, *links.far, *links.wishes, *links.spread_hard, *links.spread_soft):
+        for selection in (*links.near, *links.far, *links.preferred, *links.spread_hard, *links.spread_soft):
             selection.users -= 1
             if selection.users == 0:
-                self._end(selection)
+                self._remove(selection)
         for rule in links.rules:
             rule.users -= 1
             if rule.users == 0:
-                self._end_rule(rule)
+                self._remove_rule(rule)
         shape.links = _NO_LINKS
 
     def _spread_selections(self, spreads: tuple[SpreadConstraint, ...]) -> tuple[PodSelection, ...]:
         return tuple(self._selection(spread.picked) for spread in spreads)
 
     def _is_new(self, picked: SelectedPods) -> bool:
-        return not picked.owner and picked not in self._selections.get(_shelf(picked), {})
+        return not picked.owner and picked not in self._selections.get(_index_key(picked), {})
 
     def _selection(self, picked: SelectedPods) -> PodSelection:
-        shelf = self._selections.setdefault(_shelf(picked), {})
-        found = shelf.get(picked)
+        selections = self._selections.setdefault(_index_key(picked), {})
+        found = selections.get(picked)
         if found is None:
-            found = shelf[picked] = PodSelection(picked)
-            self._asked += not picked.owner
+            found = selections[picked] = PodSelection(picked)
+            self._selection_count += not picked.owner
             self._fill(found)
         found.users += 1
         return found
 
     def _fill(self, selection: PodSelection) -> None:
-        for group in self._groups_around(selection.picked):
+        for group in self._groups_near(selection.picked):
             if picks(selection.picked, group, self.namespaces):
                 group.selections.append(selection)
                 selection.join(group)
 
-    def _end(self, selection: PodSelection) -> None:
-        shelf = _shelf(selection.picked)
-        del self._selections[shelf][selection.picked]
-        if not self._selections[shelf]:
-            del self._selections[shelf]
-        self._asked -= not selection.picked.owner
-        for group in self._groups_around(selection.picked):
+    def _remove(self, selection: PodSelection) -> None:
+        index_key = _index_key(selection.picked)
+        del self._selections[index_key][selection.picked]
+        if not self._selections[index_key]:
+            del self._selections[index_key]
+        self._selection_count -= not selection.picked.owner
+        for group in self._groups_near(selection.picked):
             if selection in group.selections:
                 group.selections.remove(selection)
 
     def _rule(self, key: RuleKey) -> AffinityRule:
-        shelf = self._rules.setdefault(_shelf(key.term.picked), {})
-        found = shelf.get(key)
+        rules = self._rules.setdefault(_index_key(key.term.picked), {})
+        found = rules.get(key)
         if found is None:
-            found = shelf[key] = AffinityRule(key)
+            found = rules[key] = AffinityRule(key)
             self._rules_changed += 1
         found.users += 1
         return found
 
-    def _end_rule(self, rule: AffinityRule) -> None:
-        shelf = _shelf(rule.key.term.picked)
-        del self._rules[shelf][rule.key]
-        if not self._rules[shelf]:
-            del self._rules[shelf]
+    def _remove_rule(self, rule: AffinityRule) -> None:
+        index_key = _index_key(rule.key.term.picked)
+        del self._rules[index_key][rule.key]
+        if not self._rules[index_key]:
+            del self._rules[index_key]
         self._rules_changed += 1
 
     def rules_about(self, group: PodGroup) -> list[AffinityRule]:
-        """Rules of the tenant's pods that speak of this group's."""
+        """Rules of the tenant's pods that match this group."""
         if group.rules_at != self._rules_changed:
             group.rules = [
                 rule
-                for shelf in _shelves(group)
-                for rule in self._rules.get(shelf, {}).values()
+                for index_key in _keys(group)
+                for rule in self._rules.get(index_key, {}).values()
                 if picks(rule.key.term.picked, group, self.namespaces)
             ]
             group.rules_at = self._rules_changed
         return group.rules
 
     def place(self, pod: SchedulerPod, slot: int, sign: int = 1) -> None:
-        """The pod is on the node (or, with -1, leaves it)."""
+        """Counts the pod on the node (or, with -1, removes it)."""
         group = pod.group
         group.placed.add(slot, sign)
         for selection in group.selections:
@@ -238,7 +239,7 @@ class AffinityIndex:
             rule.coming.add(slot, sign)
 
     def set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
-        """A namespace's labels changed (None: it is gone): who is picked by them is found anew."""
+        """Updates a namespace's labels (None if it was deleted), and the selections that depend on them."""
         if self.namespaces.get(name) == labels:
             return
         if labels is None:
@@ -259,15 +260,17 @@ class AffinityIndex:
 
 
 def _depends_on_labels(picked: SelectedPods) -> bool:
-    among = picked.namespace_selector
-    return (among is not None and bool(among.requirements)) or any(map(_depends_on_labels, picked.also))
+    namespace_selector = picked.namespace_selector
+    return (namespace_selector is not None and bool(namespace_selector.requirements)) or any(
+        map(_depends_on_labels, picked.also)
+    )
 
 
-def _asked(shape: PodShape) -> set[SelectedPods]:
+def _selections_of(shape: PodShape) -> set[SelectedPods]:
     affinity = shape.affinity
     return {
-        *(() if affinity.wanted is None else (affinity.wanted,)),
+        *(() if affinity.required is None else (affinity.required,)),
         *(term.picked for term in affinity.far),
-        *(wish.term.picked for wish in affinity.preferred),
+        *(preference.term.picked for preference in affinity.preferred),
         *(spread.picked for spread in (*shape.spread_hard, *shape.spread_soft)),
     }

@@ -1,7 +1,7 @@
-"""Rules: what placed pods ask about others, counted by node.
+"""Affinity rules of placed pods, counted by node.
 
-A pod that must be far from certain pods keeps them away from where it is, and one that wishes to be
-near some attracts them: whoever is being placed has to heed the rules of those already there.
+Affinity is symmetric: required anti-affinity of a placed pod repels matching pods, and preferred affinity
+attracts them. So a pod that is being placed is subject to the rules of the pods already placed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from alcove.scheduler.shapes import PodShape
 from alcove.scheduler.slotcounts import SlotCounts
 
 NEAR_WEIGHT = 1
-"""What a pod's hard affinity is worth to those it wants near: kube-scheduler's hardPodAffinityWeight."""
+"""Score weight of a placed pod's required affinity: kube-scheduler's hardPodAffinityWeight."""
 
 
 class RuleKey(Struct, frozen=True):
     term: PodTerm
     weight: int
-    """How much it attracts those it speaks of (below zero: repels); 0: keeps them away altogether."""
+    """Score weight for matching pods (negative: repels them); 0 forbids them."""
 
 
 class AffinityRule:
@@ -28,9 +28,9 @@ class AffinityRule:
     def __init__(self, key: RuleKey) -> None:
         self.key = key
         self.owners = SlotCounts()
-        """Placed pods that have the rule; once for each time they have it."""
+        """Placed pods with the rule, counted once per occurrence."""
         self.coming = SlotCounts()
-        """Those that room is being made for."""
+        """Nominated pods with the rule."""
         self.users = 0
 
 
@@ -39,5 +39,9 @@ def rules_of(shape: PodShape) -> list[RuleKey]:
     return [
         *(RuleKey(term, 0) for term in affinity.far),
         *(RuleKey(term, NEAR_WEIGHT) for term in affinity.near),
-        *(RuleKey(wish.term, wish.weight) for wish in affinity.preferred if wish.weight),
+        *(
+            RuleKey(preference.term, preference.weight)
+            for preference in affinity.preferred
+            if preference.weight
+        ),
     ]

@@ -1,4 +1,4 @@
-"""The array types that the scheduler speaks in: one element per node slot."""
+"""The scheduler's array types: one element per node slot."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Ids = NDArray[np.int32]
 Rows = slice | NDArray[np.intp]
-"""Which slots a question is about: `EVERY` of them, or the few that changed."""
+"""The slots to compute: `EVERY`, or the few that changed."""
 
 EVERY: Rows = slice(None)
 

@@ -1,7 +1,6 @@
-"""Carrying out decisions through the API of the pod's plane, and saying what came of them.
+"""Executes decisions through the API of the pod's plane, and returns their outcome.
 
-What a server definitely refused, what it may or may not have done, and what was done are three different
-things to the ledger; here they are told apart.
+The ledger distinguishes three outcomes: done, definitely refused, and unknown (the server may have done it).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ NOT_DONE_OR_UNKNOWN = (429, 500, 503, 504)
 class BindOutcome(Enum):
     DONE = auto()
     REFUSED = auto()
-    """Definitely not done, and asking again is no use."""
+    """Definitely not done; a retry would be refused too."""
     UNKNOWN = auto()
 
 
@@ -43,37 +42,38 @@ async def bind(client: Client, decision: BindPod) -> BindOutcome:
             pod.tenant, PODS, binding, namespace=pod.namespace, name=pod.name, subresource="binding"
         )
     except ApiError as error:
-        # Fenced off: either another leads, or the fence is to be taken again.
-        is_open = error.code in NOT_DONE_OR_UNKNOWN or is_fenced_off(error)
-        return BindOutcome.UNKNOWN if is_open else BindOutcome.REFUSED
+        # Fenced off: another process leads, or the fence must be taken again.
+        is_unknown = error.code in NOT_DONE_OR_UNKNOWN or is_fenced_off(error)
+        return BindOutcome.UNKNOWN if is_unknown else BindOutcome.REFUSED
     except ClientError:
         return BindOutcome.UNKNOWN
     return BindOutcome.DONE
 
 
-async def look(client: Client, pod: ScheduledPodRef) -> Object | None:
-    """The pod as it is; None: it is gone (another of its name is not it). Raises what the client raises."""
+async def get_pod(client: Client, pod: ScheduledPodRef) -> Object | None:
+    """The current pod. None if it was deleted, or replaced by another of its name. Raises ApiError and
+    ClientError."""
     try:
-        found = await client.get(pod.tenant, PODS, pod.name, namespace=pod.namespace)
+        current = await client.get(pod.tenant, PODS, pod.name, namespace=pod.namespace)
     except NotFound:
         return None
-    return found if found["metadata"]["uid"] == pod.uid else None
+    return current if current["metadata"]["uid"] == pod.uid else None
 
 
 async def report_unschedulable(client: Client, decision: Unschedulable, clock: Callable[[], float]) -> None:
-    """Set the pod's condition, so that whoever looks at it knows why it waits."""
-    status: Object = {"conditions": [_unscheduled(decision.text, clock())]}
+    """Sets the pod's condition PodScheduled to False with the reason."""
+    status: Object = {"conditions": [_unschedulable_condition(decision.text, clock())]}
     if decision.is_denominated:
         status["nominatedNodeName"] = None
     await _patch_status(client, decision.pod, status)
 
 
 async def nominate(client: Client, decision: Preempt, clock: Callable[[], float]) -> None:
-    conditions = [_unscheduled(decision.text, clock())]
+    conditions = [_unschedulable_condition(decision.text, clock())]
     await _patch_status(client, decision.pod, {"conditions": conditions, "nominatedNodeName": decision.node})
 
 
-def _unscheduled(text: str, now: float) -> Object:
+def _unschedulable_condition(text: str, now: float) -> Object:
     return {
         "type": "PodScheduled",
         "status": "False",
@@ -85,7 +85,7 @@ def _unscheduled(text: str, now: float) -> Object:
 
 
 async def _patch_status(client: Client, pod: ScheduledPodRef, status: Object) -> None:
-    # The uid makes it this pod's status and no other's of the same name.
+    # The uid is a precondition: never patch another pod of the same name.
     patch = {"metadata": {"uid": pod.uid}, "status": status}
     await client.patch(
         pod.tenant,
@@ -99,7 +99,7 @@ async def _patch_status(client: Client, pod: ScheduledPodRef, status: Object) ->
 
 
 async def evict(client: Client, victim: ScheduledPodRef, clock: Callable[[], float]) -> bool:
-    """Delete a victim, after noting on it why. False: it stays."""
+    """Sets DisruptionTarget on the victim and deletes it. False if that failed."""
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -118,10 +118,10 @@ async def evict(client: Client, victim: ScheduledPodRef, clock: Callable[[], flo
 
 
 async def prepare(client: Client, decision: Prepare) -> bool:
-    """Promise volumes to claims, and ask for those that are to be made. False: it did not work out."""
+    """Binds volumes to claims, and requests provisioning of new ones. False if that failed."""
     try:
         for volume, claim in decision.plan.binds:
-            await _promise(client, decision.pod, volume, claim)
+            await _bind_volume(client, decision.pod, volume, claim)
         for _, name in decision.plan.provisions:
             await client.patch(
                 decision.pod.tenant,
@@ -135,25 +135,25 @@ async def prepare(client: Client, decision: Prepare) -> bool:
     return True
 
 
-async def _promise(client: Client, pod: ScheduledPodRef, volume: str, claim: ClaimKey) -> None:
+async def _bind_volume(client: Client, pod: ScheduledPodRef, volume: str, claim: ClaimKey) -> None:
     """Raises ApiError if the volume is no longer free."""
     namespace, name = claim
-    desired = await client.get(pod.tenant, PERSISTENT_VOLUME_CLAIMS, name, namespace=namespace)
-    found = await client.get(pod.tenant, PERSISTENT_VOLUMES, volume)
+    claim_object = await client.get(pod.tenant, PERSISTENT_VOLUME_CLAIMS, name, namespace=namespace)
+    current = await client.get(pod.tenant, PERSISTENT_VOLUMES, volume)
     reference = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "namespace": namespace,
         "name": name,
-        "uid": desired["metadata"]["uid"],
-        "resourceVersion": desired["metadata"]["resourceVersion"],
+        "uid": claim_object["metadata"]["uid"],
+        "resourceVersion": claim_object["metadata"]["resourceVersion"],
     }
-    taken = objects.get(found, "spec", "claimRef", default={})
-    if taken.get("uid") == reference["uid"]:
+    claim_ref = objects.get(current, "spec", "claimRef", default={})
+    if claim_ref.get("uid") == reference["uid"]:
         return
     patch = {
         "metadata": {
-            "resourceVersion": found["metadata"]["resourceVersion"],
+            "resourceVersion": current["metadata"]["resourceVersion"],
             "annotations": {BOUND_BY_CONTROLLER: "yes"},
         },
         "spec": {"claimRef": reference},

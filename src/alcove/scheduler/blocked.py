@@ -1,4 +1,4 @@
-"""The table of blocked cohorts, as arrays: which of thousands an event may help is one comparison."""
+"""The blocked cohorts as arrays: finding those that an event may unblock is one array comparison."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from alcove.scheduler.cohorts import Cohort
 from alcove.scheduler.fairness import TenantShare
 from alcove.scheduler.snapshot import NodeSnapshot
 
-_ROWS_LEAST = 64
+_ROWS_MIN = 64
 _RESOURCES = 4
-"""CPU, memory, storage and places: the first rows of the snapshot's arrays."""
+"""CPU, memory, storage and pods: the first rows of the snapshot's arrays."""
 
 
 class Blocked:
@@ -23,25 +23,25 @@ class Blocked:
         self._free: list[int] = []
         self._causes = np.zeros(0, dtype=np.int64)
         self._accounts = np.zeros(0, dtype=np.int64)
-        self._wants: Ints = np.zeros((0, _RESOURCES), dtype=np.int64)
+        self._requests: Ints = np.zeros((0, _RESOURCES), dtype=np.int64)
         self._numbers: dict[TenantShare, int] = {}
         self._last = 0
 
     def __len__(self) -> int:
         return len(self._cohorts) - len(self._free)
 
-    def add(self, cohort: Cohort, wants: Sequence[tuple[int, int]]) -> None:
-        """`wants`: (row, amount) of what one of its pods takes."""
+    def add(self, cohort: Cohort, requests: Sequence[tuple[int, int]]) -> None:
+        """`wants`: (row, amount) of the resources that one of its pods requests."""
         if not self._free:
             self._grow()
         row = cohort.row = self._free.pop()
         self._cohorts[row] = cohort
         self._causes[row] = cohort.cured_by.value
         self._accounts[row] = self._number(cohort.account)
-        self._wants[row] = 0
-        for resource, amount in wants:
+        self._requests[row] = 0
+        for resource, amount in requests:
             if resource < _RESOURCES:
-                self._wants[row, resource] = amount
+                self._requests[row, resource] = amount
 
     def _number(self, account: TenantShare) -> int:
         found = self._numbers.get(account)
@@ -57,31 +57,31 @@ class Blocked:
         self._free.append(row)
 
     def forget(self, account: TenantShare) -> None:
-        """Nothing of the tenant's is blocked or will be."""
+        """Forgets a tenant that has no blocked cohorts."""
         self._numbers.pop(account, None)
 
     def _grow(self) -> None:
         old = len(self._cohorts)
-        more = max(_ROWS_LEAST, old)
+        more = max(_ROWS_MIN, old)
         self._cohorts += [None] * more
         self._causes = np.pad(self._causes, (0, more))
         self._accounts = np.pad(self._accounts, (0, more))
-        self._wants = np.pad(self._wants, ((0, more), (0, 0)))
+        self._requests = np.pad(self._requests, ((0, more), (0, 0)))
         self._free += range(old + more - 1, old - 1, -1)
 
     def helped(self, cause: WakeCause, account: TenantShare | None = None) -> list[Cohort]:
-        """Cohorts that such an event may help; of one tenant only, if it concerns no other."""
+        """Cohorts that the event may unblock, of one tenant or of all."""
         return self._chosen(self._concerned(cause, account))
 
     def fitting(self, nodes: NodeSnapshot, slots: Sequence[int]) -> list[Cohort]:
-        """Cohorts that wait for room and might find enough on one of these nodes."""
+        """Cohorts that wait for resources and may fit on one of these nodes."""
         waiting = self._concerned(WakeCause.ROOM, None)
         if not waiting.any():
             return []
         fits = np.zeros(len(self._cohorts), dtype=np.bool_)
         for slot in slots:
-            room = nodes.allocatable[:_RESOURCES, slot] - nodes.requested[:_RESOURCES, slot]
-            fits |= ((self._wants <= room) | (self._wants == 0)).all(axis=1)
+            free = nodes.allocatable[:_RESOURCES, slot] - nodes.requested[:_RESOURCES, slot]
+            fits |= ((self._requests <= free) | (self._requests == 0)).all(axis=1)
         return self._chosen(fits & waiting)
 
     def _concerned(self, cause: WakeCause, account: TenantShare | None) -> Bools:
@@ -95,5 +95,5 @@ class Blocked:
         return [cohort for cohort in found if cohort is not None]
 
     def since(self, before: float) -> list[Cohort]:
-        """Cohorts blocked for so long."""
+        """Cohorts that are blocked since `before` or earlier."""
         return [each for each in self._cohorts if each is not None and each.since <= before]

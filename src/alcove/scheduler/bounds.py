@@ -1,11 +1,11 @@
-"""How much a pod may ask for, so that judging it stays bounded work whatever is written into its spec.
+"""Limits on a pod's spec, so that evaluating it is bounded work.
 
-Far more than anybody needs, and far less than fits into one object: 30,000 expressions in one selector
-would keep all tenants waiting for seconds. A pod that asks for more stays pending, and is told so.
+They are far above real use, and far below what fits into one object: 30,000 expressions in one selector would
+block all tenants for seconds. A pod that exceeds a limit stays pending, with the limit as the reason.
 """
 
 POD_TERMS_MAX = 64
-"""Terms of pod affinity; and spread constraints."""
+"""For pod affinity terms, and for spread constraints."""
 SELECTOR_REQUIREMENTS_MAX = 128
 """In all label selectors of affinity terms and spread constraints together."""
 SELECTOR_VALUES_MAX = 1024
@@ -15,14 +15,14 @@ NODE_REQUIREMENTS_MAX = 1024
 TOLERATIONS_MAX = 256
 HOST_PORTS_MAX = 1024
 VOLUMES_MAX = 256
-"""Claims, and disks that the pod names itself."""
+"""Claims and inline disks."""
 
 
 class SpecTooLarge(ValueError):
     pass
 
 
-def bound(what: str, count: int, most: int) -> None:
-    """`what` says it with {} for the number. Raises TooMuch."""
-    if count > most:
-        raise SpecTooLarge(f"{what.format(count)}, the most is {most}")
+def bound(description: str, count: int, maximum: int) -> None:
+    """Raises SpecTooLarge if `count` exceeds `maximum`. `description` has {} for the count."""
+    if count > maximum:
+        raise SpecTooLarge(f"{description.format(count)}, the maximum is {maximum}")

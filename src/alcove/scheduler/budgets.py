@@ -1,4 +1,4 @@
-"""Disruption budgets: how many pods of an application may be evicted just now."""
+"""PodDisruptionBudgets: how many pods of an application may be evicted now."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DisruptionBudget(Struct, frozen=True):
     """Pods whose eviction is accounted for already."""
 
     def covers(self, pod: SchedulerPod) -> bool:
-        """An empty selector covers nobody, and nothing covers a pod without labels: so it is in Kubernetes."""
+        """An empty selector covers no pod, and a pod without labels is not covered, as in kube-scheduler."""
         if (pod.tenant, pod.namespace) != (self.tenant, self.namespace) or not pod.group.labels:
             return False
         if not self.selector.requirements or pod.name in self.disrupted:
@@ -47,13 +47,13 @@ def read_budget(tenant: TenantId, budget: Object) -> DisruptionBudget:
 
 
 def violating(victims: Sequence[SchedulerPod], budgets: Sequence[DisruptionBudget]) -> set[SchedulerPod]:
-    """Those whose eviction, all in this order, would overdraw a budget."""
-    left = [budget.allowed for budget in budgets]
-    found: set[SchedulerPod] = set()
+    """Victims whose eviction, in this order, would violate a budget."""
+    remaining = [budget.allowed for budget in budgets]
+    violators: set[SchedulerPod] = set()
     for pod in victims:
         for index, budget in enumerate(budgets):
             if budget.covers(pod):
-                left[index] -= 1
-                if left[index] < 0:
-                    found.add(pod)
-    return found
+                remaining[index] -= 1
+                if remaining[index] < 0:
+                    violators.add(pod)
+    return violators

@@ -1,4 +1,4 @@
-"""Causes: what can happen that may let a refused pod pass. Each filter names the ones that concern it."""
+"""Events that may make a blocked pod schedulable. Each filter names those that affect it."""
 
 from enum import Flag, auto
 
@@ -6,22 +6,22 @@ from enum import Flag, auto
 class WakeCause(Flag):
     NODE_ADDED = auto()
     NODE_GREW = auto()
-    """More of something is allocatable."""
+    """Allocatable resources increased."""
     NODE_RELABELED = auto()
     NODE_RETAINTED = auto()
     """Taints or schedulability changed."""
     NODE_HANDLERS = auto()
     NODE_REMOVED = auto()
     ROOM = auto()
-    """Something was given back on a node: resources, ports, disks."""
+    """Resources, ports or disks were released on a node."""
     POD_GONE = auto()
     """A pod of the tenant is no longer on its node."""
     POD_PLACED = auto()
     POD_RELABELED = auto()
-    """A placed pod's labels changed, or a namespace's."""
+    """Labels of a placed pod or of a namespace changed."""
     STORAGE = auto()
     """A claim, volume or storage class of the tenant changed."""
     RUNTIME_CLASS = auto()
     QUOTA = auto()
-    """A tenant's limits or use changed."""
+    """A tenant's limits or usage changed."""
     NOTHING = 0

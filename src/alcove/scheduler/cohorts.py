@@ -1,7 +1,7 @@
 """Cohorts: pending pods of one tenant that scheduling cannot tell apart, in order of age.
 
-What is found for one holds for all: if one fits nowhere, the cohort is blocked as a whole, and woken
-as a whole when something happens that may help.
+A result for one pod holds for all: if one does not fit, the whole cohort is blocked, and requeued as a whole
+when an event may unblock it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Cohort:
         "account",
         "cured_by",
         "entry",
-        "has_untold",
+        "has_unreported",
         "key",
         "row",
         "since",
@@ -43,14 +43,14 @@ class Cohort:
         self.account = account
         self.size = 0
         self.entry = 0
-        """Number of its one valid entry in the tenant's line; 0: it has none."""
-        self.has_untold = False
-        """Whether there may be pods in it that were not told why they wait."""
+        """Number of its valid entry in the tenant's queue; 0 if it has none."""
+        self.has_unreported = False
+        """Whether some of its pods may have no reported reason yet."""
         self._heap: list[tuple[str, int, SchedulerPod]] = []
         self.row = -1
-        """Where it is in the table of blocked ones; -1: it is not blocked."""
+        """Row in the table of blocked cohorts; -1 if it is not blocked."""
         self.was_blocked = False
-        """One of them was tried before, and fitted nowhere."""
+        """Whether one of its pods was unschedulable before."""
         self.cured_by = WakeCause.NOTHING
         self.since = 0.0
         self.text = ""
@@ -67,17 +67,17 @@ class Cohort:
     def add(self, pod: SchedulerPod) -> None:
         heapq.heappush(self._heap, (pod.created, pod.queued, pod))
         self.size += 1
-        self.has_untold = self.has_untold or not pod.reported_reason
+        self.has_unreported = self.has_unreported or not pod.reported_reason
 
     def head(self) -> Head | None:
-        """Of the pods still in line."""
+        """Sort key of the first queued pod. None if the cohort is empty."""
         heap = self._heap
         while heap and heap[0][2].queued != heap[0][1]:
             heapq.heappop(heap)
         return (-self.key[2], heap[0][0], heap[0][1]) if heap else None
 
     def take(self) -> SchedulerPod:
-        """The first pod, which leaves the line."""
+        """Removes and returns the first pod."""
         pod = heapq.heappop(self._heap)[2]
         pod.queued = 0
         self.size -= 1

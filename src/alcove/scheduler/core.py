@@ -1,12 +1,12 @@
-"""The scheduler's core: told what happens, asked for one decision after another. No I/O, no clock of its own.
+"""The scheduler's core: takes events, and returns one decision after another. No I/O; the clock is injected.
 
     core = Scheduler(clock)
-    core.observe(event)                 # whatever planes tell
+    core.observe(event)                 # changes on planes
     while decision := core.schedule_next():
-        ...                             # carry it out, then core.bound(ref), core.refused(ref, …), …
+        ...                             # execute it, then core.bound(ref), core.refused(ref, …), …
 
-A decision holds its place from the moment it is made. Whose turn it is, is the business of `fairness`
-and `queue`; where a pod goes, of `judge`; who holds what, of `ledger`.
+A decision reserves its resources from the moment it is made. `fairness` and `queue` select the next pod,
+`evaluator` selects its node, and `ledger` records who holds what.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from alcove.scheduler.storage import ClaimKey, VolumeClaim
 
 log = logging.getLogger(__name__)
 
-FAILED = "the scheduler failed to judge this pod, and will try again in a few minutes"
+FAILED = "the scheduler failed to evaluate this pod; it will be retried in a few minutes"
 ATTEMPTS_MAX = 64
 ATTEMPTS_SECONDS_MAX = 0.005
-"""Attempts in one call that may end without anything to tell, and when the last may begin: somebody more
-deserving may have come meanwhile."""
+"""Limits on attempts without a decision in one call, by number and time: events must be processed in
+between."""
 REPORT_TURNS = 8
-"""Of so many calls, one may tell a waiting pod why it waits, even while there is more to place."""
+"""One of this many calls may report why a pod is pending, even while there are pods to place."""
 
 
 class Scheduler:
@@ -64,7 +64,8 @@ class Scheduler:
         flights_max: int = PLANE_FLIGHTS_MAX,
         work_clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        """`work_clock` tells how much was worked: what others do to the machine is no tenant's fault."""
+        """`work_clock` measures the CPU time of attempts: load by other processes is not charged to
+        tenants."""
         self._clock = clock
         self._work_clock = work_clock
         self._flights_max = flights_max
@@ -88,25 +89,26 @@ class Scheduler:
         self._planes: dict[PlaneId, TenantId | None] = {HOME: None}
         self._closed: set[PlaneId] = set()
         self._stalled: dict[PlaneId, set[TenantId]] = {}
-        """Plane → tenants with pods that cannot be served while it is closed or has too much under way."""
+        """Plane → tenants on hold because the plane is closed or has too many bindings in flight."""
         self._prepared: deque[InFlightBinding] = deque()
         self._calls = 0
         self._attempt_began = 0.0
 
-    # What planes there are.
+    # Planes
 
     def add_plane(self, name: PlaneId, tenant: TenantId | None) -> None:
-        """A plane that serves one dedicated tenant: it is heard about no other. None: about all."""
+        """Adds a plane. Events of other tenants than its dedicated `tenant` are ignored; None accepts all
+        tenants."""
         self._planes[name] = tenant
 
     def know_plane(self, name: PlaneId) -> None:
-        """All there is on the plane was told, and nothing comes true there but what this scheduler sends.
-        Until then, what is noted of it counts instead."""
+        """The plane is synced and fenced: only this scheduler binds pods there. Until then, its escrow is
+        counted instead of its pods."""
         for slot in self.cache.notes.know_plane(name):
             self._waking.room(slot)
 
     def remove_plane(self, name: PlaneId) -> None:
-        """The plane is no more, and its pods neither. What is noted of it counts until that is gone."""
+        """Removes the plane with its pods. Its escrow is counted until it is deleted."""
         self._planes.pop(name, None)
         self.cache.notes.forget_plane(name)
         self._closed.discard(name)
@@ -116,19 +118,19 @@ class Scheduler:
         self._resume(name)
 
     def set_plane_open(self, name: PlaneId, is_open: bool) -> None:
-        """Whether decisions can be sent to the plane now. What was sent before stays as it is."""
+        """Sets whether decisions can be sent to the plane. Bindings in flight are not affected."""
         (self._closed.discard if is_open else self._closed.add)(name)
         self._resume(name)
 
     def _resume(self, plane: PlaneId) -> None:
         if plane not in self._stalled:
             return
-        # Not before there is room for several: else every answer would have all tenants try for one place.
+        # Wait for several free seats: else each completed binding would wake all tenants for a single one.
         if plane not in self._closed and self.ledger.in_flight(plane) <= self._flights_max * 3 // 4:
             for tenant in self._stalled.pop(plane, ()):
                 self.queue.hold(tenant, False)
 
-    # What planes tell.
+    # Input from planes
 
     def observe(self, event: SchedulerEvent) -> None:
         if event.plane not in self._planes:
@@ -136,13 +138,13 @@ class Scheduler:
         if self._planes[event.plane] not in (None, event.tenant):
             return
         self._observer.take(event)
-        # A binding may be seen before it is answered.
+        # The watch may show a binding before its response arrives.
         self._resume(event.plane)
         if event.kind in (ObjectKind.CLAIM, ObjectKind.VOLUME):
             self._check_preparing(event.tenant)
 
     def bound(self, pod: ScheduledPodRef) -> None:
-        """The plane took the binding."""
+        """The plane accepted the binding."""
         found = self._find(pod)
         if found is not None and found.state is PodState.ASSUMED:
             self.ledger.taken(found)
@@ -150,8 +152,8 @@ class Scheduler:
             self._resume(pod.plane)
 
     def refused(self, pod: ScheduledPodRef, now_is: Object | None, is_repeated: bool = False) -> None:
-        """The plane refused the binding for good; the pod as it is now, None if it is gone. `is_repeated`:
-        it was sent before, and nobody knows what became of that."""
+        """The plane refused the binding definitely. `now_is` is the current pod, None if it was deleted.
+        `is_repeated`: it was sent before with unknown outcome."""
         found = self._find(pod)
         if found is None or found.state is not PodState.ASSUMED:
             return
@@ -169,13 +171,13 @@ class Scheduler:
         self._observer.take(SchedulerEvent(pod.plane, pod.tenant, ObjectKind.POD, now_is))
 
     def unanswered(self, pod: ScheduledPodRef) -> None:
-        """Nobody knows whether the plane took the binding: it will be sent again."""
+        """The outcome of the binding is unknown: it will be sent again."""
         found = self._find(pod)
         if found is not None:
             self.ledger.mark_unconfirmed(found, self._clock())
 
     def unprepared(self, pod: ScheduledPodRef) -> None:
-        """The volumes could not be had as planned."""
+        """The volumes could not be prepared as planned."""
         found = self._find(pod)
         if found is not None and found.state is PodState.ASSUMED:
             self._observer.let_go(found)
@@ -193,27 +195,26 @@ class Scheduler:
     def _find(self, pod: ScheduledPodRef) -> SchedulerPod | None:
         return self.tracker.pods.get(pod.tenant, {}).get(pod.uid)
 
-    # What is to be done.
+    # Decisions
 
     @property
     def next_due(self) -> float | None:
-        """When there is something to decide again, if nothing happens before."""
+        """Time of the next decision if no event arrives before. None if there is none."""
         times = [due for due in (self.queue.due(), self.ledger.next_due()) if due is not None]
         return min(times, default=None)
 
     def schedule_next(self, may_tell: bool = True) -> Decision | None:
-        """The next decision. None: nothing can be decided just now; or not in one call, then
-        `fairness.has_ready` says that there is more. `may_tell`: pods may be told why they wait; whoever
-        has enough of that to do says no."""
+        """The next decision. None if there is nothing to decide now, or not within the limits of one call;
+        then `fairness.has_ready` is true. `may_tell`: whether Unschedulable reports may be returned."""
         now = self._clock()
         self.queue.tick(now)
         self._waking.flush()
         self._calls += 1
-        early = self._send_again(now) or self._bind_prepared(now)
-        if early is not None:
-            return early
-        if may_tell and self._calls % REPORT_TURNS == 0 and (told := self._tell_waiting(now)):
-            return told
+        urgent = self._resend(now) or self._bind_prepared(now)
+        if urgent is not None:
+            return urgent
+        if may_tell and self._calls % REPORT_TURNS == 0 and (report := self._report_waiting(now)):
+            return report
         for _ in range(ATTEMPTS_MAX):
             account = self.fairness.next()
             if account is None:
@@ -223,10 +224,10 @@ class Scheduler:
                 return decision
             if self._clock() - now > ATTEMPTS_SECONDS_MAX:
                 break
-        return self._tell_waiting(now) if may_tell else None
+        return self._report_waiting(now) if may_tell else None
 
-    def _send_again(self, now: float) -> Decision | None:
-        """What is in doubt, or waited for its volumes too long."""
+    def _resend(self, now: float) -> Decision | None:
+        """Handles unconfirmed bindings, and pods that waited too long for volumes."""
         while (flight := self.ledger.due(now)) is not None:
             if flight.is_preparing:
                 self.unprepared(ref(flight.pod))
@@ -244,8 +245,8 @@ class Scheduler:
                 return BindPod(ref(flight.pod), flight.node)
         return None
 
-    def _tell_waiting(self, now: float) -> Decision | None:
-        waiting = self.queue.untold(now)
+    def _report_waiting(self, now: float) -> Decision | None:
+        waiting = self.queue.unreported(now)
         if waiting is None:
             return None
         pod, text = waiting
@@ -254,20 +255,22 @@ class Scheduler:
         return decision
 
     def _has_seat(self, pod: SchedulerPod) -> bool:
-        """Whether one more may be under way. Where tenants share a plane, one never has all that may be: how
-        long each takes, its webhooks decide."""
-        most, ledger = self._flights_max, self.ledger
-        if ledger.in_flight(pod.plane) >= most:
+        """Whether the plane may have one more binding in flight. On a shared plane a tenant gets at most
+        three quarters of them: its webhooks could make its bindings slow."""
+        maximum, ledger = self._flights_max, self.ledger
+        if ledger.in_flight(pod.plane) >= maximum:
             return False
         is_shared = self._planes.get(pod.plane) is None
-        return not is_shared or ledger.in_flight_of(TenantKey(pod.plane, pod.tenant)) < max(1, most * 3 // 4)
+        return not is_shared or ledger.in_flight_of(TenantKey(pod.plane, pod.tenant)) < max(
+            1, maximum * 3 // 4
+        )
 
     def _serve(self, account: TenantShare, now: float) -> Decision | None:
-        """The tenant's turn: place its first pod, or find out why not."""
-        taken = self.queue.take(account)
-        if taken is None:
+        """Schedules the tenant's first pod, or blocks it with the reason."""
+        queued = self.queue.take(account)
+        if queued is None:
             return None
-        pod, ticket = taken
+        pod, ticket = queued
         plane = pod.plane
         if plane in self._closed or not self._has_seat(pod):
             self.queue.put_back(pod, ticket)
@@ -285,25 +288,25 @@ class Scheduler:
         except Exception:
             if pod.state is not PodState.PENDING:
                 raise
-            # Nothing was decided: whatever it is about this pod must not keep the others waiting.
-            log.exception("pod not judged", extra={"tenant": pod.tenant, "pod": pod.key})
+            # Nothing was decided: an error with this pod must not stop the others.
+            log.exception("failed to evaluate pod", extra={"tenant": pod.tenant, "pod": pod.key})
             self._charge(account, pod)
             self.queue.block(pod, ticket, WakeCause.NOTHING, FAILED, now)
             return None
 
     def _attempt(self, account: TenantShare, pod: SchedulerPod, ticket: int, now: float) -> Decision | None:
         nominated = pod.nominated
-        # The room that is kept for the pod itself is free for it, and that of less important ones too.
+        # Resources reserved for this pod, and for nominated pods of lower priority, are available to it.
         self.cache.denominate(pod)
         outranked = self._outranked(pod)
         for other, _ in outranked:
             self.cache.denominate(other)
         try:
             slot = self._choose(pod, nominated)
-            why = self.evaluator.explain(pod) if slot == NO_SLOT else None
-            if why is None:
+            explanation = self.evaluator.explain(pod) if slot == NO_SLOT else None
+            if explanation is None:
                 return self._place(account, pod, slot, now)
-            return self._fail(account, pod, ticket, nominated, why, now)
+            return self._fail(account, pod, ticket, nominated, explanation, now)
         finally:
             for other, node in outranked:
                 self.cache.nominate(other, node)
@@ -311,14 +314,14 @@ class Scheduler:
                     self._renounce(other)
 
     def _renounce(self, pod: SchedulerPod) -> None:
-        """Somebody more important was nominated for the pod's node: it has to look elsewhere."""
+        """Removes the pod's nomination: a pod of higher priority was nominated for its node."""
         self.queue.remove(pod)
         self.cache.denominate(pod)
         pod.is_denominated = True
         self.queue.add(pod)
 
     def _outranked(self, pod: SchedulerPod) -> list[tuple[SchedulerPod, str]]:
-        """Less important pods that room is kept for, among those to whom this one's priority means something."""
+        """Nominated pods of lower priority that this pod may preempt, with their nodes."""
         may_evict = self._observer.preemption.may_evict
         return [
             (other, node)
@@ -349,66 +352,71 @@ class Scheduler:
         pod: SchedulerPod,
         ticket: int,
         nominated: str,
-        why: SchedulingExplanation,
+        explanation: SchedulingExplanation,
         now: float,
     ) -> Decision | None:
-        found = self._preempt(pod, nominated, why) if why.nodes else PreemptionOutcome()
+        found = self._preempt(pod, nominated, explanation) if explanation.nodes else PreemptionOutcome()
         self._charge(account, pod)
         if found.candidate is not None:
-            return self._make_room(pod, ticket, found.candidate, why, now)
-        text = f"{why.text} preemption: {found.text}" if found.text else why.text
+            return self._make_room(pod, ticket, found.candidate, explanation, now)
+        text = f"{explanation.text} preemption: {found.text}" if found.text else explanation.text
         pod.is_denominated = pod.is_denominated or (bool(nominated) and not pod.nominated)
         if found.is_partial:
-            self.queue.block_for_now(pod, ticket, why.cured_by, text, now)
+            self.queue.block_for_now(pod, ticket, explanation.cured_by, text, now)
         else:
-            self.queue.block(pod, ticket, why.cured_by, text, now)
+            self.queue.block(pod, ticket, explanation.cured_by, text, now)
         return None
 
     def _charge(self, account: TenantShare, pod: SchedulerPod) -> None:
-        """The tenant's attempt failed."""
+        """Charges the tenant for a failed attempt."""
         worked = self._work_clock() - self._attempt_began
         self.fairness.failed(account, worked, self.queue.was_blocked(pod))
 
-    def _preempt(self, pod: SchedulerPod, nominated: str, why: SchedulingExplanation) -> PreemptionOutcome:
-        """Whom to evict, or why that does not help."""
+    def _preempt(
+        self, pod: SchedulerPod, nominated: str, explanation: SchedulingExplanation
+    ) -> PreemptionOutcome:
+        """The victims to evict, or why preemption does not help."""
         preemption = self._observer.preemption
-        if message := preemption.ineligible(pod, nominated, why):
+        if message := preemption.ineligible(pod, nominated, explanation):
             if nominated and pod.may_preempt:
                 self.cache.nominate(pod, nominated)
             return PreemptionOutcome(text=message)
-        return preemption.find(pod, why)
+        return preemption.find(pod, explanation)
 
     def _make_room(
         self,
         pod: SchedulerPod,
         ticket: int,
         candidate: PreemptionCandidate,
-        why: SchedulingExplanation,
+        explanation: SchedulingExplanation,
         now: float,
     ) -> Decision:
         node = self.cache.nodes.name(candidate.slot)
         self._observer.preemption.doomed.update(candidate.victims)
         self.cache.nominate(pod, node)
-        pod.reported_reason, pod.reported_at, pod.is_denominated = why.text, now, False
-        self.queue.block(pod, ticket, why.cured_by | WakeCause.ROOM | WakeCause.POD_GONE, why.text, now)
-        return Preempt(ref(pod), node, tuple(ref(victim) for victim in candidate.victims), why.text)
+        pod.reported_reason, pod.reported_at, pod.is_denominated = explanation.text, now, False
+        self.queue.block(
+            pod, ticket, explanation.cured_by | WakeCause.ROOM | WakeCause.POD_GONE, explanation.text, now
+        )
+        return Preempt(ref(pod), node, tuple(ref(victim) for victim in candidate.victims), explanation.text)
 
     def _check_preparing(self, tenant: TenantId) -> None:
-        """Pods of the tenant that wait for volumes: whose are all there, and whose will not come."""
+        """Checks the tenant's pods that wait for volumes: binds the ready ones, and releases the failed
+        ones."""
         for flight in list(self.ledger.flights.values()):
             pod = flight.pod
             if not flight.is_preparing or pod.tenant != tenant:
                 continue
             claims = self.cache.storage(tenant).claims
             found = [claims.get((pod.namespace, use.name)) for use in pod.shape.claims]
-            asked = {claim.key for claim in found if claim is not None and claim.selected_node}
-            if any(claim is None for claim in found) or flight.selected - asked - _bound(found):
-                # A provisioner that cannot provide takes its node's name off the claim.
+            provisioning = {claim.key for claim in found if claim is not None and claim.selected_node}
+            if any(claim is None for claim in found) or flight.selected - provisioning - _bound(found):
+                # A provisioner that fails removes the selected-node annotation from the claim.
                 self.unprepared(ref(pod))
             elif len(_bound(found)) == len(found):
                 self._prepared.append(flight)
             else:
-                flight.selected |= asked
+                flight.selected |= provisioning
 
 
 def _may_be_bound_yet(pod: Object) -> bool:

@@ -1,4 +1,4 @@
-"""What the core decides, for somebody else to carry out and to report back."""
+"""The core's decisions. The runner executes them and reports the outcome."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ class BindPod(Struct, frozen=True):
     pod: ScheduledPodRef
     node: str
     is_repeated: bool = False
-    """Nobody knows what became of the last attempt."""
+    """The outcome of the last attempt is unknown."""
 
     @property
     def text(self) -> str:
-        """The event's, as Kubernetes words it."""
+        """Message of the event, as in Kubernetes."""
         return f"Successfully assigned {self.pod.namespace}/{self.pod.name} to {self.node}"
 
 
 class Prepare(Struct, frozen=True):
-    """Bind or ask for volumes; once the claims are seen bound, a `BindPod` follows. Tell of failure with `unprepared`."""
+    """Bind or provision volumes; a `BindPod` follows once the claims are bound. Report failure with
+    `unprepared`."""
 
     pod: ScheduledPodRef
     node: str
@@ -45,7 +46,7 @@ class Prepare(Struct, frozen=True):
 
 
 class Preempt(Struct, frozen=True):
-    """Evict the victims, nominate the node and tell the pod why it waits."""
+    """Evict the victims, nominate the node, and report why the pod is pending."""
 
     pod: ScheduledPodRef
     node: str
@@ -54,17 +55,17 @@ class Preempt(Struct, frozen=True):
 
     @property
     def victim_text(self) -> str:
-        """The event's at each victim."""
+        """Message of the event at each victim."""
         return f"Preempted by pod {self.pod.uid} on node {self.node}"
 
 
 class Unschedulable(Struct, frozen=True):
-    """Tell the pod why it waits: an event, and its condition `PodScheduled`."""
+    """Report why the pod is pending: an event, and its condition `PodScheduled`."""
 
     pod: ScheduledPodRef
     text: str
     is_denominated: bool = False
-    """It was nominated for a node, and is no longer."""
+    """The pod's nomination was removed."""
 
 
 Decision = BindPod | Prepare | Preempt | Unschedulable

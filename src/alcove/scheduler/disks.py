@@ -1,4 +1,4 @@
-"""Disks that pods name themselves, and on which nodes they are in use."""
+"""Inline disks of pods, and the nodes on which they are in use."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from alcove.scheduler.volumesources import SharedDisk
 class DisksInUse:
     def __init__(self) -> None:
         self._used: dict[tuple[str, str], dict[int, Counter[SharedDisk]]] = {}
-        """(kind, id) → slot → the disk as each pod there uses it."""
+        """(kind, id) → slot → number of pods by the way they use the disk."""
 
     def use(self, slot: int, disks: Iterable[SharedDisk], sign: int = 1) -> None:
-        """A pod on the node uses the disks (or, with -1, no longer)."""
+        """Counts a pod's use of the disks on the node (or, with -1, removes it)."""
         for disk in disks:
             for one in disk.ids:
                 nodes = self._used.setdefault((disk.kind, one), {})
@@ -31,7 +31,7 @@ class DisksInUse:
                     del self._used[(disk.kind, one)]
 
     def available(self, slots: int, disks: Iterable[SharedDisk]) -> Bools:
-        """For each of so many slots, whether a pod there could use all the disks."""
+        """For each of `slots` slots, whether a pod there could use all the disks."""
         free = np.ones(slots, dtype=np.bool_)
         for disk in disks:
             for one in disk.ids:

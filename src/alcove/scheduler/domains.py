@@ -1,4 +1,4 @@
-"""Topology domains: nodes that share the value of a label. What is counted by node, summed by domain."""
+"""Topology domains: nodes with the same value of a label. Sums counts per node by domain."""
 
 from __future__ import annotations
 

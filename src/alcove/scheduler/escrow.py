@@ -1,9 +1,9 @@
-"""Escrow: what dedicated planes may have on a node is noted in ring0, before they get it.
+"""Escrow: resources on a node that are recorded in ring0 for dedicated planes before their pods may use them.
 
-A ConfigMap for each node, of the node's name, in a namespace of its own; a key for each plane. It is
-ring0's and survives everything else, the node too. A scheduler that starts while a plane is away does not
-know that plane's pods, but it knows from the notes how much they can have, and leaves that alone until the
-plane tells. Notes run a little ahead of what is used, so that most decisions need no new one.
+The record is a ConfigMap per node, with the node's name, in its own namespace, with a key for each plane. It
+is in ring0 and outlives the node. A scheduler that starts while a plane is unreachable does not know that
+plane's pods, but knows from the record how much they can use, and leaves it free until the plane is synced.
+Records exceed the current use a little, so that most decisions need no write.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from alcove.scheduler.resource_amounts import PODS, Amounts
 from alcove.scheduler.scheduler_cache import SchedulerCache
 
 NAMESPACE = "alcove-escrow"
-AHEAD_LEAST = 1 / 4
+AHEAD_MIN = 1 / 4
 AHEAD_PODS = 2
 SWEEP_SECONDS = 10.0
 SWEPT_AT_ONCE = 256
@@ -37,93 +37,100 @@ class Escrow:
     def __init__(
         self, cache: SchedulerCache, home: Callable[[], Client], is_over: Callable[[PlaneId], bool]
     ) -> None:
-        """`is_over`: the plane is no more, and its pods neither."""
+        """`is_over`: whether a plane no longer exists."""
         self._cache = cache
         self._home = home
         self._is_over = is_over
         self._written: dict[Slot, Amounts] = {}
-        """What was written and may not have been seen yet; nothing, where it is not known what was."""
+        """Records that were written but not observed yet; empty amounts if the outcome of the write is
+        unknown."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """By node: its note is written by one at a time."""
-        self._unswept: list[str] = []
+        """Lock per node: serializes writes of its record."""
+        self._pending_nodes: list[str] = []
 
     async def cover(self, plane: PlaneId, node: str) -> bool:
-        """Make sure that the node's note covers all that the plane's pods have on it, assumed ones too."""
+        """Ensures that the node's record covers all requests of the plane's pods on it, including assumed
+        ones."""
         if plane == HOME:
             return True
         async with self._locks.setdefault(node, asyncio.Lock()):
             needed = self._cache.used_by(plane, node)
-            noted = self._noted(plane, node)
-            if all(noted.get(name, 0) >= amount for name, amount in needed.items()):
+            recorded = self._recorded(plane, node)
+            if all(recorded.get(name, 0) >= amount for name, amount in needed.items()):
                 return True
             ahead = _ahead(needed)
             return await self._write(plane, node, ahead, self._put(node, {plane: _text(ahead)}))
 
     async def sweep(self) -> None:
-        """Now and then take back what is noted far ahead of what is used; until cancelled."""
+        """Lowers records that far exceed the use, every SWEEP_SECONDS, until cancelled."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            self._unswept = self._unswept or list(self._cache.notes.held)
-            nodes, self._unswept = self._unswept[:SWEPT_AT_ONCE], self._unswept[SWEPT_AT_ONCE:]
+            self._pending_nodes = self._pending_nodes or list(self._cache.notes.held)
+            nodes, self._pending_nodes = (
+                self._pending_nodes[:SWEPT_AT_ONCE],
+                self._pending_nodes[SWEPT_AT_ONCE:],
+            )
             for node in nodes:
-                await self.take_back(node)
+                await self.lower(node)
 
-    async def take_back(self, node: str) -> None:
+    async def lower(self, node: str) -> None:
         for plane in self._cache.notes.held.get(node, {}):
             async with self._locks.setdefault(node, asyncio.Lock()):
-                most = self._most(plane, node)
-                noted = self._noted(plane, node)
-                if most is not None and any(amount > 2 * most.get(name, 0) for name, amount in noted.items()):
-                    await self._write(plane, node, most, self._lower(node, plane, most))
+                maximum = self._maximum(plane, node)
+                recorded = self._recorded(plane, node)
+                if maximum is not None and any(
+                    amount > 2 * maximum.get(name, 0) for name, amount in recorded.items()
+                ):
+                    await self._write(plane, node, maximum, self._lower(node, plane, maximum))
 
-    def _most(self, plane: PlaneId, node: str) -> Amounts | None:
-        """What a note should say at most; None: who knows."""
+    def _maximum(self, plane: PlaneId, node: str) -> Amounts | None:
+        """The maximum that a record should have. None if the plane is not synced."""
         if self._is_over(plane):
             return {}
         return _ahead(self._cache.used_by(plane, node)) if self._cache.notes.is_known(plane) else None
 
-    def _noted(self, plane: PlaneId, node: str) -> Amounts:
-        noted = self._cache.notes.of(plane, node)
+    def _recorded(self, plane: PlaneId, node: str) -> Amounts:
+        recorded = self._cache.notes.of(plane, node)
         written = self._written.get((node, plane))
-        if written is None or written == noted:
+        if written is None or written == recorded:
             self._written.pop((node, plane), None)
-            return noted
+            return recorded
         return written
 
     async def _write(self, plane: PlaneId, node: str, amounts: Amounts, write: Awaitable[None]) -> bool:
         try:
             await write
         except (ApiError, ClientError):
-            # It may come true yet. Whoever needs the note writes it anew.
+            # The write may still take effect. The next `cover` writes the record again.
             self._written[(node, plane)] = {}
             return False
         self._written[(node, plane)] = amounts
         return True
 
     async def _put(self, node: str, data: dict[PlaneId, str]) -> None:
-        """Whatever is there."""
+        """Sets the keys in the node's record, whatever its current version."""
         home = self._home()
-        note = {"metadata": {"name": node, "namespace": NAMESPACE}, "data": data}
+        record = {"metadata": {"name": node, "namespace": NAMESPACE}, "data": data}
         try:
             await home.patch(SYSTEM, CONFIG_MAPS, node, {"data": data}, namespace=NAMESPACE)
         except NotFound:
             try:
-                await home.create(SYSTEM, CONFIG_MAPS, note)
+                await home.create(SYSTEM, CONFIG_MAPS, record)
             except NotFound:
-                await _make_namespace(home)
-                await home.create(SYSTEM, CONFIG_MAPS, note)
+                await _create_namespace(home)
+                await home.create(SYSTEM, CONFIG_MAPS, record)
 
     async def _lower(self, node: str, plane: PlaneId, amounts: Amounts) -> None:
-        """Only what is there now: should this come late, it must not undo what was put after it."""
+        """Lowers the record with a version precondition: a late write must not undo a newer `_put`."""
         home = self._home()
-        note = await home.get(SYSTEM, CONFIG_MAPS, node, namespace=NAMESPACE)
-        data = {key: text for key, text in (note.get("data") or {}).items() if key != plane}
+        record = await home.get(SYSTEM, CONFIG_MAPS, node, namespace=NAMESPACE)
+        data = {key: text for key, text in (record.get("data") or {}).items() if key != plane}
         if amounts:
             data[plane] = _text(amounts)
         if data:
-            await home.update(SYSTEM, CONFIG_MAPS, {**note, "data": data})
+            await home.update(SYSTEM, CONFIG_MAPS, {**record, "data": data})
         else:
-            revision = note["metadata"]["resourceVersion"]
+            revision = record["metadata"]["resourceVersion"]
             await home.delete(SYSTEM, CONFIG_MAPS, node, namespace=NAMESPACE, revision=revision)
 
 
@@ -131,7 +138,7 @@ def _text(amounts: Amounts) -> str:
     return msgspec.json.encode(amounts).decode()
 
 
-async def _make_namespace(home: Client) -> None:
+async def _create_namespace(home: Client) -> None:
     try:
         await home.create(SYSTEM, NAMESPACES, {"metadata": {"name": NAMESPACE}})
     except AlreadyExists:
@@ -139,6 +146,6 @@ async def _make_namespace(home: Client) -> None:
 
 
 def _ahead(needed: Amounts) -> Amounts:
-    """As much more as two pods more would be, and at least a quarter."""
-    more = 1 + max(AHEAD_LEAST, AHEAD_PODS / max(1, needed.get(PODS, 0)))
+    """The needed amounts plus those of two more pods, and at least a quarter more."""
+    more = 1 + max(AHEAD_MIN, AHEAD_PODS / max(1, needed.get(PODS, 0)))
     return {name: ceil(amount * more) for name, amount in needed.items()}

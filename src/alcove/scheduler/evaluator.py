@@ -1,4 +1,4 @@
-"""The judge: where a pod can go, where it goes best, and why it cannot go elsewhere."""
+"""Evaluates a pod against all nodes: which are feasible, which is best, and why the others are not."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ NO_SLOT = -1
 
 
 class SchedulingExplanation(Struct):
-    """Why no node takes a pod."""
+    """Why a pod does not fit on any node."""
 
     nodes: int
-    """How many there are."""
+    """Number of nodes."""
     fault: str
-    """What is wrong with the pod whatever the node; empty: the reasons are the nodes'."""
+    """An error of the pod itself, independent of nodes. Empty if `reasons` apply."""
     reasons: Counter[str]
     curable: Bools
-    """Nodes that might take the pod if others left them."""
+    """Nodes on which preemption may help."""
     cured_by: WakeCause
 
     @property
@@ -46,14 +46,14 @@ class NodeEvaluator:
     def __init__(self, cache: SchedulerCache, profiles: Profiles) -> None:
         self._cache = cache
         self._profiles = profiles
-        self.memos = ResultCache(cache)
+        self.results = ResultCache(cache)
         self._cursor = 0
 
     def profile(self, pod: SchedulerPod) -> SchedulerProfile:
         return self._profiles[pod.shape.profile]
 
     def fault(self, pod: SchedulerPod) -> tuple[str, WakeCause]:
-        """What is wrong with the pod whatever the node, and what may mend it."""
+        """An error of the pod itself, independent of nodes, and the events that may fix it."""
         if pod.shape.fault:
             return pod.shape.fault, WakeCause.NOTHING
         for each in self.profile(pod).filters:
@@ -62,7 +62,7 @@ class NodeEvaluator:
         return "", WakeCause.NOTHING
 
     def choose(self, pod: SchedulerPod) -> int:
-        """The slot of the best node, or NO_SLOT. Of equals, the next one after the last chosen: all get their turn."""
+        """The slot of the best node, or NO_SLOT. Ties are broken round-robin."""
         ranked = self.rank(pod)
         if len(ranked) == 0:
             return NO_SLOT
@@ -76,23 +76,23 @@ class NodeEvaluator:
         return slot
 
     def rank(self, pod: SchedulerPod) -> Ints:
-        """For each slot the weighted sum of its scores; -1 where the pod cannot go."""
+        """For each slot the weighted sum of its scores; INFEASIBLE where the pod does not fit."""
         profile = self.profile(pod)
-        memo = self.memos.get(pod, profile)
-        filters = self._worldly(profile, pod)
+        result = self.results.get(pod, profile)
+        filters = self._global_filters(profile, pod)
         scores = [
             (score, weight)
             for score, weight in profile.scores
             if score.scope is FilterScope.WORLD and score.applies(self._cache, pod)
         ]
-        if not (filters or scores or memo.compared):
-            return memo.ranked
-        feasible = memo.feasible
+        if not (filters or scores or result.compared):
+            return result.ranked
+        feasible = result.feasible
         for each in filters:
             feasible &= each.passes(self._cache, pod, EVERY)
-        return self._compose(pod, memo, feasible, scores)
+        return self._compose(pod, result, feasible, scores)
 
-    def _worldly(self, profile: SchedulerProfile, pod: SchedulerPod) -> list[Filter]:
+    def _global_filters(self, profile: SchedulerProfile, pod: SchedulerPod) -> list[Filter]:
         return [
             each
             for each in profile.filters
@@ -100,10 +100,10 @@ class NodeEvaluator:
         ]
 
     def _compose(
-        self, pod: SchedulerPod, memo: ShapeResult, feasible: Bools, scores: list[tuple[Score, int]]
+        self, pod: SchedulerPod, result: ShapeResult, feasible: Bools, scores: list[tuple[Score, int]]
     ) -> Ints:
-        total = memo.value.copy()
-        for score, weight, raw in memo.compared:
+        total = result.value.copy()
+        for score, weight, raw in result.compared:
             total += weight * score.normalized(self._cache, pod, raw, feasible)
         for score, weight in scores:
             raw = score.raw(self._cache, pod, EVERY)
@@ -112,7 +112,7 @@ class NodeEvaluator:
         return total
 
     def fits(self, pod: SchedulerPod, slot: int) -> bool:
-        """Whether the pod could go to this node as it is."""
+        """Whether the pod fits on this node now."""
         rows = rows_of([slot])
         if not self._cache.nodes.is_alive[slot]:
             return False
@@ -123,7 +123,7 @@ class NodeEvaluator:
         )
 
     def reasons_at(self, pod: SchedulerPod, slot: int) -> list[str]:
-        """What the first filter that refuses the pod on this node says."""
+        """The reasons of the first filter that refuses the pod on this node."""
         rows = rows_of([slot])
         for each in self.profile(pod).filters:
             if each.applies(self._cache, pod) and not each.passes(self._cache, pod, rows)[0]:
@@ -132,20 +132,20 @@ class NodeEvaluator:
 
     def explain(self, pod: SchedulerPod) -> SchedulingExplanation:
         nodes = self._cache.nodes
-        nobody = np.zeros(nodes.size, dtype=np.bool_)
+        no_nodes = np.zeros(nodes.size, dtype=np.bool_)
         message, cause = self.fault(pod)
         if message or nodes.count == 0:
             cause |= WakeCause.NOTHING if message else WakeCause.NODE_ADDED
-            return SchedulingExplanation(nodes.count, message, Counter(), nobody, cause)
-        found = SchedulingExplanation(nodes.count, "", Counter(), nobody, WakeCause.NOTHING)
-        left = self._leave_out(pod, found)
+            return SchedulingExplanation(nodes.count, message, Counter(), no_nodes, cause)
+        explanation = SchedulingExplanation(nodes.count, "", Counter(), no_nodes, WakeCause.NOTHING)
+        remaining = self._exclude_unnamed(pod, explanation)
         for each in self.profile(pod).filters:
             if each.applies(self._cache, pod):
-                left = self._tell(pod, each, left, found)
-        return found
+                remaining = self._add_reasons(pod, each, remaining, explanation)
+        return explanation
 
-    def _leave_out(self, pod: SchedulerPod, found: SchedulingExplanation) -> Bools:
-        """Nodes that are looked at one by one: where affinity names nodes, the others are told in one."""
+    def _exclude_unnamed(self, pod: SchedulerPod, explanation: SchedulingExplanation) -> Bools:
+        """Nodes to explain one by one. If affinity names nodes, all others get one common reason."""
         nodes, selector = self._cache.nodes, pod.shape.nodes
         names = None if selector is None else selector.names
         if names is None:
@@ -154,19 +154,21 @@ class NodeEvaluator:
         named[[slot for name in names if (slot := nodes.slot(name)) is not None]] = True
         others = nodes.count - int(named.sum())
         if others:
-            found.reasons["node(s) didn't satisfy plugin(s) [NodeAffinity]"] += others
-            found.cured_by |= WakeCause.NODE_ADDED
+            explanation.reasons["node(s) didn't satisfy plugin(s) [NodeAffinity]"] += others
+            explanation.cured_by |= WakeCause.NODE_ADDED
         return named
 
-    def _tell(self, pod: SchedulerPod, each: Filter, left: Bools, found: SchedulingExplanation) -> Bools:
+    def _add_reasons(
+        self, pod: SchedulerPod, each: Filter, remaining: Bools, explanation: SchedulingExplanation
+    ) -> Bools:
         passing = each.passes(self._cache, pod, EVERY)
-        failing = left & ~passing
+        failing = remaining & ~passing
         if failing.any():
-            found.cured_by |= each.cured_by
+            explanation.cured_by |= each.cured_by
             for refusal in each.refusals(self._cache, pod):
                 hit = refusal.nodes & failing
                 if count := int(hit.sum()):
-                    found.reasons[refusal.reason] += count
+                    explanation.reasons[refusal.reason] += count
                     if refusal.is_curable:
-                        found.curable |= hit
-        return left & passing
+                        explanation.curable |= hit
+        return remaining & passing

@@ -1,4 +1,4 @@
-"""What the core is told: an object of a tenant, on a plane, is so now or is gone."""
+"""Input of the core: a tenant's object on a plane was changed or deleted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ObjectKind(Enum):
     RUNTIME_CLASS = "runtimeclasses"
     TENANT = "tenants"
     NOTE = "notes"
-    """What planes may have on a node (`escrow`)."""
+    """Escrow records of nodes."""
 
 
 class SchedulerEvent(Struct):

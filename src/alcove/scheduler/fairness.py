@@ -1,17 +1,16 @@
-"""Whose turn it is: weighted dominant-resource fairness between tenants.
+"""Which tenant is next: weighted dominant resource fairness.
 
-A tenant's dominant share is the greatest part it uses of the cluster's CPU, memory or places for pods.
-The turn goes to the ready tenant whose share, divided by its weight, is smallest; one below its
-guaranteed minimum (`minima`) goes before all, if its next pod asks for what it is due. Three things
-bound what one tenant can do to another:
+A tenant's dominant share is the largest fraction it uses of the cluster's CPU, memory or pods. The ready
+tenant whose share, divided by its weight, is smallest is next; a tenant below its guaranteed minimum
+(`guaranteed_minimums`) precedes all others, if its next pod requests a resource it is due. Three things bound
+the effect of one tenant on another:
 
-- aging: a ready tenant that was passed over ten times as long as its weight would have it is served,
-  whatever its share;
-- tries: an attempt that fails costs a try, or several if it was much work, and tries come back slowly; a
-  tenant without any waits for those that have some, so pods that fit nowhere cost the others next to
-  nothing, however hard they are to judge. To try again what failed before costs little: in a full
-  cluster everybody does so whenever there is room for one, and shares have to follow weights there too;
-- ceilings and minima, in `Tenant.spec.quota`.
+- aging: a ready tenant that has waited ten times as long as its weight implies is served, whatever its share;
+- tries: a failed attempt costs a try, or several if it took long, and tries are replenished slowly. A tenant without
+  tries yields to those that have some, so unschedulable pods cost the others next to nothing, however expensive they
+  are to evaluate. Retrying what failed before is cheap: in a full cluster every tenant retries whenever resources
+  are released, and shares must follow weights there too;
+- quotas and guaranteed minimums, in `Tenant.spec.quota`.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ TRIES_MAX = 64.0
 TRIES_OWED_MAX = 512.0
 TRIES_PER_TURN = 1 / 8
 TRY_AGAIN = 2 * TRIES_PER_TURN
-"""What it costs to try again: less than comes back while one other tenant tries as often."""
+"""Cost of a retry: less than is replenished while one other tenant tries as often."""
 TRY_SECONDS = 0.005
-"""The work of one try: what an attempt takes at most on thousands of nodes, unless it is made hard."""
+"""CPU time of one try: the maximum of a normal attempt on thousands of nodes."""
 _SMOOTHING = 1 / 64
 
 Head = tuple[int, str, int]
-"""What is first in a tenant's line: (priority negated, made when, order of arrival)."""
+"""Sort key of a tenant's first pod: (negated priority, creation time, order of arrival)."""
 
 
 _NOTHING: Mapping[str, int] = {}
 
 
 class TenantShare:
-    """One tenant's use and standing."""
+    """One tenant's usage and position."""
 
     __slots__ = (
         "asks",
@@ -64,17 +63,17 @@ class TenantShare:
         self.minimum = NO_MINIMUM
         self.used: Amounts = {}
         self.head: Head | None = None
-        """None: nothing of the tenant's is ready."""
+        """None if the tenant has no ready pod."""
         self.asks = _NOTHING
-        """What the first of its pods requests."""
+        """Requests of its first pod."""
         self.size = 0.0
-        """The dominant share of one of its pods, about."""
+        """Moving average of its pods' dominant share."""
         self.tries = TRIES_MAX
         self.tries_at = 0
         self.entry = 0
-        """Number of its one valid entry among the ready (or the tired)."""
+        """Number of its valid entry in `_ready`, `_tired` and `_weary`."""
         self.wait = 0
-        """Number of its one valid entry among the waiting."""
+        """Number of its valid entry in `_waiting`."""
 
 
 class FairShareQueue:
@@ -84,21 +83,21 @@ class FairShareQueue:
         self._capacity: Amounts = {}
         self._used: Amounts = {}
         self._promised: dict[TenantShare, None] = {}
-        """Accounts with a minimum."""
-        self._are_minima_held = True
-        """Whether their minima are those that can be held with this capacity and these limits."""
-        self._owed: Amounts = {}
-        """What is still kept free for tenants below their minimum, in sum."""
+        """Accounts with a guaranteed minimum."""
+        self._has_current_minimums = True
+        """Whether the minimums are computed for the current capacity and limits."""
+        self._reserved: Amounts = {}
+        """Resources reserved in total for tenants below their minimum."""
         self._size = 0.0
         self._weight_ready = 0
         self._numbers = 0
         self._moved: dict[TenantShare, None] = {}
-        """Ready accounts whose place in the order has to be found anew."""
+        """Ready accounts whose position must be updated."""
         self._ready: list[tuple[tuple[float, ...] | Head, int, TenantShare]] = []
         self._tired: list[tuple[int, int, TenantShare]] = []
-        """By when they are rested."""
+        """Accounts without tries, by the turn at which they have one again."""
         self._weary: list[tuple[tuple[float, ...] | Head, int, TenantShare]] = []
-        """The same, by whose turn it is, should nobody else be ready."""
+        """The same accounts in order of precedence, for when no other account is ready."""
         self._waiting: list[tuple[float, int, TenantShare]] = []
 
     def account(self, tenant: TenantId) -> TenantShare:
@@ -108,7 +107,7 @@ class FairShareQueue:
         return found
 
     def forget(self, tenant: TenantId) -> None:
-        """The tenant is gone, and so is all it had."""
+        """Forgets a deleted tenant that uses nothing."""
         account = self.accounts.pop(tenant, None)
         if account is not None:
             self.set_head(account, None)
@@ -120,43 +119,43 @@ class FairShareQueue:
         account.limits = limits
         if limits.least:
             self._promised[account] = None
-            self._are_minima_held = False
+            self._has_current_minimums = False
         elif account in self._promised:
             del self._promised[account]
             account.minimum = NO_MINIMUM
-            self._are_minima_held = False
+            self._has_current_minimums = False
         self._move(account)
 
     def set_capacity(self, capacity: Amounts) -> None:
         if capacity != self._capacity:
             self._capacity = capacity
-            self._are_minima_held = self._are_minima_held and not self._promised
+            self._has_current_minimums = self._has_current_minimums and not self._promised
             self._moved |= {account: None for account in self.accounts.values() if account.head is not None}
 
-    def _hold_minima(self) -> None:
-        """Limits or capacity changed: find anew what each minimum is worth. Only when it matters, for
-        nodes and tenants often come by the thousand."""
-        self._are_minima_held = True
+    def _compute_minimums(self) -> None:
+        """Computes the minimums after limits or capacity changed. Done lazily: nodes and tenants often change
+        by the thousand."""
+        self._has_current_minimums = True
         minima = hold((account.limits for account in self._promised), self._capacity)
-        self._owed = {}
+        self._reserved = {}
         for account, minimum in zip(self._promised, minima, strict=True):
             account.minimum = minimum
-            self._owe(account, 1)
+            self._reserve(account, 1)
             self._move(account)
 
     def charge(self, account: TenantShare, amounts: Mapping[str, int], sign: int = 1) -> None:
-        """A pod of the tenant takes these amounts (or, with -1, gives them back)."""
-        self._owe(account, -1)
+        """Adds a pod's requests to the tenant's usage (or, with -1, subtracts them)."""
+        self._reserve(account, -1)
         for resource, amount in amounts.items():
             account.used[resource] = account.used.get(resource, 0) + sign * amount
             self._used[resource] = self._used.get(resource, 0) + sign * amount
-        self._owe(account, 1)
+        self._reserve(account, 1)
         self._move(account)
 
-    def _owe(self, account: TenantShare, sign: int) -> None:
+    def _reserve(self, account: TenantShare, sign: int) -> None:
         for resource, kept in account.minimum.kept.items():
             missing = max(0, kept - account.used.get(resource, 0))
-            self._owed[resource] = self._owed.get(resource, 0) + sign * missing
+            self._reserved[resource] = self._reserved.get(resource, 0) + sign * missing
 
     @property
     def has_ready(self) -> bool:
@@ -164,35 +163,35 @@ class FairShareQueue:
 
     @property
     def has_minima(self) -> bool:
-        """Whether something is guaranteed to somebody."""
+        """Whether any tenant has a guaranteed minimum."""
         return bool(self._promised)
 
     def share(self, account: TenantShare) -> float:
-        """The dominant share, not weighted."""
+        """The tenant's unweighted dominant share."""
         return max(
             (account.used.get(each, 0) / self._capacity[each] for each in SHARED if self._capacity.get(each)),
             default=0.0,
         )
 
     def objection(self, account: TenantShare, amounts: Mapping[str, int]) -> str:
-        """Why the tenant may not place a pod of these amounts now; empty if it may."""
+        """Why the tenant may not place a pod with these requests now. Empty if it may."""
         limits = account.limits
         for resource, most in limits.most.items():
-            used, asked = account.used.get(resource, 0), amounts.get(resource, 0)
-            if asked and used + asked > most:
-                return f"tenant's quota of {resource} is used up"
-        if not self._are_minima_held:
-            self._hold_minima()
-        for resource, owed in self._owed.items():
-            asked = amounts.get(resource, 0)
-            own = max(0, account.minimum.kept.get(resource, 0) - account.used.get(resource, 0))
+            used, requested = account.used.get(resource, 0), amounts.get(resource, 0)
+            if requested and used + requested > most:
+                return f"tenant's quota of {resource} is exceeded"
+        if not self._has_current_minimums:
+            self._compute_minimums()
+        for resource, total_reserved in self._reserved.items():
+            requested = amounts.get(resource, 0)
+            reserved = max(0, account.minimum.kept.get(resource, 0) - account.used.get(resource, 0))
             free = self._capacity.get(resource, 0) - self._used.get(resource, 0)
-            if asked > own and 0 < owed - own > free - asked:
-                return f"what is left of {resource} is guaranteed to other tenants"
+            if requested > reserved and 0 < total_reserved - reserved > free - requested:
+                return f"remaining {resource} is guaranteed to other tenants"
         return ""
 
     def set_head(self, account: TenantShare, head: Head | None, asks: Mapping[str, int] = _NOTHING) -> None:
-        """What is first in the tenant's line now, and what it requests; None: nothing is ready."""
+        """Sets the tenant's first pod and its requests. None if no pod is ready."""
         before, account.head = account.head, head
         account.asks = asks
         if (before is None) != (head is None):
@@ -210,18 +209,18 @@ class FairShareQueue:
         return self._numbers
 
     def next(self) -> TenantShare | None:
-        """Whose turn it is. The account keeps its head until told otherwise."""
+        """The next account. It stays ready until `set_head` is called."""
         self.turns += 1
-        self._sort_in()
+        self._update_order()
         chosen = self._overdue() or self._first()
         if chosen is not None:
             self._await(chosen)
             self._moved[chosen] = None
         return chosen
 
-    def _sort_in(self) -> None:
-        if not self._are_minima_held:
-            self._hold_minima()
+    def _update_order(self) -> None:
+        if not self._has_current_minimums:
+            self._compute_minimums()
         for account in self._moved:
             if account.head is None:
                 continue
@@ -245,7 +244,7 @@ class FairShareQueue:
     def _key(self, account: TenantShare) -> tuple[float, ...] | Head:
         due = account.minimum.due
         if due and any(account.used.get(each, 0) < due[each] for each in due if account.asks.get(each)):
-            # Of those below, whoever has the least part of what it is due.
+            # Among tenants below their minimum, the one with the smallest fraction of it is first.
             return (0.0, max(account.used.get(each, 0) / due[each] for each in due if due[each]))
         return (1.0, self.share(account) / account.limits.weight)
 
@@ -256,7 +255,7 @@ class FairShareQueue:
         return account.tries < 1
 
     def _first(self) -> TenantShare | None:
-        """The first of those that have tries left, or else of those that have not."""
+        """The first account with tries, else the first without."""
         for heap in (self._ready, self._weary):
             while heap:
                 _, entry, account = heapq.heappop(heap)
@@ -271,26 +270,26 @@ class FairShareQueue:
                 continue
             if not self._is_tired(account):
                 return account
-            # It has had its turns, and failed; what it owes is bounded, so is its wait.
+            # It used its turns for failing attempts. Its debt is bounded, and so is its wait.
             self._await(account)
         return None
 
     def _await(self, account: TenantShare) -> None:
-        """From now on the account waits for its turn."""
+        """Restarts the account's aging."""
         account.wait = self._number()
-        heapq.heappush(self._waiting, (self.turns + self._patience(account), account.wait, account))
+        heapq.heappush(self._waiting, (self.turns + self._turns_max(account), account.wait, account))
         if len(self._waiting) > 64 + 4 * len(self.accounts):
             self._waiting = [each for each in self._waiting if each[1] == each[2].wait]
             heapq.heapify(self._waiting)
 
-    def _patience(self, account: TenantShare) -> float:
-        """Turns after which it is served whatever its share: many times what its weight gives it, more
-        if its pods are larger than others'."""
+    def _turns_max(self, account: TenantShare) -> float:
+        """Turns after which the account is served whatever its share: AGING times its fair interval, more if
+        its pods are larger than others'."""
         larger = account.size / self._size if self._size else 1.0
         return AGING * max(1, self._weight_ready) / account.limits.weight * max(1.0, larger)
 
     def succeeded(self, account: TenantShare, amounts: Mapping[str, int]) -> None:
-        """The tenant's turn led to a placed pod of these amounts."""
+        """The tenant's turn placed a pod with these requests."""
         size = max(
             (amounts.get(each, 0) / self._capacity[each] for each in SHARED if self._capacity.get(each)),
             default=0.0,
@@ -299,13 +298,14 @@ class FairShareQueue:
         self._size += (size - self._size) * (_SMOOTHING if self._size else 1.0)
 
     def failed(self, account: TenantShare, seconds: float = 0.0, is_again: bool = False) -> None:
-        """The tenant's turn led to nothing, and was so much work. `is_again`: it was tried before."""
+        """The tenant's turn failed after `seconds` of CPU time. `is_again`: the pod was unschedulable
+        before."""
         cost = max(TRY_AGAIN if is_again else 1.0, seconds / TRY_SECONDS - 1.0)
         account.tries = max(account.tries - cost, -TRIES_OWED_MAX)
 
 
 class FirstComeQueue(FairShareQueue):
-    """No fairness: the oldest pod of all is next. To measure what fairness is worth."""
+    """No fairness: the oldest pod of all tenants is next. For comparison in benchmarks."""
 
     def _key(self, account: TenantShare) -> tuple[float, ...] | Head:
         assert account.head is not None
@@ -314,5 +314,5 @@ class FirstComeQueue(FairShareQueue):
     def _is_tired(self, account: TenantShare) -> bool:
         return False
 
-    def _patience(self, account: TenantShare) -> float:
+    def _turns_max(self, account: TenantShare) -> float:
         return float("inf")

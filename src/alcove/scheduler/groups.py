@@ -1,7 +1,7 @@
-"""Groups: pods of one tenant that no selector can tell apart, with where they are placed.
+"""Groups: pods of one tenant that no selector can tell apart, with their number on each node.
 
-Selectors (of affinity terms, of spread constraints) are matched against groups, not pods, and once: a
-pod placed on a node then only adds one to the counts its group belongs to.
+Selectors (of affinity terms and spread constraints) are matched once against groups, not against pods:
+placing a pod then only increments the counts of its group's selections.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class PodGroup:
         self.owner = owner
         self.placed = SlotCounts()
         self.leaving = SlotCounts()
-        """Of those placed, the ones that are being deleted."""
+        """Placed pods that are being deleted."""
         self.nominated = SlotCounts()
-        """Not placed, but room is made for them there."""
+        """Pods nominated for nodes."""
         self.selections: list[PodSelection] = []
-        """Which choices of pods this group is part of."""
+        """Selections that match this group."""
         self.rules: list[AffinityRule] = []
-        """Which rules of other pods speak of this group."""
+        """Rules of other pods that match this group."""
         self.rules_at = 0
-        """As of which change of the tenant's rules."""
+        """Version of the tenant's rules for which `rules` is valid."""
         self.pods = 0
-        """How many pods are of it."""
+        """Number of pods in the group."""

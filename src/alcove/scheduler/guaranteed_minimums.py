@@ -1,15 +1,15 @@
-"""Guaranteed minima: what each tenant is due before others, and what is kept free for it.
+"""Guaranteed minimums: what each tenant is due before others, and what is reserved for it.
 
-Nine tenths of what the cluster has of a resource can be promised. As long as the minima together are no
-more than that, each is kept in full: room that others cannot take, whether its tenant has pods or not.
-Whatever is promised beyond makes promises that cannot all be held, and must not stop everybody else:
+Nine tenths of the cluster's capacity of a resource can be guaranteed. While the minimums do not exceed that
+in total, each is reserved in full: other tenants cannot use it, whether its tenant has pods or not. Minimums
+that exceed it cannot all be met, and must not stop all other tenants:
 
-- each tenant is due the same part of its minimum, so that together they are due what can be promised.
-  Tenants below what they are due come first;
-- by as much as was promised too much, less is kept free: of twice what there is, nothing.
+- each tenant is due the same fraction of its minimum, so that the total is what can be guaranteed. Tenants below
+  what they are due come first;
+- the reserved amount shrinks by the excess: at twice what can be guaranteed, nothing is reserved.
 
-A minimum above the tenant's own ceiling is no more than the ceiling. One above all there is counts as
-all there is among the others' minima, and as all it says in what was promised too much.
+A minimum is limited to the tenant's quota. A minimum above the cluster's capacity counts as the capacity
+among the others' minimums, and with its full value in the excess.
 """
 
 from __future__ import annotations
@@ -21,47 +21,47 @@ from msgspec import Struct
 
 from alcove.scheduler.resource_amounts import Amounts
 
-PROMISED_MOST = Fraction(9, 10)
-"""Of each resource: a tenth is always shared by weight alone, so nobody's promise starves the others."""
+GUARANTEED_FRACTION = Fraction(9, 10)
+"""Fraction of each resource that can be guaranteed: a tenth is always shared by weight alone."""
 
 
 class TenantLimits(Struct, frozen=True):
     weight: int = 1
     most: Mapping[str, int] = {}
-    """The ceiling of what the tenant's pods may request together, by resource."""
+    """Quota: maximum total requests of the tenant's pods, by resource."""
     least: Mapping[str, int] = {}
-    """What is guaranteed to the tenant."""
+    """Guaranteed minimum, by resource."""
 
 
 class GuaranteedMinimum(Struct, frozen=True):
-    """One tenant's, as it can be held in this cluster."""
+    """One tenant's minimum, as far as this cluster can meet it."""
 
     due: Mapping[str, int] = {}
-    """Below it, the tenant's pods come before others'."""
+    """Below this usage, the tenant's pods precede others'."""
     kept: Mapping[str, int] = {}
-    """So much of it is kept free until the tenant uses it."""
+    """Amount that is reserved until the tenant uses it."""
 
 
 NO_MINIMUM = GuaranteedMinimum()
 
 
 def hold(limits: Iterable[TenantLimits], capacity: Mapping[str, int]) -> list[GuaranteedMinimum]:
-    """The tenants' minima as they can be held together, in the same order."""
-    promised = [_promised(each) for each in limits]
-    due: list[Amounts] = [{} for _ in promised]
-    kept: list[Amounts] = [{} for _ in promised]
-    for resource in {name for each in promised for name in each}:
-        most = int(capacity.get(resource, 0) * PROMISED_MOST)
-        asked = [each.get(resource, 0) for each in promised]
-        # What all are due of `most`, in proportion; and how much of it is kept beside what was promised too much.
-        together = max(most, sum(min(amount, most) for amount in asked), 1)
-        keeping = max(0, most - max(0, sum(asked) - most))
-        for number, amount in enumerate(asked):
+    """The tenants' minimums as far as they can be met together, in the same order."""
+    requested = [_limited_minimum(each) for each in limits]
+    due: list[Amounts] = [{} for _ in requested]
+    kept: list[Amounts] = [{} for _ in requested]
+    for resource in {name for each in requested for name in each}:
+        guaranteed = int(capacity.get(resource, 0) * GUARANTEED_FRACTION)
+        minimums = [each.get(resource, 0) for each in requested]
+        # The tenants' fractions of `guaranteed`, and how much of it is reserved after subtracting the excess.
+        total = max(guaranteed, sum(min(amount, guaranteed) for amount in minimums), 1)
+        reserved = max(0, guaranteed - max(0, sum(minimums) - guaranteed))
+        for number, amount in enumerate(minimums):
             if amount:
-                due[number][resource] = min(amount, most) * most // together
-                kept[number][resource] = min(amount, most) * keeping // together
+                due[number][resource] = min(amount, guaranteed) * guaranteed // total
+                kept[number][resource] = min(amount, guaranteed) * reserved // total
     return [GuaranteedMinimum(one, other) for one, other in zip(due, kept, strict=True)]
 
 
-def _promised(limits: TenantLimits) -> Amounts:
+def _limited_minimum(limits: TenantLimits) -> Amounts:
     return {name: min(amount, limits.most.get(name, amount)) for name, amount in limits.least.items()}

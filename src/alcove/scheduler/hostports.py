@@ -1,4 +1,4 @@
-"""Host ports in use: per port, the nodes and addresses it is taken on."""
+"""Host ports in use: the nodes and addresses of each port."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -19,18 +19,18 @@ class HostPort(Struct, frozen=True):
 
 class HostPorts:
     def __init__(self) -> None:
-        self._taken: dict[tuple[str, int], dict[int, Counter[str]]] = {}
-        """(protocol, port) → slot → address → how many pods have it."""
+        self._used: dict[tuple[str, int], dict[int, Counter[str]]] = {}
+        """(protocol, port) → slot → address → number of pods."""
 
     def take(self, slot: int, ports: Iterable[HostPort]) -> None:
         for port in ports:
-            nodes = self._taken.setdefault((port.protocol, port.number), {})
+            nodes = self._used.setdefault((port.protocol, port.number), {})
             nodes.setdefault(slot, Counter())[port.address] += 1
 
     def give_back(self, slot: int, ports: Iterable[HostPort]) -> None:
         for port in ports:
             key = (port.protocol, port.number)
-            nodes = self._taken[key]
+            nodes = self._used[key]
             addresses = nodes[slot]
             addresses[port.address] -= 1
             if addresses[port.address] == 0:
@@ -38,26 +38,26 @@ class HostPorts:
             if not addresses:
                 del nodes[slot]
             if not nodes:
-                del self._taken[key]
+                del self._used[key]
 
     def is_free(self, slot: int, ports: Iterable[HostPort]) -> bool:
         return not any(
-            _collide(port.address, self._taken.get((port.protocol, port.number), {}).get(slot))
+            _collide(port.address, self._used.get((port.protocol, port.number), {}).get(slot))
             for port in ports
         )
 
     def free_everywhere(self, slots: int, ports: Iterable[HostPort]) -> Bools:
-        """For each of so many slots, whether all the ports are free there."""
+        """For each of `slots` slots, whether all the ports are free there."""
         free = np.ones(slots, dtype=np.bool_)
         for port in ports:
-            for slot, addresses in self._taken.get((port.protocol, port.number), {}).items():
+            for slot, addresses in self._used.get((port.protocol, port.number), {}).items():
                 if _collide(port.address, addresses):
                     free[slot] = False
         return free
 
 
-def _collide(address: str, taken: Counter[str] | None) -> bool:
-    """Every address collides with every other; else only the same one, or one taken everywhere."""
-    if not taken:
+def _collide(address: str, used: Counter[str] | None) -> bool:
+    """0.0.0.0 collides with every address; others only with themselves and 0.0.0.0."""
+    if not used:
         return False
-    return address == EVERY_ADDRESS or address in taken or EVERY_ADDRESS in taken
+    return address == EVERY_ADDRESS or address in used or EVERY_ADDRESS in used

@@ -1,9 +1,10 @@
-"""A journal of slots that changed, so that what was computed before is mended, not computed anew.
+"""A journal of changed slots, so that cached results are updated incrementally.
 
-Readers remember a position and ask what changed since; a reader that fell too far behind is told so.
+Readers remember a position and get the changes since; a reader that is too far behind gets None and
+recomputes.
 """
 
-KEPT_MAX = 1 << 16
+SLOTS_MAX = 1 << 16
 
 
 class Journal:
@@ -19,13 +20,13 @@ class Journal:
 
     def note(self, slot: int) -> None:
         self._slots.append(slot)
-        if len(self._slots) > KEPT_MAX:
-            dropped = KEPT_MAX // 2
+        if len(self._slots) > SLOTS_MAX:
+            dropped = SLOTS_MAX // 2
             del self._slots[:dropped]
             self._base += dropped
 
     def since(self, position: int) -> list[int] | None:
-        """Slots that changed after `position`, some perhaps repeatedly; None: too long ago to tell."""
+        """Slots that changed after `position`, possibly repeated. None if the position is no longer kept."""
         if position < self._base:
             return None
         return self._slots[position - self._base :]

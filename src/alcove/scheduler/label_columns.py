@@ -1,7 +1,7 @@
 """Labels of all nodes as columns: per key an array of value ids, 0 where a node lacks the key.
 
-A selector over 5,000 nodes is then a comparison of one array, and a topology's domains are the ids
-themselves. Ids of values that no node has any more are given out again.
+A selector over 5,000 nodes is then one array comparison, and the ids serve as topology domains. Ids of unused
+values are reused.
 """
 
 import re
@@ -15,7 +15,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}").fullmatch
 
 
 def integer(text: str) -> int | None:
-    """The 64-bit integer that a text spells, if it does."""
+    """The 64-bit integer in the text. None if it is not one."""
     if not _INTEGER(text):
         return None
     number = int(text)
@@ -52,7 +52,7 @@ class LabelColumn:
         return self._chosen(ids, rows)
 
     def is_number(self, test: Callable[[int], bool], rows: Rows) -> Bools:
-        """Which nodes' value spells an integer that passes the test."""
+        """Which nodes' value is an integer that passes the test."""
         passing = [
             found
             for value, found in self._values.items()
@@ -61,9 +61,9 @@ class LabelColumn:
         return self._chosen(passing, rows)
 
     def _chosen(self, ids: list[int], rows: Rows) -> Bools:
-        desired = np.zeros(self.size, dtype=np.bool_)
-        desired[ids] = True
-        chosen: Bools = desired[self.ids[rows]]
+        is_chosen = np.zeros(self.size, dtype=np.bool_)
+        is_chosen[ids] = True
+        chosen: Bools = is_chosen[self.ids[rows]]
         return chosen
 
     def put(self, slot: int, value: str) -> None:
@@ -98,14 +98,14 @@ class LabelColumn:
 
 
 class Columns:
-    """Every label key that some node has."""
+    """The columns of all label keys that nodes have."""
 
     def __init__(self) -> None:
         self._columns: dict[str, LabelColumn] = {}
         self._slots = 0
 
     def get(self, key: str) -> LabelColumn | None:
-        """None: no node has the key."""
+        """The key's column. None if no node has the key."""
         return self._columns.get(key)
 
     def grow(self, slots: int) -> None:

@@ -1,15 +1,15 @@
-"""The ledger: who holds what on which node, over all planes; so that none is ever given twice.
+"""The ledger: who holds what on which node, over all planes, so that nothing is assigned twice.
 
-A pod holds its place from the decision on. What the plane made of it is learned from the answer to the
-binding, and from its watch; until either tells, the hold stands:
+A pod holds its resources from the decision on. The outcome is learned from the response to the binding, or
+from the plane's watch; until then the reservation stands:
 
-    PENDING ──assume──▶ ASSUMED ──taken / seen there──▶ PLACED ──gone──▶ (released)
+    PENDING ──assume──▶ ASSUMED ──accepted / observed──▶ PLACED ──deleted──▶ (released)
        ▲                   │ │
-       └──── refused ──────┘ └─ in doubt: the same binding is sent again, to the same node
+       └──── refused ──────┘ └─ unconfirmed: the same binding is sent again, to the same node
 
-An answer that never came says nothing. Sending the same binding again is safe (a bound pod is not bound
-twice) and tells in the end; giving the place to another pod meanwhile would not be. So a plane that is
-slow, gone or restarting keeps what it may have taken, and no more.
+A missing response means an unknown outcome. Sending the same binding again is safe (a bound pod is not bound
+twice) and eventually gives the outcome; assigning the resources to another pod meanwhile is not. So a plane
+that is slow, unreachable or restarting keeps the resources it may have used, and no more.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ from alcove.scheduler.storage import ClaimKey
 from alcove.scheduler.volumeplans import NO_VOLUMES, VolumePlan
 
 ANSWER_SECONDS_MAX = 60.0
-"""No answer at all after so long: it is in doubt."""
+"""Without a response after this time, the binding is unconfirmed."""
 RECHECK_SECONDS = 1.0
 RECHECK_SECONDS_MAX = 30.0
 CLAIMS_SECONDS_MAX = 600.0
-"""How long a pod waits, place held, for its volumes."""
+"""How long a pod holds its resources while it waits for volumes."""
 PLANE_FLIGHTS_MAX = 1024
-"""Decisions of one plane that may be under way: a slow plane holds so much at most that is not placed."""
+"""Bindings of one plane in flight: bounds the unconfirmed resources of a slow plane."""
 
 K = TypeVar("K")
 
 
 class InFlightBinding(Struct):
-    """A decision on its way to the plane."""
+    """A decision that was sent to the plane."""
 
     pod: SchedulerPod
     plane: PlaneId
     node: str
     due: float
-    """When it is in doubt, or to be sent again."""
+    """Time at which it is sent again."""
     plan: VolumePlan
-    """What is done about volumes for it."""
+    """Volumes to bind or provision for it."""
     is_preparing: bool
-    """Its volumes are not there yet; afterwards it is being bound."""
-    doubts: int = 0
+    """Its volumes are not ready yet; the pod is bound afterwards."""
+    unconfirmed: int = 0
     number: int = 0
     selected: set[ClaimKey] = field(default_factory=set)
-    """Claims that were seen waiting for a volume to be made for them."""
+    """Claims that were observed waiting for provisioning."""
 
 
 class Ledger:
@@ -66,30 +66,30 @@ class Ledger:
         self._due: list[tuple[float, int, InFlightBinding]] = []
         self._numbers = 0
         self._planes: Counter[PlaneId] = Counter()
-        self._spaces: Counter[TenantKey] = Counter()
+        self._tenant_keys: Counter[TenantKey] = Counter()
 
     def in_flight(self, plane: PlaneId) -> int:
         return self._planes[plane]
 
     def in_flight_of(self, tenant_key: TenantKey) -> int:
-        return self._spaces[tenant_key]
+        return self._tenant_keys[tenant_key]
 
     def assume(
         self, pod: SchedulerPod, node: str, now: float, plan: VolumePlan = NO_VOLUMES
     ) -> InFlightBinding:
-        """It is decided that the pod goes to the node."""
+        """Reserves the node's resources for the pod: the binding is decided."""
         self._hold(pod, node)
         pod.state = PodState.ASSUMED
         flight = self.flights[pod] = InFlightBinding(pod, pod.plane, node, 0.0, plan, bool(plan))
         self._planes[pod.plane] += 1
-        self._spaces[TenantKey(pod.plane, pod.tenant)] += 1
+        self._tenant_keys[TenantKey(pod.plane, pod.tenant)] += 1
         self._wake_at(flight, now + (CLAIMS_SECONDS_MAX if plan else ANSWER_SECONDS_MAX))
         promised = self._cache.storage(pod.tenant).promised if plan else {}
         promised.update(plan.binds)
         return flight
 
     def place(self, pod: SchedulerPod, node: str) -> None:
-        """The pod is on the node: the plane said so. What was assumed gives way to that."""
+        """The plane reports the pod on the node. This overrides an assumed node."""
         self._end_flight(pod)
         if pod.node and pod.node != node:
             self._release(pod)
@@ -99,39 +99,39 @@ class Ledger:
         pod.attempts = 0
 
     def taken(self, pod: SchedulerPod) -> None:
-        """The plane took the decision."""
+        """The plane accepted the decision."""
         if pod.state is PodState.ASSUMED:
             self.place(pod, pod.node)
 
     def mark_unconfirmed(self, pod: SchedulerPod, now: float) -> None:
-        """The plane may have taken the decision or not."""
+        """The outcome of the binding is unknown: send it again after a backoff."""
         flight = self.flights.get(pod)
         if flight is not None and not flight.is_preparing:
-            delay = min(RECHECK_SECONDS * 2 ** min(flight.doubts, 16), RECHECK_SECONDS_MAX)
-            flight.doubts += 1
+            delay = min(RECHECK_SECONDS * 2 ** min(flight.unconfirmed, 16), RECHECK_SECONDS_MAX)
+            flight.unconfirmed += 1
             self._wake_at(flight, now + delay)
 
     def bind_now(self, flight: InFlightBinding, now: float) -> None:
-        """Its volumes are there: the pod is being bound."""
+        """Its volumes are ready: the pod is being bound."""
         flight.is_preparing = False
         self._wake_at(flight, now + ANSWER_SECONDS_MAX)
 
     def release(self, pod: SchedulerPod) -> None:
-        """The pod holds nothing any more: the plane refused it, or it is gone or finished."""
+        """Releases everything the pod holds: it was refused, deleted or has finished."""
         self._end_flight(pod)
         if pod.node:
             self._release(pod)
         pod.state = PodState.IGNORED
 
     def swap(self, pod: SchedulerPod, change: Callable[[], None]) -> None:
-        """Change what a pod is that has a place; it keeps the place."""
+        """Applies a change to a placed pod; it stays on its node."""
         node = pod.node
         self._release(pod)
         change()
         self._hold(pod, node)
 
     def due(self, now: float) -> InFlightBinding | None:
-        """A flight whose time has come: send it again."""
+        """A binding that is due to be sent again. None if there is none."""
         while self._due and self._due[0][0] <= now:
             _, number, flight = heapq.heappop(self._due)
             if number == flight.number and self.flights.get(flight.pod) is flight:
@@ -155,8 +155,8 @@ class Ledger:
     def _end_flight(self, pod: SchedulerPod) -> None:
         flight = self.flights.pop(pod, None)
         if flight is not None:
-            _less(self._planes, flight.plane)
-            _less(self._spaces, TenantKey(flight.plane, pod.tenant))
+            _decrement(self._planes, flight.plane)
+            _decrement(self._tenant_keys, TenantKey(flight.plane, pod.tenant))
             for volume, _ in flight.plan.binds:
                 self._cache.storage(pod.tenant).promised.pop(volume, None)
 
@@ -169,7 +169,7 @@ class Ledger:
         self._fairness.charge(self._fairness.account(pod.tenant), pod.shape.requests.amounts, -1)
 
 
-def _less(counts: Counter[K], key: K) -> None:
+def _decrement(counts: Counter[K], key: K) -> None:
     counts[key] -= 1
     if not counts[key]:
         del counts[key]

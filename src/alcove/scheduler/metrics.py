@@ -1,4 +1,4 @@
-"""What the scheduler counts, as Prometheus reads it. Numbers are taken when somebody asks."""
+"""The scheduler's Prometheus metrics, collected on request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SchedulerMetrics(Collector):
         ProcessCollector(registry=self._registry)
 
     def follow(self, core: Scheduler, runner: SchedulerRunner) -> None:
-        """From now on these are counted: a scheduler begins anew each time it leads."""
+        """Sets the core and runner to report: each term as leader has new ones."""
         self._core, self._runner = core, runner
 
     def text(self) -> bytes:
@@ -39,26 +39,32 @@ class SchedulerMetrics(Collector):
         if core is None or runner is None:
             return
         yield CounterMetricFamily("alcove_scheduler_placed", "Pods bound to nodes.", value=runner.placed)
-        yield CounterMetricFamily("alcove_scheduler_turns", "Tenants' turns.", value=core.fairness.turns)
-        yield GaugeMetricFamily("alcove_scheduler_pending_pods", "Pods in line.", value=core.queue.size)
+        yield CounterMetricFamily(
+            "alcove_scheduler_turns", "Scheduling turns of tenants.", value=core.fairness.turns
+        )
+        yield GaugeMetricFamily(
+            "alcove_scheduler_pending_pods", "Pending pods in the queue.", value=core.queue.size
+        )
         yield GaugeMetricFamily(
             "alcove_scheduler_blocked_cohorts",
-            "Sets of equal pods that fit nowhere now.",
+            "Cohorts of equal pending pods that are unschedulable.",
             value=len(core.queue.blocked),
         )
-        yield GaugeMetricFamily("alcove_scheduler_nodes", "Nodes known.", value=core.cache.nodes.count)
+        yield GaugeMetricFamily("alcove_scheduler_nodes", "Number of nodes.", value=core.cache.nodes.count)
         yield GaugeMetricFamily(
             "alcove_scheduler_bindings_under_way",
-            "Decisions whose outcome is not known yet.",
+            "Bindings in flight.",
             value=len(core.ledger.flights),
         )
         yield self._shares(core)
 
     @staticmethod
     def _shares(core: Scheduler) -> Metric:
-        """Of the few tenants that have most: their number is no measure of a process."""
+        """Shares of the TENANTS_SHOWN largest tenants: it bounds the number of series."""
         family = GaugeMetricFamily(
-            "alcove_scheduler_dominant_share", "Greatest part of a resource in use.", labels=["tenant"]
+            "alcove_scheduler_dominant_share",
+            "Largest fraction of a resource that the tenant uses.",
+            labels=["tenant"],
         )
         fairness = core.fairness
         shares = [(fairness.share(account), tenant) for tenant, account in fairness.accounts.items()]

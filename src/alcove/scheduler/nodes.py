@@ -1,4 +1,4 @@
-"""What scheduling sees of a node: read once from the object, compared to tell whether anything changed."""
+"""The scheduling-relevant state of a node, parsed once, and comparable to detect changes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ class NodeFacts(Struct, frozen=True):
     images: Mapping[str, int] = {}
     """Size in bytes of each image the node has, by each of its names."""
     handlers: frozenset[str] = frozenset()
-    """Runtime handlers that the node has proven it can start pods with."""
+    """Proven runtime handlers of the node."""
 
 
 def read_node(node: Object) -> NodeFacts:
@@ -41,9 +41,9 @@ def read_node(node: Object) -> NodeFacts:
 
 
 def _allocatable(status: Object) -> Amounts:
-    """A node that says nothing of what is allocatable gives all it has."""
-    given: Mapping[str, Any] | None = status.get("allocatable")
-    return resource_amounts.read_valid(status.get("capacity") if given is None else given)
+    """Allocatable resources; the capacity if the node does not report them."""
+    allocatable: Mapping[str, Any] | None = status.get("allocatable")
+    return resource_amounts.read_valid(status.get("capacity") if allocatable is None else allocatable)
 
 
 def _images(images: list[Object] | tuple[()]) -> dict[str, int]:

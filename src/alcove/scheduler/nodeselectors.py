@@ -1,6 +1,7 @@
-"""Selectors of nodes (a pod's nodeSelector and node affinity, a volume's): read once, asked of all nodes.
+"""Node selectors (a pod's nodeSelector and node affinity, a volume's affinity): parsed once, matched against
+all nodes.
 
-A term that makes no sense matches no node, and says why.
+An invalid term matches no node; `fault` says why.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ class NodeSelectorRequirement(Struct, frozen=True):
 
     @property
     def fault(self) -> str:
-        """Why it makes no sense; empty if it does."""
+        """Why the requirement is invalid. Empty if it is valid."""
         if self.is_field and self.key != NAME_FIELD:
             return f'"{self.key}" is not a valid field label selector key'
         if self.operator in ("Gt", "Lt") and not self.is_field:
@@ -85,7 +86,7 @@ class Term(Struct, frozen=True):
 
     @property
     def names(self) -> frozenset[str] | None:
-        """The names that a matching node can have; None: any."""
+        """The names that a matching node can have. None for any."""
         sets = [
             frozenset(each.values) for each in self.requirements if each.is_field and each.operator == "In"
         ]
@@ -93,7 +94,7 @@ class Term(Struct, frozen=True):
 
 
 class NodeSelector(Struct, frozen=True):
-    """A map of labels that must all be there, and terms of which one must match (None: none is asked for)."""
+    """Labels that must all match, and terms of which one must match (None for no terms)."""
 
     labels: tuple[tuple[str, str], ...] = ()
     terms: tuple[Term, ...] | None = None
@@ -114,7 +115,7 @@ class NodeSelector(Struct, frozen=True):
 
     @property
     def names(self) -> frozenset[str] | None:
-        """The only names that matching nodes can have, where every term gives some; None: any."""
+        """The names that matching nodes can have, if every term restricts them. None for any."""
         sets = [term.names for term in self.terms or ()]
         if not sets or any(each is None for each in sets):
             return None
@@ -122,7 +123,7 @@ class NodeSelector(Struct, frozen=True):
 
     @property
     def fault(self) -> str:
-        """Why no node can ever match, if that is because no term makes sense."""
+        """Why no node can match, if all terms are invalid. Empty otherwise."""
         faults = [term.fault for term in self.terms or ()]
         return faults[0] if faults and all(faults) else ""
 
@@ -139,7 +140,7 @@ def _requirement(raw: Object, is_field: bool) -> NodeSelectorRequirement:
 
 
 def read_selector(labels: Mapping[str, str], required: Object | None) -> NodeSelector | None:
-    """A pod's `nodeSelector` and required node affinity; None where both are missing."""
+    """A pod's `nodeSelector` and required node affinity. None if both are missing."""
     if not labels and required is None:
         return None
     terms = None if required is None else read_terms(required.get("nodeSelectorTerms") or ())

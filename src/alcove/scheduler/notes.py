@@ -1,8 +1,7 @@
-"""What dedicated planes may have on nodes, as noted in ring0 (`escrow` writes the notes), and how much of it counts.
+"""Escrow records of dedicated planes (written by `escrow`), and how much of them is counted on nodes.
 
-Of a plane whose pods are not known, what is noted counts in their place. Once they are known, only they
-count. Notes are kept by the node's name and not with the node: a node that is made anew finds what may
-still be bound to it counted.
+Until a plane is synced, its records are counted in place of its pods; afterwards only its pods are. Records
+are kept by the node's name: a node that is created again still has what may be bound to it counted.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ class PlaneNotes:
         self._nodes = nodes
         self._known = {HOME}
         self.held: dict[str, Held] = {}
-        """Node's name → plane → the most that its pods may have there, whether the node is there or not."""
+        """Node name → plane → maximum that its pods may use there, whether the node exists or not."""
         self._counted: dict[str, list[Demand]] = {}
-        """Node → what is counted now."""
+        """Node name → demands that are counted now."""
 
     def is_known(self, plane: PlaneId) -> bool:
         return plane in self._known
@@ -36,7 +35,7 @@ class PlaneNotes:
         return dict(self.held.get(node, _NOTHING).get(plane, {}))
 
     def put(self, node: str, held: Held | None) -> None:
-        """The node's note says this now; None: there is none any more."""
+        """Sets the node's record. None if it was deleted."""
         if held is None:
             self.held.pop(node, None)
         else:
@@ -46,7 +45,8 @@ class PlaneNotes:
             self.count(node, slot)
 
     def count(self, node: str, slot: int) -> None:
-        """The node is there, or its note changed."""
+        """Counts the records of planes that are not synced on the node. Call it when the node or its record
+        changed."""
         self.uncount(node, slot)
         unknown = [
             amounts for plane, amounts in self.held.get(node, _NOTHING).items() if plane not in self._known
@@ -61,12 +61,13 @@ class PlaneNotes:
             self._nodes.take(slot, demand, -1)
 
     def know_plane(self, plane: PlaneId) -> list[int]:
-        """All of the plane's pods are known, and none comes but by us. Returns slots with more room now."""
+        """The plane is synced and fenced: its pods are counted instead. Returns the slots that have more free
+        resources."""
         self._known.add(plane)
         return self._recount(plane)
 
     def forget_plane(self, plane: PlaneId) -> None:
-        """Its pods are unknown from now on."""
+        """The plane's records are counted again."""
         self._known.discard(plane)
         self._recount(plane)
 
@@ -86,11 +87,11 @@ class PlaneNotes:
 
 
 def read_note(obj: Object) -> Held:
-    """What a ConfigMap of the escrow says. What makes no sense notes nothing."""
-    found: dict[PlaneId, Amounts] = {}
+    """The amounts by plane in an escrow ConfigMap. Invalid entries are ignored."""
+    amounts_by_plane: dict[PlaneId, Amounts] = {}
     for plane, text in (obj.get("data") or {}).items():
         try:
-            found[PlaneId(plane)] = msgspec.json.decode(text, type=dict[str, int])
+            amounts_by_plane[PlaneId(plane)] = msgspec.json.decode(text, type=dict[str, int])
         except msgspec.DecodeError:
             continue
-    return found
+    return amounts_by_plane

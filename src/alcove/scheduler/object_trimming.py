@@ -1,6 +1,6 @@
-"""What is kept of objects between the wire and the core: a fraction, for there are many.
+"""Trims objects to the fields that the scheduler reads, to save memory.
 
-Each function returns a smaller object with just the fields that are read from it later.
+Each function returns a new object with only these fields.
 """
 
 from __future__ import annotations
@@ -40,57 +40,57 @@ _VOLUMES = (
 )
 
 
-def _some(given: Mapping[str, Any], fields: Iterable[str]) -> Object:
-    return {field: given[field] for field in fields if field in given}
+def _pick(obj: Mapping[str, Any], fields: Iterable[str]) -> Object:
+    return {field: obj[field] for field in fields if field in obj}
 
 
 def trim_pod(pod: Object) -> Object:
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
-    kept = _some(metadata, _METADATA)
+    trimmed = _pick(metadata, _METADATA)
     owners = [each for each in metadata.get("ownerReferences") or () if each.get("controller")]
     if owners:
-        kept["ownerReferences"] = [_some(each, ("kind", "uid", "controller")) for each in owners]
-    small: Object = {"metadata": kept, "spec": _trim_spec(spec), "status": _trim_status(status)}
+        trimmed["ownerReferences"] = [_pick(each, ("kind", "uid", "controller")) for each in owners]
+    small: Object = {"metadata": trimmed, "spec": _trim_spec(spec), "status": _trim_status(status)}
     return small
 
 
 def _trim_spec(spec: Object) -> Object:
-    kept = _some(spec, _POD_SPEC)
+    trimmed = _pick(spec, _POD_SPEC)
     for field in ("containers", "initContainers"):
         if spec.get(field):
-            kept[field] = [_trim_container(each) for each in spec[field]]
+            trimmed[field] = [_trim_container(each) for each in spec[field]]
     volumes = [each for each in spec.get("volumes") or () if any(each.get(kind) for kind in _VOLUMES)]
     if volumes:
-        kept["volumes"] = [_some(each, ("name", *_VOLUMES)) for each in volumes]
-    return kept
+        trimmed["volumes"] = [_pick(each, ("name", *_VOLUMES)) for each in volumes]
+    return trimmed
 
 
 def _trim_container(container: Object) -> Object:
-    kept = _some(container, _CONTAINER)
+    trimmed = _pick(container, _CONTAINER)
     if requests := (container.get("resources") or {}).get("requests"):
-        kept["resources"] = {"requests": requests}
+        trimmed["resources"] = {"requests": requests}
     ports = [each for each in container.get("ports") or () if each.get("hostPort")]
     if ports:
-        kept["ports"] = ports
-    return kept
+        trimmed["ports"] = ports
+    return trimmed
 
 
 def _trim_status(status: Object) -> Object:
-    kept = _some(status, ("phase", "nominatedNodeName", "startTime", "resources", "allocatedResources"))
+    trimmed = _pick(status, ("phase", "nominatedNodeName", "startTime", "resources", "allocatedResources"))
     conditions = [each for each in status.get("conditions") or () if each.get("type") in _CONDITIONS]
     if conditions:
-        kept["conditions"] = conditions
+        trimmed["conditions"] = conditions
     for field in ("containerStatuses", "initContainerStatuses"):
         resized = [each for each in status.get(field) or () if each.get("resources")]
         if resized:
-            kept[field] = [_some(each, _CONTAINER_STATUS) for each in resized]
-    return kept
+            trimmed[field] = [_pick(each, _CONTAINER_STATUS) for each in resized]
+    return trimmed
 
 
 def trim_node(node: Object) -> Object:
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     return {
-        "metadata": _some(metadata, _METADATA),
-        "spec": _some(spec, ("taints", "unschedulable")),
-        "status": _some(status, ("allocatable", "capacity", "images", "runtimeHandlers")),
+        "metadata": _pick(metadata, _METADATA),
+        "spec": _pick(spec, ("taints", "unschedulable")),
+        "status": _pick(status, ("allocatable", "capacity", "images", "runtimeHandlers")),
     }

@@ -1,7 +1,7 @@
-"""The observer: takes in what planes tell and keeps world, ledger and queue true to it.
+"""The observer: processes events of planes, and updates cache, ledger and queue.
 
-What a plane tells may be late, repeated, or out of step with what was decided; an object without a node
-says nothing about a pod that has one. A plane speaks only for the tenants it serves.
+Events may be late, repeated, or older than a decision: an object without a node does not unbind an assumed
+pod. Events of a plane are accepted only for the tenants it serves.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Observer:
         self._profiles = profiles
         self._budgets: dict[TenantId, dict[tuple[str, str], DisruptionBudget]] = {}
         self._victims: dict[TenantId, tuple[TenantId, ...]] = {}
-        self._ended: set[TenantId] = set()
-        """Tenants that are gone, of whom something is still known."""
+        self._deleted_tenants: set[TenantId] = set()
+        """Deleted tenants that still have state here."""
         self.preemption = Preemption(cache, evaluator, self.budgets, self.victims)
-        self._takers: dict[ObjectKind, Callable[[SchedulerEvent], None]] = {
+        self._handlers: dict[ObjectKind, Callable[[SchedulerEvent], None]] = {
             ObjectKind.POD: self._pod,
             ObjectKind.NODE: self._node,
             ObjectKind.CLAIM: self._claim,
@@ -69,15 +69,15 @@ class Observer:
         }
 
     def take(self, event: SchedulerEvent) -> None:
-        if event.is_gone and event.kind not in _RING0S and not self._knows(event.tenant):
+        if event.is_gone and event.kind not in _RING0S and not self._has_state(event.tenant):
             return
-        self._takers[event.kind](event)
+        self._handlers[event.kind](event)
 
-    def _knows(self, tenant: TenantId) -> bool:
-        """Whether anything of the tenant's is known: of one that is gone, the last news may come late."""
+    def _has_state(self, tenant: TenantId) -> bool:
+        """Whether the tenant has any state here: deletions of a deleted tenant's objects may arrive late."""
         cache = self._cache
-        places = (self._tracker.pods, cache.books, cache.storages, cache.handlers, self._budgets)
-        return any(tenant in place for place in places)
+        caches = (self._tracker.pods, cache.affinity_indexes, cache.storages, cache.handlers, self._budgets)
+        return any(tenant in state for state in caches)
 
     def budgets(self, tenant: TenantId) -> list[DisruptionBudget]:
         return list(self._budgets.get(tenant, {}).values())
@@ -123,23 +123,23 @@ class Observer:
         if event.tenant != SYSTEM or event.plane != HOME:
             return
         tenant = TenantId(name(event.obj))
-        given: Object = {} if event.is_gone else event.obj
+        desired: Object = {} if event.is_gone else event.obj
         account = self._fairness.account(tenant)
-        limits = tenants.read_limits(given)
+        limits = tenants.read_limits(desired)
         if limits != account.limits:
             self._fairness.set_limits(account, limits)
             self._waking.quota(None)
-        self._victims[tenant] = tenants.read_victims(given)
+        self._victims[tenant] = tenants.read_victims(desired)
         if event.is_gone:
-            self._ended.add(tenant)
+            self._deleted_tenants.add(tenant)
         else:
-            self._ended.discard(tenant)
-        self._forget_ended()
+            self._deleted_tenants.discard(tenant)
+        self._forget_deleted_tenants()
 
-    def _forget_ended(self) -> None:
-        """Tenants that are gone leave nothing behind, once the last of their pods is known to be gone too."""
-        for tenant in [each for each in self._ended if not self._tracker.pods.get(each)]:
-            self._ended.remove(tenant)
+    def _forget_deleted_tenants(self) -> None:
+        """Forgets deleted tenants whose last pod is deleted too."""
+        for tenant in [each for each in self._deleted_tenants if not self._tracker.pods.get(each)]:
+            self._deleted_tenants.remove(tenant)
             self._victims.pop(tenant, None)
             self._budgets.pop(tenant, None)
             self._tracker.forget(tenant)
@@ -148,8 +148,8 @@ class Observer:
             self._cache.forget(tenant)
 
     def _namespace(self, event: SchedulerEvent) -> None:
-        given = None if event.is_gone else dict(labels(event.obj))
-        self._cache.book(event.tenant).set_namespace(name(event.obj), given)
+        desired = None if event.is_gone else dict(labels(event.obj))
+        self._cache.affinity_index(event.tenant).set_namespace(name(event.obj), desired)
         self._waking.relabeled(event.tenant)
 
     def _runtime_class(self, event: SchedulerEvent) -> None:
@@ -158,7 +158,7 @@ class Observer:
             handlers.pop(name(event.obj), None)
         else:
             handlers[name(event.obj)] = event.obj.get("handler") or ""
-        self._evaluator.memos.forget_all()
+        self._evaluator.results.forget_all()
         self._waking.runtime_classes(event.tenant)
 
     def _budget(self, event: SchedulerEvent) -> None:
@@ -170,29 +170,29 @@ class Observer:
             budgets[key] = read_budget(event.tenant, event.obj)
 
     def _claim(self, event: SchedulerEvent) -> None:
-        kept = self._cache.storage(event.tenant)
+        tenant_storage = self._cache.storage(event.tenant)
         claim = storage.read_claim(event.obj)
         if event.is_gone:
-            kept.claims.pop(claim.key, None)
+            tenant_storage.claims.pop(claim.key, None)
         else:
-            kept.claims[claim.key] = claim
+            tenant_storage.claims[claim.key] = claim
         self._waking.storage(event.tenant)
 
     def _volume(self, event: SchedulerEvent) -> None:
-        kept = self._cache.storage(event.tenant)
+        tenant_storage = self._cache.storage(event.tenant)
         volume = storage.read_volume(event.obj)
         if event.is_gone:
-            kept.volumes.pop(volume.name, None)
+            tenant_storage.volumes.pop(volume.name, None)
         else:
-            kept.volumes[volume.name] = volume
+            tenant_storage.volumes[volume.name] = volume
         self._waking.storage(event.tenant)
 
     def _storage_class(self, event: SchedulerEvent) -> None:
-        kept = self._cache.storage(event.tenant)
+        tenant_storage = self._cache.storage(event.tenant)
         if event.is_gone:
-            kept.classes.pop(name(event.obj), None)
+            tenant_storage.classes.pop(name(event.obj), None)
         else:
-            kept.classes[name(event.obj)] = storage.read_class(event.obj)
+            tenant_storage.classes[name(event.obj)] = storage.read_class(event.obj)
         self._waking.storage(event.tenant)
 
     def _pod(self, event: SchedulerEvent) -> None:
@@ -200,7 +200,7 @@ class Observer:
         pod = pods.get(event.obj["metadata"]["uid"])
         placement = read_placement(event.obj)
         if event.is_gone or placement.is_finished:
-            # A plane that a tenant moved away from says nothing of the pods that moved along.
+            # Ignore deletions on a plane that the tenant has moved away from: its pods moved too.
             if pod is not None and pod.plane == event.plane:
                 self.forget(pod)
             return
@@ -214,18 +214,18 @@ class Observer:
             self._tracker.release(read)
         else:
             self._change(pod, read)
-        self._settle(pod, placement, self._is_ours(event.obj, placement))
+        self._apply(pod, placement, self._is_ours(event.obj, placement))
 
     def _is_ours(self, obj: Object, placement: PodPlacement) -> bool:
-        """Whether the pod wants a place, and from us."""
+        """Whether the pod is to be scheduled by this scheduler."""
         if placement.is_gated or placement.is_leaving:
             return False
         return (obj["spec"].get("schedulerName") or "default-scheduler") in self._profiles
 
-    def _settle(self, pod: SchedulerPod, placement: PodPlacement, is_ours: bool) -> None:
-        """The pod stands as the object tells."""
+    def _apply(self, pod: SchedulerPod, placement: PodPlacement, is_ours: bool) -> None:
+        """Applies the object's node and state to the pod."""
         if placement.node:
-            self._stand_on(pod, placement.node)
+            self._set_node(pod, placement.node)
             if placement.is_leaving:
                 self._cache.mark_leaving(pod)
         elif pod.state is PodState.IGNORED and is_ours:
@@ -236,7 +236,7 @@ class Observer:
         elif not is_ours and pod.state in (PodState.IGNORED, PodState.PENDING):
             self.forget(pod)
 
-    def _stand_on(self, pod: SchedulerPod, node: str) -> None:
+    def _set_node(self, pod: SchedulerPod, node: str) -> None:
         if pod.state is PodState.PLACED and pod.node == node:
             return
         before = pod.node
@@ -250,7 +250,7 @@ class Observer:
             self._waking.pod_placed(pod)
 
     def _change(self, pod: SchedulerPod, read: SchedulerPod) -> None:
-        """The pod is the same, but scheduling sees it differently now."""
+        """Replaces the pod's scheduling-relevant state."""
         is_relabeled = pod.group is not read.group
         if pod.node:
             self.preemption.note_gone(pod)
@@ -274,17 +274,17 @@ class Observer:
             self._queue.add(pod)
 
     def forget(self, pod: SchedulerPod) -> None:
-        """The pod is gone, or no concern of ours any more."""
+        """Forgets a pod that was deleted, or is not scheduled by this scheduler any more."""
         self._queue.remove(pod)
         self._cache.denominate(pod)
         self.let_go(pod)
         del self._tracker.pods[pod.tenant][pod.uid]
         self._tracker.release(pod)
-        if self._ended:
-            self._forget_ended()
+        if self._deleted_tenants:
+            self._forget_deleted_tenants()
 
     def let_go(self, pod: SchedulerPod) -> None:
-        """The pod holds nothing any more; others may find room."""
+        """Releases what the pod holds, and requeues pods that may fit now."""
         slot, had_place = pod.slot, bool(pod.node)
         self.preemption.note_gone(pod)
         self._ledger.release(pod)

@@ -1,7 +1,7 @@
-"""The roster: every pod of every plane that takes something or wants a place.
+"""The pod tracker: all pods of all planes that hold resources or are pending.
 
-It reads objects into pods and shares shapes and groups among them. A tenant's uid is one pod, whichever
-plane tells of it: a tenant that moves between planes is not counted twice.
+It parses objects into pods that share shapes and groups. Pods are identified by tenant and uid, independent
+of the plane: a tenant that moves between planes is not counted twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FINISHED = ("Succeeded", "Failed")
 
 
 class PodPlacement(Struct, frozen=True):
-    """What an object says of where its pod stands."""
+    """The scheduling state in a pod object."""
 
     node: str
     is_finished: bool
@@ -50,12 +50,12 @@ class PodTracker:
         """Tenant → uid → pod."""
 
     def read(self, plane: PlaneId, tenant: TenantId, obj: Object) -> SchedulerPod:
-        """A pod as the object describes it; not yet on the roster."""
+        """Parses a pod; it is not tracked yet."""
         metadata, spec = obj["metadata"], obj["spec"]
-        # The texts that many pods share are kept once.
+        # Intern strings that many pods share.
         tenant = self._tenants.setdefault(tenant, tenant)
         pod = SchedulerPod(metadata["uid"], plane, tenant, "", metadata["name"])
-        pod.group = self._cache.book(tenant).group(
+        pod.group = self._cache.affinity_index(tenant).group(
             metadata.get("namespace") or "", labels(obj), podterms.controller_uid(obj)
         )
         pod.namespace = pod.group.namespace
@@ -68,8 +68,8 @@ class PodTracker:
         return pod
 
     def release(self, pod: SchedulerPod) -> None:
-        """Nobody keeps what `read` returned any more."""
-        index = self._cache.book(pod.tenant)
+        """Releases the shape and group of a pod that `read` returned."""
+        index = self._cache.affinity_index(pod.tenant)
         index.leave(pod.group)
         shape = pod.shape
         shape.pods -= 1
@@ -78,12 +78,12 @@ class PodTracker:
             del self._shapes[shape.key]
 
     def forget(self, tenant: TenantId) -> None:
-        """The tenant is gone, with all its pods."""
+        """Forgets a deleted tenant."""
         self.pods.pop(tenant, None)
         self._tenants.pop(tenant, None)
 
     def adopt(self, pod: SchedulerPod, read: SchedulerPod) -> None:
-        """A pod that takes nothing just now becomes as it was read anew."""
+        """Gives a pod the state of `read`, and releases the old one. The pod must not hold resources."""
         old_shape, old_group = pod.shape, pod.group
         pod.plane, pod.priority, pod.may_preempt = read.plane, read.priority, read.may_preempt
         pod.started, pod.is_evicted = read.started, read.is_evicted
@@ -95,19 +95,19 @@ class PodTracker:
         try:
             key = shape_key(tenant, obj)
         except (TypeError, ValueError, AttributeError, KeyError):
-            # What cannot even be compared with others is nobody's equal; reading it tells what is wrong.
+            # An invalid spec has no comparable key: give it its own shape, whose fault says what is wrong.
             key = f"{tenant}/{obj['metadata']['uid']}".encode()
         shape = self._shapes.get(key)
         if shape is None:
             shape = self._shapes[key] = read_shape(key, obj)
-            message = self._cache.book(tenant).link(shape)
+            message = self._cache.affinity_index(tenant).link(shape)
             shape.fault = shape.fault or message
         shape.pods += 1
         return shape
 
 
 def is_same(pod: SchedulerPod, read: SchedulerPod) -> bool:
-    """Whether scheduling sees no difference between a pod as it is known and as it was read anew."""
+    """Whether the scheduling-relevant state of both is the same."""
     group: PodGroup = read.group
     return (
         pod.shape is read.shape

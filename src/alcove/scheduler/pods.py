@@ -1,4 +1,4 @@
-"""What the scheduler keeps of a pod: little, for there are many. Shapes and groups are shared."""
+"""The scheduler's small representation of a pod. Shapes and groups are shared."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from alcove.scheduler.shapes import PodShape
 
 class PodState(IntEnum):
     IGNORED = 0
-    """Neither to be placed by us nor taking anything: of another scheduler, gated, finished."""
+    """Not pending here and without resources: of another scheduler, gated, or finished."""
     PENDING = 1
-    """Waits to be placed."""
+    """Waits to be scheduled."""
     ASSUMED = 2
-    """Decided; that the plane took the decision is not yet known."""
+    """Decided, but the plane has not confirmed the binding."""
     PLACED = 3
-    """On its node."""
+    """Bound to its node."""
 
 
 class SchedulerPod:
@@ -61,30 +61,30 @@ class SchedulerPod:
         self.priority = 0
         self.may_preempt = True
         self.created = ""
-        """When it was made; as text, which sorts as time does."""
+        """Creation time as RFC 3339 text, which sorts by time."""
         self.started = ""
         self.is_leaving = False
-        """Being deleted: it still takes what it has."""
+        """Being deleted; it still holds its resources."""
         self.is_evicted = False
-        """To make room for a more important one, as its object says."""
+        """Preempted, according to its DisruptionTarget condition."""
         self.node = ""
-        """Where it is placed, or assumed to be."""
+        """Node to which it is bound or assumed."""
         self.slot = -1
-        """Where it is counted in the arrays; -1: nowhere."""
+        """Slot in which it is counted; -1 if it is not counted."""
         self.nominated = ""
-        """The node on which others make room for it."""
+        """Node on which resources are reserved for it after preemption."""
         self.is_denominated = False
-        """It was nominated for a node and no longer is, which its object does not say yet."""
+        """Its nomination was removed, but not in the object yet."""
         self.attempts = 0
-        """In a row, that came to nothing and are repeated after a while."""
+        """Consecutive failed attempts, for the backoff."""
         self.reported_reason = ""
-        """Why it is pending, as last told."""
+        """The last reported reason why it is pending."""
         self.reported_at = 0.0
         self.needs_report = False
         self.was_blocked = False
-        """It was tried before, and fitted nowhere."""
+        """It was unschedulable before."""
         self.queued = 0
-        """The order of arrival."""
+        """Order of arrival; 0 if it is not queued."""
 
     @property
     def key(self) -> str:

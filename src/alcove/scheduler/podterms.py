@@ -1,7 +1,7 @@
-"""What a pod asks about other pods: affinity terms and spread constraints, read once.
+"""Affinity terms and spread constraints of a pod, parsed once.
 
-Both speak of pods by selector; only pods of the same tenant are ever meant. Label keys that a term
-takes from the pod itself (`matchLabelKeys`) become part of its selector here.
+Both select pods, always of the same tenant. Label keys that a term takes from the pod itself
+(`matchLabelKeys`) become part of its selector here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,15 +17,15 @@ from alcove.scheduler.nodes import HOSTNAME, ZONE
 
 
 class SelectedPods(Struct, frozen=True):
-    """A choice among a tenant's pods: in these namespaces, or in those that the namespace selector
-    takes, with labels that the selector takes; and, if an owner is given, only that controller's."""
+    """A set of a tenant's pods: in these namespaces, or in those that match the namespace selector, with
+    labels that match the selector; and, if an owner is set, only that controller's pods."""
 
     namespaces: frozenset[str]
     namespace_selector: LabelSelector | None
     selector: LabelSelector
     owner: str = ""
     also: "tuple[SelectedPods, ...]" = ()
-    """Further choices that have to pick the pod, too."""
+    """Further selections that the pod must match too."""
 
     @property
     def is_everything(self) -> bool:
@@ -33,14 +33,15 @@ class SelectedPods(Struct, frozen=True):
 
 
 class PodTerm(Struct, frozen=True):
-    """Near (or far from) the picked pods, where nodes with the same value of the topology key are near."""
+    """An affinity (or anti-affinity) term: nodes with the same value of the topology key are near each
+    other."""
 
     picked: SelectedPods
     topology_key: str
 
 
 class WeightedTerm(Struct, frozen=True):
-    """A wish: the weight is below zero where it is to be far from them."""
+    """A preferred term; the weight is negative for anti-affinity."""
 
     term: PodTerm
     weight: int
@@ -52,8 +53,8 @@ class PodAffinityTerms(Struct, frozen=True):
     preferred: tuple[WeightedTerm, ...] = ()
 
     @property
-    def wanted(self) -> SelectedPods | None:
-        """The pods it must be near: those that all terms pick."""
+    def required(self) -> SelectedPods | None:
+        """The pods it must be near: those that match all required terms. None if there are no terms."""
         if not self.near:
             return None
         first, *others = (term.picked for term in self.near)
@@ -61,7 +62,7 @@ class PodAffinityTerms(Struct, frozen=True):
 
 
 class SpreadConstraint(Struct, frozen=True):
-    """Picked pods are to be spread evenly over the values of the topology key."""
+    """Selected pods must be spread evenly over the values of the topology key."""
 
     picked: SelectedPods
     topology_key: str
@@ -77,7 +78,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def read_affinity(affinity: Object, namespace: str, labels: Mapping[str, str]) -> PodAffinityTerms:
-    """Raises BadRequest for a selector that makes no sense, TooMuch."""
+    """Raises BadRequest for an invalid selector, SpecTooLarge."""
     near, far = affinity.get("podAffinity") or {}, affinity.get("podAntiAffinity") or {}
     lists: list[Sequence[Any]] = [
         side.get(how) or () for side in (near, far) for how in (_REQUIRED, _PREFERRED)
@@ -85,7 +86,7 @@ def read_affinity(affinity: Object, namespace: str, labels: Mapping[str, str]) -
     bound("pod affinity has {} terms", sum(map(len, lists)), POD_TERMS_MAX)
     terms = [*lists[0], *lists[2], *(each.get("podAffinityTerm") or {} for each in (*lists[1], *lists[3]))]
     _bound_selectors(each.get(kind) for each in terms for kind in ("labelSelector", "namespaceSelector"))
-    wishes = [
+    preferred = [
         WeightedTerm(
             _term(each.get("podAffinityTerm") or {}, namespace, labels), sign * (each.get("weight") or 0)
         )
@@ -95,13 +96,13 @@ def read_affinity(affinity: Object, namespace: str, labels: Mapping[str, str]) -
     return PodAffinityTerms(
         tuple(_term(each, namespace, labels) for each in lists[0]),
         tuple(_term(each, namespace, labels) for each in lists[2]),
-        tuple(wishes),
+        tuple(preferred),
     )
 
 
-def _bound_selectors(given: Iterable[Object | None]) -> None:
+def _bound_selectors(raw: Iterable[Object | None]) -> None:
     requirements = values = 0
-    for selector in given:
+    for selector in raw:
         expressions = (selector or {}).get("matchExpressions") or ()
         requirements += len((selector or {}).get("matchLabels") or ()) + len(expressions)
         values += sum(len(each.get("values") or ()) for each in expressions)
@@ -110,17 +111,17 @@ def _bound_selectors(given: Iterable[Object | None]) -> None:
 
 
 def _term(term: Object, namespace: str, labels: Mapping[str, str]) -> PodTerm:
-    given = term.get("namespaceSelector")
+    raw = term.get("namespaceSelector")
     names = frozenset(term.get("namespaces") or ())
-    if not names and given is None:
+    if not names and raw is None:
         names = frozenset((namespace,))
-    among = None if given is None else selectors.from_object(given)
+    namespace_selector = None if raw is None else selectors.from_object(raw)
     selector = _with_keys(selectors.from_object(term.get("labelSelector")), term, labels)
-    return PodTerm(SelectedPods(names, among, selector), term.get("topologyKey", ""))
+    return PodTerm(SelectedPods(names, namespace_selector, selector), term.get("topologyKey", ""))
 
 
 def _with_keys(selector: LabelSelector, term: Object, labels: Mapping[str, str]) -> LabelSelector:
-    """The selector, and the pod's own values of certain labels (or any other than those)."""
+    """The selector with the pod's own label values added by matchLabelKeys and mismatchLabelKeys."""
     added = [
         Requirement(key, operator, (labels[key],))
         for field, operator in (("matchLabelKeys", Operator.IN), ("mismatchLabelKeys", Operator.NOT_IN))
@@ -129,14 +130,14 @@ def _with_keys(selector: LabelSelector, term: Object, labels: Mapping[str, str])
     ]
     if not added or selector is selectors.NOTHING:
         return selector
-    known = set(selector.requirements)
-    return LabelSelector((*selector.requirements, *(each for each in added if each not in known)))
+    existing = set(selector.requirements)
+    return LabelSelector((*selector.requirements, *(each for each in added if each not in existing)))
 
 
 def read_spreads(
     constraints: Sequence[Object], namespace: str, labels: Mapping[str, str]
 ) -> tuple[tuple[SpreadConstraint, ...], tuple[SpreadConstraint, ...]]:
-    """Those that must hold, and those that are wishes. Raises BadRequest, TooMuch."""
+    """Required and preferred (ScheduleAnyway) constraints. Raises BadRequest, SpecTooLarge."""
     bound("pod has {} topology spread constraints", len(constraints), POD_TERMS_MAX)
     _bound_selectors(each.get("labelSelector") for each in constraints)
     hard: list[SpreadConstraint] = []
@@ -161,7 +162,7 @@ def _spread(constraint: Object, namespace: str, labels: Mapping[str, str]) -> Sp
 
 
 def spread_of_controller(namespace: str, owner: str) -> tuple[SpreadConstraint, ...]:
-    """What pods of one controller wish where they say nothing: over nodes, and over zones."""
+    """Default constraints for pods of one controller: preferred spreading over nodes and zones."""
     picked = SelectedPods(frozenset((namespace,)), None, selectors.EVERYTHING, owner)
     return (SpreadConstraint(picked, HOSTNAME, 3), SpreadConstraint(picked, ZONE, 5))
 
@@ -170,7 +171,7 @@ _SPREADING = frozenset(("ReplicaSet", "StatefulSet", "ReplicationController"))
 
 
 def controller_uid(pod: Object) -> str:
-    """The controller whose pods are spread by default; empty if the pod has none such."""
+    """Uid of the controller whose pods are spread by default. Empty if the pod has no such controller."""
     for owner in get(pod, "metadata", "ownerReferences", default=()):
         if owner.get("controller") and owner.get("kind") in _SPREADING:
             return str(owner.get("uid", ""))

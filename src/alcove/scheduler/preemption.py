@@ -1,8 +1,8 @@
-"""Preemption: whom to evict so that a more important pod of the same tenant can be placed.
+"""Preemption: which pods to evict so that a pod of higher priority of the same tenant fits.
 
-Victims have a lower priority; as few and as unimportant ones as possible, and none that a disruption
-budget protects unless there is no other way. A tenant's priority means nothing outside the tenant:
-only ring0's policy can say that one tenant's pods may evict another's.
+Victims have a lower priority; as few and of as low priority as possible, and none that a disruption budget
+protects unless nothing else helps. Priorities are compared within a tenant only, unless ring0's policy allows
+one tenant's pods to evict another's.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from alcove.scheduler.scheduler_cache import SchedulerCache
 from alcove.scheduler.trials import ResourceTrial, Trial, WorldTrial, only_resources_matter, terms_of
 
 CANDIDATES_MAX = 100
-"""Nodes on which victims are found before the best is taken."""
+"""Maximum number of candidate nodes to compare."""
 TRIALS_MAX = 128
-"""Questions to filters in one attempt, where that is costly; the next attempt goes on after them."""
+"""Maximum filter runs in one attempt; the next attempt continues after the last node."""
 TERMS_PER_TRIAL = 4
-"""So many terms about other pods cost as much as one question more."""
+"""Number of affinity terms that cost as much as one more filter run."""
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NOT_TRIED = "node(s) will be tried next"
@@ -38,7 +38,7 @@ VictimTenants = Callable[[TenantId], Sequence[TenantId]]
 class PreemptionCandidate(Struct):
     slot: int
     victims: list[SchedulerPod]
-    """The most important first."""
+    """Highest priority first."""
     violations: int
 
 
@@ -67,15 +67,15 @@ class Preemption:
         """Placed pods: tenant → priority → node → pods."""
         self._cursor = 0
         self.doomed: set[SchedulerPod] = set()
-        """Victims that were chosen and are not gone yet (or went since the last look for victims)."""
+        """Chosen victims that are not deleted yet, or were since the last `find`."""
 
     def note_placed(self, pod: SchedulerPod) -> None:
         nodes = self._placed.setdefault(pod.tenant, {}).setdefault(pod.priority, {})
         nodes.setdefault(pod.node, {})[pod] = None
 
     def note_gone(self, pod: SchedulerPod) -> None:
-        """To be called while the pod still has its node. It may come back at once, changed: whether it is
-        doomed is forgotten only once it has no node."""
+        """Call it while the pod still has its node. `doomed` is kept until the pod has no node: it may be
+        placed again immediately with changes."""
         priorities = self._placed.get(pod.tenant, {})
         nodes = priorities.get(pod.priority, {})
         pods = nodes.get(pod.node)
@@ -89,54 +89,56 @@ class Preemption:
         if not priorities:
             del self._placed[pod.tenant]
 
-    def ineligible(self, pod: SchedulerPod, nominated: str, why: SchedulingExplanation) -> str:
+    def ineligible(self, pod: SchedulerPod, nominated: str, explanation: SchedulingExplanation) -> str:
         """Why the pod may not preempt now; empty if it may."""
         if not pod.may_preempt:
             return "not eligible due to preemptionPolicy=Never."
         slot = self._cache.nodes.slot(nominated) if nominated else None
-        if slot is None or not why.curable[slot]:
+        if slot is None or not explanation.curable[slot]:
             return ""
         for victim in self._cache.on_node.get(nominated, {}):
-            # Whoever goes for another reason may take its time: that is not to be waited for.
+            # Do not wait for pods that are deleted for other reasons: they may take long.
             is_going = (victim.is_leaving and victim.is_evicted) or victim in self.doomed
             if is_going and victim.priority < pod.priority and self.may_evict(pod, victim):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 
     def may_evict(self, pod: SchedulerPod, victim: SchedulerPod) -> bool:
-        """Whether it could, were it more important: its priority means something to the other."""
-        return victim.tenant in self._reach(pod)
+        """Whether the pod may evict the victim's tenant's pods, given a higher priority."""
+        return victim.tenant in self._victim_scope(pod)
 
-    def _reach(self, pod: SchedulerPod) -> dict[TenantId, None]:
-        """Tenants whose pods it may evict, each once: its own, and those that ring0 says."""
+    def _victim_scope(self, pod: SchedulerPod) -> dict[TenantId, None]:
+        """Tenants whose pods it may evict: its own, and those that ring0's policy names."""
         return dict.fromkeys((pod.tenant, *self._victim_tenants(pod.tenant)))
 
-    def find(self, pod: SchedulerPod, why: SchedulingExplanation) -> PreemptionOutcome:
+    def find(self, pod: SchedulerPod, explanation: SchedulingExplanation) -> PreemptionOutcome:
         self.doomed.difference_update([victim for victim in self.doomed if not victim.node])
-        told: Counter[str] = Counter()
+        reasons_count: Counter[str] = Counter()
         victims = self._victims_by_node(pod)
-        curable = np.flatnonzero(why.curable).tolist()
+        curable = np.flatnonzero(explanation.curable).tolist()
         is_partial = False
         if victims:
-            candidates, is_partial = self._candidates(pod, curable, victims, told)
+            candidates, is_partial = self._candidates(pod, curable, victims, reasons_count)
             if candidates:
                 return PreemptionOutcome(min(candidates, key=_cost))
         else:
-            told[NO_VICTIMS] = len(curable)
-        told[NOT_HELPFUL] = why.nodes - len(curable)
-        told[NOT_TRIED] = why.nodes - told.total() if is_partial else 0
-        reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in told.items() if count > 0))
-        return PreemptionOutcome(None, f"0/{why.nodes} nodes are available: {reasons}.", is_partial)
+            reasons_count[NO_VICTIMS] = len(curable)
+        reasons_count[NOT_HELPFUL] = explanation.nodes - len(curable)
+        reasons_count[NOT_TRIED] = explanation.nodes - reasons_count.total() if is_partial else 0
+        reasons = ", ".join(
+            sorted(f"{count} {reason}" for reason, count in reasons_count.items() if count > 0)
+        )
+        return PreemptionOutcome(None, f"0/{explanation.nodes} nodes are available: {reasons}.", is_partial)
 
     def _candidates(
         self,
         pod: SchedulerPod,
         curable: list[int],
         victims: list[dict[str, dict[SchedulerPod, None]]],
-        told: Counter[str],
+        reasons_count: Counter[str],
     ) -> tuple[list[PreemptionCandidate], bool]:
-        """The first that are found, and whether nodes were left out for the work it is."""
-        budgets = [each for tenant in self._reach(pod) for each in self._budgets(tenant)]
+        """The first candidates, and whether nodes were skipped because of TRIALS_MAX."""
+        budgets = [each for tenant in self._victim_scope(pod) for each in self._budgets(tenant)]
         is_simple = only_resources_matter(self._cache, self._evaluator, pod)
         trials_left = TRIALS_MAX
         found: list[PreemptionCandidate] = []
@@ -144,44 +146,46 @@ class Preemption:
             name = self._cache.nodes.name(slot)
             potential = [victim for nodes in victims for victim in nodes.get(name, ())]
             if not potential:
-                told[NO_VICTIMS] += 1
+                reasons_count[NO_VICTIMS] += 1
                 continue
             if len(found) == CANDIDATES_MAX or trials_left <= 0:
                 return found, trials_left <= 0
             self._cursor = slot + 1
-            quick = ResourceTrial(self._cache, pod, slot)
+            resource_trial = ResourceTrial(self._cache, pod, slot)
             if is_simple:
-                candidate = self._select(quick, slot, potential, budgets, told)
-            elif self._is_too_small(quick, potential, told):
+                candidate = self._select(resource_trial, slot, potential, budgets, reasons_count)
+            elif self._is_too_small(resource_trial, potential, reasons_count):
                 continue
             else:
                 trial = WorldTrial(self._cache, self._evaluator, pod, slot)
-                candidate = self._select(trial, slot, potential, budgets, told)
+                candidate = self._select(trial, slot, potential, budgets, reasons_count)
                 trials_left -= trial.questions * (1 + terms_of(pod.shape) // TERMS_PER_TRIAL)
             if candidate is not None:
                 found.append(candidate)
         return found, False
 
     @staticmethod
-    def _is_too_small(trial: ResourceTrial, potential: list[SchedulerPod], told: Counter[str]) -> bool:
-        """Whether the node lacks resources though all left."""
+    def _is_too_small(
+        trial: ResourceTrial, potential: list[SchedulerPod], reasons_count: Counter[str]
+    ) -> bool:
+        """Whether the node lacks resources even without all potential victims."""
         for victim in potential:
             trial.remove(victim)
         if trial.fits():
             return False
-        told.update(trial.reasons())
+        reasons_count.update(trial.reasons())
         return True
 
     def _in_turn(self, slots: list[int]) -> list[int]:
-        """Beginning where the last attempt ended, so that not always the same nodes suffer."""
+        """The slots in round-robin order, starting after the last attempt."""
         ahead = [slot for slot in slots if slot >= self._cursor]
         return ahead + slots[: len(slots) - len(ahead)]
 
     def _victims_by_node(self, pod: SchedulerPod) -> list[dict[str, dict[SchedulerPod, None]]]:
-        """Whom the pod outranks and may evict: for each such tenant and priority, node → pods."""
+        """Potential victims: for each tenant and lower priority, node → pods."""
         return [
             nodes
-            for tenant in self._reach(pod)
+            for tenant in self._victim_scope(pod)
             for priority, nodes in self._placed.get(tenant, {}).items()
             if priority < pod.priority
         ]
@@ -192,15 +196,15 @@ class Preemption:
         slot: int,
         potential: list[SchedulerPod],
         budgets: Sequence[DisruptionBudget],
-        told: Counter[str],
+        reasons_count: Counter[str],
     ) -> PreemptionCandidate | None:
-        """Take all out; if the pod fits then, let back in whoever still leaves room, protected and
-        important ones first."""
+        """Removes all potential victims; if the pod fits then, reprieves as many as possible, protected ones
+        and those of high priority first."""
         potential = sorted(potential, key=_importance)
         for victim in potential:
             trial.remove(victim)
         if not trial.fits():
-            told.update(trial.reasons())
+            reasons_count.update(trial.reasons())
             for victim in potential:
                 trial.put_back(victim)
             return None
@@ -226,10 +230,10 @@ def _importance(pod: SchedulerPod) -> tuple[int, str]:
 
 
 def _cost(candidate: PreemptionCandidate) -> tuple[int, int, int, int, tuple[int, ...]]:
-    """What is preferred, in this order: no budget overdrawn, unimportant victims, few of them, and among
-    equals those that started last."""
+    """Sort key of candidates: fewest budget violations, lowest victim priorities, fewest victims, and latest
+    start."""
     victims = candidate.victims
-    most = victims[0].priority
+    highest = victims[0].priority
     total = sum(victim.priority + _PRIORITY_OFFSET for victim in victims)
-    earliest = min(victim.started or "~" for victim in victims if victim.priority == most)
-    return (candidate.violations, most, total, len(victims), tuple(-ord(each) for each in earliest))
+    earliest = min(victim.started or "~" for victim in victims if victim.priority == highest)
+    return (candidate.violations, highest, total, len(victims), tuple(-ord(each) for each in earliest))

@@ -1,4 +1,4 @@
-"""Profiles: which filters and scores serve the pods of a `schedulerName`."""
+"""Profiles: the filters and scores for each `schedulerName`."""
 
 from __future__ import annotations
 

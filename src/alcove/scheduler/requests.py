@@ -1,4 +1,4 @@
-"""What a pod asks of a node: resources as Kubernetes adds them up over its containers, and host ports."""
+"""A pod's requests: resources, added up over its containers as in Kubernetes, and host ports."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,18 +10,18 @@ from alcove.api.quantity import MILLI, ONE
 from alcove.scheduler.hostports import EVERY_ADDRESS, HostPort
 from alcove.scheduler.resource_amounts import CPU, MEMORY, PODS, Amounts, counted, read_nanos
 
-SHOWN_LEAST = {CPU: 100 * MILLI, MEMORY: 200 * 1024 * 1024 * ONE}
-"""What scores take a container to need that asks for none, in nanos."""
+SHOWN_MIN = {CPU: 100 * MILLI, MEMORY: 200 * 1024 * 1024 * ONE}
+"""Requests that scores assume for a container without any, in nanos."""
 _POD_LEVEL = (CPU, MEMORY)
 
 
 class Resized(Struct, frozen=True):
-    """Requests that are in force instead of those in the spec."""
+    """Requests that apply instead of those in the spec."""
 
     containers: Mapping[str, Mapping[str, Any]] = {}
-    """By name."""
+    """By container name."""
     whole: Mapping[str, Any] | None = None
-    """What the pod asks for as a whole, if that changes."""
+    """Pod-level requests. None if they are as in the spec."""
 
     def __bool__(self) -> bool:
         return bool(self.containers) or self.whole is not None
@@ -32,57 +32,57 @@ NOT_RESIZED = Resized()
 
 class Requests(Struct, frozen=True):
     amounts: Amounts
-    """Everything above zero, and one pod."""
+    """All non-zero requests, and one pod."""
     shown_cpu: int
     shown_memory: int
 
 
 def read_requests(spec: Object, resized: Resized) -> Requests:
     """Raises QuantityError."""
-    asked = _total(spec, resized, {})
-    least = SHOWN_LEAST
+    requested = _total(spec, resized, {})
+    minimum = SHOWN_MIN
     if get(spec, "resources", "requests"):
-        # What is asked for as a whole says enough of the containers that ask for nothing.
-        least = {name: nano for name, nano in SHOWN_LEAST.items() if name not in asked}
-    shown = _total(spec, resized, least)
-    amounts = {name: amount for name, nano in asked.items() if (amount := counted(name, nano))}
+        # Pod-level requests cover containers without requests: assume no minimum for these resources.
+        minimum = {name: nano for name, nano in SHOWN_MIN.items() if name not in requested}
+    shown = _total(spec, resized, minimum)
+    amounts = {name: amount for name, nano in requested.items() if (amount := counted(name, nano))}
     return Requests(
         {**amounts, PODS: 1}, counted(CPU, shown.get(CPU, 0)), counted(MEMORY, shown.get(MEMORY, 0))
     )
 
 
-def _total(spec: Object, resized: Resized, least: Amounts) -> Amounts:
-    """Containers and sidecars together, or what starting takes if that is more; what the pod asks for
-    as a whole replaces that; overhead comes on top."""
+def _total(spec: Object, resized: Resized, minimum: Amounts) -> Amounts:
+    """The sum of containers and sidecars, or the maximum during init if that is more; replaced by pod-level
+    requests; plus overhead."""
     total: Amounts = {}
     for container in spec.get("containers") or ():
-        _add(total, _asked(container, resized, least))
+        _add(total, _container_requests(container, resized, minimum))
     sidecars: Amounts = {}
-    starting: Amounts = {}
+    initializing: Amounts = {}
     for container in spec.get("initContainers") or ():
-        asked = _asked(container, resized, least)
+        requested = _container_requests(container, resized, minimum)
         if container.get("restartPolicy") == "Always":
-            _add(total, asked)
-            _add(sidecars, asked)
-            _raise_to(starting, sidecars)
+            _add(total, requested)
+            _add(sidecars, requested)
+            _raise_to(initializing, sidecars)
         else:
-            _add(asked, sidecars)
-            _raise_to(starting, asked)
-    _raise_to(total, starting)
-    asked_as_whole = get(spec, "resources", "requests", default={})
-    whole = read_nanos(asked_as_whole if resized.whole is None else resized.whole)
-    for resource in asked_as_whole:
+            _add(requested, sidecars)
+            _raise_to(initializing, requested)
+    _raise_to(total, initializing)
+    pod_requests = get(spec, "resources", "requests", default={})
+    whole = read_nanos(pod_requests if resized.whole is None else resized.whole)
+    for resource in pod_requests:
         if resource in _POD_LEVEL or resource.startswith("hugepages-"):
             total[resource] = whole.get(resource, 0)
     _add(total, read_nanos(spec.get("overhead")))
     return total
 
 
-def _asked(container: Object, resized: Resized, least: Amounts) -> Amounts:
-    given = resized.containers.get(container.get("name", ""))
-    if given is None:
-        given = get(container, "resources", "requests", default={})
-    return {**least, **read_nanos(given)}
+def _container_requests(container: Object, resized: Resized, minimum: Amounts) -> Amounts:
+    requests = resized.containers.get(container.get("name", ""))
+    if requests is None:
+        requests = get(container, "resources", "requests", default={})
+    return {**minimum, **read_nanos(requests)}
 
 
 def _add(total: Amounts, more: Amounts) -> None:
@@ -90,37 +90,37 @@ def _add(total: Amounts, more: Amounts) -> None:
         total[resource] = total.get(resource, 0) + nano
 
 
-def _raise_to(total: Amounts, least: Amounts) -> None:
-    for resource, nano in least.items():
+def _raise_to(total: Amounts, minimum: Amounts) -> None:
+    for resource, nano in minimum.items():
         if nano > total.get(resource, 0):
             total[resource] = nano
 
 
 def read_resized(pod: Object) -> Resized:
-    """What a running pod holds more than its spec asks for, or less: while a resize is under way the
-    greater of what is asked, granted and in force counts, and what was asked for in vain does not."""
+    """Requests of a running pod during a resize: the maximum of requested, allocated and actual resources. An
+    infeasible resize is not counted."""
     status = pod.get("status") or {}
     is_refused = _is_resize_refused(pod)
     statuses = {each.get("name"): each for each in _statuses(pod)}
     containers = {
-        container["name"]: held
+        container["name"]: effective
         for container in _resizable(pod["spec"])
-        if (held := _held(container, statuses.get(container.get("name")), is_refused)) is not None
+        if (effective := _effective(container, statuses.get(container.get("name")), is_refused)) is not None
     }
-    whole = _held(pod["spec"], status, is_refused) if get(pod, "spec", "resources", "requests") else None
+    whole = _effective(pod["spec"], status, is_refused) if get(pod, "spec", "resources", "requests") else None
     return Resized(containers, whole) if containers or whole is not None else NOT_RESIZED
 
 
-def _held(spec: Object, status: Object | None, is_refused: bool) -> dict[str, Any] | None:
-    """Of a container, or of a pod as a whole; None: just what it asks for."""
+def _effective(spec: Object, status: Object | None, is_refused: bool) -> dict[str, Any] | None:
+    """Effective requests of a container or of a pod. None if they are those of the spec."""
     if status is None or status.get("resources") is None:
         return None
-    asked = get(spec, "resources", "requests", default={})
+    requested = get(spec, "resources", "requests", default={})
     actual = status["resources"].get("requests") or {}
     granted = status.get("allocatedResources") or {}
-    if actual == asked and (not granted or granted == asked):
+    if actual == requested and (not granted or granted == requested):
         return None
-    return _greatest({} if is_refused else asked, actual, granted)
+    return _greatest({} if is_refused else requested, actual, granted)
 
 
 def _is_resize_refused(pod: Object) -> bool:

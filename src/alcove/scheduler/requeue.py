@@ -1,4 +1,4 @@
-"""What happened, and whom it may help: the one place that wakes blocked pods."""
+"""Requeues blocked pods that an event may unblock; nothing else does."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Requeuer:
         self._cache = cache
         self._queue = queue
         self._fairness = fairness
-        self._roomier: set[int] = set()
-        """Slots on which something was given back since the last look."""
+        self._freed_slots: set[int] = set()
+        """Slots on which resources were released since the last `flush`."""
 
     def node_changed(self, old: NodeFacts | None, new: NodeFacts) -> None:
         if old is None or old.allocatable != new.allocatable:
@@ -46,7 +46,7 @@ class Requeuer:
         self._wake(WakeCause.NODE_REMOVED)
 
     def _capacity_changed(self) -> None:
-        """What is kept for minima, and what is left beside them, may be another."""
+        """The amounts reserved for guaranteed minimums may have changed."""
         if self._fairness.has_minima:
             self.quota(None)
 
@@ -54,14 +54,14 @@ class Requeuer:
         self._wake_about(pod, WakeCause.POD_PLACED)
 
     def pod_gone(self, pod: SchedulerPod, slot: int) -> None:
-        """The pod took its place on the slot until now."""
+        """The pod held resources on the slot until now."""
         self._wake_about(pod, WakeCause.POD_GONE)
         self.room(slot)
         self.quota(None if self._fairness.has_minima else pod.tenant)
 
     def room(self, slot: int) -> None:
         if slot != NOWHERE:
-            self._roomier.add(slot)
+            self._freed_slots.add(slot)
 
     def relabeled(self, tenant: TenantId) -> None:
         self._wake(WakeCause.POD_RELABELED, tenant)
@@ -76,20 +76,21 @@ class Requeuer:
         self._wake(WakeCause.QUOTA, tenant)
 
     def flush(self) -> None:
-        """Wake whoever may find room where something was given back."""
-        if not self._roomier:
+        """Requeues pods that may fit on the slots with released resources."""
+        if not self._freed_slots:
             return
         if len(self._queue.blocked):
-            slots = sorted(self._roomier)
+            slots = sorted(self._freed_slots)
             self._wake_nominated(slots)
             if len(slots) > _SLOTS_AT_ONCE:
                 self._wake(WakeCause.ROOM)
             else:
                 self._queue.wake(self._queue.blocked.fitting(self._cache.nodes, slots))
-        self._roomier.clear()
+        self._freed_slots.clear()
 
     def _wake_nominated(self, slots: list[int]) -> None:
-        """Room that is kept for a pod counts as taken; to the pod itself it is what it waits for."""
+        """Requeues pods nominated for the slots: their reserved resources count as used for all other
+        pods."""
         nominated = self._cache.nominated
         for slot in slots if nominated else ():
             for pod in list(nominated.get(self._cache.nodes.name(slot), ())):
@@ -101,7 +102,7 @@ class Requeuer:
             self._queue.wake(self._queue.blocked.helped(cause, account))
 
     def _wake_about(self, pod: SchedulerPod, cause: WakeCause) -> None:
-        """Wake those of the tenant who ask about such pods, or whom it kept away."""
+        """Requeues the tenant's pods that have terms about such pods, or were repelled by it."""
         if len(self._queue.blocked):
             account = self._fairness.account(pod.tenant)
             helped = self._queue.blocked.helped(cause, account)
@@ -113,5 +114,5 @@ def _concerns(pod: SchedulerPod, cohort: Cohort) -> bool:
         return True
     links = cohort.shape.links
     assert isinstance(links, Links)
-    asked = (*links.near, *links.far, *links.spread_hard)
-    return any(selection in pod.group.selections for selection in asked)
+    selections = (*links.near, *links.far, *links.spread_hard)
+    return any(selection in pod.group.selections for selection in selections)

@@ -1,7 +1,6 @@
 """Amounts of resources as whole numbers: thousandths of a CPU, bytes, counts.
 
-Arithmetic over nodes is done in 64 bits, so an amount beyond `AMOUNT_MAX` counts as that much: more
-than any node has, and sums of such amounts still do not overflow.
+Arrays are 64-bit, so amounts are capped at `AMOUNT_MAX`: more than any node has, and sums do not overflow.
 """
 
 from collections.abc import Mapping
@@ -21,13 +20,13 @@ Amounts = dict[str, int]
 
 
 def counted(resource: str, nano: int) -> int:
-    """So many nanos as the scheduler counts them: rounded up, never negative."""
+    """Converts nanos to the scheduler's unit: rounded up, never negative."""
     amount = Quantity(nano)
     return max(0, min(amount.milli if resource == CPU else amount.value, AMOUNT_MAX))
 
 
 def read_nanos(amounts: Mapping[str, Any] | None) -> Amounts:
-    """A decoded resource list, exactly. Raises QuantityError for what is no quantity."""
+    """A decoded resource list in exact nanos. Raises QuantityError."""
     return {
         resource: (quantity.parse(value.strip()) if isinstance(value, str) else quantity.of(value)).nano
         for resource, value in (amounts or {}).items()
@@ -35,8 +34,7 @@ def read_nanos(amounts: Mapping[str, Any] | None) -> Amounts:
 
 
 def read_valid(amounts: Mapping[str, Any] | None) -> Amounts:
-    """A decoded resource list as counted, without what is no quantity: what a node says so badly, it
-    does not have."""
+    """A decoded resource list in the scheduler's units. Invalid quantities are ignored."""
     found: Amounts = {}
     for resource, value in (amounts or {}).items():
         try:

@@ -1,7 +1,7 @@
-"""Memos: what was found out about a shape, node by node, mended as nodes change.
+"""Cached filter and score results of a shape for all nodes, updated incrementally as nodes change.
 
-Two equal pods in a row differ by one node in use: the second costs the arithmetic of that node and a
-look for the maximum.
+Between two equal pods in a row only one node changes: the second costs the arithmetic of that node and a
+search for the maximum.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ INFEASIBLE = -1
 
 
 class ShapeResult:
-    """Of one shape. `ranked` is what most decisions need: the sum of final scores, -1 where the shape cannot go."""
+    """Results of one shape. `ranked` is the weighted sum of final scores, INFEASIBLE where the shape does not
+    fit."""
 
     def __init__(self, cache: SchedulerCache, pod: SchedulerPod, profile: SchedulerProfile) -> None:
         self._cache = cache
@@ -36,9 +37,9 @@ class ShapeResult:
         self.allowed: Bools = np.zeros(self.size, dtype=np.bool_)
         self.ranked: Ints = np.zeros(self.size, dtype=np.int64)
         self.value: Ints = np.zeros(self.size, dtype=np.int64)
-        """The sum of final scores, wherever."""
+        """The weighted sum of final scores, also on infeasible nodes."""
         self.compared: list[tuple[Score, int, Ints]] = []
-        """Scores whose worth depends on what the other nodes get: (score, weight, raw)."""
+        """Scores that are normalized over all nodes: (score, weight, raw)."""
         self._changed_at = self._used_at = 0
         self._write_all(pod)
 
@@ -51,7 +52,7 @@ class ShapeResult:
         return np.not_equal(self.ranked, INFEASIBLE)
 
     def refresh(self, pod: SchedulerPod) -> bool:
-        """Mend what changed. False: make a new one, this is too old or no longer fits."""
+        """Updates changed slots. False if the result is too old and must be recomputed."""
         nodes = self._cache.nodes
         if nodes.size != self.size:
             return False
@@ -62,7 +63,7 @@ class ShapeResult:
             if _scores(self._profile, FilterScope.NODE, self._cache, pod) != self._node_scores:
                 return False
             rows = rows_of(changed)
-            self.allowed[rows] = self._judge(pod, self._node_filters, rows)
+            self.allowed[rows] = self._passing(pod, self._node_filters, rows)
             self._compare(pod)
         if used:
             self._write(pod, rows_of(used))
@@ -72,7 +73,7 @@ class ShapeResult:
     def _write_all(self, pod: SchedulerPod) -> None:
         nodes = self._cache.nodes
         self._changed_at, self._used_at = nodes.changed.position, nodes.used.position
-        self.allowed = nodes.is_alive & self._judge(pod, self._node_filters, EVERY)
+        self.allowed = nodes.is_alive & self._passing(pod, self._node_filters, EVERY)
         self._compare(pod)
         self._write(pod, EVERY)
 
@@ -86,11 +87,11 @@ class ShapeResult:
         for score, weight in self._use_scores:
             raw = score.raw(self._cache, pod, rows)
             value += raw if weight == 1 else raw * weight
-        fits = self.allowed[rows] & self._judge(pod, self._use_filters, rows)
+        fits = self.allowed[rows] & self._passing(pod, self._use_filters, rows)
         self.value[rows] = value
         self.ranked[rows] = np.where(fits, value, INFEASIBLE)
 
-    def _judge(self, pod: SchedulerPod, filters: list[Filter], rows: Rows) -> Bools:
+    def _passing(self, pod: SchedulerPod, filters: list[Filter], rows: Rows) -> Bools:
         passing = self._cache.nodes.is_alive[rows]
         for each in filters:
             passing = passing & each.passes(self._cache, pod, rows)
@@ -114,32 +115,32 @@ def _scores(
 
 
 class ResultCache:
-    """The most recently used ones, within a bound of memory."""
+    """LRU cache of results, bounded by memory."""
 
     def __init__(self, cache: SchedulerCache) -> None:
         self._cache = cache
-        self._memos: OrderedDict[PodShape, ShapeResult] = OrderedDict()
+        self._results: OrderedDict[PodShape, ShapeResult] = OrderedDict()
         self._bytes = 0
 
     def get(self, pod: SchedulerPod, profile: SchedulerProfile) -> ShapeResult:
         shape = pod.shape
-        memo = self._memos.get(shape)
-        if memo is not None:
-            if memo.refresh(pod):
-                self._memos.move_to_end(shape)
-                return memo
+        result = self._results.get(shape)
+        if result is not None:
+            if result.refresh(pod):
+                self._results.move_to_end(shape)
+                return result
             self.forget(shape)
-        memo = self._memos[shape] = ShapeResult(self._cache, pod, profile)
-        self._bytes += memo.bytes
-        while self._bytes > BYTES_MAX and len(self._memos) > 1:
-            self.forget(next(iter(self._memos)))
-        return memo
+        result = self._results[shape] = ShapeResult(self._cache, pod, profile)
+        self._bytes += result.bytes
+        while self._bytes > BYTES_MAX and len(self._results) > 1:
+            self.forget(next(iter(self._results)))
+        return result
 
     def forget(self, shape: PodShape) -> None:
-        memo = self._memos.pop(shape, None)
-        if memo is not None:
-            self._bytes -= memo.bytes
+        result = self._results.pop(shape, None)
+        if result is not None:
+            self._bytes -= result.bytes
 
     def forget_all(self) -> None:
-        self._memos.clear()
+        self._results.clear()
         self._bytes = 0

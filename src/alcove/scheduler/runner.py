@@ -1,11 +1,11 @@
-"""The runner: joins the core to planes. What mirrors tell goes in, what is decided is carried out.
+"""The runner: connects the core to planes. Feeds it the mirrors' changes, and executes its decisions.
 
-    mirrors ──▶ core.observe        core.schedule_next ──▶ bind, prepare, preempt, tell ──▶ the API
+    mirrors ──▶ core.observe        core.schedule_next ──▶ bind, prepare, preempt, report ──▶ API
                     ▲                                                       │
                     └──────────── bound, refused, unanswered, … ◀───────────┘
 
-Decisions are made just in time: only so many are under way per plane, so a pod that comes later but is
-more deserving waits for a few bindings, not for thousands.
+Decisions are made just in time: the number in flight per plane is bounded, so that a later pod with
+precedence waits for a few bindings, not for thousands.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class WatchedResource(Struct, frozen=True):
     selection: ListSelection
     trim: Trim = without_managed_fields
     is_home: bool = False
-    """It is ring0's: only the home plane is asked for it."""
+    """A ring0 resource: watched on the home plane only."""
     tenant: TenantId = ALL
 
 
@@ -83,11 +83,11 @@ WATCHED = (
     WatchedResource(ObjectKind.BUDGET, ListSelection(POD_DISRUPTION_BUDGETS)),
     WatchedResource(ObjectKind.POD, ListSelection(PODS), trim_pod),
 )
-"""What is looked at, pods last."""
+"""Watched resources, pods last."""
 
 NORMAL, WARNING = "Normal", "Warning"
 Note = Callable[[ScheduledPodRef, str, str, str], None]
-"""Tells the users of a pod: (pod, type, reason, message)."""
+"""Records an event of a pod: (pod, type, reason, message)."""
 
 
 class SchedulerRunner:
@@ -102,7 +102,7 @@ class SchedulerRunner:
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
-        """`planes` write under `fence`, which is ours on the home plane. `clock` is the core's; `wall` tells
+        """`planes` write under `fence`, which this process holds. `clock` is the core's; `wall` tells
         the time of day."""
         self._planes = planes
         self._core = core
@@ -110,24 +110,24 @@ class SchedulerRunner:
         self._clock = clock
         self._wall = wall
         self._awake = asyncio.Event()
-        self._telling = 0
+        self._reports_in_flight = 0
         self._tasks = BackgroundTasks()
         self._mirrors: dict[ObjectKind, Mirror] = {}
-        self._joining = PlaneJoining(planes, self._tasks, fence, confirm, self._know)
+        self._joining = PlaneJoining(planes, self._tasks, fence, confirm, self._on_synced)
         self._escrow = Escrow(core.cache, lambda: planes.client(HOME), self._is_over)
         self.placed = 0
-        """Bindings that planes took."""
+        """Number of successful bindings."""
 
     def ids(self) -> list[PlaneId]:
         return self._joining.ids()
 
     def join(self, plane: PlaneId, transport: Transport) -> None:
-        """A dedicated tenant's plane, which has the tenant's name."""
+        """Joins a dedicated tenant's plane, which has the tenant's name."""
         self._core.add_plane(plane, TenantId(plane))
         self._joining.join(plane, transport)
 
     async def leave(self, plane: PlaneId) -> None:
-        """The plane is no more, or is somebody else's."""
+        """Leaves a plane that was removed or moved to another tenant."""
         await self._joining.leave(plane)
         self._core.remove_plane(plane)
         self._awake.set()
@@ -138,35 +138,35 @@ class SchedulerRunner:
         joined: Callable[[], None] = lambda: None,
         began: Callable[[], None] = lambda: None,
     ) -> None:
-        """Until cancelled. `joined` is called once planes can join, `began` when decisions are made."""
+        """Runs until cancelled. `joined` is called once planes can join, `began` when scheduling starts."""
         async with self._planes, self._tasks:
             self._planes.join(HOME, home)
             for each in WATCHED:
                 mirror = self._mirrors[each.kind] = self._planes.mirror(
                     each.selection, tenant=each.tenant, trim=each.trim, only=HOME if each.is_home else None
                 )
-                mirror.subscribe(self._hearing(each.kind))
+                mirror.subscribe(self._on_change(each.kind))
             joined()
-            # Half of what there is would look like free nodes.
-            while not self._planes.is_synced(HOME):  # noqa: ASYNC110 - a mirror tells of one plane only when asked
+            # Scheduling on a partial list would overcommit nodes.
+            while not self._planes.is_synced(HOME):  # noqa: ASYNC110 - there is no event for one plane
                 await asyncio.sleep(LISTED_SECONDS)
-            self._know(HOME)
+            self._on_synced(HOME)
             self._tasks.restart("capacity notes", self._escrow.sweep)
             began()
             await self._decide()
 
-    def _know(self, plane: PlaneId) -> None:
-        """All there is on the plane was told."""
+    def _on_synced(self, plane: PlaneId) -> None:
+        """The plane's mirrors are synced."""
         self._core.know_plane(plane)
         self._awake.set()
 
     def _is_over(self, plane: PlaneId) -> bool:
-        """The plane's tenant is no more, or has none any more."""
+        """Whether the plane no longer exists: its tenant was deleted or is no longer dedicated."""
         tenant = self._mirrors[ObjectKind.TENANT].get(ObjectKey(HOME, SYSTEM, "", plane)) or {}
         return plane not in self.ids() and get(tenant, "spec", "controlPlane", "mode") != "Dedicated"
 
-    def _hearing(self, kind: ObjectKind) -> Callable[[ObjectChange], None]:
-        def hear(change: ObjectChange) -> None:
+    def _on_change(self, kind: ObjectKind) -> Callable[[ObjectChange], None]:
+        def on_change(change: ObjectChange) -> None:
             key, obj = change.key, change.obj
             if kind is ObjectKind.POD and change.kind is ChangeType.UPDATED and _is_another(change):
                 assert change.old is not None
@@ -176,13 +176,13 @@ class SchedulerRunner:
             )
             self._awake.set()
 
-        return hear
+        return on_change
 
     async def _decide(self) -> None:
         while True:
             self._awake.clear()
             decided = 0
-            while (decision := self._core.schedule_next(self._telling < REPORTS_MAX)) is not None:
+            while (decision := self._core.schedule_next(self._reports_in_flight < REPORTS_MAX)) is not None:
                 self._carry_out(decision)
                 decided += 1
                 if decided % DECISIONS_AT_ONCE == 0:
@@ -207,8 +207,8 @@ class SchedulerRunner:
             case Preempt():
                 self._start(self._preempt(decision))
             case Unschedulable():
-                self._telling += 1
-                self._start(self._tell(decision))
+                self._reports_in_flight += 1
+                self._start(self._report(decision))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.create_task(work, context=request_ids.new_context())
@@ -220,8 +220,8 @@ class SchedulerRunner:
             if await self._escrow.cover(pod.plane, decision.node):
                 outcome = await bind.bind(self._planes.client(pod.plane), decision)
             if outcome is BindOutcome.REFUSED:
-                found = await bind.look(self._planes.client(pod.plane), pod)
-                self._core.refused(pod, found, decision.is_repeated)
+                current = await bind.get_pod(self._planes.client(pod.plane), pod)
+                self._core.refused(pod, current, decision.is_repeated)
         except (ApiError, ClientError):
             outcome = BindOutcome.UNKNOWN
         if outcome is BindOutcome.DONE:
@@ -243,34 +243,34 @@ class SchedulerRunner:
 
     async def _preempt(self, decision: Preempt) -> None:
         try:
-            # First the nomination: should this process end here, nobody was evicted in vain.
+            # Nominate first: if this process exits here, no pod was evicted in vain.
             await bind.nominate(self._planes.client(decision.pod.plane), decision, self._wall)
         except (ApiError, ClientError) as error:
-            log.info("not nominated", extra={"pod": decision.pod.name, "error": str(error)})
+            log.info("failed to nominate node for pod", extra={"pod": decision.pod.name, "error": str(error)})
         self._note(decision.pod, WARNING, "FailedScheduling", decision.text)
         for victim in decision.victims:
             try:
-                gone = await bind.evict(self._planes.client(victim.plane), victim, self._wall)
+                evicted = await bind.evict(self._planes.client(victim.plane), victim, self._wall)
             except ClientError:
-                gone = False
-            if gone:
+                evicted = False
+            if evicted:
                 self._note(victim, NORMAL, "Preempted", decision.victim_text)
             else:
                 self._core.spared(victim)
         self._awake.set()
 
-    async def _tell(self, decision: Unschedulable) -> None:
+    async def _report(self, decision: Unschedulable) -> None:
         self._note(decision.pod, WARNING, "FailedScheduling", decision.text)
         try:
             await bind.report_unschedulable(self._planes.client(decision.pod.plane), decision, self._wall)
         except (ApiError, ClientError) as error:
-            log.info("not told", extra={"pod": decision.pod.name, "error": str(error)})
+            log.info("failed to update pod status", extra={"pod": decision.pod.name, "error": str(error)})
         finally:
-            self._telling -= 1
+            self._reports_in_flight -= 1
             self._awake.set()
 
 
 def _is_another(change: ObjectChange) -> bool:
-    """The object is another one of the same name; that the one before went was not seen."""
+    """The object replaced another of the same name whose deletion was not observed."""
     uid: str = change.obj["metadata"]["uid"]
     return f'"uid":"{uid}"'.encode() not in change.old_body

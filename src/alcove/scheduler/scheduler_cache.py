@@ -1,7 +1,8 @@
-"""All that filters and scores look at: nodes, who is on them, and each tenant's book and storage.
+"""The scheduler cache: all state that filters and scores read: nodes, the pods on them, and each tenant's
+affinity index and storage.
 
-It is told what is so and keeps its parts consistent; it decides nothing. Pods are kept by their node's
-name too, so that a node that comes back finds what still runs on it counted.
+It keeps its parts consistent and decides nothing. Pods are also kept by their node's name, so that a node
+that is created again has its pods counted.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ class SchedulerCache:
     def __init__(self) -> None:
         self.nodes = NodeSnapshot()
         self.on_node: dict[str, dict[SchedulerPod, None]] = {}
-        """Node's name → pods that take something there, whether the node is there or not."""
+        """Node name → pods with resources there, whether the node exists or not."""
         self.nominated: dict[str, dict[SchedulerPod, None]] = {}
-        """Node's name → pods that room is being made for there."""
-        self.books: dict[TenantId, AffinityIndex] = {}
+        """Node name → pods nominated for it."""
+        self.affinity_indexes: dict[TenantId, AffinityIndex] = {}
         self.storages: dict[TenantId, TenantStorage] = {}
         self.handlers: dict[TenantId, dict[str, str]] = {}
         """Tenant → RuntimeClass → its handler."""
         self.disks = DisksInUse()
         self.notes = PlaneNotes(self.nodes)
 
-    def book(self, tenant: TenantId) -> AffinityIndex:
-        found = self.books.get(tenant)
+    def affinity_index(self, tenant: TenantId) -> AffinityIndex:
+        found = self.affinity_indexes.get(tenant)
         if found is None:
-            found = self.books[tenant] = AffinityIndex()
+            found = self.affinity_indexes[tenant] = AffinityIndex()
         return found
 
     def storage(self, tenant: TenantId) -> TenantStorage:
@@ -48,27 +49,27 @@ class SchedulerCache:
         return found
 
     def forget(self, tenant: TenantId) -> None:
-        """The tenant is gone, with all its pods."""
-        self.books.pop(tenant, None)
+        """Forgets a deleted tenant that has no pods."""
+        self.affinity_indexes.pop(tenant, None)
         self.storages.pop(tenant, None)
         self.handlers.pop(tenant, None)
 
     def demand(self, shape: PodShape) -> Demand:
-        """What a pod of this shape takes. Resources that no node has are not counted."""
+        """Requests of the shape as array rows. Resources that no node has are not counted."""
         rows = self.nodes.rows
         if shape.demand is None or shape.demand_rows != len(rows):
-            asked = shape.requests
-            amounts = tuple((rows[name], amount) for name, amount in asked.amounts.items() if name in rows)
-            shape.demand = Demand(amounts, asked.shown_cpu, asked.shown_memory, shape.ports)
+            requests = shape.requests
+            amounts = tuple((rows[name], amount) for name, amount in requests.amounts.items() if name in rows)
+            shape.demand = Demand(amounts, requests.shown_cpu, requests.shown_memory, shape.ports)
             shape.demand_rows = len(rows)
         return shape.demand
 
     def put_node(self, facts: NodeFacts) -> int:
-        """Add or change a node; pods known to be on it count from then on."""
+        """Adds or changes a node, and counts the pods on it."""
         is_new = facts.name not in self.nodes.slots
-        news = self.nodes.put(facts)
-        if news:
-            self._count_resources(news)
+        new_resources = self.nodes.put(facts)
+        if new_resources:
+            self._count_resources(new_resources)
         slot = self.nodes.slots[facts.name]
         self.notes.count(facts.name, slot)
         if is_new:
@@ -78,14 +79,14 @@ class SchedulerCache:
                 self._count_nominated(pod, slot, 1)
         return slot
 
-    def _count_resources(self, news: tuple[str, ...]) -> None:
-        """Resources are known from now on that pods may have asked for already."""
+    def _count_resources(self, new_resources: tuple[str, ...]) -> None:
+        """Counts existing pods' requests of resources that no node had before."""
         for pods in (*self.on_node.values(), *self.nominated.values()):
             for pod in pods:
                 slot = self.nodes.slot(pod.node or pod.nominated)
                 if slot is None:
                     continue
-                for name in news:
+                for name in new_resources:
                     self.nodes.requested[self.nodes.rows[name], slot] += pod.shape.requests.amounts.get(
                         name, 0
                     )
@@ -102,7 +103,7 @@ class SchedulerCache:
         self.nodes.remove(name)
 
     def used_by(self, plane: PlaneId, node: str) -> Amounts:
-        """What the plane's pods take on the node, assumed ones too."""
+        """Total requests of the plane's pods on the node, including assumed ones."""
         total: Amounts = {}
         for pod in self.on_node.get(node, ()):
             if pod.plane == plane:
@@ -111,7 +112,7 @@ class SchedulerCache:
         return total
 
     def place(self, pod: SchedulerPod, node: str) -> None:
-        """The pod takes what it asks for on the node, which need not be known yet."""
+        """Counts the pod's requests on the node, which need not exist yet."""
         pod.node = node
         self.on_node.setdefault(node, {})[pod] = None
         slot = self.nodes.slot(node)
@@ -119,7 +120,7 @@ class SchedulerCache:
             self._count(pod, slot)
 
     def lift(self, pod: SchedulerPod) -> None:
-        """The pod takes nothing any more."""
+        """Removes the pod from its node."""
         pods = self.on_node[pod.node]
         del pods[pod]
         if not pods:
@@ -129,7 +130,7 @@ class SchedulerCache:
         pod.node = ""
 
     def nominate(self, pod: SchedulerPod, node: str) -> None:
-        """Room on the node is kept for the pod."""
+        """Reserves the pod's requests on the node."""
         pod.nominated = node
         self.nominated.setdefault(node, {})[pod] = None
         slot = self.nodes.slot(node)
@@ -149,11 +150,11 @@ class SchedulerCache:
         pod.nominated = ""
 
     def mark_leaving(self, pod: SchedulerPod) -> None:
-        """The pod is being deleted. It keeps what it has until it is gone."""
+        """The pod is being deleted. It holds its resources until then."""
         if not pod.is_leaving:
             pod.is_leaving = True
             if pod.slot != NOWHERE:
-                self.book(pod.tenant).mark_leaving(pod.group, pod.slot, 1)
+                self.affinity_index(pod.tenant).mark_leaving(pod.group, pod.slot, 1)
 
     def _count(self, pod: SchedulerPod, slot: int) -> None:
         pod.slot = slot
@@ -166,7 +167,7 @@ class SchedulerCache:
     def _add(self, pod: SchedulerPod, slot: int, sign: int) -> None:
         shape = pod.shape
         self.nodes.take(slot, self.demand(shape), sign)
-        self.book(pod.tenant).place(pod, slot, sign)
+        self.affinity_index(pod.tenant).place(pod, slot, sign)
         if shape.disks:
             self.disks.use(slot, shape.disks, sign)
         for claim in shape.claims:
@@ -174,4 +175,4 @@ class SchedulerCache:
 
     def _count_nominated(self, pod: SchedulerPod, slot: int, sign: int) -> None:
         self.nodes.take(slot, self.demand(pod.shape), sign)
-        self.book(pod.tenant).nominate(pod, slot, sign)
+        self.affinity_index(pod.tenant).nominate(pod, slot, sign)

@@ -1,4 +1,4 @@
-"""Selections: for a choice of pods that somebody asks about, how many of them are on each node."""
+"""Selections: for a set of pods in affinity terms or spread constraints, their number on each node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NamespaceLabels = dict[str, dict[str, str]]
 
 
 def picks(picked: SelectedPods, group: PodGroup, namespaces: NamespaceLabels) -> bool:
-    """Whether the group's pods are among those picked."""
+    """Whether the selection matches the group's pods."""
     if picked.owner and picked.owner != group.owner:
         return False
     if not _is_in(picked, group.namespace, namespaces) or not picked.selector.matches(group.labels):
@@ -22,14 +22,14 @@ def picks(picked: SelectedPods, group: PodGroup, namespaces: NamespaceLabels) ->
 def _is_in(picked: SelectedPods, namespace: str, namespaces: NamespaceLabels) -> bool:
     if namespace in picked.namespaces:
         return True
-    among = picked.namespace_selector
-    if among is None:
+    namespace_selector = picked.namespace_selector
+    if namespace_selector is None:
         return False
-    return among is EVERYTHING or among.matches(namespaces.get(namespace, {}))
+    return namespace_selector is EVERYTHING or namespace_selector.matches(namespaces.get(namespace, {}))
 
 
 class PodSelection:
-    """Counts follow the groups it is made of."""
+    """Counts of the matching groups' pods."""
 
     __slots__ = ("leaving", "nominated", "picked", "placed", "users")
 
@@ -39,14 +39,14 @@ class PodSelection:
         self.leaving = SlotCounts()
         self.nominated = SlotCounts()
         self.users = 0
-        """How many shapes ask about it."""
+        """Number of shapes that use it."""
 
     def join(self, group: PodGroup, sign: int = 1) -> None:
-        """The group becomes part of it, with all it has (or, with -1, is no longer)."""
-        for mine, theirs in (
+        """Adds the group's counts (or, with -1, subtracts them)."""
+        for totals, counts in (
             (self.placed, group.placed),
             (self.leaving, group.leaving),
             (self.nominated, group.nominated),
         ):
-            for slot, count in theirs.items():
-                mine.add(slot, sign * count)
+            for slot, count in counts.items():
+                totals.add(slot, sign * count)

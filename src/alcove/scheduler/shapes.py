@@ -1,7 +1,7 @@
-"""The shape of a pod: all of its spec that scheduling looks at, read once and shared by its equals.
+"""The shape of a pod: the scheduling-relevant parts of its spec, parsed once and shared by equal pods.
 
-Pods of one controller have one shape, so masks and scores computed for one of them serve all. A pod
-whose spec makes no sense has a shape too, with a `fault` that says what is wrong.
+Pods of one controller have one shape, so masks and scores computed for one of them serve all. A pod with an
+invalid spec has a shape too, with a `fault` that says what is wrong.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from alcove.scheduler.volumesources import ClaimUse, SharedDisk
 
 DEFAULT_PROFILE = "default-scheduler"
 _NOTHING = Requests({PODS: 1}, 0, 0)
-_NONSENSE = (
+_INVALID = (
     BadRequest,
     QuantityError,
     TypeError,
@@ -46,7 +46,7 @@ _NONSENSE = (
 
 
 class PodShape:
-    """What was read never changes; the last few fields belong to whoever keeps the shape."""
+    """Parsed fields never change; `pods`, `links` and `demand` belong to the tracker and the cache."""
 
     __slots__ = (
         "affinity",
@@ -84,7 +84,7 @@ class PodShape:
         self.runtime_class = ""
         self.images: tuple[str, ...] = ()
         self.containers = 0
-        """How many there are, initial ones too."""
+        """Number of containers, including init containers."""
         self.affinity: PodAffinityTerms = podterms.NO_TERMS
         self.spread_hard: tuple[SpreadConstraint, ...] = ()
         self.spread_soft: tuple[SpreadConstraint, ...] = ()
@@ -92,7 +92,7 @@ class PodShape:
         self.claims: tuple[ClaimUse, ...] = ()
         self.disks: tuple[SharedDisk, ...] = ()
         self.pods = 0
-        """How many pods have it."""
+        """Number of pods with this shape."""
         self.links: Any = None
         self.demand: Demand | None = None
         self.demand_rows = 0
@@ -124,7 +124,7 @@ def shape_key(tenant: str, pod: Object) -> bytes:
     if spec.get("nodeName") and (resized := requests.read_resized(pod)):
         parts.append([resized.containers, resized.whole])
     if affinity or spreads or owner or volumes or spec.get("runtimeClassName"):
-        # These are about other objects of the tenant, often of the namespace, or about pods like itself.
+        # These depend on other objects of the tenant or namespace, or on the pod's own labels.
         parts += [tenant, pod["metadata"].get("namespace"), labels(pod)]
     if any(each.get("ephemeral") for each in volumes):
         parts.append(pod["metadata"]["name"])
@@ -132,8 +132,8 @@ def shape_key(tenant: str, pod: Object) -> bytes:
 
 
 def _container(container: Object) -> list[Any]:
-    asked = get(container, "resources", "requests") or None
-    found = [container.get("image"), container.get("restartPolicy"), asked]
+    requested = get(container, "resources", "requests") or None
+    found = [container.get("image"), container.get("restartPolicy"), requested]
     for port in container.get("ports") or ():
         if port.get("hostPort"):
             found.append([port["hostPort"], port.get("hostIP"), port.get("protocol")])
@@ -141,18 +141,18 @@ def _container(container: Object) -> list[Any]:
 
 
 def read_shape(key: bytes, pod: Object) -> PodShape:
-    """Never raises: what makes no sense becomes the shape's fault."""
+    """Never raises: an invalid spec sets the shape's fault."""
     spec = pod["spec"]
     shape = PodShape(key, spec.get("schedulerName") or DEFAULT_PROFILE)
     try:
         _read(shape, pod, spec)
-    except _NONSENSE as error:
+    except _INVALID as error:
         shape.fault = f"parsing pod: {error}" if str(error) else f"parsing pod: {type(error).__name__}"
     return shape
 
 
 def _read(shape: PodShape, pod: Object, spec: Object) -> None:
-    namespace, own = pod["metadata"].get("namespace") or "", labels(pod)
+    namespace, pod_labels = pod["metadata"].get("namespace") or "", labels(pod)
     resized = requests.read_resized(pod) if spec.get("nodeName") else requests.NOT_RESIZED
     shape.requests = requests.read_requests(spec, resized)
     shape.ports = requests.read_ports(spec)
@@ -162,16 +162,16 @@ def _read(shape: PodShape, pod: Object, spec: Object) -> None:
     shape.images = _images(spec)
     shape.claims = volumesources.read_claims(pod)
     shape.disks = volumesources.read_disks(spec)
-    # What a pod takes where it runs is known by now, whatever else it asks for.
+    # Resources are parsed before limits are checked: a running pod is counted even if it exceeds them.
     bound("pod has {} host ports", len(shape.ports), HOST_PORTS_MAX)
     bound("pod has {} tolerations", len(shape.tolerations), TOLERATIONS_MAX)
     bound("pod has {} claims and disks", len(shape.claims) + len(shape.disks), VOLUMES_MAX)
     affinity = spec.get("affinity") or {}
     _read_node_affinity(shape, spec.get("nodeSelector") or {}, affinity.get("nodeAffinity") or {})
-    shape.affinity = podterms.read_affinity(affinity, namespace, own)
-    _read_spreads(shape, pod, namespace, own)
+    shape.affinity = podterms.read_affinity(affinity, namespace, pod_labels)
+    _read_spreads(shape, pod, namespace, pod_labels)
     if spec.get("resourceClaims"):
-        shape.fault = "pod asks for devices by resourceClaims, which are not allocated here"
+        shape.fault = "spec.resourceClaims is not supported"
 
 
 def _read_node_affinity(shape: PodShape, selector: Mapping[str, str], affinity: Object) -> None:
@@ -193,9 +193,9 @@ def _read_node_affinity(shape: PodShape, selector: Mapping[str, str], affinity: 
         raise ValueError(shape.nodes.fault)
 
 
-def _read_spreads(shape: PodShape, pod: Object, namespace: str, own: Mapping[str, str]) -> None:
+def _read_spreads(shape: PodShape, pod: Object, namespace: str, pod_labels: Mapping[str, str]) -> None:
     constraints = pod["spec"].get("topologySpreadConstraints") or ()
-    shape.spread_hard, shape.spread_soft = podterms.read_spreads(constraints, namespace, own)
+    shape.spread_hard, shape.spread_soft = podterms.read_spreads(constraints, namespace, pod_labels)
     owner = podterms.controller_uid(pod)
     if not constraints and owner:
         shape.spread_soft = podterms.spread_of_controller(namespace, owner)
@@ -203,7 +203,7 @@ def _read_spreads(shape: PodShape, pod: Object, namespace: str, own: Mapping[str
 
 
 def _images(spec: Object) -> tuple[str, ...]:
-    """Every image a pod starts with, by the name that nodes know it by."""
+    """All images of the pod, by the names that nodes report."""
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     names = [*(each.get("image") or "" for each in containers), *_mounted_images(spec)]
     return tuple(_with_tag(name) for name in names)

@@ -1,8 +1,9 @@
-"""All nodes as arrays: what they have, what is taken, what they are. The one picture decisions are made on.
+"""All nodes as arrays: allocatable and requested resources, labels, taints, images. Decisions are based on
+it.
 
-A node has a slot, an index into every array; the slot of a node that went is given to the next one.
-Changes are incremental and noted in two journals: of what a node is (`changed`) and of what is taken
-on it (`used`), so that whoever remembers results mends just those slots.
+A node has a slot, an index into every array; slots of removed nodes are reused. Changes are incremental and
+recorded in two journals, of node properties (`changed`) and of usage (`used`), so that cached results are
+updated for just those slots.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,12 +21,12 @@ from alcove.scheduler.taints import TaintSets
 from alcove.scheduler.variants import Variants
 
 CPU_ROW, MEMORY_ROW, STORAGE_ROW, PODS_ROW = range(4)
-SLOTS_LEAST = 64
+SLOTS_MIN = 64
 NONE = NodeFacts("")
 
 
 class Demand(Struct, frozen=True):
-    """What a pod takes on a node, in terms of the arrays."""
+    """A pod's requests as array rows."""
 
     amounts: tuple[tuple[int, int], ...]
     """(row, amount)"""
@@ -37,15 +38,15 @@ class Demand(Struct, frozen=True):
 class NodeSnapshot:
     def __init__(self) -> None:
         self.size = 0
-        """Slots there are, nodes in them or not."""
+        """Number of slots, used or not."""
         self.count = 0
-        """Nodes."""
+        """Number of nodes."""
         self.rows = {CPU: CPU_ROW, MEMORY: MEMORY_ROW, STORAGE: STORAGE_ROW, PODS: PODS_ROW}
-        """Row of each resource that some node has or had, in the two arrays that follow."""
+        """Row of each resource that a node has or had, in `allocatable` and `requested`."""
         self.allocatable: Ints = np.zeros((4, 0), dtype=np.int64)
         self.requested: Ints = np.zeros((4, 0), dtype=np.int64)
         self.shown: Ints = np.zeros((2, 0), dtype=np.int64)
-        """CPU and memory requested as scores see them: pods that ask for nothing count a little."""
+        """Requested CPU and memory for scores: containers without requests count a default amount."""
         self.is_alive: Bools = np.zeros(0, dtype=np.bool_)
         self.is_unschedulable: Bools = np.zeros(0, dtype=np.bool_)
         self.labels = Columns()
@@ -68,22 +69,22 @@ class NodeSnapshot:
         return self.facts[slot].name
 
     def capacity(self, resource: str) -> int:
-        """Of all nodes together."""
+        """Total allocatable amount of all nodes."""
         row = self.rows.get(resource)
         return 0 if row is None else int(self.allocatable[row].sum())
 
     def put(self, facts: NodeFacts) -> tuple[str, ...]:
-        """Add or change a node. Returns the resources that no node had before: whatever already runs
-        and asks for them has to be counted now."""
+        """Adds or changes a node. Returns the resources that no node had before: existing pods' requests of
+        them must be counted now."""
         slot = self.slots.get(facts.name)
         if slot is None:
             slot = self._take_slot(facts.name)
-        news = self._write(slot, facts)
+        new_resources = self._write(slot, facts)
         self.is_alive[slot] = True
-        return news
+        return new_resources
 
     def remove(self, name: str) -> None:
-        """The node is gone; what was taken on it must have been given back before."""
+        """Removes a node. Its pods must have been removed before."""
         slot = self.slots.pop(name)
         self._write(slot, NONE)
         self.is_alive[slot] = False
@@ -99,8 +100,8 @@ class NodeSnapshot:
         return slot
 
     def _grow(self) -> None:
-        """An eighth more: arrays are little longer than the nodes are many."""
-        old, self.size = self.size, self.size + max(SLOTS_LEAST, self.size // 8)
+        """Grows by an eighth, so that arrays are little longer than needed."""
+        old, self.size = self.size, self.size + max(SLOTS_MIN, self.size // 8)
         more = self.size - old
         self.allocatable = np.pad(self.allocatable, ((0, 0), (0, more)))
         self.requested = np.pad(self.requested, ((0, 0), (0, more)))
@@ -115,8 +116,8 @@ class NodeSnapshot:
 
     def _write(self, slot: int, facts: NodeFacts) -> tuple[str, ...]:
         old = self.facts[slot]
-        news = tuple(resource for resource in facts.allocatable if resource not in self.rows)
-        for resource in news:
+        new_resources = tuple(resource for resource in facts.allocatable if resource not in self.rows)
+        for resource in new_resources:
             self._add_row(resource)
         self.allocatable[:, slot] = 0
         for resource, amount in facts.allocatable.items():
@@ -130,7 +131,7 @@ class NodeSnapshot:
         self.facts[slot] = facts
         self.changed.note(slot)
         self.used.note(slot)
-        return news
+        return new_resources
 
     def _add_row(self, resource: str) -> None:
         self.rows[resource] = len(self.rows)
@@ -147,7 +148,7 @@ class NodeSnapshot:
             self.images.setdefault(name, {})[slot] = size
 
     def take(self, slot: int, demand: Demand, sign: int = 1) -> None:
-        """Something is placed on the node (or, with a sign of -1, leaves it)."""
+        """Adds a demand to the node's usage (or, with -1, subtracts it)."""
         requested = self.requested
         for row, amount in demand.amounts:
             requested[row, slot] += sign * amount

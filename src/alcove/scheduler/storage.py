@@ -1,4 +1,4 @@
-"""One tenant's claims, volumes and storage classes, with what was decided but is not yet seen to be so."""
+"""One tenant's claims, volumes and storage classes, with decided bindings that are not observed yet."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ class StorageClass(Struct, frozen=True):
     name: str
     provisioner: str
     waits: bool | None
-    """Volumes are bound only once a pod needs them; None: it does not say."""
+    """Whether volumeBindingMode is WaitForFirstConsumer. None if it is not set."""
     nodes: NodeSelector | None
-    """Where volumes can be made."""
+    """Nodes on which volumes can be provisioned."""
 
     @property
     def provisions(self) -> bool:
@@ -82,15 +82,15 @@ class TenantStorage:
         self.volumes: dict[str, SchedulerVolume] = {}
         self.classes: dict[str, StorageClass] = {}
         self.promised: dict[str, ClaimKey] = {}
-        """Volume → the claim it was decided to be bound to."""
+        """Volume → claim that it is going to be bound to."""
         self.users: Counter[ClaimKey] = Counter()
-        """Claim → how many placed pods use it."""
+        """Claim → number of placed pods that use it."""
 
     def volumes_of_class(self, name: str) -> list[SchedulerVolume]:
         return [volume for volume in self.volumes.values() if volume.storage_class == name]
 
     def is_for(self, volume: SchedulerVolume, claim: VolumeClaim) -> bool:
-        """Whether the volume is bound, or was promised, to just this claim."""
+        """Whether the volume is bound or promised to this claim."""
         promised = self.promised.get(volume.name)
         if promised is not None:
             return promised == claim.key
@@ -109,9 +109,9 @@ def _size(amounts: Object | None) -> int:
 
 def read_claim(claim: Object) -> VolumeClaim:
     meta, spec, status = claim["metadata"], claim.get("spec") or {}, claim.get("status") or {}
-    noted = objects.annotations(claim)
+    annotations = objects.annotations(claim)
     volume = spec.get("volumeName") or ""
-    is_done = BIND_COMPLETED in noted or status.get("phase") == "Bound"
+    is_done = BIND_COMPLETED in annotations or status.get("phase") == "Bound"
     return VolumeClaim(
         key=(meta.get("namespace", ""), meta["name"]),
         uid=meta.get("uid", ""),
@@ -119,13 +119,13 @@ def read_claim(claim: Object) -> VolumeClaim:
         is_bound=bool(volume) and is_done,
         is_lost=status.get("phase") == "Lost",
         is_leaving=bool(meta.get("deletionTimestamp")),
-        storage_class=noted.get(CLASS_ANNOTATION) or spec.get("storageClassName") or "",
+        storage_class=annotations.get(CLASS_ANNOTATION) or spec.get("storageClassName") or "",
         modes=frozenset(spec.get("accessModes") or ()),
         volume_mode=spec.get("volumeMode") or "Filesystem",
         size=_size(get(spec, "resources", "requests")),
         selector=_selector(spec.get("selector")),
         attributes_class=spec.get("volumeAttributesClassName") or "",
-        selected_node=noted.get(SELECTED_NODE) or "",
+        selected_node=annotations.get(SELECTED_NODE) or "",
         owners=frozenset(
             each.get("uid", "") for each in meta.get("ownerReferences") or () if each.get("controller")
         ),
@@ -133,7 +133,7 @@ def read_claim(claim: Object) -> VolumeClaim:
 
 
 def _selector(raw: Object | None) -> LabelSelector | None:
-    """One that makes no sense selects no volume."""
+    """An invalid selector selects no volume."""
     if raw is None:
         return None
     try:
@@ -166,23 +166,23 @@ def _volume_nodes(required: Object | None) -> NodeSelector | None:
     return None if required is None else NodeSelector((), read_terms(required.get("nodeSelectorTerms") or ()))
 
 
-def _zones(given: dict[str, str]) -> tuple[NodeSelectorRequirement, ...]:
-    """A volume's own zone labels; several zones are written with `__` between them."""
+def _zones(source: dict[str, str]) -> tuple[NodeSelectorRequirement, ...]:
+    """A volume's zone labels as requirements; several zones are separated by `__`."""
     return tuple(
-        NodeSelectorRequirement(key, "In", tuple(given[key].split("__")))
+        NodeSelectorRequirement(key, "In", tuple(source[key].split("__")))
         for key in ZONE_LABELS
-        if given.get(key)
+        if source.get(key)
     )
 
 
 def modern(key: str) -> str:
-    """The label that stands today for an old zone label."""
+    """The current label for a deprecated zone label."""
     return _OLD_ZONES.get(key, key)
 
 
-def read_class(given: Object) -> StorageClass:
-    mode = given.get("volumeBindingMode")
-    topologies = given.get("allowedTopologies") or ()
+def read_class(source: Object) -> StorageClass:
+    mode = source.get("volumeBindingMode")
+    topologies = source.get("allowedTopologies") or ()
     terms = tuple(
         Term(
             tuple(
@@ -193,8 +193,8 @@ def read_class(given: Object) -> StorageClass:
         for topology in topologies
     )
     return StorageClass(
-        given["metadata"]["name"],
-        given.get("provisioner") or "",
+        source["metadata"]["name"],
+        source.get("provisioner") or "",
         None if mode is None else mode == "WaitForFirstConsumer",
         NodeSelector((), terms) if topologies else None,
     )

@@ -1,4 +1,4 @@
-"""Taints and who tolerates them."""
+"""Taints and tolerations."""
 
 from collections.abc import Sequence
 
@@ -60,12 +60,12 @@ def is_tolerated(taint: NodeTaint, tolerations: Sequence[Toleration]) -> bool:
 
 
 def forbids(taints: Sequence[NodeTaint], tolerations: Sequence[Toleration]) -> bool:
-    """Whether some taint keeps a pod with these tolerations from being placed."""
+    """Whether a taint forbids scheduling a pod with these tolerations."""
     return any(taint.effect in FORBIDDING and not is_tolerated(taint, tolerations) for taint in taints)
 
 
 def disliked(taints: Sequence[NodeTaint], tolerations: Sequence[Toleration]) -> int:
-    """How many PreferNoSchedule taints a pod with these tolerations does not tolerate."""
+    """Number of PreferNoSchedule taints that are not tolerated."""
     return sum(
         taint.effect == PREFER_NO_SCHEDULE and not is_tolerated(taint, tolerations) for taint in taints
     )

@@ -1,4 +1,4 @@
-"""What `Tenant` objects say about scheduling: weight, ceiling, guaranteed minimum, whom they may evict."""
+"""Scheduling fields of `Tenant` objects: weight, quota, guaranteed minimum, tenants they may preempt."""
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object, annotations, get
@@ -24,16 +24,16 @@ def read_limits(tenant: Object) -> TenantLimits:
 
 
 def _requested(quota: Object | None) -> Amounts:
-    """Of a quota's resources those that placing a pod uses, by the names pods have for them."""
-    found: Amounts = {}
+    """The quota's resources that scheduling a pod uses, by the names in pod requests."""
+    amounts: Amounts = {}
     for name, value in (quota or {}).items():
         if name.startswith("limits."):
             continue
         resource = name.removeprefix(_REQUESTS).removeprefix(_COUNT)
         read = resource_amounts.read_valid({resource: value})
         if resource in read:
-            found[resource] = min(read[resource], found.get(resource, read[resource]))
-    return found
+            amounts[resource] = min(read[resource], amounts.get(resource, read[resource]))
+    return amounts
 
 
 def read_victims(tenant: Object) -> tuple[TenantId, ...]:

@@ -1,7 +1,7 @@
-"""Trials: would the pod fit on a node if some of those there were gone? Two ways to find out.
+"""Trials: would the pod fit on a node without some of its pods? There are two implementations.
 
-Where only resources matter, a few additions tell. Otherwise the victims are really taken out of the
-world, the filters asked, and all is put back.
+If only resources matter, they are added up. Otherwise the victims are removed from the cache, the filters are
+run, and the victims are put back.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ResourceTrial:
     def __init__(self, cache: SchedulerCache, pod: SchedulerPod, slot: int) -> None:
         nodes = cache.nodes
         self._names = tuple(pod.shape.requests.amounts)
-        self._asked = tuple(pod.shape.requests.amounts.values())
+        self._requested = tuple(pod.shape.requests.amounts.values())
         rows = [nodes.rows.get(name) for name in self._names]
         self._free = [
             0 if row is None else int(nodes.allocatable[row, slot] - nodes.requested[row, slot])
@@ -41,34 +41,34 @@ class ResourceTrial:
         ]
 
     def remove(self, victim: SchedulerPod) -> None:
-        given, free = victim.shape.requests.amounts, self._free
+        released, free = victim.shape.requests.amounts, self._free
         for index, name in enumerate(self._names):
-            if name in given:
-                free[index] += given[name]
+            if name in released:
+                free[index] += released[name]
 
     def put_back(self, victim: SchedulerPod) -> None:
-        taken, free = victim.shape.requests.amounts, self._free
+        requests, free = victim.shape.requests.amounts, self._free
         for index, name in enumerate(self._names):
-            if name in taken:
-                free[index] -= taken[name]
+            if name in requests:
+                free[index] -= requests[name]
 
     def fits(self) -> bool:
-        for free, asked in zip(self._free, self._asked, strict=True):  # noqa: SIM110 - half the time of all()
-            if free < asked:
+        for free, requested in zip(self._free, self._requested, strict=True):  # noqa: SIM110 - half the time of all()
+            if free < requested:
                 return False
         return True
 
     def reasons(self) -> list[str]:
         lacking = [
             name
-            for name, free, asked in zip(self._names, self._free, self._asked, strict=True)
-            if free < asked
+            for name, free, requested in zip(self._names, self._free, self._requested, strict=True)
+            if free < requested
         ]
         return ["Too many pods" if name == PODS else f"Insufficient {name}" for name in lacking]
 
 
 class WorldTrial:
-    """Whoever uses it has to put every victim back."""
+    """Runs the filters on the cache. The caller must put every victim back."""
 
     def __init__(self, cache: SchedulerCache, evaluator: NodeEvaluator, pod: SchedulerPod, slot: int) -> None:
         self._cache = cache
@@ -77,7 +77,7 @@ class WorldTrial:
         self._slot = slot
         self._node = cache.nodes.name(slot)
         self.questions = 0
-        """How often the filters were asked, which is what it costs."""
+        """Number of filter runs, which determine the cost."""
 
     def remove(self, victim: SchedulerPod) -> None:
         self._cache.lift(victim)
@@ -94,12 +94,12 @@ class WorldTrial:
 
 
 def terms_of(shape: PodShape) -> int:
-    """How much the shape asks about other pods."""
+    """Number of the shape's required terms about other pods."""
     return len(shape.affinity.near) + len(shape.affinity.far) + len(shape.spread_hard)
 
 
 def only_resources_matter(cache: SchedulerCache, evaluator: NodeEvaluator, pod: SchedulerPod) -> bool:
-    """Whether, of what depends on other pods, nothing but resources can refuse the pod."""
+    """Whether resources are the only filter depending on other pods that can refuse the pod."""
     return all(
         each.scope is FilterScope.NODE or isinstance(each, NodeResourcesFit) or not each.applies(cache, pod)
         for each in evaluator.profile(pod).filters

@@ -1,7 +1,7 @@
-"""Few different values on many nodes (sets of taints, of runtime handlers): each is kept once and has an id.
+"""Few distinct values on many nodes (sets of taints, of runtime handlers): each is stored once and has an id.
 
-A question is asked once per value, not once per node. Ids of values that no node has any more are given
-out again: nodes whose taints change all the time leave nothing behind.
+A predicate is evaluated once per value, not once per node. Ids of unused values are reused, so that nodes
+with frequently changing taints do not leak memory.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 class Variants(Generic[T]):
     def __init__(self, nothing: T) -> None:
-        """`nothing` is the value of slots that were given none."""
+        """`nothing` is the value of unset slots."""
         self._nothing = nothing
         self._ids: Ids = np.zeros(0, dtype=np.int32)
         self._values = [nothing]
@@ -25,7 +25,7 @@ class Variants(Generic[T]):
         self._free: list[int] = []
 
     def __len__(self) -> int:
-        """How many values are kept."""
+        """Number of stored values."""
         return len(self._numbers)
 
     def grow(self, slots: int) -> None:
@@ -59,12 +59,12 @@ class Variants(Generic[T]):
         self._numbers[value] = found
         return found
 
-    def test(self, judge: Callable[[T], bool], rows: Rows) -> Bools:
-        verdicts = np.array([judge(value) for value in self._values], dtype=np.bool_)
-        answers: Bools = verdicts[self._ids[rows]]
-        return answers
+    def test(self, evaluate: Callable[[T], bool], rows: Rows) -> Bools:
+        results = np.array([evaluate(value) for value in self._values], dtype=np.bool_)
+        by_slot: Bools = results[self._ids[rows]]
+        return by_slot
 
-    def count(self, judge: Callable[[T], int], rows: Rows) -> Ints:
-        counts = np.array([judge(value) for value in self._values], dtype=np.int64)
-        answers: Ints = counts[self._ids[rows]]
-        return answers
+    def count(self, evaluate: Callable[[T], int], rows: Rows) -> Ints:
+        counts = np.array([evaluate(value) for value in self._values], dtype=np.int64)
+        by_slot: Ints = counts[self._ids[rows]]
+        return by_slot

@@ -1,8 +1,8 @@
 """Which volumes a pod's claims would get on each node: those they are bound to, free ones, or new ones.
 
-Claims that wait for a pod (WaitForFirstConsumer) are matched here, smallest first, each with the
-smallest volume that fits and can be reached from the node; what finds none is left to be provisioned
-there, if the class can.
+Claims that wait for a pod (WaitForFirstConsumer) are matched here, smallest first, each with the smallest
+volume that fits and is reachable from the node; claims without a match are provisioned there, if their class
+can.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from alcove.scheduler.storage import ClaimKey, SchedulerVolume, TenantStorage, V
 
 
 class VolumePlan(Struct, frozen=True):
-    """What has to be done about volumes before the pod can be bound."""
+    """Volumes to bind and to provision before the pod can be bound."""
 
     binds: tuple[tuple[str, ClaimKey], ...] = ()
     """(volume, claim)"""
@@ -35,11 +35,11 @@ class PodClaims(Struct):
     bound: list[VolumeClaim]
     waiting: list[VolumeClaim]
     unbound: list[VolumeClaim]
-    """Should have been bound before the pod is placed."""
+    """Claims that must be bound before the pod is scheduled (Immediate)."""
 
 
 def claims_of(storage: TenantStorage, pod: SchedulerPod) -> PodClaims:
-    """The pod's claims, all of which are there."""
+    """The pod's claims, all of which must exist."""
     found = PodClaims([], [], [])
     for use in pod.shape.claims:
         claim = storage.claims[(pod.namespace, use.name)]
@@ -55,36 +55,36 @@ def claims_of(storage: TenantStorage, pod: SchedulerPod) -> PodClaims:
 
 
 class ClaimMatch(Struct):
-    """How waiting claims fare on the nodes asked about."""
+    """The match of waiting claims on each node."""
 
     is_met: Bools
     volumes: list[SchedulerVolume]
     chosen: list[Ints]
-    """For each claim, which of the volumes each node would use; -1: a new one."""
+    """For each claim, the index in `volumes` that each node would use; -1 for a new volume."""
 
 
 def match(cache: SchedulerCache, pod: SchedulerPod, waiting: list[VolumeClaim], rows: Rows) -> ClaimMatch:
     storage, nodes = cache.storage(pod.tenant), cache.nodes
     count = len(nodes.is_alive[rows])
     found = ClaimMatch(np.ones(count, dtype=np.bool_), [], [])
-    taken: dict[str, Bools] = {}
+    assigned: dict[str, Bools] = {}
     for claim in waiting:
         numbers = np.full(count, -1, dtype=np.int64)
         found.chosen.append(numbers)
         if claim.selected_node:
             found.is_met &= _is_there(nodes, claim.selected_node, rows)
         else:
-            _choose(storage, nodes, claim, rows, found, numbers, taken)
+            _choose(storage, nodes, claim, rows, found, numbers, assigned)
         found.is_met &= (numbers >= 0) | _can_provision(storage, nodes, claim, rows, count)
     return found
 
 
 def _is_there(nodes: NodeSnapshot, name: str, rows: Rows) -> Bools:
-    there = np.zeros(nodes.size, dtype=np.bool_)
+    is_there = np.zeros(nodes.size, dtype=np.bool_)
     slot = nodes.slot(name)
     if slot is not None:
-        there[slot] = True
-    chosen: Bools = there[rows]
+        is_there[slot] = True
+    chosen: Bools = is_there[rows]
     return chosen
 
 
@@ -95,24 +95,24 @@ def _choose(
     rows: Rows,
     found: ClaimMatch,
     numbers: Ints,
-    taken: dict[str, Bools],
+    assigned: dict[str, Bools],
 ) -> None:
-    """Give each node the first volume, in order of size, that it can reach and did not give away."""
+    """Assigns each node the smallest volume that is reachable and not assigned to another claim there."""
     for volume in _candidates(storage, claim):
         free = numbers < 0
         if volume.nodes is not None:
             free &= volume.nodes.matches(nodes, rows)
-        if volume.name in taken:
-            free &= ~taken[volume.name]
+        if volume.name in assigned:
+            free &= ~assigned[volume.name]
         numbers[free] = len(found.volumes)
         found.volumes.append(volume)
-        taken[volume.name] = taken[volume.name] | free if volume.name in taken else free
+        assigned[volume.name] = assigned[volume.name] | free if volume.name in assigned else free
         if bool((numbers >= 0).all()):
             return
 
 
 def _candidates(storage: TenantStorage, claim: VolumeClaim) -> list[SchedulerVolume]:
-    """Volumes the claim could get, smallest first; or the one that was made for it, and no other."""
+    """Volumes that match the claim, smallest first; only the one bound or promised to it, if there is one."""
     fitting = [
         volume
         for volume in storage.volumes_of_class(claim.storage_class)
@@ -121,9 +121,9 @@ def _candidates(storage: TenantStorage, claim: VolumeClaim) -> list[SchedulerVol
         and volume.attributes_class == claim.attributes_class
         and not volume.is_leaving
     ]
-    meant = [volume for volume in fitting if storage.is_for(volume, claim)]
-    if meant:
-        return meant[:1]
+    reserved = [volume for volume in fitting if storage.is_for(volume, claim)]
+    if reserved:
+        return reserved[:1]
     free = [
         volume
         for volume in fitting
@@ -147,7 +147,7 @@ def _can_provision(
 
 
 def plan(cache: SchedulerCache, pod: SchedulerPod, slot: int) -> VolumePlan:
-    """What is to be done for the pod on a node that passed."""
+    """The volume plan of a pod for a feasible node."""
     waiting = claims_of(cache.storage(pod.tenant), pod).waiting
     found = match(cache, pod, waiting, np.array([slot], dtype=np.intp))
     binds: list[tuple[str, ClaimKey]] = []

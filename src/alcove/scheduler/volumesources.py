@@ -1,4 +1,4 @@
-"""What a pod's volumes mean for scheduling: claims it uses, and disks it names itself."""
+"""The scheduling-relevant volumes of a pod: claims and inline disks."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ _SCHEDULED = ("persistentVolumeClaim", "ephemeral", *_DISKS)
 class ClaimUse(Struct, frozen=True):
     name: str
     is_ephemeral: bool = False
-    """The claim is made for the pod, and must belong to it."""
+    """The claim of an ephemeral volume; the pod must own it."""
 
 
 class SharedDisk(Struct, frozen=True):
@@ -26,14 +26,14 @@ class SharedDisk(Struct, frozen=True):
     is_read_only: bool = False
 
     def conflicts(self, other: "SharedDisk") -> bool:
-        """One writer and anybody else, or, where a disk takes one pod only, any two."""
+        """Disks conflict unless both are read-only; an AWS disk always conflicts."""
         if self.kind != other.kind or self.pool != other.pool or not self.ids & other.ids:
             return False
         return self.kind == "awsElasticBlockStore" or not (self.is_read_only and other.is_read_only)
 
 
 def schedulable(spec: Object) -> list[Object]:
-    """The volumes that matter for where a pod runs; most do not."""
+    """The volumes that affect scheduling."""
     return [
         {kind: volume[kind], "name": volume.get("name")} if kind == "ephemeral" else {kind: volume[kind]}
         for volume in spec.get("volumes") or ()

@@ -1,4 +1,4 @@
-"""The store's promises: one append-only log of revisions, and the objects it adds up to.
+"""The store's contract: one append-only log of revisions, and the objects that result from it.
 
 - *ordered*: events come in revision order, in every feed.
 - *unique*: a revision belongs to one transaction, and an event is delivered once to a feed.
@@ -24,23 +24,23 @@ ABSENT = Revision(0)
 """As `WriteOp.expected`: the key must not exist."""
 
 OPS_MAX = 100
-"""Operations of one transaction. etcd takes 128 unless told otherwise, the store's own included."""
+"""Operations of one transaction. etcd's default limit is 128, including those that the store adds."""
 
 
 class StoreError(Exception):
-    """Root of what a store raises.
+    """Root of the errors that a store raises.
 
     StoreError
-    ├── Mismatch     an operation's `expected` was not what the store holds; nothing was written
-    ├── Compacted    the asked revision is older than what is kept
-    ├── Ahead        the asked revision has not happened yet
-    ├── Lagged       a feed's consumer fell too far behind; it resumes from its last revision
-    ├── Unavailable  the store cannot answer (full disk, closed, no quorum)
-    │   └── Unsure   …nor say whether it took the write
-    └── CannotOpen   what is there is not a store this version can use, or another process holds it
+    ├── RevisionMismatch         an operation's `expected` is not the key's revision; nothing was written
+    ├── Compacted                the requested revision is older than the retained history
+    ├── RevisionInFuture         the requested revision does not exist yet
+    ├── FeedLagged               a feed's consumer fell too far behind; it may resume from its last revision
+    ├── StoreUnavailable         the store does not work (full disk, closed, no quorum)
+    │   └── WriteOutcomeUnknown  …and it is unknown whether the write was committed
+    └── StoreOpenError           not a store that this version can use, or another process holds it
 
-    After Unavailable nothing was written. Where a disk or a connection failed in the middle of a commit it
-    is Unsure: the transaction may still turn out to have happened, as a whole or not at all.
+    After StoreUnavailable nothing was written. If a disk or a connection failed during a commit, it is
+    WriteOutcomeUnknown: the transaction may turn out to be committed, as a whole or not at all.
     """
 
 
@@ -49,7 +49,7 @@ class RevisionMismatch(StoreError):
         super().__init__(f"{key} is at revision {actual}")
         self.key = key
         self.actual = actual
-        """The key's revision now; `ABSENT` if there is none."""
+        """The key's current revision; `ABSENT` if it does not exist."""
 
 
 class Compacted(StoreError):
@@ -81,11 +81,11 @@ class StoreOpenError(StoreError):
 
 
 class WriteOp(Struct, frozen=True):
-    """One change of a transaction. `body` None deletes; `expected` None takes whatever is there.
+    """One operation of a transaction. `body` None deletes; `expected` None accepts any revision.
 
-    Deleting an absent key without `expected` is allowed and is no event. With `body` None and
-    `last` given, the event carries `last` as the object's final state. One that `keeps` changes nothing:
-    the others happen only if the key is as `expected`.
+    Deleting an absent key without `expected` is allowed and creates no event. With `body` None and `last`
+    given, the event carries `last` as the object's final state. An operation that `keeps` changes nothing: it
+    only requires that the key is at revision `expected`.
     """
 
     key: Key
@@ -116,18 +116,18 @@ class StoreRecord(Struct, frozen=True):
 
 
 class StoreSnapshot(Struct, frozen=True):
-    """Everything at one revision."""
+    """The objects at one revision."""
 
     revision: Revision
     records: Sequence[StoreRecord]
 
 
 class StoreFeed(Protocol):
-    """What `Store.feed` gives. A batch without events tells that there are none up to `position`."""
+    """Batches of events. An empty batch means that there are no more events up to `position`."""
 
     @property
     def position(self) -> Revision:
-        """Every event up to here was given."""
+        """Every event up to this revision was delivered."""
         ...
 
     def __aiter__(self) -> AsyncIterator[Sequence[StoreEvent]]: ...
@@ -137,19 +137,20 @@ class StoreFeed(Protocol):
 
 class Store(Protocol):
     async def write(self, ops: Sequence[WriteOp]) -> Revision:
-        """Commits `ops` as one transaction and returns its revision. Raises Mismatch or Unavailable.
+        """Commit `ops` as one transaction and return its revision.
 
-        One to `OPS_MAX` operations on distinct keys, else ValueError. A transaction that changes
-        nothing (it deletes only what is absent) takes no revision and returns the newest one.
+        Raises RevisionMismatch and StoreUnavailable.
+        Raises ValueError unless there are one to `OPS_MAX` operations on distinct keys. A transaction that
+        changes nothing (it only deletes absent keys) creates no revision and returns the newest one.
         """
         ...
 
     async def revision(self) -> Revision:
-        """The newest revision committed anywhere, read linearizably."""
+        """The newest committed revision of any writer, read linearizably."""
         ...
 
     async def compacted(self) -> Revision:
-        """The newest revision that is compacted; 0 if none."""
+        """The newest compacted revision; 0 if none."""
         ...
 
     async def snapshot(
@@ -160,38 +161,42 @@ class Store(Protocol):
         tenant: TenantId | None = None,
         namespace: str | None = None,
     ) -> StoreSnapshot:
-        """What existed at `at` (None: now), narrowed, in no particular order. Raises Compacted, Ahead."""
+        """The selected objects at revision `at` (None for the newest), in no particular order.
+
+        Raises Compacted and RevisionInFuture.
+        """
         ...
 
     def feed(self, after: Revision) -> AbstractAsyncContextManager[StoreFeed]:
-        """Every event after `after`, in batches, each batch whole transactions; never ends by itself.
+        """Every event after `after`, in batches of whole transactions, without end.
 
-        Entering raises Compacted when events after `after` may be gone, Ahead when it is in the future.
-        A transaction's events reach every open feed's queue before its `write` returns, and a consumer
-        that waits in the feed runs before the writer does: what it keeps has the writer's own write.
-        Iterating raises Lagged when the consumer leaves too many events unread, Compacted when history
-        was compacted before it was read, Unavailable when the store is closed.
+        Entering raises Compacted if events after `after` may be compacted, RevisionInFuture if it does not
+        exist yet. A transaction's events reach every open feed's queue before its `write` returns, and a
+        consumer that waits in the feed runs before the writer continues: a cache that it maintains then has
+        the writer's own write. Iterating raises FeedLagged if the consumer leaves too many events unread,
+        Compacted if history was compacted before it was read, StoreUnavailable if the store is closed.
         """
         ...
 
     async def compact(self, upto: Revision) -> None:
-        """Forgets history up to `upto`; the newest body of every existing key stays. Raises Ahead.
+        """Remove history up to `upto`; the newest body of every existing key stays. Raises RevisionInFuture.
 
-        Returns when the space is free again. What is compacted already is no error.
+        Returns when the space is free again. Does nothing if `upto` is already compacted.
         """
         ...
 
     async def close(self) -> None:
-        """Fails what still waits with Unavailable; what was acknowledged stays. Closing twice is allowed."""
+        """Close the store: pending calls raise StoreUnavailable, acknowledged writes stay. Closing twice is
+        allowed."""
         ...
 
 
 def check_transaction(ops: Sequence[WriteOp]) -> None:
-    """Raises ValueError unless `ops` has the form that `Store.write` asks for."""
+    """Raise ValueError unless `ops` has the form that `Store.write` requires."""
     count = len(ops)
     if count == 1:
         return
     if not 0 < count <= OPS_MAX:
         raise ValueError(f"a transaction has 1 to {OPS_MAX} operations, not {count}")
     if len({op.key for op in ops}) != count:
-        raise ValueError("a transaction names every key once")
+        raise ValueError("the keys of a transaction must be distinct")

@@ -1,6 +1,6 @@
-"""How much history a store keeps: some minutes, or so many revisions, whichever is less.
+"""Limits the history of a store by age and by number of revisions, whichever is less.
 
-A watch or a paged list may resume from anything kept; what is older is compacted.
+A watch or a paged list may resume from any retained revision; older revisions are compacted.
 """
 
 import logging
@@ -20,13 +20,13 @@ logger = logging.getLogger(__name__)
 class RetentionPolicy(Struct, frozen=True, kw_only=True):
     seconds: float = 300.0
     revisions_max: int = 200_000
-    """Bounds the file where many writes come in those seconds."""
+    """Bounds the size of the store if there are many writes within `seconds`."""
     every_seconds: float = 30.0
-    """Between two compactions."""
+    """The interval between two compactions."""
 
 
 class Compactor:
-    """Compacts `store` again and again; `run` it as a task beside the server."""
+    """Compacts `store` periodically; `run` it as a background task."""
 
     def __init__(
         self,
@@ -37,30 +37,30 @@ class Compactor:
         sleep: Callable[[float], Awaitable[None]] = sleep,
     ) -> None:
         self._store = store
-        self._keep = keep or RetentionPolicy()
+        self._policy = keep or RetentionPolicy()
         self._clock = clock
         self._sleep = sleep
-        self._seen: deque[tuple[float, Revision]] = deque()
+        self._observed: deque[tuple[float, Revision]] = deque()
 
     async def run(self) -> None:
         while True:
-            await self._sleep(self._keep.every_seconds)
+            await self._sleep(self._policy.every_seconds)
             try:
                 await self.step()
             except StoreError as error:
-                # History stays a little longer; the next round tries again.
-                logger.warning("compaction failed", extra={"error": str(error)})
+                # The history is retained until the next round.
+                logger.warning("compaction failed; retrying", extra={"error": str(error)})
 
     async def step(self) -> None:
-        """Compacts what is no longer to be kept now."""
+        """Compact the revisions that need not be retained any more."""
         upto = self.due(self._clock(), await self._store.revision())
         if upto > await self._store.compacted():
             await self._store.compact(upto)
 
     def due(self, now: float, revision: Revision) -> Revision:
-        """Up to where to compact, given that `revision` is the newest now."""
-        self._seen.append((now, revision))
+        """The revision up to which to compact, if `revision` is the newest now."""
+        self._observed.append((now, revision))
         old = Revision(0)
-        while self._seen and self._seen[0][0] <= now - self._keep.seconds:
-            old = self._seen.popleft()[1]
-        return max(old, Revision(revision - self._keep.revisions_max))
+        while self._observed and self._observed[0][0] <= now - self._policy.seconds:
+            old = self._observed.popleft()[1]
+        return max(old, Revision(revision - self._policy.revisions_max))

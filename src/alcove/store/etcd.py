@@ -1,7 +1,7 @@
 """The distributed store: an etcd cluster of 3.4 or newer, shared by any number of API servers.
 
-etcd's revision is ours. A write returns when its events are on this process' own feeds. One cluster
-may hold other things beside: everything of ours is below one prefix.
+Revisions are etcd's revisions. A write returns when its events are in the queues of this process' feeds. The
+cluster may hold other data: all keys of the store are below one prefix.
 """
 
 import asyncio
@@ -30,24 +30,24 @@ from alcove.store.etcd_keys import EtcdKeys
 
 OBJECTS_PER_PAGE = 500
 PUBLISH_SECONDS_MAX = 10.0
-"""How long a write waits for its own event. Longer, and this process is cut off from etcd's watches."""
+"""How long a write waits for its own event. After that, etcd's watches are considered broken."""
 
 
 class EtcdStore:
-    """`Store` on etcd. Made by `open`."""
+    """`Store` on etcd. Created by `open`."""
 
     def __init__(self, client: EtcdClient, keys: EtcdKeys) -> None:
         self._client = client
         self._keys = keys
         self._feeds: set[EtcdFeed] = set()
         self._compacted = ABSENT
-        """At least this is compacted; another server may have gone further."""
+        """A lower bound of the compacted revision; another server may have compacted more."""
 
     @classmethod
     async def open(
         cls, endpoints: Sequence[str], *, prefix: str = "/registry", tls: Tls | None = None
     ) -> "EtcdStore":
-        """`endpoints` are `host:port`. Raises CannotOpen when none of them answers."""
+        """`endpoints` are `host:port`. Raises StoreOpenError if none of them responds."""
         client = EtcdClient(endpoints, tls)
         store = cls(client, EtcdKeys(prefix))
         try:
@@ -72,14 +72,14 @@ class EtcdStore:
         return Revision(response.header.revision)
 
     async def compacted(self) -> Revision:
-        # etcd does not tell, but it refuses to read what is compacted.
+        # etcd does not report it, but rejects reads of compacted revisions: search for the bound.
         low = self._compacted
-        if not await self._is_gone(Revision(max(low, 1))):
+        if not await self._is_compacted(Revision(max(low, 1))):
             return low
         high = await self.revision()
         while high - low > 1:
             middle = Revision((low + high) // 2)
-            if await self._is_gone(middle):
+            if await self._is_compacted(middle):
                 low = middle
             else:
                 high = middle
@@ -104,7 +104,7 @@ class EtcdStore:
                 pages = [page async for page in self._pages(start, end, at)]
                 break
             except RevisionCompacted as error:
-                # "Now" was overtaken by a compaction while we read: it is later now.
+                # The revision was compacted while its pages were read: read the newest one again.
                 if at is not None:
                     raise Compacted(await self.compacted()) from error
         records = [
@@ -122,7 +122,7 @@ class EtcdStore:
     async def compact(self, upto: Revision) -> None:
         if upto <= await self.compacted():
             return
-        # The last bodies of what was deleted may be secrets: they go with history.
+        # The last bodies of deleted objects may be secrets: they are removed with the history.
         start, end = self._keys.lasts
         forget = wire.TxnRequest()
         forget.success.add(request_delete_range=wire.DeleteRangeRequest(key=start, range_end=end))
@@ -130,7 +130,7 @@ class EtcdStore:
         try:
             await self._client.compact(wire.CompactionRequest(revision=upto, physical=True))
         except RevisionCompacted:
-            # Another server was faster.
+            # Another server compacted first.
             pass
         except RevisionAhead as error:
             raise RevisionInFuture(await self.revision()) from error
@@ -142,7 +142,7 @@ class EtcdStore:
         await self._client.close()
 
     async def _check(self, revision: Revision) -> None:
-        """Raises unless history reaches back to `revision`, and on to it."""
+        """Raise Compacted or RevisionInFuture unless `revision` can be read."""
         try:
             await self._at(Revision(max(revision, 1)))
         except RevisionCompacted as error:
@@ -150,7 +150,7 @@ class EtcdStore:
         except RevisionAhead as error:
             raise RevisionInFuture(await self.revision()) from error
 
-    async def _is_gone(self, revision: Revision) -> bool:
+    async def _is_compacted(self, revision: Revision) -> bool:
         try:
             await self._at(revision)
         except RevisionCompacted:
@@ -174,7 +174,7 @@ class EtcdStore:
 
     def _transaction(self, ops: Sequence[WriteOp]) -> wire.Message:
         request = wire.TxnRequest()
-        for place, op in enumerate(ops):
+        for position, op in enumerate(ops):
             path = self._keys.path(op.key)
             if op.expected is not None:
                 request.compare.append(_compare(path, wire.EQUAL, op.expected))
@@ -186,15 +186,15 @@ class EtcdStore:
             elif op.last is None:
                 request.success.add(request_delete_range=wire.DeleteRangeRequest(key=path))
             else:
-                request.success.add(request_txn=self._delete_with_last(path, op.last, place))
+                request.success.add(request_txn=self._delete_with_last(path, op.last, position))
         return request
 
-    def _delete_with_last(self, path: bytes, last: bytes, place: int) -> wire.Message:
-        """Of what is absent, not even the last body is written."""
-        told = wire.PutRequest(key=self._keys.last(place), value=msgspec.msgpack.encode((path, last)))
+    def _delete_with_last(self, path: bytes, last: bytes, position: int) -> wire.Message:
+        """A nested transaction, so that the last body of an absent key is not written."""
+        put = wire.PutRequest(key=self._keys.last(position), value=msgspec.msgpack.encode((path, last)))
         delete = wire.TxnRequest(compare=[_compare(path, wire.GREATER, ABSENT)])
         delete.success.add(request_delete_range=wire.DeleteRangeRequest(key=path))
-        delete.success.add(request_put=told)
+        delete.success.add(request_put=put)
         return delete
 
     async def _published(self, revision: Revision) -> None:
@@ -203,7 +203,9 @@ class EtcdStore:
                 for feed in list(self._feeds):
                     await feed.reached(revision)
         except TimeoutError as error:
-            raise WriteOutcomeUnknown("etcd: a write was made, but no watch has told of it") from error
+            raise WriteOutcomeUnknown(
+                "etcd: the write was committed, but no watch has delivered it"
+            ) from error
 
 
 def _compare(path: bytes, result: int, revision: Revision) -> wire.Message:
@@ -212,17 +214,17 @@ def _compare(path: bytes, result: int, revision: Revision) -> wire.Message:
 
 def _mismatch(ops: Sequence[WriteOp], response: wire.Message) -> RevisionMismatch:
     compared = [op for op in ops if op.expected is not None]
-    for op, answer in zip(compared, response.responses, strict=True):
-        found = answer.response_range.kvs
-        actual = Revision(found[0].mod_revision) if found else ABSENT
+    for op, result in zip(compared, response.responses, strict=True):
+        pairs = result.response_range.kvs
+        actual = Revision(pairs[0].mod_revision) if pairs else ABSENT
         if actual != op.expected:
             return RevisionMismatch(op.key, actual)
-    raise AssertionError("etcd refused a transaction all of whose comparisons hold")
+    raise AssertionError("etcd rejected a transaction although all comparisons hold")
 
 
 def _changed_something(ops: Sequence[WriteOp], response: wire.Message) -> bool:
     changing = [op for op in ops if not op.keeps]
     return any(
-        op.body is not None or answer.response_delete_range.deleted or answer.response_txn.succeeded
-        for op, answer in zip(changing, response.responses, strict=True)
+        op.body is not None or result.response_delete_range.deleted or result.response_txn.succeeded
+        for op, result in zip(changing, response.responses, strict=True)
     )

@@ -1,7 +1,7 @@
-"""Calls to an etcd cluster, with its errors in the store's words.
+"""Calls to an etcd cluster, with its errors translated to the store's.
 
-One endpoint is used at a time; when it does not answer, the next is tried. A read is repeated there;
-a write never is, since it may have happened.
+One endpoint is used at a time; if it does not respond, the next one is used. Reads are repeated there, writes
+never are, since they may have been committed.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ _OPTIONS = (
 
 
 _NOT_SENT = ("failed to connect", "no leader", "not a member", "not capable")
-"""In what is said of requests that went nowhere."""
+"""Parts of error messages about requests that were not processed."""
 
 
 class Tls(Struct, frozen=True):
-    """Files, in PEM: the cluster's authority, and our certificate with its key."""
+    """PEM files: the cluster's CA, and the client certificate with its key."""
 
     authority: Path
     certificate: Path | None = None
@@ -41,18 +41,18 @@ class Tls(Struct, frozen=True):
 
 
 class RevisionCompacted(StoreError):
-    """etcd's answer to a revision that is gone; it does not say what is kept."""
+    """etcd's error for a compacted revision; it does not name the oldest available one."""
 
 
 class RevisionAhead(StoreError):
-    """etcd's answer to a revision that has not happened."""
+    """etcd's error for a revision that does not exist yet."""
 
 
 class EtcdClient:
     def __init__(self, endpoints: Sequence[str], tls: Tls | None = None) -> None:
         """`endpoints` are `host:port`."""
         if not endpoints:
-            raise ValueError("no endpoint of etcd is given")
+            raise ValueError("no etcd endpoint is configured")
         self._channels = [_channel(endpoint, tls) for endpoint in endpoints]
         self._closed = False
         self._use(0)
@@ -106,7 +106,7 @@ class EtcdClient:
         except grpc.aio.UsageError as error:
             raise StoreUnavailable("the store is closed") from error
         except asyncio.CancelledError:
-            # Closing the channel cancels its calls, which is not the same as cancelling who waits.
+            # Closing the channel cancels its calls; that must not look like a cancellation of the caller.
             task = asyncio.current_task()
             if self._closed and task is not None and not task.cancelling():
                 raise StoreUnavailable("the store is closed") from None

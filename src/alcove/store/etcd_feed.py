@@ -1,7 +1,8 @@
-"""A feed from etcd: one watch, read into the consumer's queue by a task of its own.
+"""A feed from etcd: one watch, which a background task reads into the consumer's queue.
 
-A watch that breaks is opened anew after the last event it gave. While a feed is still in the past,
-the consumer sets the pace; once live, a consumer that leaves too much unread gets Lagged.
+A watch that breaks is opened again after the last event that it delivered. While a feed is reading history,
+the watch is read no faster than the consumer; after that, a consumer that leaves too many events unread gets
+FeedLagged.
 """
 
 import asyncio
@@ -43,9 +44,9 @@ class EtcdFeed(AsyncIterator[Sequence[StoreEvent]]):
         self._queue = EventQueue(self._loop)
         self._after = after
         self._received = after
-        """Everything up to here is in the queue, or was."""
+        """All events up to this revision were put into the queue."""
         self._present = after
-        """What was the newest revision when the watch was made: up to here, it is history."""
+        """The newest revision when the watch was created: events up to it are history."""
         self._created: Future[None] = self._loop.create_future()
         self._room = asyncio.Event()
         self._paused = False
@@ -67,7 +68,7 @@ class EtcdFeed(AsyncIterator[Sequence[StoreEvent]]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open_feeds.discard(self)
-        self._let_writers_go()
+        self._release_writers()
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.gather(self._reader, return_exceptions=True)
@@ -83,21 +84,22 @@ class EtcdFeed(AsyncIterator[Sequence[StoreEvent]]):
         return batch
 
     def end(self, error: StoreError) -> None:
-        """Gives what is queued, then raises `error`."""
+        """End the feed: the consumer gets the queued events, then `error` is raised."""
         self._open_feeds.discard(self)
         self._queue.end(error)
-        self._let_writers_go()
+        self._release_writers()
         if not self._created.done():
             self._created.set_exception(error)
 
     async def reached(self, revision: Revision) -> None:
-        """Returns when the events of `revision` are in the queue, or the consumer is what they wait for."""
+        """Return when the events of `revision` are in the queue, or when only the consumer delays them."""
         if self._received < revision and not self._paused and self in self._open_feeds:
             future: Future[None] = self._loop.create_future()
             self._waiting.append((revision, future))
             await future
         elif self._queue.events:
-            # The consumer was woken, but etcd's answer to the writer may have come in the same turn.
+            # The consumer was woken, but etcd's response to the writer may be handled in the same loop
+            # iteration.
             await asyncio.sleep(0)
 
     async def _read(self) -> None:
@@ -121,7 +123,7 @@ class EtcdFeed(AsyncIterator[Sequence[StoreEvent]]):
             await asyncio.sleep(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
 
     async def _follow(self) -> None:
-        """One watch, from where the last one ended until it breaks."""
+        """Read one watch, from the last received revision until the watch breaks."""
         stream = self._client.watch()
         try:
             await stream.write(self._request())
@@ -130,7 +132,7 @@ class EtcdFeed(AsyncIterator[Sequence[StoreEvent]]):
                     if response.compact_revision:
                         raise Compacted(Revision(response.compact_revision))
                     return
-                await self._take(response)
+                await self._handle(response)
         finally:
             stream.cancel()
 
@@ -141,7 +143,7 @@ class EtcdFeed(AsyncIterator[Sequence[StoreEvent]]):
         )
         return wire.WatchRequest(create_request=create)
 
-    async def _take(self, response: wire.Message) -> None:
+    async def _handle(self, response: wire.Message) -> None:
         revision = Revision(response.header.revision)
         if response.created:
             self._present = max(self._present, revision)
@@ -151,21 +153,23 @@ class EtcdFeed(AsyncIterator[Sequence[StoreEvent]]):
         if self._received < self._present and self._queue.events > HISTORY_QUEUED_MAX:
             await self._wait_for_room()
         events = list(_events(response, self._keys))
-        # An answer without events tells how far there are none. One with events may be older than its header.
+        # A response without events means that there are none up to its header's revision. One with events
+        # may be older than its header.
         reached = Revision(response.events[-1].kv.mod_revision) if response.events else revision
         self._received = max(self._received, reached)
-        # Without events too: what only forgot last bodies took a revision, and readers wait for it.
+        # Also without events: a transaction that only removed last bodies has a revision that readers wait
+        # for.
         self._queue.push(events, self._received)
-        self._let_writers_go(self._received)
+        self._release_writers(self._received)
 
     async def _wait_for_room(self) -> None:
         self._paused = True
-        self._let_writers_go()
+        self._release_writers()
         self._room.clear()
         await self._room.wait()
         self._paused = False
 
-    def _let_writers_go(self, upto: Revision | None = None) -> None:
+    def _release_writers(self, upto: Revision | None = None) -> None:
         waiting, self._waiting = self._waiting, []
         for revision, future in waiting:
             if upto is not None and revision > upto:
@@ -175,7 +179,7 @@ class EtcdFeed(AsyncIterator[Sequence[StoreEvent]]):
 
 
 def _events(response: wire.Message, keys: EtcdKeys) -> Iterator[StoreEvent]:
-    """The response's events; those of one revision come together."""
+    """The response's events; events of one revision are adjacent."""
     lasts: dict[tuple[int, bytes], bytes] = {}
     for event in response.events:
         if keys.is_last(event.kv.key) and event.type == wire.PUT:

@@ -7,30 +7,31 @@ from alcove.store.keys import resource_named, resource_text
 
 
 class EtcdKeys:
-    """Paths below one prefix, and back. What is ours but no object sorts after every object, at `~`."""
+    """Converts keys to paths below one prefix and back. Keys that are not objects are below `~`, after all
+    objects."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = f"{prefix}/"
         self.objects = (f"{prefix}/".encode(), f"{prefix}/~".encode())
         """The range of all objects."""
         self.everything = (f"{prefix}/".encode(), f"{prefix}0".encode())
-        """The range of all that is ours."""
+        """The range of all keys of the store."""
         self.lasts = (f"{prefix}/~last/".encode(), f"{prefix}/~last0".encode())
-        """Written with a delete that says the object's last body, since etcd's event has no room for it."""
+        """Last bodies, written together with a delete: etcd's delete event cannot carry them."""
         self.nothing = f"{prefix}/~nothing".encode()
-        """Never written: asked for where only the answer's revision matters."""
+        """Never written: read if only the response's revision matters."""
 
     def path(self, key: Key) -> bytes:
-        """Raises ValueError where the path could be read back as another key."""
-        places = (key.tenant, key.namespace)
-        if any("/" in place for place in places) or "/" in key.resource.resource:
-            raise ValueError(f"{key} has a slash where there may be none")
+        """Raises ValueError if the path could be parsed as another key."""
+        segments = (key.tenant, key.namespace)
+        if any("/" in segment for segment in segments) or "/" in key.resource.resource:
+            raise ValueError(f"{key}: resource, tenant and namespace may not contain a slash")
         path = f"{self._prefix}{resource_text(key.resource)}/{key.tenant}/{key.namespace}/{key.name}"
         return path.encode()
 
-    def last(self, place: int) -> bytes:
-        """For the operation at `place` of a transaction."""
-        return b"%s%d" % (self.lasts[0], place)
+    def last(self, position: int) -> bytes:
+        """The path of the last body for the operation at `position` of a transaction."""
+        return b"%s%d" % (self.lasts[0], position)
 
     def is_last(self, path: bytes) -> bool:
         return path.startswith(self.lasts[0])
@@ -42,7 +43,7 @@ class EtcdKeys:
     def narrowed(
         self, resource: GroupResource | None, tenant: TenantId | None, namespace: str | None
     ) -> tuple[bytes, bytes]:
-        """The least range that holds all such objects."""
+        """The smallest range that contains all such objects."""
         if resource is None:
             return self.objects
         leading = [resource_text(resource)]

@@ -1,7 +1,7 @@
-"""The part of etcd's v3 protocol that the store speaks, as a table; protobuf makes classes of it.
+"""The part of etcd's v3 protocol that the store uses, as a table from which protobuf classes are created.
 
-Names and numbers are the protocol's own; fields that we neither send nor read are left out, which
-protobuf allows.
+Names and numbers are the protocol's; fields that are neither sent nor read are omitted, which protobuf
+allows.
 """
 
 from typing import Any
@@ -49,7 +49,7 @@ PUT, DELETE = 0, 1
 """`Event.type`."""
 
 Message = Any
-"""Made at run time: no checker knows its fields."""
+"""Classes are created at run time, so type checkers do not know their fields."""
 
 
 def _field(text: str) -> Any:
@@ -79,18 +79,18 @@ def _classes() -> dict[str, Any]:
     }
 
 
-_made = _classes()
+_messages = _classes()
 
-Compare = _made["Compare"]
-CompactionRequest = _made["CompactionRequest"]
-CompactionResponse = _made["CompactionResponse"]
-DeleteRangeRequest = _made["DeleteRangeRequest"]
-PutRequest = _made["PutRequest"]
-RangeRequest = _made["RangeRequest"]
-RangeResponse = _made["RangeResponse"]
-RequestOp = _made["RequestOp"]
-TxnRequest = _made["TxnRequest"]
-TxnResponse = _made["TxnResponse"]
-WatchCreateRequest = _made["WatchCreateRequest"]
-WatchRequest = _made["WatchRequest"]
-WatchResponse = _made["WatchResponse"]
+Compare = _messages["Compare"]
+CompactionRequest = _messages["CompactionRequest"]
+CompactionResponse = _messages["CompactionResponse"]
+DeleteRangeRequest = _messages["DeleteRangeRequest"]
+PutRequest = _messages["PutRequest"]
+RangeRequest = _messages["RangeRequest"]
+RangeResponse = _messages["RangeResponse"]
+RequestOp = _messages["RequestOp"]
+TxnRequest = _messages["TxnRequest"]
+TxnResponse = _messages["TxnResponse"]
+WatchCreateRequest = _messages["WatchCreateRequest"]
+WatchRequest = _messages["WatchRequest"]
+WatchResponse = _messages["WatchResponse"]

@@ -1,8 +1,8 @@
-"""Feeds: how committed events reach their consumers, without polling.
+"""Feeds deliver committed events to their consumers, without polling.
 
-A store calls `Feeds.publish` once per commit, on its loop. A feed that starts in the past reads
-history until it is close to the present, then joins: the queue takes everything after the revision
-of joining, history gives everything up to it, so nothing is missed and nothing comes twice.
+A store calls `Feeds.publish` once per commit, on its loop. A feed that starts in the past reads history until
+it is close to the present, then joins: events after the revision of joining come from the queue, events up to
+it from history, so no event is missed or delivered twice.
 """
 
 from asyncio import AbstractEventLoop
@@ -17,11 +17,11 @@ JOIN_WITHIN_REVISIONS = 1_024
 """A feed this close to the present queues new events while it reads the rest of its history."""
 
 History = Callable[[Revision, Revision], Awaitable[Sequence[StoreEvent]]]
-"""(after, upto) → the oldest events in between, as whole transactions; none only if there are none."""
+"""(after, upto) → the oldest events in between, as whole transactions; empty only if there are none."""
 
 
 class Feeds:
-    """Every open feed of one store, and how far they have been given events."""
+    """All open feeds of one store, and the revision up to which events were published."""
 
     def __init__(
         self, loop: AbstractEventLoop, history: History, revision: Revision, compacted: Revision
@@ -38,17 +38,17 @@ class Feeds:
         for feed in self._open:
             feed.queue.push(events, revision)
 
-    def close(self, why: str) -> None:
-        """Every feed gives what it has queued, then raises Unavailable."""
-        self._closed = why
+    def close(self, message: str) -> None:
+        """End all feeds: each delivers its queued events, then raises StoreUnavailable."""
+        self._closed = message
         for feed in self._open:
-            feed.queue.end(StoreUnavailable(why))
+            feed.queue.end(StoreUnavailable(message))
 
     def after(self, after: Revision) -> "LogFeed":
         return LogFeed(self, EventQueue(self._loop), self._history, after)
 
     def check(self, after: Revision) -> None:
-        """Raises unless a feed can start there."""
+        """Raise StoreUnavailable, Compacted or RevisionInFuture unless a feed can start there."""
         if self._closed is not None:
             raise StoreUnavailable(self._closed)
         if after < self.compacted:
@@ -64,7 +64,7 @@ class Feeds:
 
 
 class LogFeed(AsyncIterator[Sequence[StoreEvent]]):
-    """One consumer's way through the log; an async context manager, for one task at a time."""
+    """One consumer's feed of the log; an async context manager, for one task at a time."""
 
     def __init__(self, feeds: Feeds, queue: EventQueue, history: History, after: Revision) -> None:
         self.queue = queue
@@ -72,7 +72,7 @@ class LogFeed(AsyncIterator[Sequence[StoreEvent]]):
         self._history = history
         self._position = after
         self._joined: Revision | None = None
-        """History is read up to here; the queue has what came after."""
+        """History is read up to this revision; later events are in the queue."""
 
     async def __aenter__(self) -> "LogFeed":
         self._feeds.check(self._position)

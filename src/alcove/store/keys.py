@@ -1,4 +1,4 @@
-"""Resources as the stores write them in their keys, and back."""
+"""Converts resources to their text in the stores' keys, and back."""
 
 from functools import lru_cache
 
@@ -7,7 +7,7 @@ from alcove.api.ids import GroupResource
 
 @lru_cache(maxsize=4_096)
 def resource_text(resource: GroupResource) -> str:
-    """`deployments.apps`. A resource's own name has no dot, so this can be read back."""
+    """`deployments.apps`. A resource's name has no dot, so the text can be parsed."""
     return str(resource)
 
 

@@ -8,8 +8,8 @@ from alcove.api.ids import Revision
 from alcove.store.base import ABSENT, FeedLagged, StoreError, StoreEvent
 
 QUEUED_EVENTS_MAX = 16_384
-"""What a feed holds for its consumer. The consumer is a cache in this process: further behind than
-this, it does better to read the log again."""
+"""Number of events queued for a consumer. The consumer is a cache in this process: if it is further behind,
+it is cheaper to read the log again."""
 
 
 class EventQueue:
@@ -21,13 +21,13 @@ class EventQueue:
         self._waiter: Future[None] | None = None
         self._error: StoreError | None = None
         self.events = 0
-        """How many are unread."""
+        """The number of unread events."""
         self.position = ABSENT
-        """How far the batch reached that was taken last."""
+        """The revision up to which the last taken batch reached."""
 
     def push(self, events: Sequence[StoreEvent], upto: Revision) -> None:
-        """Adds a batch, all there is up to a revision. Where too much is unread, the queue is emptied and
-        ends with Lagged."""
+        """Add the batch of all events up to a revision. If too many events are unread, the queue is cleared
+        and ends with FeedLagged."""
         if self._error is not None:
             return
         self._batches.append((events, upto))
@@ -40,7 +40,7 @@ class EventQueue:
             self._wake()
 
     def end(self, error: StoreError) -> None:
-        """Nothing more comes: when what is queued was taken, `take` raises `error`."""
+        """End the queue: after the queued batches, `take` raises `error`."""
         self._error = self._error or error
         self._wake()
 

@@ -1,7 +1,7 @@
-"""The embedded store: one SQLite file, written and read by a process of its own.
+"""The embedded store: one SQLite file, written and read by a separate worker process.
 
-Writes go through `sqlite_commits`; reads have a channel to the process of their own and never hold
-up the writer. Belongs to the loop it was opened on.
+Writes go through `sqlite_commits`; reads use a channel of their own and never block the writer. A store
+belongs to the event loop on which it was opened.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ from alcove.store.sqlite_plan import Heads
 from alcove.store.sqlite_rows import DELETED, revision_of
 
 LOCK_SECONDS_MAX = 5.0
-"""How long `open` waits for a server that was just killed to let go of the file."""
+"""How long `open` waits until a server that was just killed has released the file."""
 
 _CLOSED = "the store is closed"
 
 
 class SqliteStore:
-    """`Store` on one file. Made by `open`."""
+    """`Store` on one file. Created by `open`."""
 
     def __init__(self, process: WorkerProcess, revision: Revision, compacted: Revision) -> None:
         self._process = process
@@ -52,9 +52,9 @@ class SqliteStore:
         lock_seconds_max: float = LOCK_SECONDS_MAX,
         observe: Observe = lambda _seconds, _transactions: None,
     ) -> "SqliteStore":
-        """Opens the file, making it if there is none. Raises CannotOpen.
+        """Open the file, or create it if there is none. Raises StoreOpenError.
 
-        `bytes_max` bounds the file: a write that would not fit raises Unavailable.
+        `bytes_max` bounds the file: a write that would exceed it raises StoreUnavailable.
         """
         process = await WorkerProcess.start()
         try:
@@ -74,7 +74,7 @@ class SqliteStore:
         return self._process.pid
 
     def trouble(self) -> str | None:
-        """Why writes are refused, for good, until the store is opened anew; None: they are not."""
+        """The error due to which writes fail until the store is opened again; None if there is none."""
         return self._commits.refusal
 
     async def write(self, ops: Sequence[WriteOp]) -> Revision:
@@ -95,8 +95,8 @@ class SqliteStore:
         namespace: str | None = None,
     ) -> StoreSnapshot:
         text = None if resource is None else resource_text(resource)
-        asked = {"resource": text, "tenant": tenant, "namespace": namespace}
-        narrow = {column: value for column, value in asked.items() if value is not None}
+        columns = {"resource": text, "tenant": tenant, "namespace": namespace}
+        narrow = {column: value for column, value in columns.items() if value is not None}
         while True:
             revision = self._feeds.revision if at is None else at
             if revision > self._feeds.revision:
@@ -107,7 +107,7 @@ class SqliteStore:
                     revision, [StoreRecord(_key(row), _revision(row), row[-1]) async for row in rows]
                 )
             except Compacted:
-                # "Now" was overtaken by a compaction while we read: it is later now.
+                # The revision was compacted while its pages were read: read the newest one again.
                 if at is not None:
                     raise
 
@@ -141,15 +141,16 @@ class SqliteStore:
         return {_key(row): row[0] async for row in self._newest(at, {}, bodies=False)}
 
     async def _newest(self, at: Revision, narrow: dict[str, str], *, bodies: bool) -> AsyncIterator[Row]:
-        """The rows of what existed at `at`. Pages need no common view: rows of the past do not change."""
+        """The newest rows of the objects that existed at `at`. Pages need no common transaction: past rows do
+        not change."""
         page = await self._read("newest", at, narrow, None, bodies)
         while page:
-            # Asked for before this page is used: the worker reads while we decode.
-            coming = self._read("newest", at, narrow, page[-1][2:6], bodies)
+            # Request the next page before using this one: the worker reads while this process decodes.
+            next_page = self._read("newest", at, narrow, page[-1][2:6], bodies)
             for row in page:
                 if row[1] != DELETED:
                     yield row
-            page = await coming
+            page = await next_page
 
     def _read(self, *request: object) -> "Future[list[Row]]":
         return self._process.reads.call(*request)
@@ -157,7 +158,7 @@ class SqliteStore:
 
 def _key(row: Row) -> Key:
     _, _, resource, tenant, namespace, name, _ = row
-    # Tenants and namespaces repeat in thousands of keys: one string each.
+    # Tenants and namespaces repeat in thousands of keys: interning saves memory.
     return Key(resource_named(resource), TenantId(sys.intern(tenant)), sys.intern(namespace), name)
 
 

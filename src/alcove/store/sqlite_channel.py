@@ -1,7 +1,7 @@
-"""The server's end of the sockets to the process that owns the file (`sqlite_worker`).
+"""The server's end of the sockets to the worker process that owns the file (`sqlite_worker`).
 
-Requests are answered in order. A reply reaches its callback in the turn of the loop that reads it:
-no thread, no lock, no polling.
+Requests are answered in order. A reply's callback is called in the same loop iteration that reads the reply,
+without threads, locks or polling.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from alcove.store.base import Compacted, StoreOpenError, StoreUnavailable
 from alcove.store.sqlite_worker import HEADER_BYTES
 
 Done = Callable[[Any, Exception | None], None]
-"""Told the result, or what to raise instead."""
+"""Called with the result, or with the error to raise instead."""
 
 _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from alcove.store.sqlite_worker import main; main()"
 
@@ -46,7 +46,7 @@ class Channel(asyncio.Protocol):
         self._transport: asyncio.WriteTransport
 
     def submit(self, done: Done, *request: Any) -> None:
-        """Sends a request; its reply goes to `done`, on the loop, never before this returns."""
+        """Send a request. `done` is called with its reply on the loop, never before this returns."""
         if self._ended is not None:
             self._loop.call_soon(done, None, StorageFailed(self._ended, 0))
             return
@@ -91,7 +91,7 @@ class Channel(asyncio.Protocol):
                 done(None, _error(*reply))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._ended = self._ended or "the store's process has ended"
+        self._ended = self._ended or "the store's worker process has exited"
         while self._waiting:
             self._waiting.popleft()(None, StorageFailed(self._ended, 0))
 
@@ -119,7 +119,7 @@ class WorkerProcess:
         return cls(running, *channels)
 
     async def stop(self) -> None:
-        """Ends the process when it has done what it was asked."""
+        """Stop the process after it has finished its pending requests."""
         self.writes.close()
         self.reads.close()
         await asyncio.to_thread(self._running.wait)
@@ -132,7 +132,7 @@ def _same(channel: Channel) -> Channel:
 def _spawn(fds: Sequence[int]) -> "subprocess.Popen[bytes]":
     root = str(Path(__file__).parents[2])
     command = [sys.executable, "-I", "-S", "-c", _BOOT, root, *map(str, fds)]
-    # A session of its own: what is typed at the server's terminal is not meant for it.
+    # A new session: signals of the server's terminal must not reach the worker.
     return subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL, start_new_session=True)
 
 

@@ -1,9 +1,9 @@
-"""Group commit: writes queue while a commit is under way, and share the next one.
+"""Group commit: writes that arrive during a commit are queued and share the next one.
 
     write ─▶ queue ─▶ plan ─▶ append (in the worker process) ─▶ publish: feeds first, then writers
 
-At most one commit is under way, and a plan is made when the one before is known: plans see only
-what is durable. Chores (compaction) take turns with commits.
+At most one commit is in progress, and the next plan is made only after it has finished: plans see only
+durable data. Chores (compaction) alternate with commits.
 """
 
 import sqlite3
@@ -30,12 +30,12 @@ OPS_PER_COMMIT_MAX = 512
 BODY_BYTES_PER_COMMIT_MAX = 8 << 20
 WRITES_QUEUED_MAX = 16_384
 
-_CAN_PASS = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM}
-"""Errors that left the file as it was and may be gone at the next write. After any other, what the
-file holds is not known until it is opened anew."""
+_TEMPORARY_ERRORS = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM}
+"""Temporary errors that left the file unchanged. After any other error, the content of the file is unknown
+until it is opened again."""
 
 Observe = Callable[[float, int], None]
-"""Told of each commit: its seconds, its transactions."""
+"""Called with the duration in seconds and the number of transactions of each commit."""
 
 
 class _Write(NamedTuple):
@@ -49,7 +49,7 @@ class _Chore(NamedTuple):
 
 
 class Commits:
-    """The one way to the file's writer."""
+    """Queues all writes and chores for the worker's writing thread."""
 
     def __init__(
         self, loop: AbstractEventLoop, channel: Channel, heads: Heads, feeds: Feeds, observe: Observe
@@ -63,26 +63,26 @@ class Commits:
         self._chores: deque[_Chore] = deque()
         self._chore_next = False
         self._singly = 0
-        """So many of the queued writes get a commit of their own."""
+        """The number of queued writes that get a commit of their own."""
         self._pump_due = False
         self._busy = False
         self._idle: Future[None] | None = None
         self.refusal: str | None = None
-        """Why no write is taken any more; None: they are."""
+        """The error with which writes are rejected; None if they are accepted."""
 
     async def write(self, ops: Sequence[WriteOp]) -> Revision:
         check_transaction(ops)
         if self.refusal is not None:
             raise StoreUnavailable(self.refusal)
         if len(self._queued) >= WRITES_QUEUED_MAX:
-            raise StoreUnavailable(f"{WRITES_QUEUED_MAX} writes are waiting already")
+            raise StoreUnavailable(f"too many pending writes ({WRITES_QUEUED_MAX})")
         result: Future[Revision] = self._loop.create_future()
         self._queued.append(_Write(ops, result))
         self._schedule()
         return await result
 
     async def chore(self, *request: object) -> Any:
-        """What the worker answers to `request`, sent between commits."""
+        """Send a request to the worker between commits and return its reply."""
         if self.refusal is not None:
             raise StoreUnavailable(self.refusal)
         chore = _Chore(request, self._loop.create_future())
@@ -90,21 +90,21 @@ class Commits:
         self._schedule()
         return await chore.result
 
-    async def close(self, why: str) -> None:
-        """Refuses what waits; returns when the commit under way is done."""
-        self._refuse_all(why)
+    async def close(self, message: str) -> None:
+        """Reject pending writes; return when the current commit is done."""
+        self._refuse_all(message)
         if self._busy:
             self._idle = self._loop.create_future()
             await self._idle
 
     def _schedule(self) -> None:
-        # Not at once: whoever else writes in this turn of the loop joins the commit.
+        # Not immediately: other writes in this loop iteration share the commit.
         if not self._busy and not self._pump_due:
             self._pump_due = True
             self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Gives the writer its next job."""
+        """Send the next commit or chore to the worker."""
         self._pump_due = False
         if self._busy:
             return
@@ -119,18 +119,18 @@ class Commits:
 
     def _take(self) -> list[_Write]:
         """The queued writes that share the next commit."""
-        taken: list[_Write] = []
-        ops_left, bytes_left = OPS_PER_COMMIT_MAX, BODY_BYTES_PER_COMMIT_MAX
+        batch: list[_Write] = []
+        ops_remaining, bytes_remaining = OPS_PER_COMMIT_MAX, BODY_BYTES_PER_COMMIT_MAX
         if self._singly:
             self._singly -= 1
-            ops_left = 1
-        while self._queued and ops_left > 0 and bytes_left > 0:
+            ops_remaining = 1
+        while self._queued and ops_remaining > 0 and bytes_remaining > 0:
             write = self._queued.popleft()
-            taken.append(write)
+            batch.append(write)
             for op in write.ops:
-                ops_left -= 1
-                bytes_left -= len(op.body or b"")
-        return taken
+                ops_remaining -= 1
+                bytes_remaining -= len(op.body or b"")
+        return batch
 
     def _commit(self, writes: Sequence[_Write]) -> None:
         planned = plan([write.ops for write in writes], self._heads, self._feeds.revision)
@@ -154,7 +154,7 @@ class Commits:
             self._observe(perf_counter() - started, len(writes))
             planned.fill(bodies)
             self._feeds.publish(planned.events, planned.revision)
-            # The next commit first: it is on its way to the disk while we tell these writers.
+            # Start the next commit first: it is written to disk while the writers of this one continue.
             self._next()
             self._settle(writes, planned)
         else:
@@ -173,26 +173,27 @@ class Commits:
 
     def _undone(self, writes: Sequence[_Write], error: Exception) -> None:
         if isinstance(error, StorageFailed):
-            is_known = error.code & 0xFF in _CAN_PASS
+            is_known = error.code & 0xFF in _TEMPORARY_ERRORS
             _refuse(writes, self._failed(error), StoreUnavailable if is_known else WriteOutcomeUnknown)
         elif len(writes) == 1:
             _fail(writes[0].result, error)
         else:
-            # One of them cannot be stored at all. Alone, each answers for itself.
+            # One of them cannot be stored. Commit each one alone, so that only that one fails.
             self._queued.extendleft(reversed(writes))
             self._singly = len(writes)
 
     def _failed(self, error: StorageFailed) -> str:
-        """What to tell writers. Where the file can no longer be trusted, none is let in again."""
-        why = f"the store cannot write: {error}"
-        if self.refusal is None and error.code & 0xFF not in _CAN_PASS:
-            self._refuse_all(why)
-        return why
+        """The error message for writers. If the file can no longer be trusted, all further writes are
+        rejected."""
+        message = f"the store cannot write: {error}"
+        if self.refusal is None and error.code & 0xFF not in _TEMPORARY_ERRORS:
+            self._refuse_all(message)
+        return message
 
-    def _refuse_all(self, why: str) -> None:
-        self.refusal = why
-        _refuse(self._queued, why)
-        _refuse(self._chores, why)
+    def _refuse_all(self, message: str) -> None:
+        self.refusal = message
+        _refuse(self._queued, message)
+        _refuse(self._chores, message)
         self._queued.clear()
         self._chores.clear()
 
@@ -213,10 +214,10 @@ class Commits:
 
 
 def _refuse(
-    waiting: Iterable[_Write | _Chore], why: str, kind: type[StoreUnavailable] = StoreUnavailable
+    waiting: Iterable[_Write | _Chore], message: str, kind: type[StoreUnavailable] = StoreUnavailable
 ) -> None:
     for each in waiting:
-        _fail(each.result, kind(why))
+        _fail(each.result, kind(message))
 
 
 def _fail(result: "Future[Any]", error: Exception) -> None:

@@ -1,11 +1,12 @@
-"""The database file of the embedded store: its form, its lock, and every statement on it.
+"""The database file of the embedded store: its schema, its lock, and all statements on it.
 
-    log   one row per change (`sqlite_rows`); `replaces` is the id of the key's row before, 0 if there
+    log   one row per change (`sqlite_rows`); `replaces` is the id of the key's previous row, 0 if there
           was none, and a delete's `body` is the object's last one
-    meta  `compacted`: history up to this revision is gone; `swept`: its rows are too, up to this one
+    meta  `compacted`: history up to this revision is not available;
+          `swept`: rows of compacted history are removed up to this revision
 
-One process at a time: a lock file beside the database, which the kernel releases however we die.
-Everything blocks. Only the standard library is imported: see `sqlite_worker`.
+Only one process at a time can open it: it holds a lock file beside the database, which the kernel releases
+when the process exits. All calls block. Only the standard library is imported: see `sqlite_worker`.
 """
 
 import fcntl
@@ -20,7 +21,7 @@ from typing import IO
 from alcove.store.sqlite_rows import COLUMNS, DELETED, WIDTH, first_id, revision_of
 
 APPLICATION_ID = 0x416C6376
-"""Tells `file` and us that a database is Alcove's ("Alcv")."""
+"""Marks a database as Alcove's ("Alcv")."""
 FORMAT = 1
 
 SCHEMA = """
@@ -41,10 +42,10 @@ INSERT INTO meta VALUES ('compacted', 0), ('swept', 0);
 
 ROWS_PER_STATEMENT = 64
 ROWS_PER_PAGE = 512
-"""More than a transaction has, so that a page of history holds at least one whole."""
+"""More than a transaction has, so that a page of history contains at least one whole transaction."""
 BODY_BYTES_PER_PAGE = 4 << 20
 SWEPT_REVISIONS_PER_COMMIT = 128
-"""Few enough that a writer waits for a sweep not much longer than for another commit."""
+"""Small enough that a writer waits for a sweep not much longer than for a commit."""
 PAGE_BYTES = 4_096
 CHECKPOINT_PAGES = 4_000
 LOCK_RETRY_SECONDS = 0.02
@@ -64,11 +65,11 @@ DELETE FROM log WHERE id IN (
 
 
 class UnusableFile(Exception):
-    """The file cannot be opened; the text says why."""
+    """The file cannot be opened; the message says why."""
 
 
 class CompactedError(Exception):
-    """History does not reach back to the asked revision; `revision` is where it begins."""
+    """The requested revision is compacted; history begins after `revision`."""
 
     def __init__(self, revision: int) -> None:
         super().__init__(f"history begins after {revision}")
@@ -79,7 +80,7 @@ class SqliteFile:
     """The open database: its lock and its one writing connection."""
 
     def __init__(self, path: str, bytes_max: int | None, lock_seconds_max: float) -> None:
-        """Opens, or makes, the database. Raises Unusable."""
+        """Open or create the database. Raises UnusableFile."""
         self._path = path
         self._lock = _lock(path, lock_seconds_max)
         try:
@@ -91,18 +92,18 @@ class SqliteFile:
 
     def _open(self, bytes_max: int | None) -> sqlite3.Connection:
         connection = self.connect()
-        _check_form(connection, self._path)
+        _check_format(connection, self._path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {2 * CHECKPOINT_PAGES * PAGE_BYTES}")
         if bytes_max is not None:
             connection.execute(f"PRAGMA max_page_count = {bytes_max // PAGE_BYTES}")
-        _sync_folder(os.path.dirname(self._path) or ".")  # noqa: PTH120, pathlib doubles the start
+        _sync_directory(os.path.dirname(self._path) or ".")  # noqa: PTH120, pathlib doubles the start
         return connection
 
     def connect(self) -> sqlite3.Connection:
-        """One more connection, to be used by one thread at a time."""
+        """Open another connection, to be used by one thread at a time."""
         return sqlite3.connect(
             self._path,
             isolation_level=None,
@@ -115,38 +116,38 @@ class SqliteFile:
 
     def revision(self) -> int:
         newest = self._connection.execute("SELECT coalesce(max(id), 0) FROM log").fetchone()[0]
-        # Compaction may have taken the newest rows, if they were deletes.
+        # Compaction may have removed the newest rows, if they were deletes.
         return max(revision_of(newest), self.compacted())
 
     def append(self, values: list[object], wanted: Mapping[int, int]) -> dict[int, bytes]:
-        """Commits rows, durably, or none of them. `values` are the rows' columns end to end.
+        """Commit all rows durably, or none. `values` are the rows' columns, concatenated.
 
-        `wanted` maps places of rows that lack their body to the id of the row that has it; the
-        bodies found are returned under the same places.
+        `wanted` maps the positions of rows without a body to the id of the row that has it; the bodies are
+        returned by position.
         """
-        found = {place: self._body(row_id) for place, row_id in wanted.items()}
-        for place, body in found.items():
-            values[place * WIDTH + WIDTH - 1] = body
+        bodies = {position: self._body(row_id) for position, row_id in wanted.items()}
+        for position, body in bodies.items():
+            values[position * WIDTH + WIDTH - 1] = body
         step = ROWS_PER_STATEMENT * WIDTH
         if len(values) <= step:
             self._connection.execute(_insert(len(values) // WIDTH), values)
-            return found
+            return bodies
         with _transaction(self._connection, "IMMEDIATE"):
             for start in range(0, len(values), step):
                 part = values[start : start + step]
                 self._connection.execute(_insert(len(part) // WIDTH), part)
-        return found
+        return bodies
 
     def _body(self, row_id: int) -> bytes:
         row = self._connection.execute("SELECT body FROM log WHERE id = ?", (row_id,)).fetchone()
         return bytes(row[0])
 
     def compact_to(self, upto: int) -> None:
-        """From now on, and after every restart, history up to `upto` counts as gone."""
+        """Make history up to `upto` unavailable, durably. Its rows are removed by `sweep`."""
         self._connection.execute("UPDATE meta SET value = ? WHERE name = 'compacted'", (upto,))
 
     def sweep(self) -> bool:
-        """Removes rows of some revisions that compaction made needless; whether there are more."""
+        """Remove the obsolete rows of some compacted revisions. Returns whether there are more."""
         compacted = self.compacted()
         if self._swept >= compacted:
             return False
@@ -154,7 +155,7 @@ class SqliteFile:
         span = {"first": first_id(self._swept + 1), "end": first_id(end + 1), "deleted": DELETED}
         self._connection.execute(_SWEEP, span)
         if end == compacted:
-            # Only now: to sweep again what was swept is harmless, to commit twice per step is not.
+            # Only at the end: sweeping a revision again is harmless, a second commit per step is expensive.
             self._connection.execute("UPDATE meta SET value = ? WHERE name = 'swept'", (end,))
         self._swept = end
         return end < compacted
@@ -171,18 +172,20 @@ def newest(
     after: Sequence[str] | None,
     bodies: bool,
 ) -> list[Row]:
-    """A page of the newest rows at revision `at`, in the order of their keys, deletes among them.
+    """A page of the newest rows at revision `at`, in the order of their keys, including deletes.
 
-    Only keys whose columns are as in `narrow`, and that come after the key `after`. Without `bodies`,
-    bodies are empty. An empty page is the end. Raises Gone.
+    Contains only keys that match the columns in `narrow` and sort after the key `after`. Without `bodies`,
+    bodies are empty. An empty page is the end. Raises CompactedError.
     """
-    leading = [column for place, column in enumerate(KEY) if all(name in narrow for name in KEY[: place + 1])]
-    # Only the columns that are not fixed are compared with the key before: the index leads straight there.
+    leading = [
+        column for position, column in enumerate(KEY) if all(name in narrow for name in KEY[: position + 1])
+    ]
+    # Only the columns that are not fixed are compared with `after`, so that SQLite can seek in the index.
     paged = KEY[len(leading) :]
     same = "".join(f"AND {column} = ? " for column in narrow)
     later = f"AND ({', '.join(paged)}) > ({', '.join('?' * len(paged))})" if after else ""
     row = _ROW if bodies else _ROW.replace("body", "x''")
-    # CROSS JOIN keeps SQLite from turning the loops round: the page stays in the order of keys.
+    # CROSS JOIN keeps SQLite from reordering the loops: the page stays in the order of keys.
     query = f"""
     SELECT {row} FROM (
         SELECT max(id) AS newest FROM log WHERE id < ? {same} {later}
@@ -195,7 +198,7 @@ def newest(
 
 
 def history(connection: sqlite3.Connection, after: int, upto: int) -> list[Row]:
-    """The first rows of the revisions in (after, upto], as whole transactions. Raises Gone."""
+    """The first rows of the revisions in (after, upto], as whole transactions. Raises CompactedError."""
     query = f"SELECT {_ROW} FROM log WHERE id >= ? AND id < ? ORDER BY id"
     with _reading(connection, after):
         cursor = connection.execute(query, (first_id(after + 1), first_id(upto + 1)))
@@ -226,7 +229,7 @@ def _meta(connection: sqlite3.Connection, name: str) -> int:
 
 @contextmanager
 def _reading(connection: sqlite3.Connection, at_least: int) -> Iterator[None]:
-    """One unchanging view of the database, if its history reaches back to `at_least`."""
+    """A read transaction. Raises CompactedError if revision `at_least` is compacted."""
     with _transaction(connection, "DEFERRED"):
         compacted = _meta(connection, "compacted")
         if at_least < compacted:
@@ -241,7 +244,7 @@ def _transaction(connection: sqlite3.Connection, mode: str) -> Iterator[None]:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        # Some errors, a full disk among them, have rolled back already.
+        # Some errors, such as a full disk, have already rolled back.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
@@ -254,7 +257,11 @@ def _insert(rows: int) -> str:
 
 
 def _lock(path: str, seconds_max: float) -> IO[str]:
-    """The lock, or Unusable. Waits a little: a server that was just killed has a commit to finish."""
+    """Take the lock. Waits up to `seconds_max`, since the worker of a server that was just killed finishes
+    its commit.
+
+    Raises UnusableFile.
+    """
     try:
         lock = open(f"{path}.lock", "w", opener=_open_private)  # noqa: SIM115
     except OSError as error:
@@ -276,23 +283,24 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def _make_private(path: str) -> None:
-    """The file holds every tenant's secrets: nobody else may read it. WAL files take its mode."""
+    """Create the file readable only by its owner: it holds every tenant's secrets. WAL files inherit its
+    mode."""
     try:
         os.close(_open_private(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
     except OSError as error:
         raise UnusableFile(f"{path}: {error.strerror}") from error
 
 
-def _sync_folder(folder: str) -> None:
-    """Makes the names of new files as durable as what is in them."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def _sync_directory(directory: str) -> None:
+    """Make the directory entries of new files durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _check_form(connection: sqlite3.Connection, path: str) -> None:
+def _check_format(connection: sqlite3.Connection, path: str) -> None:
     queries = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema")
     application, form, tables = (connection.execute(query).fetchone()[0] for query in queries)
     if tables == 0 and application == 0:
@@ -300,7 +308,7 @@ def _check_form(connection: sqlite3.Connection, path: str) -> None:
         connection.executescript(f"BEGIN; {header} {SCHEMA} COMMIT;")
         return
     if application != APPLICATION_ID:
-        raise UnusableFile(f"{path} is a database of something else")
+        raise UnusableFile(f"{path} is not an Alcove database")
     if form > FORMAT:
         raise UnusableFile(
             f"{path} has format {form}, but this version reads up to {FORMAT}: use a newer one"

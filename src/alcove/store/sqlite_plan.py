@@ -1,7 +1,7 @@
-"""Decides what a commit writes: transactions and the newest rows of their keys in, log rows out.
+"""Plans a commit: computes log rows from transactions and the newest rows of their keys.
 
-Pure but for `heads`, which it moves forward; `CommitPlan.undo` moves it back when the commit fails. The
-transactions of a plan see each other in order; one that does not hold leaves the others alone.
+Pure except for `heads`, which it updates; `CommitPlan.undo` reverts that if the commit fails. The
+transactions of a plan see each other in order; one with a mismatch does not affect the others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,23 +12,23 @@ from alcove.store.keys import resource_text
 from alcove.store.sqlite_rows import POSITION_BITS, WIDTH, first_id
 
 Heads = dict[Key, int]
-"""The id of the newest row of every key that exists."""
+"""The id of the newest row of every existing key."""
 
 
 class CommitPlan:
-    """One commit: the rows' values end to end, the events they are, and each transaction's outcome."""
+    """One commit: the rows' values, concatenated, their events, and each transaction's outcome."""
 
     __slots__ = ("events", "first_row_id", "outcomes", "revision", "undone", "values", "wanted")
 
     def __init__(self, revision: Revision) -> None:
         self.revision = revision
-        """The newest revision, once this is committed."""
+        """The newest revision after this commit."""
         self.first_row_id = first_id(revision + 1)
         self.values: list[object] = []
         self.events: list[StoreEvent] = []
         self.outcomes: list[Revision | RevisionMismatch] = []
         self.wanted: dict[int, int] = {}
-        """Rows that lack a body, by place: a delete that did not say it. The id of the row that has it."""
+        """Deletes without a last body: position of the row → id of the row that has the body."""
         self.undone: list[tuple[Key, int]] = []
 
     def undo(self, heads: Heads) -> None:
@@ -36,20 +36,20 @@ class CommitPlan:
             _move(heads, key, row_id)
 
     def fill(self, bodies: Mapping[int, bytes]) -> None:
-        """Puts the wanted bodies into their events."""
-        for place, body in bodies.items():
-            event = self.events[place]
-            self.events[place] = StoreEvent(event.change, event.key, event.revision, body)
+        """Set the bodies of the events in `wanted`."""
+        for position, body in bodies.items():
+            event = self.events[position]
+            self.events[position] = StoreEvent(event.change, event.key, event.revision, body)
 
 
 def plan(transactions: Sequence[Sequence[WriteOp]], heads: Heads, revision: Revision) -> CommitPlan:
-    made = CommitPlan(revision)
+    commit = CommitPlan(revision)
     for ops in transactions:
         mismatch = _mismatch(ops, heads)
         if mismatch is None:
-            _append(made, ops, heads)
-        made.outcomes.append(mismatch or made.revision)
-    return made
+            _append(commit, ops, heads)
+        commit.outcomes.append(mismatch or commit.revision)
+    return commit
 
 
 def _mismatch(ops: Sequence[WriteOp], heads: Heads) -> RevisionMismatch | None:
@@ -61,8 +61,8 @@ def _mismatch(ops: Sequence[WriteOp], heads: Heads) -> RevisionMismatch | None:
     return None
 
 
-def _append(made: CommitPlan, ops: Sequence[WriteOp], heads: Heads) -> None:
-    revision = Revision(made.revision + 1)
+def _append(commit: CommitPlan, ops: Sequence[WriteOp], heads: Heads) -> None:
+    revision = Revision(commit.revision + 1)
     row_id = revision << POSITION_BITS
     for op in ops:
         if op.keeps:
@@ -73,23 +73,23 @@ def _append(made: CommitPlan, ops: Sequence[WriteOp], heads: Heads) -> None:
             change = StoreChangeType.UPDATED if replaced else StoreChangeType.CREATED
         elif replaced:
             change = StoreChangeType.DELETED
-            body = op.last if op.last is not None else _last_body(made, replaced)
+            body = op.last if op.last is not None else _last_body(commit, replaced)
         else:
             continue
-        made.undone.append((key, replaced))
+        commit.undone.append((key, replaced))
         _move(heads, key, 0 if change is StoreChangeType.DELETED else row_id)
         text = resource_text(key.resource)
-        made.values += (row_id, change.value, replaced, text, key.tenant, key.namespace, key.name, body)
-        made.events.append(StoreEvent(change, key, revision, body))
-        made.revision = revision
+        commit.values += (row_id, change.value, replaced, text, key.tenant, key.namespace, key.name, body)
+        commit.events.append(StoreEvent(change, key, revision, body))
+        commit.revision = revision
         row_id += 1
 
 
-def _last_body(made: CommitPlan, row_id: int) -> bytes:
-    """The body of a row: this plan's own, or empty for now and noted as wanted."""
-    if row_id >= made.first_row_id:
-        return made.events[made.values[::WIDTH].index(row_id)].body
-    made.wanted[len(made.events)] = row_id
+def _last_body(commit: CommitPlan, row_id: int) -> bytes:
+    """The body of a row if it is in this plan; else empty, and recorded in `wanted`."""
+    if row_id >= commit.first_row_id:
+        return commit.events[commit.values[::WIDTH].index(row_id)].body
+    commit.wanted[len(commit.events)] = row_id
     return b""
 
 

@@ -1,16 +1,16 @@
-"""The form of a row in the embedded store's log, as both its processes know it. Imports nothing.
+"""The format of a row in the embedded store's log, shared by both processes. Imports nothing.
 
-A row's id is its revision and its place in the transaction, so that rows sort as the log does.
+A row's id consists of its revision and its position in the transaction, so that rows sort in log order.
 """
 
 POSITION_BITS = 8
-"""Room for the operations of one transaction."""
+"""Bits for the position of an operation in its transaction."""
 
 COLUMNS = ("id", "change", "replaces", "resource", "tenant", "namespace", "name", "body")
 WIDTH = len(COLUMNS)
 
 DELETED = 3
-"""The value of `change` in a row that ends its key's life."""
+"""The value of `change` in a row that deletes its key."""
 
 
 def revision_of(row_id: int) -> int:
@@ -18,5 +18,5 @@ def revision_of(row_id: int) -> int:
 
 
 def first_id(revision: int) -> int:
-    """The least id a row of `revision` can have."""
+    """The smallest id of a row of `revision`."""
     return revision << POSITION_BITS

@@ -1,13 +1,13 @@
 """The process that owns the embedded store's file. One thread writes, one reads.
 
-Why a process: a thread would need the interpreter's lock before and after each commit, and beside a
-busy event loop it starves (measured with 16 writers: 7 writes/s, this way 8,000 and more beside the
-same loop). A process answers on a socket, which the loop polls anyway. It imports only the standard library: 15 ms to start, 11 MB.
+Why a process: a thread needs the GIL before and after each commit, and starves beside a busy event loop
+(measured with 16 writers: 7 writes/s, against 8,000 and more with a process). A process replies on a socket,
+which the loop polls anyway. It imports only the standard library, so that it starts in 15 ms and needs 11 MB.
 
-It ends when its sockets do, however the server died, having finished the commit it was at.
+It exits when its sockets are closed, however the server ended, after finishing the current commit.
 
-A request is `(name, *arguments)`, a reply `(result,)` or `(kind, text, detail)`; both as a length and
-a `marshal` of it: the same interpreter is at both ends.
+A request is `(name, *arguments)`, a reply `(result,)` or `(kind, text, detail)`; both are encoded by
+`marshal` with a length prefix, since both ends run the same interpreter.
 """
 
 import marshal
@@ -24,14 +24,14 @@ from alcove.store.sqlite_file import CompactedError, SqliteFile, UnusableFile, h
 HEADER_BYTES = 4
 
 UNUSABLE, GONE, STORAGE, VALUE = "unusable", "gone", "storage", "value"
-"""Kinds of error replies: cannot open; compacted (detail: up to where); the file or the disk failed
-(detail: SQLite's error code); what was to be written cannot be."""
+"""Kinds of error replies: the file cannot be opened; compacted (detail: the compacted revision); the file or
+the disk failed (detail: SQLite's error code); the value cannot be stored."""
 
 Handlers = Mapping[str, Callable[..., Any]]
 
 
 def main() -> None:
-    """Serves the two sockets whose descriptors are the last arguments: writes, reads."""
+    """Serve the two sockets whose descriptors are the last arguments: writes, reads."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     writes, reads = (socket.socket(fileno=int(fd)) for fd in sys.argv[-2:])
@@ -61,7 +61,7 @@ def _read(channel: socket.socket, connection: sqlite3.Connection) -> None:
 
 
 def serve(channel: socket.socket, handlers: Handlers) -> None:
-    """Answers requests, one by one, until the channel ends."""
+    """Reply to requests, one by one, until the channel is closed."""
     while (request := _receive(channel)) is not None:
         name, *arguments = request
         reply = marshal.dumps(_answer(handlers[name], arguments))
@@ -93,7 +93,7 @@ def _receive(channel: socket.socket) -> Any:
 
 
 def _exactly(channel: socket.socket, count: int) -> bytearray | None:
-    """`count` bytes, or None where the channel ends."""
+    """`count` bytes, or None if the channel is closed."""
     read = bytearray(count)
     view = memoryview(read)
     while view:

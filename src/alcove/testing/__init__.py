@@ -1,1 +1,2 @@
-"""Tools that tests share, ours and users': a local API server, virtual time, nodes made of namespaces."""
+"""Test tools for this project and its users: a local API server, virtual time, nodes in network
+namespaces."""

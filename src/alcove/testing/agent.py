@@ -1,4 +1,4 @@
-"""The node agent in a process of its own, for tests, beside a `LocalServer`."""
+"""The node agent as a process, for tests with a `LocalServer`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 
 def node_kubeconfig(server: LocalServer, name: str) -> Path:
-    """The credentials of a node, as ring0's administrator hands them out."""
+    """A node's kubeconfig, with a certificate approved by ring0's administrator."""
     path = server.directory / f"node-{name}.kubeconfig"
     if path.exists():
         return path
     key = ec.generate_private_key(ec.SECP256R1())
     request = server.system.post(_REQUESTS, _request(key, name)).json
     request["status"] = {"conditions": [{"type": "Approved", "status": "True", "reason": "Test"}]}
-    answer = server.system.put(f"{_REQUESTS}/{request['metadata']['name']}/approval", request)
-    assert answer.status in (200, 409), answer.body  # A controller may have been faster.
+    response = server.system.put(f"{_REQUESTS}/{request['metadata']['name']}/approval", request)
+    assert response.status in (200, 409), response.body  # A controller may have been faster.
     signed = server.system.get(f"{_REQUESTS}/{request['metadata']['name']}").json
     certificate = base64.b64decode(signed["status"]["certificate"])
     pem = key.private_bytes(

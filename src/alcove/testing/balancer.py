@@ -1,4 +1,4 @@
-"""A load balancer as operators put before API servers: TCP, the next server that answers, nothing else known.
+"""A TCP load balancer for API servers: round-robin over the servers that accept connections.
 
 with Balancer([first.address, second.address]) as balancer:
     start(kubeconfig_for(balancer.port))
@@ -17,7 +17,7 @@ PIECE_BYTES = 64 << 10
 
 
 class Balancer(TcpRelay):
-    """A connection goes to one server, and ends when either side does."""
+    """Each connection goes to one server, and is closed when either side closes it."""
 
     def __init__(self, servers: Sequence[Address]) -> None:
         super().__init__()
@@ -26,14 +26,14 @@ class Balancer(TcpRelay):
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            found = await self._reach()
-            if found is not None:
-                to_reader, to_writer = found
-                await asyncio.gather(_pass(reader, to_writer), _pass(to_reader, writer))
+            connection = await self._connect()
+            if connection is not None:
+                to_reader, to_writer = connection
+                await asyncio.gather(_forward(reader, to_writer), _forward(to_reader, writer))
         finally:
             writer.transport.abort()
 
-    async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         for _ in self._servers:
             address = self._servers[self._next]
             self._next = (self._next + 1) % len(self._servers)
@@ -42,7 +42,7 @@ class Balancer(TcpRelay):
         return None
 
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError):
         while data := await reader.read(PIECE_BYTES):
             writer.write(data)

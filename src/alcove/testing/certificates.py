@@ -1,4 +1,4 @@
-"""Certificates that vouch for themselves, made when asked for."""
+"""Self-signed certificates, generated on request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def self_signed(*hosts: str) -> tuple[bytes, bytes]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
     now = datetime.datetime.now(datetime.UTC)
-    made = (
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -29,4 +29,4 @@ def self_signed(*hosts: str) -> tuple[bytes, bytes]:
     raw = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return made.public_bytes(serialization.Encoding.PEM), raw
+    return certificate.public_bytes(serialization.Encoding.PEM), raw

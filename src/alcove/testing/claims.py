@@ -1,7 +1,7 @@
-"""Numbers that no two tests of this machine get within a short time: of ports, of address ranges.
+"""Port and address range numbers that are not handed out to two tests on this machine within a short time.
 
-To ask what is free now is not enough, since somebody else may take it before it is used: a port that the kernel picked
-and that was closed again is the next listener's. So numbers are given out in turn, for all processes of a user.
+Checking what is free now is not enough: another process may use the number first. So numbers are handed out
+in turn, to all processes of a user.
 """
 
 import fcntl
@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 PORTS = range(20_000, 30_000)
-"""Below those that the kernel picks."""
+"""Below the ephemeral port range."""
 
 
-def claim(what: str, numbers: range, is_free: Callable[[int], bool]) -> int:
+def claim(name: str, numbers: range, is_free: Callable[[int], bool]) -> int:
     """The next number that is free. Raises RuntimeError if there is none."""
-    path = Path(tempfile.gettempdir()) / f"alcove-test-{what}-{os.getuid()}"
+    path = Path(tempfile.gettempdir()) / f"alcove-test-{name}-{os.getuid()}"
     with path.open("a+") as last:
         fcntl.flock(last, fcntl.LOCK_EX)
         last.seek(0)
@@ -28,11 +28,11 @@ def claim(what: str, numbers: range, is_free: Callable[[int], bool]) -> int:
                 last.truncate(0)
                 last.write(str(number))
                 return number
-    raise RuntimeError(f"no free {what}")
+    raise RuntimeError(f"no free {name}")
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on now, at any address."""
+    """A free TCP port, on all addresses."""
     return claim("ports", PORTS, _is_free_port)
 
 

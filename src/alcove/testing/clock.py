@@ -1,11 +1,11 @@
-"""Virtual time: an event loop whose clock jumps to the next timer as soon as nothing is left to do.
+"""Virtual time: an event loop whose clock jumps to the next timer when all tasks wait.
 
     def test_backoff_grows() -> None:
         clock = VirtualClock()
-        clock.run(scenario(clock))      # hours of waiting, at once
+        clock.run(scenario(clock))      # hours of waiting in no time
 
-Everything that goes by the loop's time (`asyncio.sleep`, `asyncio.timeout`, `call_later`) goes by it.
-Sockets do not: time would run ahead of them, so what is tested must not use any.
+Everything based on the loop's time (`asyncio.sleep`, `asyncio.timeout`, `call_later`) uses it.
+Sockets do not: time would run ahead of them, so the tested code must not use any.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EPOCH_SECONDS = 1_700_000_000.0
 
 
 class VirtualClock:
-    """Called, it is the wall clock: epoch seconds."""
+    """Calling it returns the virtual wall clock time in epoch seconds."""
 
     def __init__(self) -> None:
         self._loop: _VirtualLoop | None = None
@@ -31,7 +31,7 @@ class VirtualClock:
         return EPOCH_SECONDS + self._loop.time()
 
     def run(self, scenario: Coroutine[Any, Any, T]) -> T:
-        """Runs the scenario to its end. Raises RuntimeError where it waits for what can never happen."""
+        """Runs the scenario to completion. Raises RuntimeError on a deadlock."""
         with asyncio.Runner(loop_factory=self._make) as runner:
             return runner.run(scenario)
 
@@ -53,7 +53,7 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _Selector(selectors.DefaultSelector):
-    """Instead of waiting, moves the clock."""
+    """Advances the clock instead of waiting."""
 
     def __init__(self, loop: _VirtualLoop) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class _Selector(selectors.DefaultSelector):
         if ready or timeout == 0:
             return ready
         if timeout is None:
-            raise RuntimeError("everything waits, and no timer is set: a deadlock")
+            raise RuntimeError("deadlock: all tasks wait, and no timer is set")
         self._loop.jump(max(timeout, 0.0))
         return ready
 

@@ -1,5 +1,5 @@
-"""A whole cluster for tests, in the order it needs: API server, controllers, scheduler, and nodes that really run pods,
-each in a network namespace of its own. Leaving it removes everything, whatever happened.
+"""A whole cluster for tests: API server, controllers, scheduler, and nodes that run pods, each in its own
+network namespace. Everything is removed at the end of the block, also after errors.
 
     with RealCluster(directory) as cluster:
         caller = cluster.make_tenant("acme")
@@ -37,7 +37,7 @@ _LETTERS = string.ascii_lowercase + string.digits
 
 
 def lacking() -> str:
-    """Why no real node can be had here; empty: one can."""
+    """Why real nodes cannot run on this machine. Empty if they can."""
     return nodes.lacking() or containers.lacking() or needs.tools("ip")
 
 
@@ -78,7 +78,7 @@ class RealNode:
 
     def __init__(self, directory: Path, name: str) -> None:
         self.name = name
-        # Of its own among everybody's who tests at the same time.
+        # Unique among all tests that run on this machine at the same time.
         self.instance = "t" + "".join(secrets.choice(_LETTERS) for _ in range(3))
         self.namespace = f"alcove-{self.instance}-node"
         self.data = directory / name
@@ -99,7 +99,7 @@ class RealNode:
         _ip(*inside, "route", "add", "default", "via", self.gateway)
 
     def remove(self) -> None:
-        """Everything of the node: as `alcove down` sweeps."""
+        """Removes everything of the node, as `alcove down` does."""
         cgroups = Cgroups.of_machine()
         cgroups.kill(f"/alcove/{self.instance}")
         _kill_monitors(self.data)
@@ -139,7 +139,7 @@ class RealCluster:
             stack.enter_context(LocalControllers(self.server, self.directory))
             stack.enter_context(LocalScheduler(kubeconfig, self.directory))
             for node in self.nodes:
-                agent = self.agents[node.name] = RealAgent(node, self._way(node), *self._options)
+                agent = self.agents[node.name] = RealAgent(node, self._node_kubeconfig(node), *self._options)
                 stack.callback(agent.stop)
                 agent.start()
                 agent.wait()
@@ -149,8 +149,8 @@ class RealCluster:
     def __exit__(self, *_exc: object) -> None:
         self._stack.close()
 
-    def _way(self, node: RealNode) -> Path:
-        """The node's kubeconfig, with the server where the node reaches it."""
+    def _node_kubeconfig(self, node: RealNode) -> Path:
+        """The node's kubeconfig, with the server's address as seen from the node."""
         path = node_kubeconfig(self.server, node.name)
         host, port = self.server.address
         path.write_text(path.read_text().replace(f"{host}:{port}", f"{node.gateway}:{port}"))
@@ -165,7 +165,7 @@ class RealCluster:
 
 
 def tenant_is_ready(server: LocalServer, tenant: str) -> bool:
-    """Its administrator may act, and its network is there."""
+    """Whether its administrator has access and its network is ready."""
     caller = server.system
     account = caller.get(f"/api/v1/tenants/{tenant}/namespaces/default/serviceaccounts/default")
     network = caller.get(f"/apis/arktos.futurewei.com/v1/tenants/{tenant}/networks/default")
@@ -185,14 +185,14 @@ def pod(name: str, command: str = "sleep 1000", **spec: object) -> Object:
 
 
 def create(caller: Caller, wanted: Object) -> str:
-    """Makes a pod; its uid."""
+    """Creates a pod; returns its uid."""
     answer = caller.post(PODS, wanted)
     assert answer.status == 201, answer.body
     return str(answer.json["metadata"]["uid"])
 
 
 def remove(caller: Caller, *names: str) -> None:
-    """At once; returns when they are gone."""
+    """Deletes pods without a grace period; returns when they are deleted."""
     for name in names:
         caller.delete(f"{PODS}/{name}", {"gracePeriodSeconds": 0})
     for name in names:
@@ -200,7 +200,7 @@ def remove(caller: Caller, *names: str) -> None:
 
 
 def log_of(cluster: RealCluster, uid: str, container: str = "main", attempt: int = 0) -> list[str]:
-    """What a container said on the first node, line by line."""
+    """The log lines of a container on the first node."""
     path = cluster.nodes[0].data / "logs" / uid / container / f"{attempt}.log"
     return [line.split(" ", 3)[3] for line in path.read_text().splitlines()]
 
@@ -211,7 +211,7 @@ def condition(found: Object, kind: str) -> str:
 
 
 def until(caller: Caller, name: str, holds: Callable[[Object], object], seconds_max: float = 30.0) -> Object:
-    """The pod, once it is as wanted; a failure shows how it is instead."""
+    """Waits until the condition holds; returns the pod. The error on timeout shows its status and events."""
     found: Object = {}
 
     def check() -> bool:
@@ -223,10 +223,10 @@ def until(caller: Caller, name: str, holds: Callable[[Object], object], seconds_
         wait_until(check, seconds_max)
     except AssertionError as error:
         events = caller.get("/api/v1/namespaces/default/events").json.get("items") or []
-        told = [
+        messages = [
             (each["reason"], each["message"]) for each in events if each["involvedObject"]["name"] == name
         ]
-        raise AssertionError(f"{name} is {found.get('status')}, events {told}") from error
+        raise AssertionError(f"{name} is {found.get('status')}, events {messages}") from error
     return found
 
 
@@ -245,9 +245,9 @@ def gone(caller: Caller, name: str, seconds_max: float = 30.0) -> None:
 
 
 def traces(data: Path, uid: str) -> list[str]:
-    """What is left of a pod on a node: paths, mounts and processes that have its uid in their names."""
+    """Leftovers of a pod on a node: paths, mounts and processes with its uid in their names."""
     found = []
-    for folder, folders, names in os.walk(data):  # Which does not mind what goes while it looks.
+    for folder, folders, names in os.walk(data):  # os.walk tolerates concurrent removals.
         found += [str(Path(folder, name)) for name in (*folders, *names) if uid in name]
     found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if uid in line]
     for entry in Path("/proc").iterdir():
@@ -260,17 +260,17 @@ def traces(data: Path, uid: str) -> list[str]:
 
 
 def _free_range() -> int:
-    """The third number of a range of addresses that no other test uses now."""
+    """The third octet of an address range that no other test uses."""
     known = Path("/proc/net/fib_trie").read_text()
     return claim("ranges", range(1, 251), lambda number: f"10.249.{number}.1\n" not in known)
 
 
-def _ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
 
 def _kill_monitors(data: Path) -> None:
-    """What watches over containers of this node: nobody else has its folder in its command line."""
+    """Kills the node's container monitors: only they have its directory in their command line."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Containers for tests: a sandbox and containers of the built-in image in any runtime, with nothing left behind.
+"""Containers for tests: sandboxes and containers of the built-in image in any runtime, removed at the end.
 
 async with ContainerLab(runtime, folder) as lab:
     sandbox = await lab.sandbox()
@@ -52,11 +52,11 @@ from alcove.testing import needs
 
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _NUMBERS = count(1)
-_KNOWN: dict[str, tuple[RuntimeFlavor | None, str]] = {}
+_FLAVORS: dict[str, tuple[RuntimeFlavor | None, str]] = {}
 
 
 def lacking() -> str:
-    """Why no containers can be run here; empty: they can."""
+    """Why containers cannot run on this machine. Empty if they can."""
     try:
         builtin.find()
         seccomp.load()
@@ -66,17 +66,17 @@ def lacking() -> str:
 
 
 async def working_flavor(handler: str) -> tuple[RuntimeFlavor | None, str]:
-    """How the handler's runtime is called on this machine; or None, and what the machine lacks for it. Raises
-    RuntimeFailure: it is installed, and does not work."""
-    if handler not in _KNOWN:
-        _KNOWN[handler] = await _find(handler)
-    return _KNOWN[handler]
+    """The working flavor of the handler's runtime; or None, and why it is not available. Raises
+    RuntimeFailure if it is installed but does not work."""
+    if handler not in _FLAVORS:
+        _FLAVORS[handler] = await _find(handler)
+    return _FLAVORS[handler]
 
 
 async def _find(handler: str) -> tuple[RuntimeFlavor | None, str]:
-    why = lacking()
-    if why:
-        return None, why
+    reason = lacking()
+    if reason:
+        return None, reason
     if TRIED[HandlerName(handler)][0].find() is None:
         return None, f"{TRIED[HandlerName(handler)][0].binary} is not installed"
     with TemporaryDirectory() as name:
@@ -87,7 +87,7 @@ async def _find(handler: str) -> tuple[RuntimeFlavor | None, str]:
 
 
 async def _prove(handler: str, folder: Path) -> RuntimeFlavor:
-    # Its own group: another process may try the same at this moment.
+    # Its own cgroup: another process may run a canary at the same time.
     canary = Canary(folder / "image", folder, f"/alcove-canary-{os.getpid()}")
     reasons: list[str] = []
     for flavor in TRIED[HandlerName(handler)]:
@@ -97,7 +97,7 @@ async def _prove(handler: str, folder: Path) -> RuntimeFlavor:
             reasons.append(str(error))
             continue
         return flavor
-    raise RuntimeFailure(f"{handler} is installed and does not work: {'; '.join(reasons)}")
+    raise RuntimeFailure(f"{handler} is installed but does not work: {'; '.join(reasons)}")
 
 
 class ContainerLab:
@@ -112,7 +112,7 @@ class ContainerLab:
         self.folder = folder
         self.policy = policy or security.policy_of(False, runtime.isolation)
         self.name = name or f"alcove-test-{os.getpid()}-{next(_NUMBERS)}"
-        """Begins the name of everything that is made."""
+        """Name prefix of everything that is created."""
         self.cgroups = Cgroups.of_machine()
         self.snapshots = OverlaySnapshots(folder / "snapshots")
         self.rootfs = folder / "image"
@@ -139,13 +139,13 @@ class ContainerLab:
         return self.folder / "logs" / f"{container}.log"
 
     def lines(self, container: ContainerId, stream: str = "stdout") -> list[str]:
-        """What the container said, without time and stream."""
+        """The container's log lines, without time and stream."""
         messages = self.log(container).read_text().splitlines() if self.log(container).exists() else []
         lines = [""]
         for _, each, tag, text in (line.split(" ", 3) for line in messages):
             if each == stream:
                 lines[-1] += text
-                if tag == "F":  # Else the rest of the line comes with the next entry.
+                if tag == "F":  # Otherwise the line continues in the next entry.
                     lines.append("")
         return lines[:-1]
 
@@ -156,7 +156,7 @@ class ContainerLab:
         memory_bytes_max: int = 0,
         processes_max: int = PROCESSES_MAX,
     ) -> ContainerId:
-        """A running sandbox with a network of its own."""
+        """A running sandbox with its own network namespace."""
         id = ContainerId(f"{self.name}-s{next(_NUMBERS)}")
         if self.runtime.isolation is not Isolation.NONE:
             _make_network(id)
@@ -197,14 +197,14 @@ class ContainerLab:
         mounts: Sequence[BindMount] = (),
         mapping: IdMapping | None = None,
     ) -> ContainerId:
-        """A container that was started."""
+        """Creates and starts a container."""
         spec = await self.spec(sandbox, container, pod, mounts, mapping)
         await self.runtime.create(spec)
         await self.runtime.start(spec.id)
         return spec.id
 
     async def output(self, sandbox: ContainerId, command: str, container: Object | None = None) -> list[str]:
-        """What a shell command in a new container says, both streams, and its exit code last."""
+        """Output of a shell command in a new container (both streams), with its exit code last."""
         id = await self.container(sandbox, {**(container or {}), "command": ["sh", "-c", command]})
         status = await self.runtime.wait(id)
         return [*self.lines(id), *self.lines(id, "stderr"), str(status.exit_code)]
@@ -221,7 +221,7 @@ class ContainerLab:
         mapping: IdMapping | None,
         limits: CgroupLimits,
     ) -> ContainerContext:
-        # A hollow runtime reads nothing of all this, and must be testable without root.
+        # A hollow runtime ignores these, and must be testable without root.
         is_hollow = self.runtime.isolation is Isolation.NONE
         rootfs = self.rootfs if is_hollow else self.snapshots.mount(id, self.rootfs, shared.user)
         return ContainerContext(
@@ -244,7 +244,7 @@ def _held() -> tuple[str, ...]:
 
 
 def _make_network(name: str) -> None:
-    """A network namespace with nothing but a loopback that is up."""
+    """A network namespace with only a loopback device, which is up."""
     namespace = namespaces.make(name)
     try:
         with namespaces.inside(namespace), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:

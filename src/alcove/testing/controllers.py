@@ -1,10 +1,10 @@
-"""Controllers that work beside a test, on a real API server: as many sets of them as wanted.
+"""Controllers in the test's process, on a real API server; several sets can run at the same time.
 
     with RunningControllers(server.admin_kubeconfig, (VpcController, SubnetController)):
         server.system.post(…)
         wait_until(lambda: …)
 
-They run in a thread of their own, without a lease: a test decides who works at the same time.
+They run in their own thread, without a lease: the test decides which sets run concurrently.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RunningControllers:
         *,
         through: Callable[[Transport], Transport] = lambda transport: transport,
     ) -> None:
-        """`through` puts something between them and the server: faults, or an API that it does not serve."""
+        """`through` wraps the transport to the server, for example to inject faults."""
         self._path = path
         self._controllers = controllers
         self._options = options or ControllerOptions()

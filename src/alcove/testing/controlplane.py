@@ -1,4 +1,4 @@
-"""All controllers in a process of their own, for tests, beside a `LocalServer`."""
+"""All controllers in one process, for tests with a `LocalServer`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from alcove.testing.server import LocalServer
 
 
 class LocalControllers(LocalProcess):
-    """`with LocalControllers(server, directory): …`; several at once compete for the lease."""
+    """`with LocalControllers(server, directory): …`; several instances compete for the lease."""
 
     def __init__(
         self, server: LocalServer, directory: Path, *options: str, kubeconfig: Path | None = None
     ) -> None:
-        """`kubeconfig` where they do not go straight to the server."""
+        """`kubeconfig` if they do not connect to the server directly."""
         own = str(kubeconfig or server.admin_kubeconfig)
         super().__init__("controllers", directory / "controllers.log", "--kubeconfig", own, *options)

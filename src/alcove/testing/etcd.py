@@ -1,4 +1,5 @@
-"""Real etcd on loopback, for tests: one member or several, each of which can be killed and started again on its data.
+"""Real etcd on loopback, for tests: one or several members, each of which can be killed and restarted on its
+data.
 
 with EtcdCluster(folder, 3) as etcd:
     LocalServer(directory, *etcd.options())
@@ -24,7 +25,7 @@ READ_SECONDS_MAX = 2.0
 
 
 def lacking() -> str:
-    """Why there can be no etcd here; empty: there can."""
+    """Why etcd cannot run on this machine. Empty if it can."""
     return "" if shutil.which("etcd") else "needs etcd (package etcd-server)"
 
 
@@ -37,7 +38,7 @@ class EtcdMember:
         self._running: subprocess.Popen[bytes] | None = None
 
     def start(self, members: list[EtcdMember]) -> None:
-        """Returns at once."""
+        """Starts the member without waiting."""
         together = ",".join(f"{each.name}=http://{each.peer}" for each in members)
         command = ["etcd", "--name", self.name, "--data-dir", str(self.folder), "--log-level", "error"]
         command += ["--listen-client-urls", f"http://{self.endpoint}"]
@@ -48,19 +49,19 @@ class EtcdMember:
         self._running = subprocess.Popen(command, stdout=quiet, stderr=quiet)
 
     def is_healthy(self) -> bool:
-        """It is one of a majority that has a leader."""
+        """Whether the member is healthy: part of a majority with a leader."""
         with contextlib.suppress(OSError, http.client.HTTPException, orjson.JSONDecodeError):
             return bool(orjson.loads(self._get("GET", "/health"))["health"] == "true")
         return False
 
     def leads(self) -> bool:
         with contextlib.suppress(OSError, http.client.HTTPException, orjson.JSONDecodeError):
-            told = orjson.loads(self._get("POST", "/v3/maintenance/status", b"{}"))
-            return bool(told["leader"] == told["header"]["member_id"])
+            status = orjson.loads(self._get("POST", "/v3/maintenance/status", b"{}"))
+            return bool(status["leader"] == status["header"]["member_id"])
         return False
 
     def compact(self, revision: int) -> None:
-        """Forgets history up to there."""
+        """Compacts the history up to the revision."""
         self._get("POST", "/v3/kv/compaction", orjson.dumps({"revision": str(revision), "physical": True}))
 
     def _get(self, method: str, path: str, body: bytes | None = None) -> bytes:
@@ -83,12 +84,12 @@ class EtcdCluster:
         self.members = [EtcdMember(f"m{number}", folder / f"m{number}") for number in range(count)]
 
     def options(self, first: int = 0) -> tuple[str, ...]:
-        """For an API server that asks the member `first` before the others."""
+        """Endpoints for an API server that prefers the member `first`."""
         turned = [*self.members[first:], *self.members[:first]]
         return tuple(word for each in turned for word in ("--etcd", each.endpoint))
 
     def leader(self) -> int:
-        """Which member leads; one does, or will in a moment."""
+        """The leader; waits until there is one."""
         deadline = time.monotonic() + START_SECONDS_MAX
         while time.monotonic() < deadline:
             for number, member in enumerate(self.members):
@@ -98,7 +99,7 @@ class EtcdCluster:
         raise RuntimeError("no member of etcd leads")
 
     def start(self, number: int) -> None:
-        """Returns when the member takes part."""
+        """Starts the member, and waits until it is healthy."""
         self.members[number].start(self.members)
         self._await_healthy(self.members[number])
 

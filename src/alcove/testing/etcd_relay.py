@@ -3,10 +3,10 @@
     with EtcdRelay(etcd_endpoint) as relay:
         LocalServer(directory, "--etcd", relay.endpoint)
         with relay.held():
-            …  # The server can read and write, but hears of no write.
-        relay.event_seconds = 0.2  # From here on, it hears of each that much later.
+            …  # The server can read and write, but receives no watch events.
+        relay.event_seconds = 0.2  # From here on, each event is delayed.
 
-It stands for a follower whose watch lags behind: reads and writes go through at once.
+It simulates a member whose watch lags behind: reads and writes are forwarded immediately.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ START_SECONDS_MAX = 10.0
 
 
 class EtcdRelay(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Runs in a thread of its own, from entering to leaving; `endpoint` is where it is reached."""
+    """Runs in its own thread for the duration of the block; `endpoint` is its address."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -65,7 +65,8 @@ class EtcdRelay(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """No event arrives from entering to leaving (or `release`); then all of them do, in order."""
+        """Holds back all events for the duration of the block (or until `release`); then delivers them in
+        order."""
         self._loop.call_soon_threadsafe(self._open.clear)
         try:
             yield
@@ -77,7 +78,7 @@ class EtcdRelay(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     @contextmanager
     def slowed(self, seconds: float) -> Iterator[None]:
-        """Every read takes this much longer."""
+        """Delays every read by this time."""
         self._read_seconds = seconds
         try:
             yield
@@ -85,11 +86,11 @@ class EtcdRelay(grpc.GenericRpcHandler):  # type: ignore[misc]
             self._read_seconds = 0.0
 
     def reads(self) -> int:
-        """How many reads went through so far."""
+        """Number of forwarded reads."""
         return self._calls.get(RANGE, 0)
 
     def wait_for_read(self, after: int, seconds_max: float) -> bool:
-        """Whether there are more reads than `after`, or were within this time."""
+        """Waits until there are more reads than `after`. False on timeout."""
         with self._called:
             return self._called.wait_for(lambda: self.reads() > after, seconds_max)
 

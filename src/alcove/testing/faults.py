@@ -1,7 +1,7 @@
-"""Faults between a client and its server: a transport that loses, delays and refuses by plan.
+"""Fault injection between a client and its server: a transport that drops, delays and refuses requests.
 
-The server behind it is a real one. What is lost here is lost as it would be on a network: before the
-request arrived, or after it was acted on and before the answer came back.
+The server behind it is real. Requests are lost as on a network: before they arrive, or after they were
+processed and before the response arrives.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ NAMESPACES = GroupResource("", "namespaces")
 
 
 class Odds(Struct, frozen=True, kw_only=True):
-    """How likely each fault is, per request or per piece of a stream."""
+    """Probability of each fault, per request or per chunk of a stream."""
 
     lost_before: float = 0.0
     lost_after: float = 0.0
     busy: float = 0.0
     conflict: float = 0.0
-    """Of a write that replaces: as if another had been faster."""
+    """Conflict of an update, as if another writer had been faster."""
     unknown_place: float = 0.0
-    """Of a create in a namespace: as if the server had not heard of the namespace yet."""
+    """NotFound for a create in a namespace, as if the server did not know the namespace yet."""
     slow: float = 0.0
     slow_seconds_max: float = 0.05
     stream_lost: float = 0.0
@@ -49,7 +49,7 @@ class FaultyTransport:
         self._chance = chance
         self.odds = odds
         self.requests: list[str] = []
-        """What was asked, as `METHOD path`."""
+        """Requests so far, as `METHOD path`."""
 
     def _happens(self, odds: float) -> bool:
         return odds > 0 and self._chance.random() < odds
@@ -84,7 +84,7 @@ class FaultyTransport:
         await self._inner.close()
 
     def spoil(self, chunk: bytes) -> bytes:
-        """A piece of a stream, or what comes in its place. Raises Unreachable."""
+        """A chunk of a stream, or an injected fault instead. Raises Unreachable."""
         if self._happens(self.odds.stream_lost):
             raise Unreachable("the stream broke", sent=True)
         if self._happens(self.odds.stream_expired):

@@ -1,4 +1,4 @@
-"""An ingress proxy on this machine's own sockets, with backends that say exactly what they are told to.
+"""An ingress proxy on this machine's sockets, with scripted backends.
 
 lab = ProxyLab()
 await lab.start(IngressLimits())
@@ -28,7 +28,7 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 class ProxyLab:
-    """A proxy with one route; each backend connection is the handler's."""
+    """A proxy with one route; the handler serves each backend connection."""
 
     def __init__(self) -> None:
         self.dialled: list[tuple[str, str, str, int]] = []
@@ -49,7 +49,7 @@ class ProxyLab:
         self.running = asyncio.create_task(self.server.run([listening], [], IngressCertificates().context))
 
     async def backend(self, handler: Handler) -> None:
-        """All requests for the host lead to it from now on."""
+        """Routes all requests for the host to the backend."""
 
         async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
@@ -73,7 +73,7 @@ class ProxyLab:
         return await asyncio.open_connection(*self.address[:2])
 
     async def ask(self, raw: bytes) -> bytes:
-        """Everything that comes back until the proxy closes."""
+        """The whole response, until the proxy closes the connection."""
         reader, writer = await self.connect()
         writer.write(raw)
         async with asyncio.timeout(5):
@@ -98,7 +98,7 @@ async def read_head(reader: asyncio.StreamReader) -> bytes:
 
 
 def answering(*answers: bytes, seen: list[bytes] | None = None) -> Handler:
-    """One answer for each request of a connection, whose heads are noted."""
+    """Answers each request of a connection, and records the request heads."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for answer in answers:

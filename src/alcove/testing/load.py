@@ -1,5 +1,5 @@
-"""Tenants at work while things break: writers that note what was acknowledged and how long nothing was, and followers
-that resume their watches wherever they can and note every event.
+"""Tenant load during failures: writers that record acknowledged writes and the gaps between them, and
+followers that resume their watches at any server and record every event.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BROKEN = (OSError, http.client.HTTPException)
 
 
 class LoadClient:
-    """One server, for one user: connections of its own, nothing is tried twice."""
+    """A client of one server for one user, with its own connections and without retries."""
 
     def __init__(self, kubeconfig: Path) -> None:
         user = load(kubeconfig)
@@ -56,7 +56,7 @@ class LoadClient:
 
 
 class LoadWriter(threading.Thread):
-    """Makes objects one after the other, each with another name; who does not answer well is left for the next server."""
+    """Creates objects with different names one after the other; switches to the next server on an error."""
 
     def __init__(
         self, name: str, clients: list[LoadClient], path: str, make: Callable[[str], Object]
@@ -68,9 +68,9 @@ class LoadWriter(threading.Thread):
         self._make = make
         self._stopping = threading.Event()
         self.acknowledged: dict[str, int] = {}
-        """name → revision."""
+        """Name → revision of acknowledged objects."""
         self.times: list[float] = []
-        """When each was acknowledged."""
+        """Times of the acknowledgements."""
         self.refusals: list[str] = []
 
     def run(self) -> None:
@@ -104,13 +104,13 @@ class LoadWriter(threading.Thread):
         self.join()
 
     def longest_gap(self, since: float, until: float) -> float:
-        """The longest time in between in which nothing was acknowledged."""
+        """The longest time without an acknowledgement."""
         marks = [since, *(each for each in list(self.times) if since < each < until), until]
         return max(later - earlier for earlier, later in itertools.pairwise(marks))
 
 
 class Follower(threading.Thread):
-    """Lists once, then watches on and on from the last revision that it saw, at whichever server answers."""
+    """Lists once, then resumes watches from the last observed revision, at any server that responds."""
 
     def __init__(self, clients: list[LoadClient], path: str) -> None:
         super().__init__(daemon=True)
@@ -120,7 +120,7 @@ class Follower(threading.Thread):
         self._connection: http.client.HTTPSConnection | None = None
         self.revision = self._list()
         self.events: list[tuple[int, str, Object]] = []
-        """Revision, type and object of each, in the order in which they came."""
+        """Revision, type and object of each event, in order of arrival."""
         self.resumed = 0
         self.errors: list[str] = []
 
@@ -128,9 +128,9 @@ class Follower(threading.Thread):
         door = next(self._doors)
         connection = door.connect()
         connection.request("GET", door.path(self._path))
-        told = orjson.loads(connection.getresponse().read())
+        response = orjson.loads(connection.getresponse().read())
         connection.close()
-        return int(told["metadata"]["resourceVersion"])
+        return int(response["metadata"]["resourceVersion"])
 
     def run(self) -> None:
         while not self._stopping.is_set():

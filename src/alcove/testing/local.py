@@ -1,4 +1,4 @@
-"""A process of ours for tests: started, waited for until it says that it is at work, stopped or killed."""
+"""An `alcove` process for tests: started, awaited until it reports readiness, stopped or killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LocalProcess:
     """`with LocalProcess("scheduler", log, …): …`"""
 
     ready = "leading"
-    """What its first line begins with."""
+    """Prefix of its first output line, which reports readiness."""
 
     def __init__(self, verb: str, log: Path, *arguments: str) -> None:
         self._verb = verb
@@ -37,7 +37,7 @@ class LocalProcess:
         return self._log.read_text()
 
     def start(self) -> None:
-        """Returns at once; `wait` until it is at work."""
+        """Starts the process without waiting; `wait` waits until it is ready."""
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
@@ -48,7 +48,8 @@ class LocalProcess:
             )
 
     def wait(self) -> str:
-        """Its first line. Raises RuntimeError with its log if that is not that it is at work."""
+        """Waits for readiness; returns its first line. Raises RuntimeError with its log if it did not become
+        ready."""
         assert self._process is not None and self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.startswith(self.ready):
@@ -69,7 +70,7 @@ class LocalProcess:
             self._process = None
 
     def kill(self) -> None:
-        """At once, wherever it is: what it holds stays until it runs out."""
+        """Kills it with SIGKILL: its leases stay until they expire."""
         self.stop(signal.SIGKILL)
 
     def __enter__(self) -> Self:

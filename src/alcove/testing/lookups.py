@@ -1,4 +1,4 @@
-"""A node's lookup on a real API server, and pods to look things up for.
+"""A node's object lookup on a real API server, and pods to use it for.
 
 async with looking_up(server) as lookup:
     key, pod = make_pod(server, tenant, {"volumes": [...]})
@@ -23,7 +23,7 @@ _NUMBERS = count(1)
 
 @asynccontextmanager
 async def looking_up(server: LocalServer, seconds: float = 0.0) -> AsyncIterator[ObjectLookup]:
-    """Remembers nothing unless told for how long."""
+    """Caches nothing unless a time is given."""
     pool = HttpPool(kubeconfig.load(server.admin_kubeconfig))
     async with Planes() as planes:
         planes.join(HOME, pool)
@@ -40,7 +40,7 @@ def in_default(tenant: str, what: str) -> str:
 def make_pod(
     server: LocalServer, tenant: str, spec: Object, metadata: Object | None = None
 ) -> tuple[PodKey, Object]:
-    """A pod of the tenant, in its namespace `default`; it runs as its own account."""
+    """A pod in the tenant's namespace `default`, with its own service account."""
     name = f"pod-{next(_NUMBERS)}"
     assert server.system.post(in_default(tenant, "serviceaccounts"), named(name)).status == 201
     container = {"name": "main", "image": "alcove/busybox"}

@@ -1,4 +1,4 @@
-"""A cluster made by `alcove up` on this very machine, as a person would, and what can happen to such a machine.
+"""A cluster created by `alcove up` on this machine, as users do it, and simulated machine failures.
 
     with Machine(folder) as machine:
         machine.up("--nodes", "2")
@@ -6,7 +6,8 @@
         machine.boot()
         machine.up()
 
-Every process of it is known by a mark of its own, so that nobody else's is touched. Leaving destroys the cluster.
+All its processes carry a unique mark, so that no others are touched. The cluster is destroyed at the end of
+the block.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ PID_TRIES_MAX = 20
 
 
 def lacking() -> str:
-    """Why `alcove up` cannot make nodes that run pods here; empty: it can."""
+    """Why `alcove up` cannot start real nodes on this machine. Empty if it can."""
     return real.lacking() or needs.tools("conmon", "kubectl")
 
 
-class TestMachine:
+class SimulatedMachine:
     def __init__(self, folder: Path) -> None:
         self.mark = f"machine-{secrets.token_hex(6)}"
         self.folder = folder / self.mark
@@ -56,7 +57,7 @@ class TestMachine:
         self.home, self.scratch = self.folder / "home", self.folder / "tmp"
         self._strangers: list[subprocess.Popen[bytes]] = []
 
-    def __enter__(self) -> TestMachine:
+    def __enter__(self) -> SimulatedMachine:
         for each in (self.home, self.scratch):
             each.mkdir(parents=True)
         self._forwarding = FORWARDING.read_text()
@@ -69,7 +70,7 @@ class TestMachine:
             each.wait()
 
     def command(self, *words: str) -> subprocess.Popen[str]:
-        """`alcove WORDS…`, which leaves its files where nobody else's are."""
+        """Runs `alcove ARGUMENTS…` with its own state directories."""
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("XDG_")}
         own = {"HOME": str(self.home), "TMPDIR": str(self.scratch), "ALCOVE_MARK": self.mark}
         return subprocess.Popen(
@@ -81,7 +82,7 @@ class TestMachine:
         )
 
     def alcove(self, *words: str) -> str:
-        """What the command says; it must succeed."""
+        """Output of the command, which must succeed."""
         running = self.command(*words)
         said, _ = running.communicate(timeout=UP_SECONDS_MAX)
         assert running.returncode == 0, said
@@ -92,7 +93,7 @@ class TestMachine:
         return CliSession(self.data / "admin.kubeconfig")
 
     def kubectl(self, tenant: str, *words: str, stdin: str = "") -> str:
-        """As ring0's administrator in that tenant; what it says, and it must succeed."""
+        """Output of kubectl as ring0's administrator in the tenant; it must succeed."""
         way = (
             "--kubeconfig",
             str(self.data / "admin.kubeconfig"),
@@ -117,26 +118,27 @@ class TestMachine:
         return found
 
     def processes(self) -> list[int]:
-        """All there are: the cluster's own, what watches over containers, and what runs in them."""
+        """Pids of the cluster's processes, container monitors, and containers."""
         groups = Cgroups.of_machine()
         own = [f"{GROUP}/{each}" for each in groups.children(GROUP) if each.startswith(self.cluster.token)]
         marked = [int(each.split()[0]) for each in snapshot.processes(self.mark)]
         return sorted({*marked, *(pid for group in own for pid in groups.processes(group))})
 
     def cut_power(self) -> list[int]:
-        """Everything ends at once, and nobody sees another end; the numbers they had."""
+        """Kills all processes at the same moment, so that none observes another's exit; returns their
+        pids."""
         known: set[int] = set()
         while found := set(self.processes()) - known:
             _signal(found, signal.SIGSTOP)
             known |= found
         _signal(known, signal.SIGKILL)
         wait_until(lambda: not self.processes(), 20)
-        # A number is free when the process was reaped, which is up to the machine's first process.
+        # A pid is free once init has reaped the process.
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in known), REAPED_SECONDS_MAX)
         return sorted(known)
 
     def boot(self) -> None:
-        """After the power was cut: whatever is only in the kernel's memory is gone."""
+        """Simulates a power failure: removes everything that is only in kernel memory."""
         asked = self.cluster
         for path in reversed(mounted()):
             if f"{path}/".startswith((f"{self.data}/", f"{asked.run}/")):
@@ -152,7 +154,7 @@ class TestMachine:
         if not groups.children(GROUP):
             groups.remove(GROUP)
         for folder in (self.data / "nodes").glob("*/runtimes"):
-            # The machine's own number cannot be changed: this one becomes that of another boot.
+            # The boot id cannot be changed: write another one to the recorded file.
             (folder / reboots.MARK).write_text(str(uuid4()))
         shutil.rmtree(asked.run)
         if not any(RUN.iterdir()):
@@ -160,7 +162,7 @@ class TestMachine:
             FORWARDING.write_text(self._forwarding)
 
     def give_numbers_away(self, pids: Iterable[int]) -> int:
-        """Strangers get the numbers of processes that ended, as after a while they would; to how many."""
+        """Starts unrelated processes with the pids of exited ones; returns how many."""
         for pid in pids:
             for _ in range(PID_TRIES_MAX):
                 NEXT_PID.write_text(str(pid - 1))
@@ -173,7 +175,7 @@ class TestMachine:
         return len(self._strangers)
 
     def harmed(self) -> list[int]:
-        """Strangers that somebody ended."""
+        """Unrelated processes that were killed."""
         return [each.pid for each in self._strangers if each.poll() is not None]
 
 
@@ -186,7 +188,7 @@ def _signal(pids: Iterable[int], number: int) -> None:
 
 
 def traces(cluster: LocalCluster) -> list[str]:
-    """Everything in the kernel that is named after the cluster or works in its folder, in words."""
+    """Descriptions of all kernel objects named after the cluster, and of processes in its directory."""
     own = re.compile(rf"alcove[-_/]{cluster.token}[0-9a-z]{{0,2}}\b")
     inner = Cgroups.of_machine().children(GROUP)
     named = {

@@ -1,4 +1,4 @@
-"""`apiserver.reader.CacheReader` over a dict, for tests of what only reads: fill it with `put`, empty with `remove`."""
+"""`apiserver.reader.CacheReader` over a dict, for tests of readers. Change it with `put` and `remove`."""
 
 from collections.abc import Iterable
 
@@ -44,7 +44,7 @@ class MemoryReader:
         return [obj for obj in self.list(tenant, resource) if path and value == objects.get(obj, *path)]
 
     def indexed_generation(self, tenant: TenantId, resource: GroupResource, value: str) -> int:
-        # More often than it must: the tenant's other objects count too.
+        # Changes more often than necessary: the tenant's other objects count too.
         return self.generation(tenant, resource) if self.indexed(tenant, resource, value) else 0
 
     def generation(self, tenant: TenantId, resource: GroupResource) -> int:

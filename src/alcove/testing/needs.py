@@ -1,8 +1,8 @@
-"""What tests need of this machine: an empty answer means that it is there, words say what is missing.
+"""What tests need of this machine: functions return an empty string, or a message that says what is missing.
 
-Only what is known to be a lack is called one: a tool that is not installed, a right that is not had, a kernel built
-without a feature. Everything else that goes wrong here is raised: no test is passed over because of a defect, or of
-somebody else who looks at the same moment. Nothing is left behind, and every process uses names of its own.
+Only known gaps are reported: a tool that is not installed, a missing privilege, a kernel without a feature.
+All other errors are raised: no test is skipped because of a defect, or because of a concurrent check. Nothing
+is left behind, and every process uses unique names.
 """
 
 import errno
@@ -18,7 +18,7 @@ from alcove.dataplane.build import build
 from alcove.dataplane.errors import CompilerMissing, KernelRefused, Unsupported
 
 LACKS = frozenset((errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP))
-"""Failures by which a kernel says that it may not, or cannot, do something at all."""
+"""Error numbers of missing permissions or kernel features."""
 LOOP_CONTROL = Path("/dev/loop-control")
 LOOP_CTL_GET_FREE = 0x4C82
 MAP_HASH = 1
@@ -35,7 +35,7 @@ def tools(*names: str) -> str:
 
 @cache
 def namespaces() -> str:
-    """Network namespaces can be made."""
+    """Network namespaces can be created."""
     if why := root():
         return why
     if not Path("/proc/self/ns/net").exists():
@@ -52,7 +52,7 @@ def namespaces() -> str:
 
 @cache
 def bpf() -> str:
-    """Maps can be made, and the data plane's programs compiled."""
+    """Maps can be created, and the data plane's programs can be compiled."""
     try:
         kernel_bpf.create_map("alcove_probe", MAP_HASH, 4, 4, 1).close()
         build()

@@ -1,4 +1,4 @@
-"""Networks in a lab, told to its nodes as an adapter would: each node learns only what it has to know."""
+"""Networks in a lab, applied to its nodes as the agent does: each node gets only what it needs."""
 
 from collections.abc import Sequence
 from ipaddress import IPv4Address, ip_network
@@ -14,7 +14,7 @@ SERVICE_PREFIX6 = ip_network("fd20::/64")
 
 
 class LabNetwork(Struct):
-    """A VPC with subnets; who bounces and divides is by node number."""
+    """A VPC with subnets; bouncers and dividers are given by node number."""
 
     vni: int
     prefixes: tuple[str, ...] = ("10.0.0.0/16", "fd00::/48")

@@ -1,5 +1,5 @@
-"""A cluster whose nodes are namespaces, without containers: pods are made, placed and attached, and tests talk from
-their network namespaces.
+"""A cluster whose nodes are namespaces, without containers: pods are created, bound and attached, and tests
+open sockets in their network namespaces.
 
 with node_cluster(directory, 2, "203.0.113.5/24") as cluster:
     cluster.make_tenant("red", {"type": "vpc"})
@@ -30,7 +30,7 @@ NUMBERS = count()
 
 
 class AttachedPod:
-    """A pod that is attached: a namespace and its address."""
+    """An attached pod: its namespace and address."""
 
     def __init__(self, node: LabNodeNetwork, key: PodKey, obj: Object, attachment: Attachment) -> None:
         self.node = node
@@ -75,7 +75,7 @@ class NodeCluster:
         wait_until(lambda: self.server.system.get(path).json.get("status", {}).get("phase") == "Ready")
 
     def place_pod(self, tenant: str, node: int, network: str = "own", **more: Any) -> AttachedPod:
-        """Makes a pod on the node and attaches it."""
+        """Creates a pod on the node and attaches it."""
         where = self.nodes[node]
         key, obj = self.make_pod(tenant, where, network, **more)
         pod = AttachedPod(where, key, obj, where.call(where.network.attach(key, obj)))
@@ -93,11 +93,11 @@ class NodeCluster:
         return PodKey(HOME, TenantId(tenant), "default", name, obj["metadata"]["uid"]), obj
 
     def set_ready(self, pod: AttachedPod, *, ready: bool = True) -> None:
-        """As the agent would, once its containers run."""
+        """Writes the pod's status as the agent would once its containers run."""
         condition = {"type": "Ready", "status": str(ready)}
-        told = {"podIP": pod.address, "podIPs": [{"ip": pod.address}]}
+        addresses = {"podIP": pod.address, "podIPs": [{"ip": pod.address}]}
         path = f"/api/v1/tenants/{pod.key.tenant}/namespaces/default/pods/{pod.key.name}/status"
-        status = {"phase": "Running", "conditions": [condition], **told}
+        status = {"phase": "Running", "conditions": [condition], **addresses}
         self.must(self.server.system.patch(path, {"status": status}))
 
     def remove_pod(self, pod: AttachedPod) -> None:
@@ -106,7 +106,7 @@ class NodeCluster:
         self.must(self.server.system.delete(f"{path}?gracePeriodSeconds=0"))
 
     def make_service(self, tenant: str, name: str, **spec: Any) -> str:
-        """Its address, once it has one."""
+        """Waits for the address, and returns it."""
         path = f"/api/v1/tenants/{tenant}/namespaces/default/services"
         spec = {"network": "own", "ports": [{"port": 80, "targetPort": 8080}], **spec}
         self.must(self.server.system.post(path, {"metadata": {"name": name}, "spec": spec}))
@@ -124,7 +124,7 @@ class NodeCluster:
 def node_cluster(
     directory: Path, nodes: int, world: str, resolvers: tuple[Resolver, ...] = ()
 ) -> Iterator[NodeCluster]:
-    """`world` is the address of a host beside the nodes that is none."""
+    """`world` is the address of an external host on the underlay."""
     with ExitStack() as stack:
         server = stack.enter_context(LocalServer(directory / "server"))
         stack.enter_context(LocalControllers(server, directory))

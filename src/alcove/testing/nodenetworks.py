@@ -1,9 +1,9 @@
-"""The network part of node agents, each on a thread of its own, on a lab's nodes and a real API server.
+"""The network part of node agents, each in its own thread, on a lab's nodes and a real API server.
 
 with Lab(2, started=False) as lab, NodeNetworks(server, directory, lab) as nodes:
     nodes[0].attach(key, pod)
 
-There are no containers: a pod is a namespace with a port in it, and the test's own sockets.
+There are no containers: a pod is a namespace with a veth, and the test's sockets.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class LabNodeNetwork:
-    """One node's. `stop` and `start` are an agent's end and beginning."""
+    """One node's network. `stop` and `start` simulate an agent's restart."""
 
     def __init__(
         self, server: LocalServer, directory: Path, node: TestNode, resolvers: tuple[Resolver, ...]
@@ -97,7 +97,7 @@ class LabNodeNetwork:
             tasks.create_task(ingress.serve(planes, self.network, lambda *_: None, plain, []))
 
     def record_of(self, key: PodKey) -> Path:
-        """Where the agent has written down what it made for a pod."""
+        """Path of the agent's attachment record of a pod."""
         return self._folder / "network" / f"{key.directory_name}.json"
 
     @property
@@ -105,7 +105,7 @@ class LabNodeNetwork:
         return self._folder / "cni.sock"
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Carries it out on the node's loop."""
+        """Runs the coroutine on the node's loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(SECONDS_MAX)
 
 
@@ -113,7 +113,7 @@ class NodeNetworks:
     def __init__(
         self, server: LocalServer, directory: Path, lab: Lab, resolvers: tuple[Resolver, ...] = ()
     ) -> None:
-        """`resolvers` are asked for names of the world."""
+        """`resolvers` are the upstream DNS servers."""
         self._server = server
         self.all = [LabNodeNetwork(server, directory, node, resolvers) for node in lab.nodes]
 
@@ -132,7 +132,7 @@ class NodeNetworks:
 
 
 def register(server: LocalServer, name: str, address: str) -> None:
-    """The node's object, ready, as its agent would write it."""
+    """The object of a ready node, as its agent would write it."""
     node: Object = {"metadata": {"name": name}}
     assert server.system.post("/api/v1/nodes", node).status in (201, 409)
     status = {

@@ -1,5 +1,5 @@
-"""Several nodes on one machine: each a network namespace on an underlay bridge, with a data plane of its
-own. A node can be cut off, slowed, killed. Leaving the `with` removes everything, whatever happened.
+"""Several nodes on one machine: each is a network namespace on an underlay bridge, with its own data plane. A
+node can be disconnected, slowed or killed. Everything is removed at the end of the block, also after errors.
 """
 
 import atexit
@@ -30,14 +30,14 @@ from alcove.testing.probes import ping
 
 UNDERLAY, UNDERLAY6 = IPv4Network("192.168.77.0/24"), IPv6Network("fd77::/64")
 BPF_ROOT = Path(f"/run/alcove-lab-{os.getpid()}")
-"""This process's own, gone when it ends."""
+"""The BPF file system of this process, unmounted at exit."""
 MTU = 1550
-"""So that pods have the usual 1500."""
+"""Leaves pods the usual 1500."""
 
 
 @cache
 def mount() -> None:
-    """The BPF file system of this process's nodes, until it ends. What killed ones left goes."""
+    """Mounts the BPF file system of this process's nodes until exit. Removes those of killed processes."""
     for left in BPF_ROOT.parent.glob("alcove-lab-*"):
         if not Path("/proc", left.name.rpartition("-")[2]).exists():
             namespaces.unmount_bpf(left)
@@ -46,13 +46,12 @@ def mount() -> None:
 
 
 def lacking() -> str:
-    """Why nodes cannot be made here; empty: they can."""
+    """Why nodes cannot be created on this machine. Empty if they can."""
     return needs.namespaces() or needs.bpf() or needs.tools("nft", "nsenter", "tc")
 
 
 def plain_bridges(filtered: bool = False) -> None:
-    """Bridges of the calling thread's namespace are switches: netfilter does not look into their frames, or
-    does."""
+    """Sets whether bridged frames pass netfilter in the calling thread's namespace."""
     for family in ("ip", "ip6", "arp"):
         setting = Path(f"/proc/sys/net/bridge/bridge-nf-call-{family}tables")
         if setting.exists():
@@ -60,7 +59,7 @@ def plain_bridges(filtered: bool = False) -> None:
 
 
 class NamespacePod:
-    """A namespace with a port of a node in it."""
+    """A network namespace with a veth of a node."""
 
     def __init__(self, node: "TestNode", name: str, namespace: int, veth: Veth) -> None:
         self.node = node
@@ -114,7 +113,7 @@ class TestNode:
             own.close()
 
     def start(self, checkpoint: Checkpoint | None = None, **more: Any) -> DataPlane:
-        """The node's agent starts: a data plane, new or found."""
+        """Starts the node's data plane, new or existing."""
         if checkpoint is not None:
             more["checkpoint"] = checkpoint
         with inside(self.namespace):
@@ -122,7 +121,7 @@ class TestNode:
         return self.plane
 
     def make_pod(self, name: str, vni: int, *addresses: str, **more: Any) -> NamespacePod:
-        """Its namespace and what its port will be; `add_pod` connects it too."""
+        """Creates the pod's namespace and veth settings; `add_pod` also attaches it."""
         full = f"{self.name}-{name}"
         namespace = namespaces.make(full)
         interfaces = tuple(ip_interface(one) for one in addresses)
@@ -146,7 +145,7 @@ class TestNode:
         return pod
 
     def set_port(self, pod: NamespacePod, **changes: Any) -> None:
-        """Other settings of a pod's port, as of the next `apply`."""
+        """Changes settings of a pod's veth, effective with the next `apply`."""
         pod.veth = replace(pod.veth, **changes)
         self.state = replace(self.state, veths=tuple(one.veth for one in self.pods))
 
@@ -155,11 +154,11 @@ class TestNode:
         self.plane.apply(self.state)
 
     def cut(self, *, off: bool = True) -> None:
-        """Unplugs the node from the underlay, or plugs it in again."""
+        """Disconnects the node from the underlay, or reconnects it."""
         self._at_switch(lambda port: links.set_link(port, up=not off))
 
     def slow(self, bytes_per_second: int) -> None:
-        """Limits what the underlay brings to the node; 0: no more."""
+        """Limits the rate of underlay traffic to the node; 0 removes the limit."""
         if bytes_per_second:
             self._at_switch(lambda port: links.token_bucket(port, bytes_per_second, 65536))
         else:
@@ -181,7 +180,7 @@ class TestNode:
         return self.plane.paths()[path]
 
     def kill(self) -> None:
-        """The node is gone, as by a power cut."""
+        """Removes the node, as by a power failure."""
         self.plane.close()
         self.plane.pins.remove()
         self._remove()
@@ -199,7 +198,7 @@ class TestNode:
 
 
 def _settle(namespace: int, own: Interface | None, reachable: Prefix) -> None:
-    """Gives the namespace's `eth0` an address, and a route to what is on the same wire."""
+    """Gives the namespace's `eth0` an address and an on-link route."""
     with inside(namespace):
         netlink = Netlink()
         device = links.read_link(netlink, "eth0")
@@ -248,7 +247,7 @@ class Lab:
         return self
 
     def _await_underlay(self) -> None:
-        """The kernel brings links up in its own time."""
+        """Waits until all nodes are reachable on the underlay. Raises TimeoutError."""
         for node in self.nodes[1:]:
             for _ in range(100):
                 if ping(node.namespace, str(self.nodes[0].address), timeout=0.05):
@@ -257,7 +256,7 @@ class Lab:
                 raise TimeoutError(f"node {node.number} does not reach the underlay")
 
     def add_host(self, name: str, *addresses: str) -> int:
-        """A host on the underlay that is no node: the world, as far as the lab has one. Its namespace."""
+        """Adds an external host on the underlay; returns its namespace."""
         full = f"lab-{self.token}-host-{name}"
         host = namespaces.make(full)
         self.hosts[full] = host
@@ -281,7 +280,7 @@ class Lab:
         return host
 
     def route(self, namespace: int, prefix: str, via: IPv4Address) -> None:
-        """Sends what is for `prefix` from a host to a node."""
+        """Routes `prefix` from a host to a node."""
         with inside(namespace):
             netlink = Netlink()
             device = links.read_link(netlink, "eth0")

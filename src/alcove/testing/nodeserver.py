@@ -1,4 +1,4 @@
-"""A node's server over containers that a test starts itself, registered with a real API server.
+"""A node's API server for containers that a test starts, registered with a real API server.
 
 async with ContainerLab(runtime, folder) as lab, NodeRig(server, lab) as rig:
     await rig.pod("acme", "web", [{"name": "main", "command": ["sleep", "1000"]}])
@@ -42,7 +42,7 @@ class LabPod(Struct):
     containers: dict[str, ContainerHandle] = field(default_factory=dict)
 
     async def dial(self, port: int) -> socket.socket:
-        """From inside the pod's network, as its own processes would."""
+        """Connects from inside the pod's network namespace."""
         namespace = os.open(namespaces.path_of(self.sandbox), os.O_RDONLY | os.O_CLOEXEC)
         try:
             with namespaces.inside(namespace):
@@ -98,7 +98,7 @@ class NodeRig:
         await self.stop()
 
     async def start(self, certificate_of: str = "") -> None:
-        """`certificate_of`: another node's, for tests of who is believed."""
+        """`certificate_of`: use another node's certificate, for tests of authentication."""
         pki = self.server.directory / "pki"
         pair = self._serving_certificate(pki, certificate_of or self.name)
         callers = AuthorizedCallers(pair)
@@ -113,7 +113,7 @@ class NodeRig:
             self.agent = None
 
     def _serving_certificate(self, pki: Path, name: str) -> Path:
-        # Only tests reach into a server's keys; an agent asks for its certificate.
+        # Only tests use the CA's key directly; an agent requests its certificate.
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
         from alcove.apiserver.auth import certificates, subjects
@@ -146,7 +146,7 @@ class NodeRig:
     async def pod(
         self, tenant: str, name: str, containers: Sequence[Object], labels: dict[str, str] | None = None
     ) -> LabPod:
-        """A pod that runs, in the lab and as an object of the tenant's namespace `default`."""
+        """Runs a pod in the lab, and creates its object in the tenant's namespace `default`."""
         spec = {
             "nodeName": self.name,
             "containers": [
@@ -170,7 +170,7 @@ class NodeRig:
         return made
 
     async def start_container(self, pod: LabPod, container: Object) -> ContainerId:
-        """The container's first attempt, or the one after the last."""
+        """Starts the container's next attempt."""
         wanted = {"command": ["sleep", "1000"], **container}
         before = pod.containers.get(container["name"])
         id = await self.lab.container(pod.sandbox, wanted)
@@ -181,7 +181,7 @@ class NodeRig:
         return id
 
     def forget_pods(self) -> None:
-        """Deletes the objects of its pods; what runs is the lab's."""
+        """Deletes the pods' objects; the lab stops their containers."""
         for pod in self.pods.all():
             key = pod.key
             path = f"/api/v1/tenants/{key.tenant}/namespaces/{key.namespace}/pods/{key.name}"
@@ -194,7 +194,7 @@ class NodeRig:
         stdin: bytes | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Done:
-        """The machine's kubectl as `caller`."""
+        """Runs the installed kubectl as `caller`."""
         process = await self.begin(caller, *arguments, env=env)
         async with asyncio.timeout(60):
             out, errors = await process.communicate(stdin or b"")
@@ -204,7 +204,7 @@ class NodeRig:
     async def begin(
         self, caller: Caller, *arguments: str, env: Mapping[str, str] | None = None
     ) -> asyncio.subprocess.Process:
-        """The same, going on while the test does other things."""
+        """The same in the background."""
         return await asyncio.create_subprocess_exec(
             *("kubectl", "--kubeconfig", str(caller.kubeconfig)),
             *("--cache-dir", str(caller.kubeconfig.with_suffix(".cache")), *arguments),

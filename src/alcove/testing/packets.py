@@ -1,4 +1,4 @@
-"""Packets built byte by byte, honest or not, and raw sockets to send and catch them."""
+"""Packets built byte by byte, valid or not, and raw sockets to send and capture them."""
 
 import socket
 import struct
@@ -31,7 +31,8 @@ def ipv4(
     fragment: int = 0, length: int | None = None, header_words: int | None = None, ttl: int = 64,
     bad_checksum: bool = False,
 ) -> bytes:  # fmt: skip
-    """`fragment` is the whole field: flags and offset. `length` and `header_words` may lie."""
+    """`fragment` is the whole field: flags and offset. `length` and `header_words` may be wrong on
+    purpose."""
     words = 5 + len(options) // 4
     total = words * 4 + len(payload) if length is None else length
     first = 0x40 | (words if header_words is None else header_words)
@@ -116,7 +117,7 @@ def arp(
 
 
 def neighbor_solicit(source: str, asked: str, mac: str | None) -> bytes:
-    """An IPv6 packet to the asked address's solicited-node group."""
+    """An IPv6 packet to the target address's solicited-node group."""
     group = "ff02::1:ff" + IPv6Address(asked).exploded[-7:-5] + ":" + IPv6Address(asked).exploded[-4:]
     option = b"\x01\x01" + pack_mac(mac) if mac else b""
     body = b"\0\0\0\0" + IPv6Address(asked).packed + option
@@ -128,7 +129,7 @@ def vxlan(vni: int, frame: bytes, flags: int = 0x08000000) -> bytes:
 
 
 class Tap:
-    """A raw socket on a link of a namespace: sends frames as they are, catches those that arrive."""
+    """A raw socket on a device of a namespace: sends frames unchanged, and captures those that arrive."""
 
     def __init__(self, namespace: int, interface: str) -> None:
         with inside(namespace):
@@ -140,7 +141,7 @@ class Tap:
         self.socket.send(frame)
 
     def catch(self, wanted: bytes = b"", timeout: float = 0.3) -> bytes | None:
-        """The next frame received that contains `wanted`; None: none in time."""
+        """The next received frame that contains `wanted`. None on timeout."""
         self.socket.settimeout(timeout)
         try:
             while True:

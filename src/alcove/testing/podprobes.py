@@ -1,5 +1,5 @@
-"""What tests ask from the network namespaces of a cluster's pods (`nodecluster`): who is reached, which names there are,
-what the world sees of them."""
+"""Probes from the network namespaces of a cluster's pods (`nodecluster`): reachability, DNS, and access from
+outside."""
 
 import socket
 import threading
@@ -13,13 +13,13 @@ from alcove.testing.probes import TIMEOUT, connect, family_of, opened
 from alcove.testing.server import wait_until
 
 TENANTS = ("red", "blue")
-"""Two that have everything alike."""
+"""Two tenants with identical networks."""
 WORLD = "203.0.113.5"
-"""A host beside the nodes."""
+"""An external host on the underlay."""
 
 
 def reaches(pod: AttachedPod, address: str, port: int) -> bool:
-    """Whether somebody listens there; the kernel answers for whoever does."""
+    """Whether a TCP connection succeeds."""
     client = connect(pod.namespace, address, port, timeout=0.2)
     if client is not None:
         client.close()
@@ -27,7 +27,7 @@ def reaches(pod: AttachedPod, address: str, port: int) -> bool:
 
 
 def asked(pod: AttachedPod, name: str, kind: str = "A", server: str = "") -> list[str]:
-    """What the pod's DNS says: the answers, or the code."""
+    """The answers of the pod's DNS server, or the response code."""
     question = DNSRecord.question(name, kind)
     server = server or pod.attachment.nameservers[0]
     with opened(pod.namespace, family_of(server), socket.SOCK_DGRAM) as sock:
@@ -40,7 +40,7 @@ def asked(pod: AttachedPod, name: str, kind: str = "A", server: str = "") -> lis
 
 
 def came_as(cluster: NodeCluster, server: socket.socket, address: str, port: int) -> str:
-    """Whom a pod sees when the world comes in."""
+    """The client address that a pod sees for an external connection."""
 
     def attempt() -> str:
         client = connect(cluster.world, address, port, timeout=0.2)
@@ -55,7 +55,7 @@ def came_as(cluster: NodeCluster, server: socket.socket, address: str, port: int
 
 
 def site(pod: AttachedPod, text: str) -> socket.socket:
-    """A small web server in the pod, until it is closed."""
+    """A small web server in the pod, until `close`."""
     server = opened(pod.namespace, socket.AF_INET, socket.SOCK_STREAM)
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     server.bind((pod.address, 8080))
@@ -76,7 +76,8 @@ def site(pod: AttachedPod, text: str) -> socket.socket:
 
 
 def fetched(cluster: NodeCluster, address: str, host: str) -> str:
-    """What the world gets from a node for a host; nothing, unless it is a page."""
+    """The HTTP response that an external client gets from a node for a host. Empty unless the status is
+    200."""
     client = connect(cluster.world, address, 80, timeout=0.5)
     if client is None:
         return ""
@@ -88,7 +89,7 @@ def fetched(cluster: NodeCluster, address: str, host: str) -> str:
 
 
 class TrafficStream:
-    """Bytes that go round a connection all the time; a gap is a fault."""
+    """Continuous echo traffic on one connection; a gap is an error."""
 
     GAP_SECONDS_MAX = 0.15
 

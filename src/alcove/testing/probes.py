@@ -1,6 +1,6 @@
-"""Can one namespace talk to another? Sockets of this process, opened in the namespaces: no other program.
+"""Connectivity probes between network namespaces, with sockets that this process opens in them.
 
-Each function answers True or False within `timeout`; nothing is left open.
+Each function returns True or False within `timeout`; no socket is left open.
 """
 
 import os
@@ -15,7 +15,7 @@ from alcove.dataplane.namespaces import inside
 from alcove.testing.packets import checksum
 
 TIMEOUT = 2.0
-"""For what should work: long enough for a busy machine. What should not is asked for with less patience."""
+"""Timeout of checks that should succeed, long enough for a busy machine. Others use shorter timeouts."""
 IMPATIENT = 0.04
 
 
@@ -72,7 +72,7 @@ def connect(
 def tcp_talks(
     source: int, target: str, port: int, server: socket.socket, *, timeout: float = TIMEOUT
 ) -> bool:
-    """Connects, and says something both ways."""
+    """Connects, and sends data in both directions."""
     client = connect(source, target, port, timeout=timeout)
     if client is None:
         return False
@@ -94,7 +94,8 @@ def tcp_talks(
 def udp_talks(
     source: int, target: str, port: int, server: socket.socket, *, timeout: float = TIMEOUT
 ) -> bool:
-    """The server answers whom it saw; the client's socket is connected, so only the right one will do."""
+    """The server answers with the client's address; the client's socket is connected, so it accepts no other
+    peer."""
     client = opened(source, family_of(target), socket.SOCK_DGRAM)
     word = os.urandom(8)
     with client:

@@ -1,4 +1,4 @@
-"""A bad network between a process and its API server: connections that break, bytes that take their time.
+"""A faulty network between a process and its API server: broken connections and delayed bytes.
 
 with BadNetwork(server.address) as network:
     start(kubeconfig_for(network.port))
@@ -18,7 +18,7 @@ PIECE_BYTES = 16 * 1024
 
 
 class BadNetwork(TcpRelay):
-    """Passes bytes as they are, and knows nothing of what they mean."""
+    """Forwards bytes unchanged, without parsing them."""
 
     def __init__(self, address: tuple[str, int], seed: int = 0) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A registry of images for tests: it serves OCI layouts over HTTP on loopback, to whoever knows the password.
+"""An image registry for tests: serves OCI layouts over HTTP on loopback, optionally with a password.
 
 with Registry({"shop/web": layout}, password="secret") as registry:
     f"{registry.host}/shop/web:v1"
@@ -21,18 +21,19 @@ _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
 class LocalImageRegistry:
-    """Every tag that a layout has, under the repository's name. User `me`; an empty password: for everybody."""
+    """Serves all tags of a layout under the repository's name. The user is `me`; an empty password allows
+    anonymous access."""
 
     def __init__(
         self, repositories: Mapping[str, Path], password: str = "", address: str = "127.0.0.1"
     ) -> None:
-        """`address`: one of this machine's, by which it is reached."""
+        """`address`: local address to listen on."""
         self.repositories = dict(repositories)
         self.password = password
         self.given: Counter[str] = Counter()
-        """How often each blob was asked for."""
+        """Number of requests for each blob."""
         self.asked_as: set[str] = set()
-        """Whom callers said to be: `user:password`."""
+        """Credentials of the requests: `user:password`."""
         handler = type("_Bound", (_Handler,), {"registry": self})
         self._address = address
         self._server = ThreadingHTTPServer(("127.0.0.1" if address == "127.0.0.1" else "0.0.0.0", 0), handler)
@@ -52,7 +53,7 @@ class LocalImageRegistry:
         self._thread.join()
 
     def manifest(self, repository: str, reference: str) -> tuple[bytes | None, str]:
-        """With its kind."""
+        """The content with its media type."""
         layout = self.repositories.get(repository)
         if layout is None:
             return None, ""

@@ -1,4 +1,5 @@
-"""A port on loopback whose connections somebody decides about: the plumbing of a balancer and of a bad network."""
+"""A TCP listener on loopback with a custom connection handler: the base of the balancer and the faulty
+network."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Self
 
 
 class TcpRelay:
-    """Runs in a thread of its own, from entering to leaving; `port` is where it is reached."""
+    """Runs in its own thread for the duration of the block; `port` is its port."""
 
     def __init__(self) -> None:
         self._started = threading.Event()
@@ -41,8 +42,8 @@ class TcpRelay:
         self.end()
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A connection, until it is over."""
+        """Handles one connection until it is closed."""
         raise NotImplementedError
 
     def end(self) -> None:
-        """No more connections come."""
+        """Called when no more connections are accepted."""

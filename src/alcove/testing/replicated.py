@@ -1,5 +1,5 @@
-"""A cluster in which everything is there more than once: etcd of several members, API servers behind a balancer,
-controllers and schedulers that wait to take over, and hollow nodes. Each can be killed, and started again.
+"""A highly available cluster: etcd with several members, API servers behind a balancer, standby controllers
+and schedulers, and hollow nodes. Each process can be killed and started again.
 
     with ReplicatedCluster(directory) as cluster:
         acme = cluster.make_tenant("acme")
@@ -22,7 +22,7 @@ from alcove.testing.scheduler import LocalScheduler
 from alcove.testing.server import LocalServer, wait_until
 
 CONTROLLERS, SCHEDULERS = "alcove-controllers", "kube-scheduler"
-"""Their leases."""
+"""Leases of the replicated processes."""
 SHARED_KEYS = ("ca.crt", "ca.key", "sa.key")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
@@ -65,14 +65,14 @@ class ReplicatedCluster:
     def _server(self, number: int) -> LocalServer:
         directory = self._directory / f"server-{number}"
         if number:
-            # One authority for all: a credential of one is good for the others.
+            # One CA for all: credentials of one server are valid at the others.
             (directory / "pki").mkdir(parents=True)
             for name in SHARED_KEYS:
                 shutil.copy(self._directory / "server-0" / "pki" / name, directory / "pki" / name)
         return LocalServer(directory, *self.etcd.options(number))
 
     def balanced(self, kubeconfig: Path) -> Path:
-        """The same credential, with the balancer for a server."""
+        """A kubeconfig with the same credential, through the balancer."""
         path = self._directory / f"balanced-{kubeconfig.name}"
         text = kubeconfig.read_text()
         for server in self.servers:
@@ -81,7 +81,7 @@ class ReplicatedCluster:
         return path
 
     def at(self, number: int, kubeconfig: Path) -> Path:
-        """The same credential, straight to one server."""
+        """A kubeconfig with the same credential, directly to one server."""
         path = self._directory / f"server-{number}-{kubeconfig.name}"
         own, *others = [self.servers[number], *self.servers]
         text = kubeconfig.read_text()
@@ -91,7 +91,7 @@ class ReplicatedCluster:
         return path
 
     def make_tenant(self, name: str) -> Path:
-        """A tenant whose network is ready; its administrator's kubeconfig."""
+        """Creates a tenant, and waits for its network; returns its administrator's kubeconfig."""
         server = self.servers[0]
         answer = server.system.post("/api/v1/tenants", {"metadata": {"name": name}})
         assert answer.status == 201, answer.body
@@ -99,12 +99,12 @@ class ReplicatedCluster:
         return server.as_tenant(name).kubeconfig
 
     def leading(self, lease: str) -> LocalProcess:
-        """The process that holds the lease; one does, or will in a moment."""
+        """The lease holder; waits until there is one."""
         pid = wait_until(lambda: self._holder(lease), 30)
         return next(each for each in self.processes[lease] if each.is_running and each.pid == pid)
 
     def _holder(self, lease: str) -> int:
-        """The pid of whoever of ours that lives holds the lease; 0: nobody."""
+        """The pid of the running process that holds the lease; 0 if there is none."""
         answer = next(each for each in self.servers if each.is_running).system.get(f"{LEASES}/{lease}")
         holder = answer.json["spec"].get("holderIdentity") if answer.status == 200 else ""
         pid = int(holder.split("_")[1]) if holder else 0

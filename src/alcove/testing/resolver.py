@@ -1,4 +1,4 @@
-"""A DNS server of others for tests: real sockets on loopback, answers by script."""
+"""An upstream DNS server for tests: real sockets on loopback, scripted answers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +13,7 @@ from alcove.dns.upstream import Resolver
 TRIES_MAX = 50
 
 Script = Callable[[DNSRecord], list[bytes]]
-"""Which datagrams to send back for a question."""
+"""Returns the datagrams to send for a query."""
 
 
 def one_address(query: DNSRecord) -> list[bytes]:
@@ -24,7 +24,7 @@ def one_address(query: DNSRecord) -> list[bytes]:
 
 
 class ScriptedResolver(asyncio.DatagramProtocol):
-    """Over UDP it follows the script, over TCP it always tells the whole truth: `one_address`."""
+    """Answers by script over UDP, and always with `one_address` over TCP."""
 
     def __init__(self, script: Script) -> None:
         self.script = script

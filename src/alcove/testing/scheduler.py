@@ -1,4 +1,4 @@
-"""The scheduler in a process of its own, for tests: beside a `LocalServer`, or beside two planes."""
+"""The scheduler as a process, for tests with a `LocalServer` or with two planes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEASE_SECONDS = ("--lease-seconds", "2")
 
 
 class LocalScheduler(LocalProcess):
-    """`with LocalScheduler(kubeconfig, directory): …`; several at once compete for the lease."""
+    """`with LocalScheduler(kubeconfig, directory): …`; several instances compete for the lease."""
 
     def __init__(self, kubeconfig: Path, directory: Path, *options: str) -> None:
         super().__init__("scheduler", directory / "scheduler.log", "--kubeconfig", str(kubeconfig), *options)
@@ -31,7 +31,7 @@ def add_node(server: LocalServer, made: Object) -> None:
 
 
 def create(caller: Caller, name: str, **spec: Any) -> None:
-    """A pod of the tenant, as a user makes it."""
+    """Creates a pod of the tenant as a user does."""
     made = pod(name, **spec)
     del made["metadata"]["uid"], made["spec"]["priority"]
     answer = caller.post(PODS, made)
@@ -39,13 +39,13 @@ def create(caller: Caller, name: str, **spec: Any) -> None:
 
 
 def bound(caller: Caller) -> dict[str, str]:
-    """Names of the tenant's pods that have a node, and which."""
+    """Nodes of the tenant's bound pods, by pod name."""
     items = caller.get(PODS).json["items"]
     return {each["metadata"]["name"]: on for each in items if (on := each["spec"].get("nodeName"))}
 
 
 class TwoPlanes:
-    """The home plane, and one that serves the tenant `big` alone; each has a tenant's administrator."""
+    """The home plane, and a dedicated plane of the tenant `big`; each has a tenant's administrator."""
 
     def __init__(self, directory: Path, node_cpu: int) -> None:
         self.directory = directory
@@ -54,7 +54,7 @@ class TwoPlanes:
         self.own = LocalServer(directory / "own")
         self.home.start()
         self.own.start()
-        # A copy: a server that starts again writes its own anew.
+        # A copy: a restarted server writes a new one.
         self._kubeconfig = directory / "home.kubeconfig"
         self._kubeconfig.write_bytes(self.home.admin_kubeconfig.read_bytes())
         self.home.make_namespace("system", "kube-system")
@@ -72,22 +72,22 @@ class TwoPlanes:
         add_node(self.home, node(name, cpu=str(self.node_cpu)))
 
     def scheduler(self, *options: str, own: Path | None = None) -> LocalScheduler:
-        """`own`: the kubeconfig by which it finds the other plane."""
+        """`own`: the dedicated plane's kubeconfig for the scheduler."""
         plane = f"big={own or self.own.admin_kubeconfig}"
         return LocalScheduler(self._kubeconfig, self.directory, "--plane", plane, *LEASE_SECONDS, *options)
 
     def home_scheduler(self, *options: str) -> LocalScheduler:
-        """One that is not told of the other plane."""
+        """A scheduler without the dedicated plane."""
         return LocalScheduler(self._kubeconfig, self.directory, *LEASE_SECONDS, *options)
 
     def leader(self) -> int:
-        """The pid of the scheduler that holds the lease; 0: none does."""
+        """The pid of the scheduler that holds the lease; 0 if there is none."""
         lease = self.home.system.get(LEASE)
         holder = lease.json["spec"].get("holderIdentity") if lease.status == 200 else ""
         return int(holder.split("_")[1]) if holder else 0
 
     def placed(self) -> Counter[str]:
-        """CPUs asked for by pods on each node, over both planes."""
+        """CPU requests of pods on each node, over both planes."""
         used: Counter[str] = Counter()
         for caller in (self.small, self.big):
             for each in caller.get(PODS).json["items"]:

@@ -1,5 +1,4 @@
-"""Nodes, pods and what belongs to them, as small as an object can be: for tests and measurements of the
-scheduler."""
+"""Minimal nodes, pods and related objects, for tests and benchmarks of the scheduler."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ def node(
     images: Mapping[str, int] | None = None,
     **devices: str,
 ) -> Object:
-    """Taints are written `key=value:Effect`; further resources as `gpu="4"` for `example.com/gpu`."""
+    """Taints have the form `key=value:Effect`; further resources `gpu="4"` for `example.com/gpu`."""
     allocatable = {"cpu": cpu, "memory": memory, "pods": pods}
     allocatable |= {f"example.com/{name}": amount for name, amount in devices.items()}
     spec: Object = {"unschedulable": True} if unschedulable else {}
@@ -76,7 +75,7 @@ def pod(
     owner: str = "",
     **spec: Any,
 ) -> Object:
-    """Fields of the spec as keywords (`nodeSelector={…}`); `on` names the node it is on."""
+    """Keywords are fields of the spec (`nodeSelector={…}`); `on` is the pod's node."""
     requests = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value}
     container: Object = {"name": "main", "image": "pause:3", "resources": {"requests": requests}}
     metadata: Object = {"name": name, "namespace": namespace, "uid": uid(), "labels": dict(labels or {})}
@@ -89,7 +88,7 @@ def pod(
 
 
 def asking(**resources: str) -> list[Object]:
-    """Containers that ask for resources by name: `asking(cpu="1", gpu="2")`, the latter `example.com/gpu`."""
+    """Containers with requests: `asking(cpu="1", gpu="2")`, the latter for `example.com/gpu`."""
     native = ("cpu", "memory")
     requests = {key if key in native else f"example.com/{key}": value for key, value in resources.items()}
     return [{"name": "main", "image": "pause:3", "resources": {"requests": requests}}]
@@ -129,7 +128,7 @@ OTHER = TenantId("other")
 
 
 class Scene:
-    """Nodes and placed pods, and what is to be said of a further pod. Nothing is queued or bound."""
+    """A scheduler cache with nodes and placed pods, to evaluate a further pod. Nothing is queued or bound."""
 
     def __init__(self, *nodes: Object) -> None:
         self.cache = SchedulerCache()
@@ -142,13 +141,13 @@ class Scene:
         return self.tracker.read(HOME, tenant, obj)
 
     def place(self, obj: Object, tenant: TenantId = TENANT) -> SchedulerPod:
-        """A pod that is on the node its spec names."""
+        """Places a pod on the node of its spec."""
         placed = self.pod(obj, tenant)
         self.cache.place(placed, obj["spec"]["nodeName"])
         return placed
 
     def passing(self, obj: Object, tenant: TenantId = TENANT) -> set[str]:
-        """Names of nodes that take the pod."""
+        """Names of the feasible nodes."""
         ranked = self.evaluator.rank(self.pod(obj, tenant))
         return {name for name, slot in self.cache.nodes.slots.items() if ranked[slot] >= 0}
 
@@ -160,7 +159,7 @@ class Scene:
         return "" if slot == NO_SLOT else self.cache.nodes.name(slot)
 
     def scores(self, obj: Object, plugin: str, tenant: TenantId = TENANT) -> dict[str, int]:
-        """One plugin's score of each node that takes the pod, as it enters the sum."""
+        """One plugin's normalized score of each feasible node."""
         pod = self.pod(obj, tenant)
         feasible = self.evaluator.rank(pod) >= 0
         (score,) = (each for each, _ in SCORES if each.name == plugin)
@@ -171,7 +170,7 @@ class Scene:
 
 
 class Desk:
-    """A core with a clock that stands still unless told otherwise."""
+    """A scheduler core with a manual clock."""
 
     def __init__(self, *nodes: Object, **options: Any) -> None:
         self.now = 1000.0
@@ -200,7 +199,7 @@ class Desk:
         return found
 
     def placed(self) -> dict[str, str]:
-        """Decide all there is; where pods go, by name."""
+        """Runs all pending decisions; returns the nodes by pod name."""
         return {each.pod.name: each.node for each in self.decide() if isinstance(each, BindPod)}
 
     def told(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A real API server in a process of its own, for tests: started on a free port, stopped with the block.
+"""A real API server as a process, for tests: started on a free port, stopped at the end of the block.
 
 with LocalServer(directory) as server:
     server.kubectl("get", "namespaces")
@@ -37,7 +37,7 @@ class ServerResponse(Struct, frozen=True):
 
 
 class Caller:
-    """Somebody's connection to the server: plain HTTP requests, nothing interpreted."""
+    """A user's connection to the server: plain HTTP requests and raw responses."""
 
     def __init__(self, kubeconfig: Path, *, anonymous: bool = False, token: str = "") -> None:
         self.kubeconfig = kubeconfig
@@ -57,7 +57,7 @@ class Caller:
     def request(
         self, method: str, path: str, body: Object | list[Any] | bytes | None = None, **headers: str
     ) -> ServerResponse:
-        """`headers` are given as keywords: `content_type="application/json"`."""
+        """Keywords are headers: `content_type="application/json"`."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         data = body if isinstance(body, bytes) or body is None else orjson.dumps(body)
         if data is not None:
@@ -65,12 +65,12 @@ class Caller:
         if self._token:
             sent["authorization"] = f"Bearer {self._token}"
         response, answer = self._exchange(method, path, data, sent)
-        told: dict[str, str] = {}
+        response_headers: dict[str, str] = {}
         for name, value in response.getheaders():
-            # Several of one name are one, joined, as HTTP has it.
+            # Headers of the same name are joined, as HTTP allows.
             key = name.lower()
-            told[key] = f"{told[key]}, {value}" if key in told else value
-        return ServerResponse(response.status, told, answer)
+            response_headers[key] = f"{response_headers[key]}, {value}" if key in response_headers else value
+        return ServerResponse(response.status, response_headers, answer)
 
     def _exchange(
         self, method: str, path: str, data: bytes | None, headers: dict[str, str]
@@ -83,7 +83,7 @@ class Caller:
                 response = self._connection.getresponse()
                 return response, response.read()
             except (http.client.RemoteDisconnected, ConnectionError, ssl.SSLEOFError):
-                # A kept connection may have been closed in between: the server does it after some minutes.
+                # The server closes idle connections after some minutes.
                 self._connection.close()
                 self._connection = None
                 if attempt == 2:
@@ -113,8 +113,8 @@ class Caller:
     def kubectl(
         self, *arguments: str, stdin: str | None = None, check: bool = True, env: dict[str, str] | None = None
     ) -> str:
-        """Standard output of the machine's kubectl as this caller. With `check` a failure raises; without,
-        its error is part of the answer."""
+        """Standard output of the installed kubectl as this caller. With `check` a failure raises; without it,
+        standard error is included."""
         return _kubectl(self.kubeconfig, arguments, stdin, check, env or {})
 
 
@@ -142,7 +142,7 @@ def _kubectl(
 
 
 class LocalServer(LocalProcess):
-    """`with LocalServer(directory): …`; started again, it serves at the same port."""
+    """`with LocalServer(directory): …`; after a restart it uses the same port."""
 
     ready = "serving "
 
@@ -162,7 +162,7 @@ class LocalServer(LocalProcess):
         return "127.0.0.1", self._port
 
     def start(self) -> None:
-        """Returns when it serves."""
+        """Starts the server, and waits until it serves."""
         self.admin_kubeconfig.unlink(missing_ok=True)
         self._arguments = ("--data", str(self.directory), "--port", str(self._port), *self._options)
         super().start()
@@ -179,11 +179,11 @@ class LocalServer(LocalProcess):
 
     @property
     def system(self) -> Caller:
-        """Ring0's administrator."""
+        """The caller of ring0's administrator."""
         return self._caller(("system", "admin"), self.admin_kubeconfig)
 
     def as_tenant(self, tenant: str, user: str = "admin", groups: tuple[str, ...] = ()) -> Caller:
-        """A user of a tenant, which must exist with its administrator's role (`make_tenant`)."""
+        """A caller for a user of a tenant, which must exist with its administrator's role (`make_tenant`)."""
         path = self.directory / f"{tenant}-{user}.kubeconfig"
         if not path.exists():
             connection = CliConnection(load(self.admin_kubeconfig))
@@ -200,7 +200,7 @@ class LocalServer(LocalProcess):
         return self._callers[key]
 
     def make_tenant(self, name: str) -> Caller:
-        """A tenant with what the tenant controller would give it; returns its administrator."""
+        """Creates a tenant with the tenant controller's objects; returns its administrator."""
         self._must("/api/v1/tenants", {"metadata": {"name": name}, "spec": {}})
         for namespace in ("default", "kube-system", "kube-public"):
             self.make_namespace(name, namespace)
@@ -216,7 +216,7 @@ class LocalServer(LocalProcess):
         return self.as_tenant(name)
 
     def make_namespace(self, tenant: str, name: str) -> None:
-        """A namespace with its service account."""
+        """Creates a namespace with its service account."""
         path = f"/api/v1/tenants/{tenant}/namespaces"
         answer = self.system.post(path, {"metadata": {"name": name}})
         assert answer.status in (201, 409), answer.body
@@ -228,7 +228,7 @@ class LocalServer(LocalProcess):
 
 
 def wait_until(check: Any, seconds_max: float = 10.0) -> Any:
-    """The first truthy answer of `check`; for what another process does in its own time."""
+    """Polls until `check` returns a truthy result, and returns it. Raises AssertionError on timeout."""
     deadline = time.monotonic() + seconds_max
     while True:
         if answer := check():

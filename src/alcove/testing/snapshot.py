@@ -1,11 +1,11 @@
-"""Everything a machine has that a cluster could leave behind, whatever it is called: looked at before and after.
+"""Snapshot of everything that a cluster could leave behind on a machine, compared before and after a test.
 
     before = look(mark)
     … processes are started with `mark` in their environment, or in the names of what they work on …
     assert left_since(before, mark, seconds_max=30) == []
 
-What is new right afterwards has a while to go: the kernel ends namespaces and programs in its own time, and other people's
-things come and go too. What others start later is not looked at.
+New things have some time to disappear: the kernel removes namespaces and programs asynchronously, and
+unrelated things come and go too. Processes without the mark are ignored.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ FOLDERS = (
 VOLATILE = re.compile(
     r"nf_conntrack_count|/route/|/neigh/|/conf/(?!all/|default/)|random|rpf_flush|pts/\d|/dev/char/|/dev/block/"
 )
-"""Settings and files that change by themselves, and those of links, which are looked at themselves."""
+"""Settings and files that change by themselves, and those of devices, which are compared separately."""
 SHARED_GROUP = "alcove"
-"""Of all clusters of the machine: it stays while one is in it."""
+"""Shared by all clusters of the machine: it stays while one uses it."""
 POLL_SECONDS = 0.25
 
 Things = frozenset[str]
 
 
 def look(mark: str) -> Things:
-    """Each thing in words, the first of which says what it is."""
+    """A description of each thing; the first word is its kind."""
     return frozenset(f"{kind} {thing}" for kind, find in KINDS.items() for thing in find()) | frozenset(
         f"process {each}" for each in processes(mark)
     )
 
 
 def left_since(before: Things, mark: str, seconds_max: float) -> list[str]:
-    """What is there now, was not before, and does not go within that time; and what is missed."""
+    """Things that are new and do not disappear within that time, and things that are missing."""
     now = look(mark)
     left = now - before
     deadline = time.monotonic() + seconds_max
@@ -64,7 +64,7 @@ def left_since(before: Things, mark: str, seconds_max: float) -> list[str]:
 
 
 def _missed(before: Things, now: Things) -> list[str]:
-    """Settings, rules, and what links have that are still there. Other things may be other people's, who took them away."""
+    """Missing settings, rules, and properties of remaining devices. Other missing things may be unrelated."""
     links = {each.split()[1].split("@")[0].rstrip(":") for each in now if each.startswith("link ")}
     return sorted(each for each in before - now if _is_missed(each, links))
 
@@ -82,7 +82,7 @@ def _is_missed(thing: str, links: set[str]) -> bool:
 
 
 def processes(mark: str) -> Iterator[str]:
-    """Those that have the mark in their environment or in their words, whoever started them."""
+    """Processes with the mark in their environment or arguments."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
@@ -90,11 +90,11 @@ def processes(mark: str) -> Iterator[str]:
                 if mark.encode() in words + (entry / "environ").read_bytes():
                     yield f"{entry.name} {words.replace(bytes(1), b' ').decode(errors='replace')[:200]}"
             except OSError:
-                continue  # Gone meanwhile.
+                continue  # The process has exited meanwhile.
 
 
 def _network_namespaces() -> Iterator[str]:
-    """By their numbers: those with a name, those that a process is in, and those that one holds open."""
+    """Inodes of namespaces that have a name, contain a process, or are held open by one."""
     known = [*Path("/proc").glob("[0-9]*/task/*/ns/net"), *Path("/proc").glob("[0-9]*/fd/*")]
     for path in known:
         try:
@@ -150,7 +150,7 @@ def _firewall() -> Iterator[str]:
 
 
 def _bpf_ids(kind: str) -> Iterator[str]:
-    """Of everything of that kind in the kernel, pinned or not."""
+    """All BPF objects of that kind in the kernel, pinned or not."""
     following: Callable[..., int] = getattr(bpf.library(), f"bpf_{kind}_get_next_id")
     number = ctypes.c_uint32(0)
     while following(number, ctypes.byref(number)) == 0:
@@ -188,7 +188,7 @@ def _settings() -> Iterator[str]:
             try:
                 yield f"{path} {path.read_text().strip()}"
             except OSError:
-                continue  # Only to be written.
+                continue  # Write-only.
 
 
 def _files(tops: Iterable[str] = FOLDERS) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """A program that makes one system call and exits with the error's number: zero if the call succeeded.
 
-Made here byte by byte, so that containers can be tried from inside without a compiler or any library.
+Assembled byte by byte, so that containers can be tested from inside without a compiler or a library.
 """
 
 import platform

@@ -1,4 +1,4 @@
-"""A program on a terminal of its own, as a person has it: it is typed at, and its window resized.
+"""A program on a pseudo-terminal: tests type input, and resize its window.
 
 async with Terminal("kubectl", "exec", "-it", "web", "--", "sh") as terminal:
     await terminal.sees("#")
@@ -23,7 +23,7 @@ class TestTerminal:
         self._command = command
         self._env = {**os.environ, **(env or {})}
         self.seen = b""
-        """Everything that was shown so far."""
+        """All output so far."""
 
     async def __aenter__(self) -> TestTerminal:
         self._upper, lower = os.openpty()
@@ -48,8 +48,8 @@ class TestTerminal:
         os.write(self._upper, text.encode())
 
     async def sees(self, text: str, *, asking: str = "") -> None:
-        """Returns when the text was shown. Raises AssertionError when it does not come. `asking` is typed until then,
-        again and again: a new size of the window takes its time to arrive."""
+        """Waits for the text in the output. Raises AssertionError on timeout. `asking` is typed repeatedly
+        until then: a new window size takes time to arrive."""
         loop = asyncio.get_running_loop()
         deadline, asks_at = loop.time() + SEES_SECONDS_MAX, loop.time()
         while text.encode() not in self.seen:

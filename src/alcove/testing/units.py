@@ -1,4 +1,4 @@
-"""systemd's unit and environment files, as far as tests need them to start what a unit starts."""
+"""A minimal parser of systemd's unit and environment files, to start a unit's command in tests."""
 
 import re
 import shlex
@@ -23,7 +23,7 @@ def expand(command: str, environment: dict[str, str]) -> list[str]:
 
 
 def read_environment(path: Path) -> dict[str, str]:
-    """Of an environment file, as systemd reads it: quotes around a value are not part of it."""
+    """Variables of an environment file, as systemd reads it: quotes around a value are removed."""
     lines = path.read_text().splitlines()
     pairs = (line.partition("=") for line in lines if not line.startswith("#"))
     return {name: value.strip('"') for name, _, value in pairs}

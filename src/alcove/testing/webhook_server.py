@@ -1,8 +1,8 @@
-"""A real webhook: HTTPS on loopback, in a thread, with an authority of its own; answers as it is told.
+"""A real webhook server: HTTPS on loopback, in a thread, with its own CA and scripted responses.
 
 with WebhookServer(lambda path, review: allowed(review)) as webhook:
     configuration = {"clientConfig": webhook.client("/mutate"), ...}
-    webhook.seen                      # the reviews that came, in order
+    webhook.seen                      # the received reviews, in order
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from cryptography.x509.oid import NameOID
 from alcove.api.objects import Object
 
 Respond = Callable[[str, Object], Any]
-"""(path, review) → the answer: an object to be sent as JSON, bytes to be sent as they are, or an int, a bare
+"""(path, review) → the response: an object to be sent as JSON, bytes to be sent unchanged, or an int, a bare
 HTTP status."""
 
 
 def allowed(review: Object, **response: Any) -> Object:
-    """An AdmissionReview that lets the write pass; `response` adds to it or changes it."""
+    """An AdmissionReview that allows the write; `response` adds fields or overrides them."""
     answer = {"uid": review["request"]["uid"], "allowed": True, **response}
     return {"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": answer}
 
@@ -51,19 +51,19 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away in the middle is what some tests are about."""
+        """Ignores errors: some tests disconnect in the middle of a request."""
 
 
 class WebhookServer:
     def __init__(self, respond: Respond, *names: str) -> None:
-        """`names`: host names its certificate is for, beside 127.0.0.1."""
+        """`names`: host names of its certificate, besides 127.0.0.1."""
         self._respond = respond
         self._certificate, self._key = _issue(names)
         self._server: _Server | None = None
         self.seen: list[Object] = []
         self.paths: list[str] = []
         self.request_ids: list[str] = []
-        """Of the requests that came, in order; empty: it had none."""
+        """Request ids of the received requests, in order; empty for a request without one."""
         self.connections = 0
 
     @property
@@ -73,7 +73,7 @@ class WebhookServer:
 
     @property
     def authority(self) -> str:
-        """As a `caBundle`."""
+        """The CA certificate as a `caBundle`."""
         return base64.b64encode(self._certificate).decode()
 
     def client(self, path: str = "/") -> Object:
@@ -87,7 +87,7 @@ class WebhookServer:
             pair.write_bytes(self._certificate + self._key)
             context.load_cert_chain(pair)
         self._server = _Server(("127.0.0.1", 0), _handler(self))
-        # The handshake belongs to the connection's thread: a client that never shakes hands blocks itself.
+        # The handshake runs in the connection's thread: a client that never completes it blocks only itself.
         self._server.socket = context.wrap_socket(
             self._server.socket, server_side=True, do_handshake_on_connect=False
         )
@@ -106,10 +106,10 @@ class WebhookServer:
         review: Object = orjson.loads(body)
         self.seen.append(review)
         self.paths.append(path)
-        told = self._respond(path.partition("?")[0], review)
-        if isinstance(told, int):
-            return told, b""
-        return 200, told if isinstance(told, bytes) else orjson.dumps(told)
+        response = self._respond(path.partition("?")[0], review)
+        if isinstance(response, int):
+            return response, b""
+        return 200, response if isinstance(response, bytes) else orjson.dumps(response)
 
 
 def _handler(webhook: WebhookServer) -> type[BaseHTTPRequestHandler]:
@@ -132,7 +132,7 @@ def _handler(webhook: WebhookServer) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(output)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Tests look at `seen`."""
+            """Logs nothing: tests read `seen`."""
 
     return Handler
 

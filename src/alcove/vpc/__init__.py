@@ -1,5 +1,5 @@
 """The VPC provider: VPCs, subnets, endpoints, bouncers, dividers and droplets.
 
-It knows no tenant and no pod: whoever wants an address names its subnet and says what it is for. Every
-fact is an object of the API; what is kept here are indexes over objects, rebuilt at every start.
+It knows neither tenants nor pods: a caller that needs an address names a subnet and describes the purpose.
+All state is in API objects; this package keeps only indexes over them, which are rebuilt at every start.
 """

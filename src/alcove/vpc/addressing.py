@@ -1,6 +1,6 @@
-"""What an endpoint is to be: where its address is from, what it is for, on which droplet it is.
+"""Builds endpoints: the pool of the address, the purpose and the droplet.
 
-It is made whole in a single write.
+An endpoint is complete after a single write.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ EVERYWHERE = (SCALED, NODE_PORT)
 
 
 class AddressPool(Struct, frozen=True, kw_only=True):
-    """Where an address is taken from."""
+    """A range that addresses are allocated from."""
 
     vpc: str
     net: str = ""
-    """The subnet; empty for addresses beside the subnets, as services have them."""
+    """The subnet; empty for addresses outside all subnets, such as service addresses."""
     network: Network
     scope: int
     """The VNI among whose endpoints the address is unique."""
     vni: int
-    """The VNI on the wire. It is the scope's, unless networks share a range that is not split by VPC."""
+    """The VNI on the wire. It equals `scope`, unless several networks share one VPC's range."""
 
 
 class EndpointPurpose(Struct, frozen=True, kw_only=True):
@@ -40,17 +40,17 @@ class EndpointPurpose(Struct, frozen=True, kw_only=True):
 
     owner_uid: str
     what: str
-    """For people: `acme/default/web`."""
+    """Human-readable owner: `acme/default/web`."""
     kind: str = SIMPLE
     interface: str = ""
     droplet: str = ""
-    """Where it is; empty: not known yet."""
+    """The droplet that hosts it; empty if not known yet."""
     marks: Mapping[str, str] = {}
-    """Annotations."""
+    """Annotations of the endpoint."""
 
 
 def pool_in(subnet: Object, vni: int = 0) -> AddressPool:
-    """In a provisioned subnet. `vni`: on the wire another than the subnet's."""
+    """The pool of a provisioned subnet. `vni` overrides the subnet's VNI on the wire."""
     network, scope = ranges.range_of(subnet), read_number(subnet["spec"].get("vni"))
     assert network is not None and scope is not None, "a provisioned subnet has a range and a number"
     name = objects.name(subnet)
@@ -58,7 +58,7 @@ def pool_in(subnet: Object, vni: int = 0) -> AddressPool:
 
 
 def build(cache: VpcCache, pool: AddressPool, purpose: EndpointPurpose, address: Address) -> Object:
-    """The endpoint, as whole as can be: provisioned if its droplet is known, or if it needs none."""
+    """Build the endpoint. It is provisioned if its droplet is known or if its type needs none."""
     spec: Object = {
         "type": purpose.kind,
         "vpc": pool.vpc,
@@ -84,19 +84,20 @@ def build(cache: VpcCache, pool: AddressPool, purpose: EndpointPurpose, address:
 
 
 def settle(cache: VpcCache, endpoint: Object, droplet: str) -> None:
-    """Puts the endpoint on a droplet; what needs none is provisioned as it is."""
+    """Assign the endpoint to a droplet and set its state; types that need no droplet are provisioned without
+    one."""
     spec = endpoint["spec"]
     host = cache.droplets.get(key_of(droplet)) if droplet else None
-    told = {"droplet": droplet}
+    fields = {"droplet": droplet}
     if host is not None:
-        told |= {"hostip": spec_of(host, "ip"), "hostmac": spec_of(host, "mac")}
+        fields |= {"hostip": spec_of(host, "ip"), "hostmac": spec_of(host, "mac")}
     for field in ("droplet", "hostip", "hostmac"):
-        if value := told.get(field):
+        if value := fields.get(field):
             spec[field] = value
         else:
             spec.pop(field, None)
-    is_whole = host is not None or spec.get("type") in EVERYWHERE
-    enter(endpoint, ProvisioningState.PROVISIONED if is_whole else ProvisioningState.INIT, cache.clock())
+    is_complete = host is not None or spec.get("type") in EVERYWHERE
+    enter(endpoint, ProvisioningState.PROVISIONED if is_complete else ProvisioningState.INIT, cache.clock())
 
 
 def is_settled(cache: VpcCache, endpoint: Object, droplet: str) -> bool:
@@ -107,6 +108,7 @@ def is_settled(cache: VpcCache, endpoint: Object, droplet: str) -> bool:
 
 
 def out_of_range(address: Address, pool: AddressPool) -> str:
+    """The error message for an address that is not usable in the pool."""
     where = f'subnet "{pool.net}" ({pool.network})' if pool.net else f"range {pool.network}"
     if address.version != pool.network.version:
         return f"address {address} is IPv{address.version}, but {where} is IPv{pool.network.version}"

@@ -1,8 +1,8 @@
-"""Gives out addresses: endpoints are created, and creating them is what takes an address.
+"""Allocates addresses: creating an endpoint object is what allocates its address.
 
-Any number of allocators may work at once. Each proposes the lowest address that it believes free; the API
-server refuses an endpoint whose name is there already, and the loser tries its next one. Nothing is kept
-that objects do not say: after a crash, what was created is found by its owner's uid.
+Any number of allocators may run concurrently. Each proposes the lowest address that it believes free; the API
+server rejects an endpoint whose name already exists, and the loser tries its next candidate. There is no
+state besides the objects: after a crash, existing endpoints are found by their owner's uid.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from alcove.vpc.ipam import AddressIndex
 from alcove.vpc.vpc_cache import VpcCache
 
 ATTEMPTS_MAX = 256
-"""So many addresses may turn out to be taken before it is tried again later, knowing more."""
+"""Number of candidates that may turn out to be allocated before the claim fails and is retried later."""
 
 
 class AddressRequest(Struct, frozen=True):
-    """An address of any of the places, the first with room first; or the chosen one, of the only place."""
+    """A request for an address of the first pool with a free one, or for the chosen address of the only
+    pool."""
 
     pools: tuple[AddressPool, ...]
     chosen: Address | None = None
@@ -39,7 +40,7 @@ class AddressRequest(Struct, frozen=True):
 
 class AddressAllocator:
     def __init__(self, cache: VpcCache, now: Callable[[], float]) -> None:
-        """`now` only measures how long ago something was."""
+        """`now` is a monotonic clock that measures the age of reservations."""
         self._cache = cache
         self._now = now
         self._pools: dict[int, dict[Network, AddressIndex]] = {}
@@ -47,74 +48,81 @@ class AddressAllocator:
         cache.dividers.subscribe(self._forget)
 
     async def claim(
-        self, place: AddressPool, purpose: EndpointPurpose, chosen: Address | None = None
+        self, pool: AddressPool, purpose: EndpointPurpose, chosen: Address | None = None
     ) -> Object:
-        """Creates an endpoint with the chosen address, or else the lowest free one.
+        """Create an endpoint with the chosen address, or with the lowest free one.
 
-        Raises OutOfRange, Taken, Full, and what the client raises.
+        Raises OutOfRange, AddressTaken, RangeFull, ApiError and ClientError.
         """
-        pool = self.pool(place)
+        index = self.pool(pool)
         if chosen is not None:
-            return await self._claim_chosen(pool, place, purpose, chosen)
+            return await self._claim_chosen(index, pool, purpose, chosen)
         for _ in range(ATTEMPTS_MAX):
-            address = pool.lowest(self._now())
+            address = index.lowest(self._now())
             if address is None:
-                raise RangeFull(_full(place, pool))
-            if made := await self._try(pool, place, purpose, address):
-                return made
-        raise AddressUnavailable(f"others take the addresses of {place.network} faster than this allocator")
+                raise RangeFull(_full(pool, index))
+            if created := await self._try_create(index, pool, purpose, address):
+                return created
+        raise AddressUnavailable(f"too many concurrent allocations in {pool.network}")
 
-    def check(self, wishes: Sequence[AddressRequest]) -> None:
-        """Raises what would keep some of the wishes from being fulfilled together, as far as is known here:
-        so that nobody takes one address only to give it back for want of another."""
-        left: dict[Network, int] = {}
-        for wish in wishes:
-            rooms = [(pool, self.pool(pool)) for pool in wish.pools]
-            if wish.chosen is not None and rooms[0][1].is_taken(wish.chosen):
-                raise AddressTaken(f"address {wish.chosen} is taken")
-            found = next(
-                (place for place, pool in rooms if left.setdefault(place.network, pool.free) > 0), None
+    def check(self, requests: Sequence[AddressRequest]) -> None:
+        """Raise AddressTaken or RangeFull if the cached state shows that not all requests can be granted
+        together.
+
+        Checking first avoids allocating one address only to release it because another is not available.
+        """
+        remaining: dict[Network, int] = {}
+        for request in requests:
+            indexes = [(pool, self.pool(pool)) for pool in request.pools]
+            if request.chosen is not None and indexes[0][1].is_taken(request.chosen):
+                raise AddressTaken(f"address {request.chosen} is taken")
+            chosen = next(
+                (pool for pool, index in indexes if remaining.setdefault(pool.network, index.free) > 0), None
             )
-            if found is None:
-                raise RangeFull("; ".join(_full(place, pool) for place, pool in rooms))
-            left[found.network] -= 1
+            if chosen is None:
+                raise RangeFull("; ".join(_full(pool, index) for pool, index in indexes))
+            remaining[chosen.network] -= 1
 
     async def _claim_chosen(
-        self, pool: AddressIndex, place: AddressPool, purpose: EndpointPurpose, chosen: Address
+        self, index: AddressIndex, pool: AddressPool, purpose: EndpointPurpose, chosen: Address
     ) -> Object:
-        if not ranges.is_usable(place.network, chosen):
-            raise OutOfRange(out_of_range(chosen, place))
-        if pool.reserve(chosen, self._now()) and (made := await self._try(pool, place, purpose, chosen)):
-            return made
+        if not ranges.is_usable(pool.network, chosen):
+            raise OutOfRange(out_of_range(chosen, pool))
+        if index.reserve(chosen, self._now()) and (
+            created := await self._try_create(index, pool, purpose, chosen)
+        ):
+            return created
         raise AddressTaken(f"address {chosen} is taken")
 
-    async def _try(
-        self, pool: AddressIndex, place: AddressPool, purpose: EndpointPurpose, address: Address
+    async def _try_create(
+        self, index: AddressIndex, pool: AddressPool, purpose: EndpointPurpose, address: Address
     ) -> Object | None:
+        """Create the endpoint; None if the address is already allocated."""
         try:
             return await self._cache.client.create(
-                SYSTEM, VPC_ENDPOINTS, build(self._cache, place, purpose, address)
+                SYSTEM, VPC_ENDPOINTS, build(self._cache, pool, purpose, address)
             )
         except AlreadyExists:
-            # Somebody's endpoint that was not seen yet. It will be seen, or the rumour grows old.
+            # The mirror has not received the endpoint yet. The reservation stays until it does, or expires.
             return None
         except BaseException:
-            # Whether it was created or not, nobody knows: if so, it will be seen.
-            pool.cancel_reservation(address)
+            # The outcome is unknown; if the endpoint was created, the mirror will receive it.
+            index.cancel_reservation(address)
             raise
 
-    def pool(self, place: AddressPool) -> AddressIndex:
-        pools = self._pools.setdefault(place.scope, {})
-        pool = pools.get(place.network)
-        if pool is None:
-            pool = pools[place.network] = AddressIndex(place.network)
-            for key in self._cache.endpoints.find_keys("scope", HOME, SYSTEM, str(place.scope)):
+    def pool(self, pool: AddressPool) -> AddressIndex:
+        """The index of the pool's addresses; built from the existing endpoints at the first call."""
+        indexes = self._pools.setdefault(pool.scope, {})
+        index = indexes.get(pool.network)
+        if index is None:
+            index = indexes[pool.network] = AddressIndex(pool.network)
+            for key in self._cache.endpoints.find_keys("scope", HOME, SYSTEM, str(pool.scope)):
                 if claim := claims.claimed(key.name):
-                    pool.held(claim[1])
-        return pool
+                    index.held(claim[1])
+        return index
 
     def _forget(self, change: ObjectChange) -> None:
-        """A number that nobody has any more has no addresses either."""
+        """Drop the indexes of a VNI that is released: without a first divider it has no addresses."""
         vni = read_number(objects.get(change.obj, "spec", "vni"))
         if change.kind is ChangeType.DELETED and vni and change.key.name == claims.divider_name(vni, 0):
             self._pools.pop(vni, None)
@@ -124,13 +132,13 @@ class AddressAllocator:
         if claim is None:
             return
         scope, address = claim
-        for pool in self._pools.get(scope, {}).values():
+        for index in self._pools.get(scope, {}).values():
             if change.kind is ChangeType.ADDED:
-                pool.held(address)
+                index.held(address)
             else:
-                pool.released(address)
+                index.released(address)
 
 
-def _full(place: AddressPool, pool: AddressIndex) -> str:
-    where = f'subnet "{place.net}" ({place.network})' if place.net else f"range {place.network}"
-    return f"no address left in {where}: all {pool.used} are in use"
+def _full(pool: AddressPool, index: AddressIndex) -> str:
+    where = f'subnet "{pool.net}" ({pool.network})' if pool.net else f"range {pool.network}"
+    return f"no address left in {where}: all {index.used} are in use"

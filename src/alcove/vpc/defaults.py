@@ -1,4 +1,4 @@
-"""The default VPC and its subnet: one range that whoever needs no VPC of its own takes addresses from."""
+"""The default VPC and its subnet: the range of all networks that have no VPC of their own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_RANGE = ipaddress.IPv4Network("100.96.0.0/11")
 
 
 def vpc(name: str, network: Network | None, **more: object) -> Object:
-    """A VPC to be created; without a range it gets a free one."""
+    """A VPC to be created; without a range, the provider chooses a free one."""
     spec: Object = {"status": "Init", **more}
     if network is not None:
         ranges.write(spec, network)

@@ -1,4 +1,5 @@
-"""The droplets that can be given duties, and how many each has: counted as objects come and go."""
+"""The droplets that can be assigned duties and the number of duties of each, updated with every change of an
+object."""
 
 from __future__ import annotations
 

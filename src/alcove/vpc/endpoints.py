@@ -1,7 +1,7 @@
-"""Endpoints that need something: provisioned when their droplet is known, refused when they claim nothing.
+"""Reconciles endpoints: provisions them when their droplet is known, and fails those that are invalid.
 
-Those that the allocator makes are whole at once; this is for what is written by hand, and for droplets
-that come later than their endpoints.
+Endpoints that the allocator creates are complete from the start; this is for user-managed endpoints and for
+droplets that are created later than their endpoints.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ class EndpointReconciler:
         new = copy.deepcopy(endpoint)
         spec = new["spec"]
         spec.setdefault("type", SIMPLE)
-        why = fault(self._cache, endpoint) if spec["type"] not in EVERYWHERE else ""
-        if why:
+        message = fault(self._cache, endpoint) if spec["type"] not in EVERYWHERE else ""
+        if message:
             states.enter(new, ProvisioningState.FAILED, self._cache.clock())
         else:
             _complete(self._cache, spec)
             settle(self._cache, new, spec_of(endpoint, "droplet"))
-        # A good endpoint has nothing to say: there are many, and each write counts.
-        status = self._described(endpoint, ProvisioningState(spec["status"]), why)
+        # A valid endpoint gets no status: there are many endpoints, and a write for each would be expensive.
+        status = self._status(endpoint, ProvisioningState(spec["status"]), message)
         await states.write(self._cache.client, VPC_ENDPOINTS, new, endpoint, status)
 
-    def _described(self, endpoint: Object, state: ProvisioningState, why: str) -> Object:
-        if not why and not endpoint.get("status"):
+    def _status(self, endpoint: Object, state: ProvisioningState, message: str) -> Object:
+        if not message and not endpoint.get("status"):
             return {}
-        return states.described(endpoint, state, why, self._cache.clock())
+        return states.described(endpoint, state, message, self._cache.clock())
 
 
 def _complete(cache: VpcCache, spec: Object) -> None:
-    """What the subnet says of all its endpoints."""
+    """Set the spec fields that follow from the subnet."""
     subnet = cache.subnet(spec.get("net", ""))
     if subnet is None:
         return
@@ -61,18 +61,18 @@ def _complete(cache: VpcCache, spec: Object) -> None:
 
 
 def fault(cache: VpcCache, endpoint: Object) -> str:
-    """What is wrong with an endpoint that somebody wrote, in words; empty: nothing."""
+    """The error message for a user-managed endpoint; empty if it is valid."""
     subnet = cache.subnet(spec_of(endpoint, "net"))
     if subnet is None or not states.is_provisioned(subnet):
         return f'subnet "{spec_of(endpoint, "net")}" is not provisioned'
     pool = pool_in(subnet)
     text = spec_of(endpoint, "ip")
     if not text:
-        return "spec.ip is missing: an endpoint is made for one address"
+        return "spec.ip is required"
     address = ipaddress.ip_address(text)
     if not ranges.is_usable(pool.network, address):
         return out_of_range(address, pool)
-    proper = claims.endpoint_name(pool.scope, address)
-    if objects.name(endpoint) != proper:
-        return f'its name must be "{proper}": by that, no address can be had twice'
+    expected = claims.endpoint_name(pool.scope, address)
+    if objects.name(endpoint) != expected:
+        return f'metadata.name must be "{expected}", so that no address is allocated twice'
     return ""

@@ -1,13 +1,13 @@
-"""Why the provider does not do what it is asked to.
+"""Errors of the VPC provider.
 
     VpcError
-    ├── Refused        it never will, as long as the objects are as they are
-    │   └── OutOfRange     the address is none of its subnet's
-    └── Unavailable    not now; when others let go, it goes on
-        ├── Taken          another endpoint has the address
-        └── Full           all addresses of the subnet are taken
+    ├── RequestRefused        permanent, unless the objects are changed
+    │   └── OutOfRange            the address is not usable in its subnet
+    └── AddressUnavailable    temporary: retry when something is released or provisioned
+        ├── AddressTaken          another endpoint holds the address
+        └── RangeFull             all addresses of the subnet are allocated
 
-Messages are for the people who wrote the objects: they name what is wrong and where.
+Messages are shown to the users who wrote the objects: they name what is wrong and where.
 """
 
 

@@ -1,13 +1,13 @@
-"""Which addresses of a range are taken, and the lowest that is not.
+"""An index of a range's allocated addresses that finds the lowest free one.
 
-An index, never the truth: an address is taken when an endpoint object of it exists, and creating that
-object decides between rivals (`vpc/claims.py`). The pool is told of objects as they come and go, and
-remembers *rumours*: addresses that somebody is believed to have taken, before the object is seen.
+The index is not authoritative: an address is allocated when an endpoint object for it exists, and creating
+that object decides between concurrent allocators (`vpc/claims.py`). The index is notified of endpoints that
+are created and deleted, and keeps tentative *reservations* until the mirror has received the object.
 
-    free ──rumour──▶ rumoured ──held──▶ held ──released──▶ free
-                        └──too old, or withdrawn──▶ free
+    free ──reserve──▶ reserved ──held──▶ held ──released──▶ free
+                         └──expired or cancelled──▶ free
 
-Taking an address costs O(log n) of those taken, however large the range is and however full.
+Reserving an address is O(log n) in the number of allocated addresses, however large and full the range is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from alcove.api.addresses import Address, Network
 from alcove.vpc import ranges
 
 RESERVATION_SECONDS_MAX = 60.0
-"""An object made longer ago than this has been seen, or is gone again."""
+"""After this time the mirror has received the endpoint, or the endpoint was not created or is deleted
+again."""
 
 
 class AddressIndex:
@@ -28,37 +29,37 @@ class AddressIndex:
         self._last = ranges.last_usable(network)
         self._reserved = frozenset(int(address) for address in reserved if ranges.is_usable(network, address))
         self._held: set[int] = set()
-        self._rumoured: dict[int, float] = {}
-        """Address → when it was heard of; the oldest first."""
-        self._mark = ranges.first_usable(network)
-        """From here on everything is free that is not held, rumoured or reserved."""
+        self._pending: dict[int, float] = {}
+        """Address → time of the reservation; the oldest first."""
+        self._next_unused = ranges.first_usable(network)
+        """Addresses from here on are free unless held, pending or reserved."""
         self._returned: list[int] = []
-        """A heap with every free address below the mark, and some that were taken since."""
+        """A heap with every free address below `_next_unused`, and some that were allocated since."""
         self._queued: set[int] = set()
-        self._size = self._last - self._mark + 1 - len(self._reserved)
+        self._size = self._last - self._next_unused + 1 - len(self._reserved)
 
     @property
     def used(self) -> int:
-        return len(self._held) + len(self._rumoured)
+        return len(self._held) + len(self._pending)
 
     @property
     def free(self) -> int:
         return self._size - self.used
 
     def is_taken(self, address: Address) -> bool:
-        """Or reserved: not to be had."""
+        """Whether the address is allocated or reserved."""
         return self._is_taken(int(address))
 
     def _is_taken(self, number: int) -> bool:
-        return number in self._held or number in self._rumoured or number in self._reserved
+        return number in self._held or number in self._pending or number in self._reserved
 
     def lowest(self, now: float) -> Address | None:
-        """The lowest free address, which is rumoured from now on; None: all are taken."""
-        self._forget(now)
+        """Reserve and return the lowest free address; None if all are allocated."""
+        self._expire(now)
         number = self._next()
         if number is None:
             return None
-        self._rumoured[number] = now
+        self._pending[number] = now
         return self.network.network_address + (number - int(self.network.network_address))
 
     def _next(self) -> int | None:
@@ -68,51 +69,51 @@ class AddressIndex:
             self._queued.discard(number)
             if not self._is_taken(number):
                 return number
-        while self._mark <= self._last:
-            number, self._mark = self._mark, self._mark + 1
+        while self._next_unused <= self._last:
+            number, self._next_unused = self._next_unused, self._next_unused + 1
             if not self._is_taken(number):
                 return number
         return None
 
     def reserve(self, address: Address, now: float) -> bool:
-        """Takes a chosen address; False where it is taken already."""
-        self._forget(now)
+        """Reserve a chosen address; False if it is already taken."""
+        self._expire(now)
         number = int(address)
         if self._is_taken(number):
             return False
-        self._rumoured[number] = now
+        self._pending[number] = now
         return True
 
     def cancel_reservation(self, address: Address) -> None:
-        """The rumour was wrong."""
+        """Cancel a tentative reservation."""
         number = int(address)
-        if self._rumoured.pop(number, None) is not None:
+        if self._pending.pop(number, None) is not None:
             self._return(number)
 
     def held(self, address: Address) -> None:
-        """An endpoint of it exists. Addresses that no endpoint should have are not counted."""
+        """Record that an endpoint holds the address. Addresses that are not usable are ignored."""
         number = int(address)
         if number in self._held or not ranges.is_usable(self.network, address) or number in self._reserved:
             return
-        self._rumoured.pop(number, None)
+        self._pending.pop(number, None)
         self._held.add(number)
 
     def released(self, address: Address) -> None:
-        """Its endpoint is gone."""
+        """Record that the address's endpoint was deleted."""
         number = int(address)
         if number in self._held:
             self._held.remove(number)
             self._return(number)
 
     def _return(self, number: int) -> None:
-        if number < self._mark and number not in self._queued:
+        if number < self._next_unused and number not in self._queued:
             self._queued.add(number)
             heapq.heappush(self._returned, number)
 
-    def _forget(self, now: float) -> None:
-        while self._rumoured:
-            number, since = next(iter(self._rumoured.items()))
+    def _expire(self, now: float) -> None:
+        while self._pending:
+            number, since = next(iter(self._pending.items()))
             if since + RESERVATION_SECONDS_MAX > now:
                 return
-            del self._rumoured[number]
+            del self._pending[number]
             self._return(number)

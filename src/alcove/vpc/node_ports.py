@@ -1,4 +1,4 @@
-"""Ports of droplets: whoever has the endpoint that a port is claimed by has it, on all droplets at once."""
+"""Node ports: the owner of the endpoint that claims a port holds that port on all droplets."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from alcove.vpc.errors import AddressTaken, AddressUnavailable, OutOfRange
 from alcove.vpc.vpc_cache import VpcCache, key_of
 
 PORTS = range(30000, 32768)
-"""The ports that can be had. What droplets themselves use is beyond."""
+"""The ports that can be allocated. Ports that droplets use themselves are outside."""
 ATTEMPTS_MAX = 256
 
 
 class PortPurpose(Struct, frozen=True, kw_only=True):
-    """For whom a port is."""
+    """The owner and protocol of a node port."""
 
     owner_uid: str
     what: str
@@ -39,34 +39,40 @@ class NodePortClaims:
     def __init__(self, cache: VpcCache) -> None:
         self._cache = cache
 
-    async def take(self, port: int, door: PortPurpose) -> None:
-        """This very port. Safe to repeat. Raises OutOfRange, Taken."""
+    async def take(self, port: int, owner: PortPurpose) -> None:
+        """Claim this port. Safe to repeat. Raises OutOfRange and AddressTaken."""
         if port not in PORTS:
             raise OutOfRange(f"port {port} is not in the valid range {PORTS.start}-{PORTS.stop - 1}")
-        if not await self._claim(port, door):
+        if not await self._claim(port, owner):
             raise AddressTaken(f"port {port} is already allocated")
 
-    async def draw(self, purpose: str, door: PortPurpose) -> int:
-        """A free port. For the same owner and purpose the same one, if it is asked again after a crash."""
-        for port in islice(_candidates(f"{door.owner_uid}/{purpose}"), ATTEMPTS_MAX):
-            if await self._claim(port, door):
+    async def draw(self, purpose: str, owner: PortPurpose) -> int:
+        """Claim and return a free port: after a crash, the same one for the same owner and purpose.
+
+        Raises AddressUnavailable.
+        """
+        for port in islice(_candidates(f"{owner.owner_uid}/{purpose}"), ATTEMPTS_MAX):
+            if await self._claim(port, owner):
                 return port
         raise AddressUnavailable("no free port was found")
 
-    async def _claim(self, port: int, door: PortPurpose) -> bool:
-        name = claims.port_name(port, door.protocol)
-        found = self._cache.endpoints.get(key_of(name))
-        if found is None:
+    async def _claim(self, port: int, owner: PortPurpose) -> bool:
+        name = claims.port_name(port, owner.protocol)
+        endpoint = self._cache.endpoints.get(key_of(name))
+        if endpoint is None:
             try:
-                await self._cache.client.create(SYSTEM, VPC_ENDPOINTS, self._build(name, door))
+                await self._cache.client.create(SYSTEM, VPC_ENDPOINTS, self._build(name, owner))
                 return True
             except AlreadyExists:
-                found = await self._cache.client.get(SYSTEM, VPC_ENDPOINTS, name)
-        return objects.labels(found).get(OWNER_LABEL) == door.owner_uid
+                endpoint = await self._cache.client.get(SYSTEM, VPC_ENDPOINTS, name)
+        return objects.labels(endpoint).get(OWNER_LABEL) == owner.owner_uid
 
-    def _build(self, name: str, door: PortPurpose) -> Object:
-        spec: Object = {"type": NODE_PORT, "vpc": door.vpc, "vni": door.vni, "pod": door.what}
-        endpoint: Object = {"metadata": {"name": name, "labels": {OWNER_LABEL: door.owner_uid}}, "spec": spec}
+    def _build(self, name: str, owner: PortPurpose) -> Object:
+        spec: Object = {"type": NODE_PORT, "vpc": owner.vpc, "vni": owner.vni, "pod": owner.what}
+        endpoint: Object = {
+            "metadata": {"name": name, "labels": {OWNER_LABEL: owner.owner_uid}},
+            "spec": spec,
+        }
         settle(self._cache, endpoint, "")
         return endpoint
 

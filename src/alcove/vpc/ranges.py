@@ -1,6 +1,6 @@
-"""Ranges of addresses: read from objects, which addresses of them are nobody's, which parts are free.
+"""Address ranges: reading them from objects, their usable addresses, and finding free ranges.
 
-A range's first address names it and its second is the gateway's; IPv4's last one is broadcast.
+A range's first address is the network address and its second the gateway's; IPv4's last one is broadcast.
 """
 
 import ipaddress
@@ -13,13 +13,13 @@ from alcove.client.changes import ChangeType, ObjectChange
 from alcove.vpc.errors import RequestRefused
 
 MADE_PREFIX = 16
-"""Length of the prefix of a range that nobody chose."""
+"""Prefix length of ranges that the provider chooses."""
 _MADE_WITHIN = ipaddress.IPv4Network("10.0.0.0/8")
 _MADE_SIZE = 1 << (32 - MADE_PREFIX)
 
 
 def range_of(obj: Object) -> Network | None:
-    """The range in a VPC's, subnet's or network's spec; None where it has none yet."""
+    """The range in a VPC's, subnet's or network's spec; None if it has none yet."""
     spec = obj.get("spec") or {}
     prefix = read_number(spec.get("prefix"))
     if not spec.get("ip") or prefix is None:
@@ -53,18 +53,19 @@ def overlaps(one: Network, other: Network) -> bool:
 
 
 class RangeUsage:
-    """How often each range that could be made is used already; finds one for a VPC whose author chose none."""
+    """Counts how many VPCs use each range that the provider may choose, and chooses one for a VPC without a
+    range."""
 
     def __init__(self, avoid: Iterable[Network] = ()) -> None:
-        shunned = tuple(avoid)
+        avoided = tuple(avoid)
         self._counts = {
             int(part.network_address): 0
             for part in _MADE_WITHIN.subnets(new_prefix=MADE_PREFIX)
-            if not any(overlaps(part, other) for other in shunned)
+            if not any(overlaps(part, other) for other in avoided)
         }
 
     def count(self, network: Network, by: int) -> None:
-        """A VPC with this range came (1) or went (-1)."""
+        """Record that a VPC with this range was added (1) or removed (-1)."""
         if not overlaps(network, _MADE_WITHIN):
             return
         low = max(int(network.network_address), int(_MADE_WITHIN.network_address))
@@ -74,28 +75,28 @@ class RangeUsage:
                 self._counts[start] += by
 
     def changed(self, change: ObjectChange) -> None:
-        """For a mirror of VPCs to tell what happens to them."""
+        """Subscriber for a mirror of VPCs."""
         if change.old is not None and (network := range_of(change.old)):
             self.count(network, -1)
         if change.kind is not ChangeType.DELETED and (network := range_of(change.obj)):
             self.count(network, 1)
 
     def fresh(self, avoid: Iterable[Network] = ()) -> Network:
-        """The range that fewest VPCs use, the lowest of those: while there is one, a range of its own.
+        """The range that the fewest VPCs use, the lowest of those: an unused one while there is any.
 
-        VPCs are isolated, so sharing one with another when all are used is no harm. Raises Refused where
-        `avoid` leaves none.
+        VPCs are isolated, so two may have the same range. Raises RequestRefused if `avoid` excludes all
+        ranges.
         """
-        shunned = [network for network in avoid if overlaps(network, _MADE_WITHIN)]
+        avoided = [network for network in avoid if overlaps(network, _MADE_WITHIN)]
         for start in sorted(self._counts, key=lambda start: (self._counts[start], start)):
-            found = ipaddress.IPv4Network((start, MADE_PREFIX))
-            if not any(overlaps(found, other) for other in shunned):
-                return found
-        raise RequestRefused(f"no range is left in {_MADE_WITHIN}: name one")
+            candidate = ipaddress.IPv4Network((start, MADE_PREFIX))
+            if not any(overlaps(candidate, other) for other in avoided):
+                return candidate
+        raise RequestRefused(f"no free range in {_MADE_WITHIN}: set spec.ip and spec.prefix")
 
 
 def free_part(whole: Network, taken: Iterable[Network], prefix: int) -> Network | None:
-    """The lowest part of `whole` with this prefix that overlaps nothing of `taken`; None: no room.
+    """The lowest part of `whole` with this prefix that overlaps nothing of `taken`; None if there is none.
 
     Jumps from one taken part to the next: the work grows with their number, not with the range.
     """

@@ -1,8 +1,8 @@
-"""Where an object of the provider is in its life: `spec.status`, as in Mizar, with conditions that say why.
+"""Provisioning states of the provider's objects: `spec.status`, as in Mizar, and conditions with the reason.
 
-Init ──▶ Provisioned        everything that the provider decides is decided
-  └────▶ Failed             it cannot be as written; the message says why
-         Failed ──▶ Provisioned when what was in the way is gone
+Init ──▶ Provisioned        the provider has set all fields that it decides
+  └────▶ Failed             the object is invalid as written; the message says why
+         Failed ──▶ Provisioned when the obstacle is removed
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from alcove.client.resources import Resource
 from alcove.vpc.placement import PlacementStatus
 
 FINALIZER = "mizar.com/provider"
-"""On VPCs and subnets: they go when nothing is in them any more."""
+"""The finalizer of VPCs and subnets: they are deleted when they are empty."""
 
 
 NAMES_SHOWN_MAX = 5
@@ -43,7 +43,7 @@ def is_going(obj: Object) -> bool:
 
 
 def enter(obj: Object, state: ProvisioningState, now: float) -> None:
-    """Writes the state into the spec, and how long it took to be provisioned the first time."""
+    """Set the state in the spec, and the time it took until the object was first provisioned."""
     spec = obj["spec"]
     spec["status"] = str(state)
     if "createtime" not in spec:
@@ -53,77 +53,80 @@ def enter(obj: Object, state: ProvisioningState, now: float) -> None:
 
 
 def hold(obj: Object) -> None:
-    """The object waits for the provider when it is deleted."""
+    """Add the provider's finalizer."""
     finalizers = obj["metadata"].setdefault("finalizers", [])
     if FINALIZER not in finalizers:
         finalizers.append(FINALIZER)
 
 
 def let_go(obj: Object) -> None:
+    """Remove the provider's finalizer."""
     obj["metadata"]["finalizers"] = [
         each for each in obj["metadata"].get("finalizers") or () if each != FINALIZER
     ]
 
 
 def condition(obj: Object, kind: str, is_so: bool, reason: str, message: str, now: float) -> Object:
-    """The condition as it is to be; its time is that of the last change between true and false."""
+    """Build the desired condition; its transition time changes only with its status."""
     status = "True" if is_so else "False"
-    before: Object = next(
+    previous: Object = next(
         (each for each in objects.get(obj, "status", "conditions", default=[]) if each.get("type") == kind),
         {},
     )
-    same = before.get("status") == status
+    is_unchanged = previous.get("status") == status
     return {
         "type": kind,
         "status": status,
         "reason": reason,
         "message": message,
-        "lastTransitionTime": before["lastTransitionTime"] if same else meta.format_time(now),
+        "lastTransitionTime": previous["lastTransitionTime"] if is_unchanged else meta.format_time(now),
         "observedGeneration": obj["metadata"].get("generation", 0),
     }
 
 
 def described(obj: Object, state: ProvisioningState, message: str, now: float, *more: Object) -> Object:
-    """The status beside the spec: the message for people, and the conditions."""
+    """Build the status: the message for users, the condition Provisioned, and `more` conditions."""
     reasons = {
         ProvisioningState.INIT: "Waiting",
         ProvisioningState.PROVISIONED: "Provisioned",
         ProvisioningState.FAILED: "Refused",
     }
-    own = condition(obj, "Provisioned", state is ProvisioningState.PROVISIONED, reasons[state], message, now)
-    kept = {
+    is_ready = state is ProvisioningState.PROVISIONED
+    provisioned = condition(obj, "Provisioned", is_ready, reasons[state], message, now)
+    retained = {
         field: value
         for field, value in (obj.get("status") or {}).items()
         if field not in ("message", "conditions")
     }
-    return {**kept, "message": message, "conditions": [own, *more]}
+    return {**retained, "message": message, "conditions": [provisioned, *more]}
 
 
-def placed(obj: Object, kept: PlacementStatus, now: float) -> Object:
-    """Whether all copies of the object's duty are on droplets."""
-    reason = "OnDroplets" if kept.is_whole else "NotEnoughDroplets"
-    return condition(obj, "Placed", kept.is_whole, reason, str(kept), now)
+def placed(obj: Object, placement: PlacementStatus, now: float) -> Object:
+    """The condition Placed: whether all copies of the object's duty are on droplets."""
+    reason = "OnDroplets" if placement.is_whole else "NotEnoughDroplets"
+    return condition(obj, "Placed", placement.is_whole, reason, str(placement), now)
 
 
 def some(names: Sequence[str]) -> str:
-    """The first few of them, and how many more there are."""
+    """The first few names, and the number of the others."""
     shown = ", ".join(names[:NAMES_SHOWN_MAX])
     more = len(names) - NAMES_SHOWN_MAX
     return f"{shown} and {more} more" if more > 0 else shown
 
 
 async def write(client: Client, resource: Resource, new: Object, old: Object, status: Object) -> Object:
-    """Writes what differs: the object where its spec or finalizers do, then its status."""
+    """Update the object if its spec or metadata differ, then its status if that differs. Returns the last
+    version."""
     if new["spec"] != old.get("spec") or new["metadata"] != old["metadata"]:
         new = await client.update(SYSTEM, resource, new)
-    if not _is_told(new.get("status") or {}, status):
+    if not _is_current(new.get("status") or {}, status):
         new = await client.update(SYSTEM, resource, {**new, "status": status}, subresource="status")
     return new
 
 
-def _is_told(before: Object, status: Object) -> bool:
-    """A generation that was observed is not worth a write of its own."""
-    return _without_generation(before) == _without_generation(status)
+def _is_current(previous: Object, status: Object) -> bool:
+    """Whether the status needs no write: a change of observedGeneration alone is not written."""
+    return _without_generation(previous) == _without_generation(status)
 
 
 def _without_generation(status: Object) -> Object:

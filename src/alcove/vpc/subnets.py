@@ -1,4 +1,5 @@
-"""Subnets: parts of a VPC's range that overlap no other, with bouncers, and how full they are."""
+"""Reconciles subnets: parts of a VPC's range that do not overlap, their bouncers, and the count of used
+addresses."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from alcove.vpc.states import ProvisioningState
 from alcove.vpc.vpc_cache import VpcCache, spec_of
 
 USED_SECONDS = 1.0
-"""How full a subnet is gets written at most so often."""
+"""Minimum interval between two writes of a subnet's used and free addresses."""
 
 
 class SubnetReconciler:
@@ -30,8 +31,8 @@ class SubnetReconciler:
         self._cache = cache
         self._bouncers = DutyReconciler(cache, fleet, BOUNCERS)
         self._used: Counter[str] = Counter()
-        self._told: dict[str, float] = {}
-        """When how full a subnet is was written last."""
+        self._reported_at: dict[str, float] = {}
+        """Subnet → time of the last status update."""
         cache.endpoints.subscribe(self._count)
 
     def _count(self, change: ObjectChange) -> None:
@@ -43,27 +44,27 @@ class SubnetReconciler:
             del self._used[net]
 
     async def reconcile(self, name: str) -> float | None:
-        """Returns after how many seconds to look again; None: when something happens."""
+        """Returns the seconds after which to reconcile again; None to wait for a change."""
         subnet = self._cache.subnet(name)
         if subnet is None:
-            self._told.pop(name, None)
-            await self._sweep(name)
+            self._reported_at.pop(name, None)
+            await self._clean_up(name)
             return None
         if states.is_going(subnet):
-            await self._end(subnet)
+            await self._finalize(subnet)
             return None
         if states.is_provisioned(subnet) and (wait := self._wait_seconds(name)) > 0:
             return wait
         try:
             await self._provide(subnet)
         except RequestRefused as error:
-            await self._tell(subnet, ProvisioningState.FAILED, str(error))
+            await self._update_status(subnet, ProvisioningState.FAILED, str(error))
         except AddressUnavailable as error:
-            await self._tell(subnet, ProvisioningState.INIT, str(error))
+            await self._update_status(subnet, ProvisioningState.INIT, str(error))
         return None
 
     def _wait_seconds(self, name: str) -> float:
-        return self._told.get(name, 0.0) + USED_SECONDS - self._cache.clock()
+        return self._reported_at.get(name, 0.0) + USED_SECONDS - self._cache.clock()
 
     async def _provide(self, subnet: Object) -> None:
         vpc = self._cache.vpc(spec_of(subnet, "vpc"))
@@ -74,8 +75,8 @@ class SubnetReconciler:
         if not states.is_provisioned(vpc):
             raise AddressUnavailable(f'waiting for VPC "{objects.name(vpc)}" to be provisioned')
         vni = read_number(vpc["spec"]["vni"])
-        kept = await self._keep_bouncers(subnet, vni)
-        await self._tell(subnet, ProvisioningState.PROVISIONED, "", vni, kept)
+        placement = await self._keep_bouncers(subnet, vni)
+        await self._update_status(subnet, ProvisioningState.PROVISIONED, "", vni, placement)
 
     async def _keep_bouncers(self, subnet: Object, vni: int | None) -> PlacementStatus:
         name, spec = objects.name(subnet), subnet["spec"]
@@ -95,34 +96,34 @@ class SubnetReconciler:
         )
         return await self._bouncers.keep(copies, existing)
 
-    async def _tell(
+    async def _update_status(
         self,
         subnet: Object,
         state: ProvisioningState,
-        why: str,
+        message: str,
         vni: int | None = None,
-        kept: PlacementStatus | None = None,
+        placement: PlacementStatus | None = None,
     ) -> None:
         now, new = self._cache.clock(), copy.deepcopy(subnet)
         states.hold(new)
         states.enter(new, state, now)
         if vni is not None:
             new["spec"]["vni"] = vni
-        more = [states.placed(subnet, kept, now)] if kept else []
-        status = states.described(subnet, state, why or f"bouncers: {kept}", now, *more)
-        status |= self._fill(subnet) if state is ProvisioningState.PROVISIONED else {}
+        more = [states.placed(subnet, placement, now)] if placement else []
+        status = states.described(subnet, state, message or f"bouncers: {placement}", now, *more)
+        status |= self._usage(subnet) if state is ProvisioningState.PROVISIONED else {}
         await states.write(self._cache.client, SUBNETS, new, subnet, status)
-        self._told[objects.name(subnet)] = now
+        self._reported_at[objects.name(subnet)] = now
 
-    def _fill(self, subnet: Object) -> Object:
+    def _usage(self, subnet: Object) -> Object:
         network, used = ranges.range_of(subnet), self._used[objects.name(subnet)]
         assert network is not None
         size = ranges.last_usable(network) - ranges.first_usable(network) + 1
-        # As much as the field holds: an IPv6 subnet has more addresses than anybody counts.
+        # Capped at int64: an IPv6 subnet has more addresses than the field can hold.
         return {"used": used, "free": min(size - used, 2**63 - 1)}
 
-    async def _sweep(self, name: str) -> None:
-        """What a subnet left behind that somebody removed by force."""
+    async def _clean_up(self, name: str) -> None:
+        """Delete endpoints and bouncers of a subnet whose finalizer was removed by another client."""
         endpoints = self._cache.endpoints.find_keys("net", HOME, SYSTEM, name) if name else []
         bouncers = self._cache.bouncers.find("net", HOME, SYSTEM, name)
         if not (endpoints or bouncers) or not await self._cache.is_gone(SUBNETS, name):
@@ -132,8 +133,8 @@ class SubnetReconciler:
         for key in endpoints:
             await self._cache.delete(VPC_ENDPOINTS, key.name)
 
-    async def _end(self, subnet: Object) -> None:
-        """A deleted subnet goes when nothing has an address of it."""
+    async def _finalize(self, subnet: Object) -> None:
+        """Remove the finalizer of a deleted subnet once no endpoint has an address in it."""
         name = objects.name(subnet)
         used = len(self._cache.endpoints.find_keys("net", HOME, SYSTEM, name))
         new = copy.deepcopy(subnet)
@@ -150,11 +151,11 @@ class SubnetReconciler:
 
 
 def check(subnet: Object, vpc: Object, siblings: list[Object]) -> None:
-    """Raises Refused where the subnet cannot be in the VPC, Unavailable where it may be later."""
+    """Raise RequestRefused if the subnet cannot be in the VPC, AddressUnavailable if it may be later."""
     name, network, whole = objects.name(subnet), ranges.range_of(subnet), ranges.range_of(vpc)
     owner = f'VPC "{objects.name(vpc)}"'
     if network is None:
-        raise RequestRefused("spec.ip and spec.prefix are missing: a subnet is a part of its VPC's range")
+        raise RequestRefused("spec.ip and spec.prefix are required: a subnet is a part of its VPC's range")
     if states.is_going(vpc):
         raise AddressUnavailable(f"{owner} is being deleted")
     if whole is None:
@@ -166,20 +167,21 @@ def check(subnet: Object, vpc: Object, siblings: list[Object]) -> None:
     if not ranges.is_inside(network, whole):
         raise RequestRefused(f'subnet "{name}" ({network}) is not inside {owner} ({whole})')
     for other in siblings:
-        if (theirs := _rival(subnet, network, other)) is not None:
+        if (range_ := _conflict(subnet, network, other)) is not None:
             raise RequestRefused(
-                f'subnet "{name}" ({network}) overlaps subnet "{objects.name(other)}" ({theirs})'
+                f'subnet "{name}" ({network}) overlaps subnet "{objects.name(other)}" ({range_})'
             )
 
 
-def _rival(subnet: Object, network: Network, other: Object) -> Network | None:
-    """The other's range, where it overlaps and comes first: it is provisioned, or older and not refused."""
-    theirs = ranges.range_of(other)
+def _conflict(subnet: Object, network: Network, other: Object) -> Network | None:
+    """The other subnet's range if it overlaps and has precedence: it is provisioned, or older and not
+    failed."""
+    range_ = ranges.range_of(other)
     if objects.name(other) == objects.name(subnet) or states.state_of(other) == ProvisioningState.FAILED:
         return None
-    if theirs is None or not ranges.overlaps(network, theirs):
+    if range_ is None or not ranges.overlaps(network, range_):
         return None
-    return theirs if _rank(other) < _rank(subnet) else None
+    return range_ if _rank(other) < _rank(subnet) else None
 
 
 def _rank(subnet: Object) -> tuple[bool, str, str]:

@@ -1,4 +1,4 @@
-"""VNIs: whoever has the divider that a number is claimed by has the number."""
+"""Allocates VNIs: the owner of the divider whose name claims a VNI holds the VNI."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class VniAllocator:
         self._cache = cache
 
     async def draw(self, owner_uid: str, divider: Object) -> int:
-        """A free number for the owner: the same one whenever it is asked again.
+        """Claim and return a free VNI for the owner; repeated calls return the same one.
 
-        `divider` is to hold it; it gets its name and number here. Raises Unavailable.
+        `divider` is the object that will hold it; its name and VNI are set here. Raises AddressUnavailable.
         """
         for candidate in islice(claims.vni_candidates(owner_uid), ATTEMPTS_MAX):
             if await self._claim(candidate, owner_uid, divider) is None:
@@ -32,21 +32,21 @@ class VniAllocator:
         raise AddressUnavailable("no free VNI was found")
 
     async def take(self, vni: int, owner_uid: str, divider: Object) -> None:
-        """This very number. Raises Refused where another has it."""
+        """Claim this VNI. Raises RequestRefused if another owner holds it."""
         if holder := await self._claim(vni, owner_uid, divider):
             raise RequestRefused(f'VNI {vni} is taken by VPC "{spec_of(holder, "vpc")}"')
 
     async def _claim(self, vni: int, owner_uid: str, divider: Object) -> Object | None:
-        """None: the owner has it now; else the divider of who has it."""
+        """Returns None if the owner holds the VNI now, else the divider that holds it."""
         name = claims.divider_name(vni, 0)
-        found = self._cache.dividers.get(key_of(name))
-        if found is None:
-            given = divider.get("metadata") or {}
-            metadata = {**given, "name": name, "labels": {**given.get("labels", {}), OWNER_LABEL: owner_uid}}
+        existing = self._cache.dividers.get(key_of(name))
+        if existing is None:
+            base = divider.get("metadata") or {}
+            metadata = {**base, "name": name, "labels": {**base.get("labels", {}), OWNER_LABEL: owner_uid}}
             claim = {"metadata": metadata, "spec": {**divider["spec"], "vni": vni}}
             try:
                 await self._cache.client.create(SYSTEM, DIVIDERS, claim)
                 return None
             except AlreadyExists:
-                found = await self._cache.client.get(SYSTEM, DIVIDERS, name)
-        return None if objects.labels(found).get(OWNER_LABEL) == owner_uid else found
+                existing = await self._cache.client.get(SYSTEM, DIVIDERS, name)
+        return None if objects.labels(existing).get(OWNER_LABEL) == owner_uid else existing

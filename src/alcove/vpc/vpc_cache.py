@@ -1,13 +1,14 @@
-"""The provider's objects as they are seen, with the associations between them as indexes.
+"""Mirrors of the provider's objects, with the associations between them as indexes.
 
-| found by                    | what                                     |
-|-----------------------------|------------------------------------------|
-| subnets by `vpc`            | a VPC's subnets                          |
-| endpoints by `net`, `scope` | a subnet's endpoints; those of a VPC's addresses |
-| endpoints by `owner`        | what was made for somebody's uid         |
-| dividers by `vpc`, bouncers by `net`; these and endpoints by `droplet` | who serves what, and where |
+| index                       | finds                                                  |
+|-----------------------------|--------------------------------------------------------|
+| subnets by `vpc`            | a VPC's subnets                                        |
+| endpoints by `net`, `scope` | a subnet's endpoints; the endpoints of a VNI           |
+| endpoints by `owner`        | the endpoints of a pod, service or other owner by uid  |
+| dividers by `vpc`, bouncers by `net` | the duties of a VPC or subnet                 |
+| dividers, bouncers and endpoints by `droplet` | what a droplet serves or hosts       |
 
-All of it lives in ring0, on the home plane.
+All objects are in ring0, on the home plane.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def spec_of(obj: Object, field: str) -> str:
 
 
 def by_spec(field: str) -> Index:
-    """An index; what has nothing in the field is found by the empty text."""
+    """An index by a spec field; objects without the field are found by the empty string."""
     return lambda obj: (spec_of(obj, field),)
 
 
@@ -79,7 +80,7 @@ class VpcCache:
         return self._planes.client(HOME)
 
     async def caught_up(self, *mirrors: Mirror) -> None:
-        """Waits until this process' own writes of these kinds are seen."""
+        """Wait until the mirrors have received this process' own writes."""
         for mirror in mirrors:
             await mirror.caught_up(HOME, SYSTEM)
 
@@ -90,9 +91,9 @@ class VpcCache:
         return self.subnets.get(key_of(name))
 
     def subnets_of(self, vpc: str) -> list[Object]:
-        """By age, then by name: the first one first."""
-        found = self.subnets.find("vpc", HOME, SYSTEM, vpc)
-        return sorted(found, key=lambda each: (each["metadata"]["creationTimestamp"], objects.name(each)))
+        """The VPC's subnets by age, the oldest first, then by name."""
+        subnets = self.subnets.find("vpc", HOME, SYSTEM, vpc)
+        return sorted(subnets, key=lambda each: (each["metadata"]["creationTimestamp"], objects.name(each)))
 
     def all_subnets(self) -> list[Object]:
         return self.subnets.list(HOME, SYSTEM)
@@ -101,7 +102,7 @@ class VpcCache:
         return self.endpoints.find("owner", HOME, SYSTEM, owner_uid)
 
     async def is_gone(self, resource: Resource, name: str) -> bool:
-        """Asks the server: a mirror of one kind may be behind that of another."""
+        """Ask the API server, because one mirror may lag behind another."""
         try:
             await self.client.get(SYSTEM, resource, name)
         except NotFound:
@@ -109,6 +110,6 @@ class VpcCache:
         return False
 
     async def delete(self, resource: Resource, name: str, uid: str = "") -> None:
-        """Deletes it unless it is gone already, or (with `uid`) another by now."""
+        """Delete the object. Does nothing if it is already deleted, or if `uid` is given and differs."""
         with suppress(NotFound, Conflict):
             await self.client.delete(SYSTEM, resource, name, uid=uid)

@@ -1,7 +1,7 @@
-"""VPCs: a number of their own on the wire, a range, and dividers.
+"""Reconciles VPCs: each has a VNI, a range and dividers.
 
-The number is claimed by the VPC's first divider (`vpc/claims.py`); a VPC that has its number and range
-is provisioned, wherever its dividers are: without any on droplets, every node knows all subnets.
+The VNI is claimed by the VPC's first divider (`vpc/claims.py`). A VPC with a VNI and a range is provisioned
+even if no divider is placed on a droplet: every node then knows all subnets.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from alcove.vpc.vnis import VniAllocator
 from alcove.vpc.vpc_cache import VpcCache
 
 RETRY_SECONDS = 15.0
-"""What failed because of others is looked at again after this, whatever happened."""
+"""A failed VPC is reconciled again after this time: the cause may be another object."""
 
 
 class VpcReconciler:
     def __init__(self, cache: VpcCache, fleet: DropletSet, usage: RangeUsage) -> None:
         self._cache = cache
         self._usage = usage
-        self._numbers = VniAllocator(cache)
+        self._vnis = VniAllocator(cache)
         self._dividers = DutyReconciler(cache, fleet, DIVIDERS)
         cache.vpcs.subscribe(usage.changed)
 
     async def reconcile(self, name: str) -> float | None:
-        """Returns after how many seconds to look again; None: when something happens."""
+        """Returns the seconds after which to reconcile again; None to wait for a change."""
         vpc = self._cache.vpc(name)
         if vpc is None:
-            await self._sweep(name)
+            await self._clean_up(name)
             return None
         if states.is_going(vpc):
-            await self._end(vpc)
+            await self._finalize(vpc)
             return None
         try:
             await self._provide(vpc)
         except (RequestRefused, AddressUnavailable) as error:
             new = copy.deepcopy(vpc)
             states.hold(new)
-            await self._tell(vpc, new, ProvisioningState.FAILED, str(error))
+            await self._update_status(vpc, new, ProvisioningState.FAILED, str(error))
             return RETRY_SECONDS
         return None
 
@@ -62,19 +62,20 @@ class VpcReconciler:
         spec = new["spec"]
         if ranges.range_of(new) is None:
             ranges.write(spec, self._usage.fresh())
-        spec["vni"] = await self._number(vpc)
-        kept = await self._keep_dividers(new)
-        await self._tell(vpc, new, ProvisioningState.PROVISIONED, "", kept)
+        spec["vni"] = await self._claim_vni(vpc)
+        placement = await self._keep_dividers(new)
+        await self._update_status(vpc, new, ProvisioningState.PROVISIONED, "", placement)
 
-    async def _number(self, vpc: Object) -> int:
-        """The VPC's number: the one that is written, one that it has claimed before, or a new one."""
+    async def _claim_vni(self, vpc: Object) -> int:
+        """Claim and return the VPC's VNI: the one in its spec, the one that it claimed before, or a new
+        one."""
         uid = vpc["metadata"]["uid"]
         divider = {"spec": {"vpc": objects.name(vpc), **self._dividers.home()}}
-        written = read_number(vpc["spec"].get("vni"))
-        if written is None:
-            return await self._numbers.draw(uid, divider)
-        await self._numbers.take(written, uid, divider)
-        return written
+        requested = read_number(vpc["spec"].get("vni"))
+        if requested is None:
+            return await self._vnis.draw(uid, divider)
+        await self._vnis.take(requested, uid, divider)
+        return requested
 
     async def _keep_dividers(self, vpc: Object) -> PlacementStatus:
         name, vni = objects.name(vpc), read_number(vpc["spec"]["vni"])
@@ -90,38 +91,40 @@ class VpcReconciler:
         return await self._dividers.keep(copies, self._dividers_of(vpc))
 
     def _dividers_of(self, vpc: Object) -> list[Object]:
-        """Its own ones: beside them, networks that share the VPC's range have theirs."""
-        found = self._cache.dividers.find("vpc", HOME, SYSTEM, objects.name(vpc))
+        """Only the dividers that the VPC owns: networks that share its range have dividers in it too."""
+        dividers = self._cache.dividers.find("vpc", HOME, SYSTEM, objects.name(vpc))
         uid = vpc["metadata"]["uid"]
-        return [each for each in found if objects.labels(each).get(OWNER_LABEL) == uid]
+        return [each for each in dividers if objects.labels(each).get(OWNER_LABEL) == uid]
 
-    async def _tell(
+    async def _update_status(
         self,
         vpc: Object,
         new: Object,
         state: ProvisioningState,
-        why: str,
-        kept: PlacementStatus | None = None,
+        message: str,
+        placement: PlacementStatus | None = None,
     ) -> None:
         now = self._cache.clock()
         states.enter(new, state, now)
-        message = why or f"VNI {new['spec']['vni']}; dividers: {kept}"
-        more = [states.placed(vpc, kept, now)] if kept else []
+        message = message or f"VNI {new['spec']['vni']}; dividers: {placement}"
+        more = [states.placed(vpc, placement, now)] if placement else []
         status = states.described(vpc, state, message, now, *more)
         await states.write(self._cache.client, VPCS, new, vpc, status)
 
-    async def _sweep(self, name: str) -> None:
-        """What a VPC left behind that somebody removed by force."""
-        left = self._cache.dividers.find("vpc", HOME, SYSTEM, name)
+    async def _clean_up(self, name: str) -> None:
+        """Delete the dividers of a VPC whose finalizer was removed by another client."""
+        orphans = self._cache.dividers.find("vpc", HOME, SYSTEM, name)
         if name == DEFAULT_VPC:
-            # The others are of networks that share its range; it comes back.
-            left = [each for each in left if read_number(each["spec"].get("vni")) == claims.DEFAULT_VNI]
-        if left and await self._cache.is_gone(VPCS, name):
-            for divider in left:
+            # The other dividers belong to networks that share its range. The default VPC will be created
+            # again.
+            orphans = [each for each in orphans if read_number(each["spec"].get("vni")) == claims.DEFAULT_VNI]
+        if orphans and await self._cache.is_gone(VPCS, name):
+            for divider in orphans:
                 await self._dividers.drop(divider)
 
-    async def _end(self, vpc: Object) -> None:
-        """A deleted VPC goes when it has no subnets; its number is free once its dividers are gone."""
+    async def _finalize(self, vpc: Object) -> None:
+        """Delete the dividers of a deleted VPC, which releases its VNI, and its finalizer, once it has no
+        subnets."""
         name = objects.name(vpc)
         subnets = [objects.name(each) for each in self._cache.subnets_of(name)]
         new = copy.deepcopy(vpc)

@@ -60,7 +60,7 @@ def test_a_damaged_cluster_is_told_and_can_be_destroyed(tmp_path: Path) -> None:
     for words in (("up", "--hollow"), ("status",), ("doctor",)):
         done = alcove(*words, "--data", str(data))
         assert done.exit_code == 1 and "damaged" in done.stderr, words
-    assert alcove("destroy", "--yes", "--data", str(data)).stdout == "gone\n"
+    assert alcove("destroy", "--yes", "--data", str(data)).stdout == "destroyed\n"
     assert not data.exists()
 
 
@@ -69,7 +69,7 @@ def test_destroy_removes_nothing_that_is_no_cluster(tmp_path: Path) -> None:
     done = alcove("destroy", "--yes", "--data", str(tmp_path))
     assert done.exit_code == 1 and "nothing was removed" in done.stderr
     assert (tmp_path / "thesis.txt").exists()
-    assert alcove("destroy", "--yes", "--data", str(tmp_path / "none")).stdout == "there was none\n"
+    assert alcove("destroy", "--yes", "--data", str(tmp_path / "none")).stdout == "no cluster found\n"
 
 
 def test_destroying_the_default_cluster_leaves_the_named_ones(tmp_path: Path) -> None:
@@ -77,9 +77,9 @@ def test_destroying_the_default_cluster_leaves_the_named_ones(tmp_path: Path) ->
         folder.mkdir(exist_ok=True)
         LocalCluster(data=folder, name="x", number=1, port=1, hollow=True).save()
     (tmp_path / "pki").mkdir()
-    assert alcove("destroy", "--yes", "--data", str(tmp_path)).stdout == "gone\n"
+    assert alcove("destroy", "--yes", "--data", str(tmp_path)).stdout == "destroyed\n"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["blue"]
-    assert alcove("destroy", "--yes", "--data", str(tmp_path)).stdout == "there was none\n"
+    assert alcove("destroy", "--yes", "--data", str(tmp_path)).stdout == "no cluster found\n"
 
 
 def test_destroy_asks_and_without_a_terminal_it_wants_to_be_told(tmp_path: Path) -> None:
@@ -94,14 +94,14 @@ def test_down_does_not_get_in_the_way_of_an_up(tmp_path: Path, monkeypatch: pyte
         for words in (("down",), ("destroy", "--yes")):
             done = alcove(*words, "--data", str(tmp_path))
             assert done.exit_code == 1 and "at work" in done.stderr, words
-    assert alcove("destroy", "--yes", "--data", str(tmp_path)).stdout == "gone\n"
+    assert alcove("destroy", "--yes", "--data", str(tmp_path)).stdout == "destroyed\n"
 
 
 def test_what_is_down_exits_with_3(tmp_path: Path) -> None:
     for verb in ("status", "logs"):
         done = alcove(verb, "--data", str(tmp_path / "none"))
         assert done.exit_code == 3 and "alcove up" in done.stderr, verb
-    assert alcove("down", "--data", str(tmp_path / "none")).stdout == "was not up\n"
+    assert alcove("down", "--data", str(tmp_path / "none")).stdout == "already down\n"
 
 
 @pytest.fixture
@@ -187,4 +187,4 @@ def test_without_root_nodes_are_hollow_and_it_says_why(their_home: Path) -> None
         assert as_nobody("doctor").returncode == 1
     finally:
         gone = as_nobody("destroy", "--yes")
-        assert gone.stdout == "gone\n", gone.stderr
+        assert gone.stdout == "destroyed\n", gone.stderr

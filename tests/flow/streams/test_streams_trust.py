@@ -203,7 +203,7 @@ async def test_who_answers_for_a_node_must_be_that_node(rig: NodeRig, server: Lo
     await rig.stop()
     await rig.start(certificate_of="another")
     message = (await rig.kubectl(server.as_tenant("acme"), "logs", "fooled")).errors
-    assert "who answers there is not that node" in message
+    assert "the server at its address has another node's certificate" in message
     assert "127.0.0.1" not in message
 
 

@@ -38,7 +38,7 @@ def test_the_next_is_due_between_70_and_90_percent_of_its_life(
 
 
 async def test_waiting_minds_a_clock_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificates, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(certificates, "CHECK_SECONDS", 0.01)
     now = [0.0]
     waiting = asyncio.create_task(until(1e9, lambda: now[0]))
     await asyncio.sleep(0.05)

@@ -59,32 +59,32 @@ class Node:
 
 async def test_one_pod_at_a_time_goes_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node({"small": 10 << 20, "big": 50 << 20})
-    monkeypatch.setattr(pressure, "look", lambda _data: NO_MEMORY)
-    await node.housekeeping._look()
+    monkeypatch.setattr(pressure, "measure", lambda _data: NO_MEMORY)
+    await node.housekeeping._check_pressure()
     assert node.ended() == ["big"] and node.events == [("big", "Evicted")]
     assert node.housekeeping.pressures() == NodePressures(memory=True)
-    await node.housekeeping._look()
+    await node.housekeeping._check_pressure()
     assert node.ended() == ["big"], "what it had must first be given back"
     node.now += AFTER_EVICTION_SECONDS
-    await node.housekeeping._look()
+    await node.housekeeping._check_pressure()
     assert node.ended() == ["small", "big"]
 
 
 async def test_a_shortage_is_told_for_a_while_after_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node({})
-    monkeypatch.setattr(pressure, "look", lambda _data: NO_MEMORY)
-    await node.housekeeping._look()
-    monkeypatch.setattr(pressure, "look", lambda _data: FINE)
+    monkeypatch.setattr(pressure, "measure", lambda _data: NO_MEMORY)
+    await node.housekeeping._check_pressure()
+    monkeypatch.setattr(pressure, "measure", lambda _data: FINE)
     node.now += RELIEVED_SECONDS / 2
-    await node.housekeeping._look()
+    await node.housekeeping._check_pressure()
     assert node.housekeeping.pressures().memory
     node.now += RELIEVED_SECONDS
-    await node.housekeeping._look()
+    await node.housekeeping._check_pressure()
     assert node.housekeeping.pressures() == NodePressures()
 
 
 async def test_nobody_goes_while_there_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node({"a": 1 << 34})
-    monkeypatch.setattr(pressure, "look", lambda _data: FINE)
-    await node.housekeeping._look()
+    monkeypatch.setattr(pressure, "measure", lambda _data: FINE)
+    await node.housekeeping._check_pressure()
     assert not node.ended() and node.housekeeping.pressures() == NodePressures()

@@ -42,7 +42,7 @@ def test_conditions() -> None:
     hollow = NodeDescription("n1", (), 0, MACHINE, [], "hollow", is_hollow=True, hollow_because="no rights")
     assert conditions(hollow)[HOLLOW] == "True"
     told = status_of(hollow, NodePressures(), (), NOW)["conditions"][-1]["message"]
-    assert "nothing runs" in told and "no rights" in told
+    assert "no processes" in told and "no rights" in told
 
 
 def test_times_of_change_are_kept_and_heartbeats_are_not() -> None:

@@ -39,7 +39,7 @@ NOT_CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
     ],
 )
 def test_ip(value: str, messages: list[str]) -> None:
-    assert bodies(addresses.ip_faults("f", value)) == messages
+    assert bodies(addresses.ip_errors("f", value)) == messages
 
 
 @pytest.mark.parametrize(
@@ -62,18 +62,18 @@ def test_ip(value: str, messages: list[str]) -> None:
     ],
 )
 def test_cidr(value: str, messages: list[str]) -> None:
-    assert bodies(addresses.cidr_faults("f", value)) == messages
+    assert bodies(addresses.cidr_errors("f", value)) == messages
 
 
 def test_canonical_forms() -> None:
-    assert bodies(addresses.canonical_ip_faults("f", "2001:DB8::1")) == [
+    assert bodies(addresses.canonical_ip_errors("f", "2001:DB8::1")) == [
         'must be in canonical form ("2001:db8::1")'
     ]
-    assert bodies(addresses.canonical_ip_faults("f", "1.2.3.4")) == []
-    assert bodies(addresses.canonical_cidr_faults("f", "2001:DB8::/64")) == [
+    assert bodies(addresses.canonical_ip_errors("f", "1.2.3.4")) == []
+    assert bodies(addresses.canonical_cidr_errors("f", "2001:DB8::/64")) == [
         'must be in canonical form ("2001:db8::/64")'
     ]
-    assert bodies(addresses.canonical_cidr_faults("f", "10.0.0.1/8")) == [
+    assert bodies(addresses.canonical_cidr_errors("f", "10.0.0.1/8")) == [
         "must not have bits set beyond the prefix length"
     ]
 
@@ -93,7 +93,7 @@ def test_canonical_forms() -> None:
     ],
 )
 def test_endpoint_ip(value: str, messages: list[str]) -> None:
-    assert bodies(addresses.endpoint_ip_faults("f", value)) == messages
+    assert bodies(addresses.endpoint_ip_errors("f", value)) == messages
 
 
 def test_family() -> None:
@@ -112,5 +112,5 @@ def test_every_address_as_python_writes_it_is_canonical(
 ) -> None:
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
         return
-    assert addresses.canonical_ip_faults("f", str(address)) == []
+    assert addresses.canonical_ip_errors("f", str(address)) == []
     assert addresses.ip_family(str(address)) == f"IPv{address.version}"

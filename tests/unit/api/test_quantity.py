@@ -62,33 +62,33 @@ def test_canonical_form(text: str, canonical: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", quantity.FORMAT_FAULT),
-        ("abc", quantity.FORMAT_FAULT),
-        ("1.2.3", quantity.FORMAT_FAULT),
-        ("1 1", quantity.FORMAT_FAULT),
-        ("--1", quantity.SUFFIX_FAULT),
-        ("Ki", quantity.FORMAT_FAULT),
-        ("-", quantity.FORMAT_FAULT),
-        (".", quantity.FORMAT_FAULT),
-        ("1K", quantity.SUFFIX_FAULT),
-        ("1i", quantity.SUFFIX_FAULT),
-        ("1e", quantity.SUFFIX_FAULT),
-        ("1mi", quantity.SUFFIX_FAULT),
-        ("1e65", quantity.SUFFIX_FAULT),
-        ("1e99999999999999999999", quantity.SUFFIX_FAULT),
-        ("9" * 65, quantity.NUMBER_FAULT),
+        ("", quantity.FORMAT_ERROR),
+        ("abc", quantity.FORMAT_ERROR),
+        ("1.2.3", quantity.FORMAT_ERROR),
+        ("1 1", quantity.FORMAT_ERROR),
+        ("--1", quantity.SUFFIX_ERROR),
+        ("Ki", quantity.FORMAT_ERROR),
+        ("-", quantity.FORMAT_ERROR),
+        (".", quantity.FORMAT_ERROR),
+        ("1K", quantity.SUFFIX_ERROR),
+        ("1i", quantity.SUFFIX_ERROR),
+        ("1e", quantity.SUFFIX_ERROR),
+        ("1mi", quantity.SUFFIX_ERROR),
+        ("1e65", quantity.SUFFIX_ERROR),
+        ("1e99999999999999999999", quantity.SUFFIX_ERROR),
+        ("9" * 65, quantity.NUMBER_ERROR),
     ],
 )
 def test_what_is_no_quantity(text: str, message: str) -> None:
     with pytest.raises(QuantityError) as raised:
         parse(text)
     assert str(raised.value) == message
-    assert quantity.faults(text) == message
+    assert quantity.error_message(text) == message
 
 
 def test_hostile_texts_cost_little() -> None:
     for text in ("9" * 3_000_000, "1e" + "9" * 3_000_000, "0." + "0" * 3_000_000 + "1"):
-        assert quantity.faults(text)
+        assert quantity.error_message(text)
     assert str(parse("1e-999999999")) == "1e-9"
 
 

@@ -150,7 +150,7 @@ async def test_full_buffer_drops_and_counts(tmp_path: Path, monkeypatch: pytest.
         patch.setattr(log._writer, "lines", type("Stuck", (), {"put": staticmethod(handed.append)}))
         for _ in range(1_000):
             log.record(entry())
-        log._hand_over()
+        log._flush()
     assert log.recorded == 1_000
     assert log.dropped > 800
     assert sum(map(len, handed)) < 20_000 + 64 * 600
@@ -162,7 +162,7 @@ async def test_disk_that_refuses_is_counted_and_tried_again(tmp_path: Path) -> N
     path = tmp_path / "missing" / "audit.log"
     log = AuditLog(path)
     log.record(entry())
-    log._hand_over()
+    log._flush()
     async with asyncio.timeout(10):
         while not log.failed:  # noqa: ASYNC110, another thread's
             await asyncio.sleep(0.01)

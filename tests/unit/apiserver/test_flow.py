@@ -247,7 +247,7 @@ async def test_cancelled_request_leaves_no_seat_behind(granted_first: bool) -> N
     if granted_first:
         flow.release(A, 8)
         while flow.waiting:
-            flow._turn()
+            flow._start_iteration()
         waiting.cancel()
     else:
         waiting.cancel()

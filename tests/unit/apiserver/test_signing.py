@@ -118,8 +118,8 @@ REFUSED: dict[str, tuple[Object, str]] = {
     "stock groups": (csr(pem(((O, "system:masters"), (CN, "ann")))), "exactly one organization"),
     "masters": (csr(pem((*ANN, (OU, "system:masters")))), "group system:masters is not allowed"),
     "no user": (csr(pem(((O, "tenant:acme"),))), "exactly one common name"),
-    "another signer": (csr(pem(ANN), "example.com/mine"), "no signer"),
-    "the legacy signer": (csr(pem(ANN), "kubernetes.io/legacy-unknown"), "no signer"),
+    "another signer": (csr(pem(ANN), "example.com/mine"), "unknown signer"),
+    "the legacy signer": (csr(pem(ANN), "kubernetes.io/legacy-unknown"), "unknown signer"),
     "a server's usage": (csr(pem(ANN), usages=[*CLIENT_USAGES, "server auth"]), "usages must include"),
     "an authority's usage": (csr(pem(ANN), usages=[*CLIENT_USAGES, "cert sign"]), "usages must include"),
     "no client usage": (csr(pem(ANN), usages=["digital signature"]), 'must include "client auth"'),
@@ -151,12 +151,12 @@ REFUSED: dict[str, tuple[Object, str]] = {
         "too short",
     ),
     "a key of another kind": (csr(pem(ANN, key=ed25519.Ed25519PrivateKey.generate())), "ECDSA or RSA"),
-    "not a request": (csr(b"rubbish"), "no PEM certificate request"),
+    "not a request": (csr(b"rubbish"), "not a valid PEM certificate request"),
     "not base64": (
         {"metadata": {"tenant": "acme"}, "spec": {"request": "*", "signerName": CLIENT}},
-        "no PEM",
+        "not a valid PEM",
     ),
-    "nothing": ({}, "no signer"),
+    "nothing": ({}, "unknown signer"),
 }
 
 

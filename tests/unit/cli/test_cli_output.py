@@ -16,7 +16,7 @@ def test_columns_are_aligned_as_kubectl_has_them(capsys: pytest.CaptureFixture[s
 def test_nothing_is_said_to_people_and_not_to_programs(capsys: pytest.CaptureFixture[str]) -> None:
     output.show_rows(("NAME",), [], OutputFormat.TABLE)
     told = capsys.readouterr()
-    assert (told.out, told.err) == ("", "Nothing found.\n")
+    assert (told.out, told.err) == ("", "No resources found\n")
     output.show_rows(("NAME",), [], OutputFormat.JSON)
     assert capsys.readouterr().out == "[]\n"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from alcove.cli.all_tenants import table_format, without_output
+from alcove.cli.all_tenants import except_output, table_format
 from alcove.cli.errors import CliError
 from alcove.cli.kubectl_arguments import KubectlInvocation, plan
 from alcove.cli.options import OutputFormat
@@ -50,9 +50,9 @@ def test_words_are_split(line: str, wanted: KubectlInvocation) -> None:
         ("get pods --tenant", "needs a value"),
         ("get pods --tenant a --tenant b", "twice"),
         ("get pods --tenant a --all-tenants", "together"),
-        ("delete pods --all-tenants", "`get` only"),
+        ("delete pods --all-tenants", "only be used with `get`"),
         ("cp a/n/p:/x b/n/p:/y", "two tenants"),
-        ("cp a/n/p:/x y --tenant b", "--tenant says b"),
+        ("cp a/n/p:/x y --tenant b", "--tenant is b"),
         ("create tenant", "needs a name"),
         ("create tenant --help", "needs a name"),
         ("create tenant A_b", "needs a name"),
@@ -90,4 +90,4 @@ def test_the_form_of_output_is_taken_out_whole() -> None:
         "get pods --output wide x",
         "get pods --output=wide x",
     ):
-        assert without_output(line.split()) == ["get", "pods", "x"]
+        assert except_output(line.split()) == ["get", "pods", "x"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alcove.client.connection_shares import RING0, ConnectionShares, sharer
+from alcove.client.connection_shares import RING0, ConnectionShares, tenant_of
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from alcove.client.connection_shares import RING0, ConnectionShares, sharer
     ],
 )
 def test_whose_a_request_is(path: str, who: str) -> None:
-    assert sharer(path) == who
+    assert tenant_of(path) == who
 
 
 async def test_one_after_another_who_never_gives_back_leaves_one_for_the_next() -> None:
@@ -58,14 +58,14 @@ async def test_what_waits_is_served_tenant_by_tenant() -> None:
         await shares.take(tenant)
         served.append(tenant)
         await asyncio.sleep(0)
-        shares.give_back(tenant)
+        shares.release(tenant)
 
     tasks = [asyncio.create_task(ask("greedy")) for _ in range(50)]
     await asyncio.sleep(0)
     tasks += [asyncio.create_task(ask("small")) for _ in range(2)]
     await asyncio.sleep(0)
     for _ in range(2):
-        shares.give_back(RING0)
+        shares.release(RING0)
     await asyncio.gather(*tasks)
     assert served[:4].count("small") == 2 and len(served) == 52
 
@@ -83,7 +83,7 @@ def test_whatever_happens_none_is_lost_and_nobody_waits_for_ever(total: int, see
                 await asyncio.sleep(0)
         finally:
             most[tenant] -= 1
-            shares.give_back(tenant)
+            shares.release(tenant)
         assert most.total() <= total
 
     async def scenario() -> None:

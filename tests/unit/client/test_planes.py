@@ -122,7 +122,7 @@ async def test_planes_join_and_leave_while_mirrors_run(pool: HttpPool, tenant: T
         assert planes.mirror(ListSelection(NAMESPACES)) is early
         await planes.synced()
         assert early.keys(other, tenant) and early.is_synced(other) and late.is_synced(other)
-        with pytest.raises(ValueError, match="joined already"):
+        with pytest.raises(ValueError, match="already joined"):
             planes.join(other, pool)
         await planes.leave(other)
         assert (ChangeType.DELETED, other) in heard and (ChangeType.DELETED, HOME) not in heard

@@ -82,8 +82,8 @@ async def test_streams_do_not_use_up_the_connections(small: HttpPool) -> None:
 async def test_an_answer_that_does_not_come_is_given_up(
     small: HttpPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "ANSWER_SECONDS_MAX", 0.1)
-    with pytest.raises(Unreachable, match="no answer") as given_up:
+    monkeypatch.setattr(pool, "RESPONSE_SECONDS_MAX", 0.1)
+    with pytest.raises(Unreachable, match="no response") as given_up:
         await small.request("GET", "/api/v1/tenants/all/pods?watch=1", HEADERS)
     assert given_up.value.sent and not len(small._idle)
     await small.close()

@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from alcove.controllers.concurrency import together
+from alcove.controllers.concurrency import gather_all
 from alcove.testing.clock import VirtualClock
 
 
@@ -20,7 +20,7 @@ async def after(seconds: float, value: int, done: list[int]) -> int:
 
 def test_results_come_in_order() -> None:
     done: list[int] = []
-    assert VirtualClock().run(together([after(2, 1, done), after(1, 2, done)])) == [1, 2]
+    assert VirtualClock().run(gather_all([after(2, 1, done), after(1, 2, done)])) == [1, 2]
     assert done == [2, 1]
 
 
@@ -29,7 +29,7 @@ def test_an_error_is_told_when_all_have_ended() -> None:
 
     async def scenario() -> None:
         with pytest.raises(ValueError, match="-1"):
-            await together([after(0, -1, done), after(5, 1, done), after(1, -2, done)])
+            await gather_all([after(0, -1, done), after(5, 1, done), after(1, -2, done)])
         assert done == [1]
 
     VirtualClock().run(scenario())
@@ -50,7 +50,7 @@ def test_an_error_holds_no_answer_of_the_others() -> None:
 
     async def scenario() -> None:
         try:
-            await together([answer(), refuse()])
+            await gather_all([answer(), refuse()])
         except ValueError:
             pass
 

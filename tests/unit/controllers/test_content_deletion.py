@@ -12,9 +12,9 @@ from alcove.controllers.content_deletion import (
     DELETED_AT_ONCE_MAX,
     FOREIGN_SECONDS,
     conditions,
-    next_look_seconds,
-    of_namespace,
-    of_tenant,
+    next_check_seconds,
+    plan_for_namespace,
+    plan_for_tenant,
 )
 from alcove.controllers.metadata_cache import ObjectMetadata
 
@@ -40,20 +40,20 @@ def known(
 
 def test_a_namespace_deletes_everything_at_once_but_not_twice() -> None:
     there, going = known(CONFIG_MAPS, "there"), known(CONFIG_MAPS, "going", ending_for=3)
-    plan = of_namespace([there, going])
+    plan = plan_for_namespace([there, going])
     assert plan.deletes == [there] and list(plan.waits_for) == [there, going]
-    assert of_namespace([]).is_empty
+    assert plan_for_namespace([]).is_empty
 
 
 def test_a_namespace_keeps_the_rest_until_its_pods_are_gone() -> None:
     pod, going, rest = known(PODS, "p"), known(PODS, "going", ending_for=3), known(CONFIG_MAPS, "rest")
-    assert of_namespace([rest, pod, going]).deletes == [pod]
-    assert of_namespace([rest, going]).deletes == []
+    assert plan_for_namespace([rest, pod, going]).deletes == [pod]
+    assert plan_for_namespace([rest, going]).deletes == []
 
 
 def test_a_namespace_waits_for_foreign_finalizers_as_long_as_it_takes() -> None:
     held = known(CONFIG_MAPS, "held", "example.com/held", ending_for=1_000_000)
-    assert of_namespace([held]).releases == []
+    assert plan_for_namespace([held]).releases == []
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def test_a_namespace_waits_for_foreign_finalizers_as_long_as_it_takes() -> None:
     ],
 )
 def test_a_tenant_is_emptied_in_stages(content: list[Resource], deleted: list[Resource]) -> None:
-    plan = of_tenant([known(resource) for resource in content], NOW)
+    plan = plan_for_tenant([known(resource) for resource in content], NOW)
     assert [each.resource for each in plan.deletes] == deleted
 
 
 def test_many_are_deleted_in_several_turns() -> None:
-    plan = of_namespace([known(CONFIG_MAPS, str(number)) for number in range(DELETED_AT_ONCE_MAX + 1)])
+    plan = plan_for_namespace([known(CONFIG_MAPS, str(number)) for number in range(DELETED_AT_ONCE_MAX + 1)])
     assert len(plan.deletes) == DELETED_AT_ONCE_MAX and plan.is_partial
 
 
@@ -92,18 +92,18 @@ def test_only_abandoned_finalizers_are_taken_away(
     finalizers: tuple[str, ...], ending_for: float | None, released: bool
 ) -> None:
     held = known(CONFIG_MAPS, "held", *finalizers, ending_for=ending_for)
-    assert (of_tenant([held], NOW).releases == [held]) is released
+    assert (plan_for_tenant([held], NOW).releases == [held]) is released
 
 
 def test_as_long_as_pods_run_a_finalizers_owner_may_be_among_them() -> None:
     held = known(CONFIG_MAPS, "held", FOREIGN, ending_for=1_000_000)
-    assert of_tenant([held, known(PODS, ending_for=1)], NOW).releases == []
+    assert plan_for_tenant([held, known(PODS, ending_for=1)], NOW).releases == []
 
 
 def test_the_next_look_is_when_the_first_finalizer_may_go() -> None:
     held = known(CONFIG_MAPS, "held", FOREIGN, ending_for=FOREIGN_SECONDS - 7)
-    assert next_look_seconds(of_tenant([held], NOW), NOW) == pytest.approx(7)
-    assert next_look_seconds(of_tenant([known(PODS)], NOW), NOW) == 60
+    assert next_check_seconds(plan_for_tenant([held], NOW), NOW) == pytest.approx(7)
+    assert next_check_seconds(plan_for_tenant([known(PODS)], NOW), NOW) == 60
 
 
 def test_conditions_count_what_remains() -> None:

@@ -9,7 +9,7 @@ from alcove.api import meta
 from alcove.api.cron import CronError
 from alcove.api.objects import Object
 from alcove.controllers.cronjobs.due import MISSED_MAX, DueRun, due
-from alcove.controllers.cronjobs.plan import SCHEDULED, job_of, outlived, sort_jobs, status
+from alcove.controllers.cronjobs.plan import SCHEDULED, beyond_history_limit, job_of, sort_jobs, status
 
 
 def at(text: str) -> float:
@@ -75,9 +75,9 @@ def job(name: str, end: str = "", started: str = "") -> Object:
 
 def test_history_is_kept_to_its_limits_the_oldest_go() -> None:
     jobs = sort_jobs([job(f"s{n}", "Complete", f"t{n}") for n in range(5)] + [job("f1", "Failed", "t1"), job("f0", "Failed", "t0"), job("a")])  # fmt: skip
-    assert [each["metadata"]["name"] for each in outlived(cron_job(), jobs)] == ["s0", "s1", "f0"]
+    assert [each["metadata"]["name"] for each in beyond_history_limit(cron_job(), jobs)] == ["s0", "s1", "f0"]
     none = cron_job(successfulJobsHistoryLimit=0, failedJobsHistoryLimit=0)
-    assert len(outlived(none, jobs)) == 7
+    assert len(beyond_history_limit(none, jobs)) == 7
 
 
 def test_status_names_what_runs_and_when_it_last_went_well() -> None:

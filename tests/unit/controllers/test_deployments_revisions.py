@@ -7,10 +7,10 @@ from alcove.controllers.deployments.revisions import (
     HASH_LABEL,
     HISTORY,
     REVISION,
+    beyond_history_limit,
     new_annotations,
     new_set,
     next_number,
-    outlived,
     sort_sets,
 )
 
@@ -82,6 +82,9 @@ def test_annotations_are_passed_on_but_not_our_own() -> None:
 
 def test_history_keeps_the_last_and_never_a_set_with_pods() -> None:
     old = [a_set("v1", 1, revision=1), a_set("v2", 2, revision=5), a_set("v3", 3, revision=3)]
-    assert [each["metadata"]["name"] for each in outlived(deployment("v4"), old)] == ["v1-1", "v3-3"]
+    assert [each["metadata"]["name"] for each in beyond_history_limit(deployment("v4"), old)] == [
+        "v1-1",
+        "v3-3",
+    ]
     old[0]["status"] = {"replicas": 1}
-    assert [each["metadata"]["name"] for each in outlived(deployment("v4"), old)] == ["v3-3"]
+    assert [each["metadata"]["name"] for each in beyond_history_limit(deployment("v4"), old)] == ["v3-3"]

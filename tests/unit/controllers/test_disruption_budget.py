@@ -6,7 +6,7 @@ import pytest
 
 from alcove.api import meta
 from alcove.api.objects import Object
-from alcove.controllers.disruption.budget import ExpectedPods, next_look_seconds, noted, status
+from alcove.controllers.disruption.budget import ExpectedPods, next_check_seconds, pending_disruptions, status
 
 NOW = 1_700_000_000.0
 
@@ -58,9 +58,9 @@ def test_an_evicted_pod_counts_as_gone_until_it_is_clear_that_it_stays() -> None
     evicted = budget({"disruptedPods": {"p0": since, "gone": since}}, minAvailable=8)
     told = status(evicted, PODS, ExpectedPods(10), NOW)
     assert told["disruptedPods"] == {"p0": since} and told["disruptionsAllowed"] == 1
-    assert next_look_seconds(told["disruptedPods"], NOW) == 61.0
-    assert noted(evicted, PODS, NOW + 61) == {}
-    assert noted(evicted, [pod("p0", ending=True)], NOW) == {}
+    assert next_check_seconds(told["disruptedPods"], NOW) == 61.0
+    assert pending_disruptions(evicted, PODS, NOW + 61) == {}
+    assert pending_disruptions(evicted, [pod("p0", ending=True)], NOW) == {}
 
 
 def test_what_nobody_knows_allows_nothing() -> None:

@@ -108,7 +108,7 @@ def endpoint(ready: bool = True, node: str = "n1") -> Object:
 )
 def test_hints(wish: str, given: Object, hints: Any) -> None:
     service = {"spec": {"trafficDistribution": wish} if wish else {}}
-    placed = topology.placed(service, given, {"n1": "a"})
+    placed = topology.with_hints(service, given, {"n1": "a"})
     assert placed.get("hints") == hints
     assert placed.get("zone") == ("a" if given["nodeName"] == "n1" else None)
 

@@ -56,11 +56,11 @@ class _Watcher(ServiceWatcher):
         self._looks += 1
         return self._looks * 0.01
 
-    async def settle(self, key: ObjectKey, service: Object) -> None:
+    async def sync_service(self, key: ObjectKey, service: Object) -> None:
         found = await self.backends(key, service)
         self.settled.append((asyncio.get_running_loop().time(), len(found)))
 
-    async def without(self, key: ObjectKey) -> None:
+    async def on_service_deleted(self, key: ObjectKey) -> None:
         self.settled.append((asyncio.get_running_loop().time(), 0))
 
 

@@ -7,7 +7,7 @@ import pytest
 from alcove.api import meta
 from alcove.api.objects import Object
 from alcove.controllers.jobs import accounting, completion, completion_indexes, plan, status
-from alcove.controllers.jobs.failures import FailureAction, judge, wait_seconds
+from alcove.controllers.jobs.failures import FailureAction, evaluate_failure, wait_seconds
 
 NOW = 1_700_000_000.0
 
@@ -193,16 +193,16 @@ CODES = {"onExitCodes": {"operator": "In", "values": [1, 42]}}
 
 def test_a_failure_policy_judges_by_exit_code_and_condition() -> None:
     failed = pod("a", "Failed")
-    judged = judge(policy("FailJob", **CODES), failed)
+    judged = evaluate_failure(policy("FailJob", **CODES), failed)
     message = "Container c for pod default/a failed with exit code 1 matching FailJob rule at index 0"
     assert (judged.action, judged.message) == (FailureAction.FAIL_JOB, message)
     other = {"onExitCodes": {"operator": "NotIn", "values": [1]}}
-    assert judge(policy("FailJob", **other), failed).action is FailureAction.COUNT
+    assert evaluate_failure(policy("FailJob", **other), failed).action is FailureAction.COUNT
     named = {"onExitCodes": {"operator": "In", "values": [1], "containerName": "other"}}
-    assert judge(policy("FailJob", **named), failed).action is FailureAction.COUNT
+    assert evaluate_failure(policy("FailJob", **named), failed).action is FailureAction.COUNT
     disrupted = pod("b", "Failed", conditions=[{"type": "DisruptionTarget", "status": "True"}])
     rule = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-    assert judge(policy("Ignore", **rule), disrupted).action is FailureAction.IGNORE
+    assert evaluate_failure(policy("Ignore", **rule), disrupted).action is FailureAction.IGNORE
 
 
 def test_what_a_policy_decides_counts() -> None:

@@ -18,7 +18,7 @@ from alcove.client.planes import Planes
 from alcove.client.resources import CONFIG_MAPS
 from alcove.controllers import loop as loops
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result, owner_of
-from alcove.controllers.loop import ControllerLoop, ReconcileOutcome, tenant_message, verdict
+from alcove.controllers.loop import ControllerLoop, ReconcileOutcome, decide, tenant_message
 from alcove.controllers.metadata_cache import MetadataCache
 from alcove.controllers.metrics import LoopMetrics
 from alcove.testing.clock import VirtualClock
@@ -106,7 +106,7 @@ def test_a_change_is_reconciled_once() -> None:
             rig.change("a", "x", revision)
         await asyncio.sleep(60)
         assert rig.called == ["x"]
-        assert rig.loop.metrics.verdicts == {"done": 1}
+        assert rig.loop.metrics.outcomes == {"done": 1}
 
     Rig(fine).run(scenario)
 
@@ -213,7 +213,7 @@ VERDICTS: list[tuple[Result | Exception, ReconcileOutcome]] = [
 
 @pytest.mark.parametrize(("outcome", "expected"), VERDICTS, ids=lambda value: type(value).__name__)
 def test_verdicts(outcome: Result | Exception, expected: ReconcileOutcome) -> None:
-    assert verdict(outcome) is expected
+    assert decide(outcome) is expected
 
 
 def test_the_servers_refusal_is_told_in_its_own_words() -> None:

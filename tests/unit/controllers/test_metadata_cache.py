@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from alcove.client.resources import Resource
-from alcove.controllers.metadata_cache import bare, resource_of, without_schemas
+from alcove.controllers.metadata_cache import resource_of, trim_metadata, without_schemas
 
 
 def crd(*, established: str = "True", versions: list[dict[str, Any]] | None = None) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def crd(*, established: str = "True", versions: list[dict[str, Any]] | None = No
 def test_only_what_is_needed_is_kept() -> None:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "o", "uid": "1", "more": "x"}
     metadata = {"name": "x", "uid": "u", "labels": {"a": "b"}, "ownerReferences": [owner], "finalizers": []}
-    kept = bare({"metadata": metadata, "spec": {}})
+    kept = trim_metadata({"metadata": metadata, "spec": {}})
     del owner["more"]
     assert kept == {"metadata": {"name": "x", "uid": "u", "ownerReferences": [owner]}}
 

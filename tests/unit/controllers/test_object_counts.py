@@ -69,4 +69,4 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
     key = ObjectKey(HOME, TenantId("a"), "default", "x")
     census.note(PODS, ObjectChange(ChangeType.ADDED, key, described(["u"])))
     census.note(PODS, ObjectChange(ChangeType.DELETED, key, described(["u"])))
-    assert census._present == {} and census._owned == {}
+    assert census._counts == {} and census._dependents == {}

@@ -24,7 +24,7 @@ def run(
     scenario: Callable[[WorkQueue], Awaitable[None]], in_hand_max: int = 10, waiting_max: int = 1_000
 ) -> None:
     async def body() -> None:
-        queue = WorkQueue(in_hand_per_tenant_max=in_hand_max, waiting_per_tenant_max=waiting_max)
+        queue = WorkQueue(processing_per_tenant_max=in_hand_max, waiting_per_tenant_max=waiting_max)
         await scenario(queue)
         queue.close()
 
@@ -37,7 +37,7 @@ def test_a_key_added_often_is_handed_out_once() -> None:
             queue.add(key("a", "x"))
         assert (await queue.take()).key == key("a", "x")
         queue.done(key("a", "x"))
-        assert (queue.depth, queue.in_hand) == (0, 0)
+        assert (queue.depth, queue.processing) == (0, 0)
 
     run(scenario)
 
@@ -166,7 +166,7 @@ def test_overflow_is_made_up_for_when_the_tenant_has_nothing_left() -> None:
             for each in everything:
                 queue.add(each)
 
-        queue = WorkQueue(in_hand_per_tenant_max=4, waiting_per_tenant_max=8, refill=refill)
+        queue = WorkQueue(processing_per_tenant_max=4, waiting_per_tenant_max=8, refill=refill)
         seen: set[ObjectKey] = set()
         for each in everything:
             queue.add(each)
@@ -206,7 +206,7 @@ STEPS = st.lists(
 def test_nothing_is_lost_and_nothing_is_with_two_workers(steps: list[tuple[str, int]]) -> None:
     async def scenario(queue: WorkQueue) -> None:
         wanted: set[ObjectKey] = set()
-        in_hand: list[ObjectKey] = []
+        processing: list[ObjectKey] = []
         for step, number in steps:
             chosen = key(f"t{number % 3}", str(number))
             match step:
@@ -221,16 +221,16 @@ def test_nothing_is_lost_and_nothing_is_with_two_workers(steps: list[tuple[str, 
                     wanted.add(chosen)
                 case "take" if queue._round:
                     taken = (await queue.take()).key
-                    assert taken not in in_hand
-                    in_hand.append(taken)
+                    assert taken not in processing
+                    processing.append(taken)
                     wanted.discard(taken)
-                case "done" if in_hand:
-                    queue.done(in_hand.pop(number % len(in_hand)))
+                case "done" if processing:
+                    queue.done(processing.pop(number % len(processing)))
                 case "pass":
                     await asyncio.sleep(number)
-            assert max(Counter(each.tenant for each in in_hand).values(), default=0) <= 2
-        while in_hand:
-            queue.done(in_hand.pop())
+            assert max(Counter(each.tenant for each in processing).values(), default=0) <= 2
+        while processing:
+            queue.done(processing.pop())
         while wanted:
             async with asyncio.timeout(10_000):
                 taken = (await queue.take()).key
@@ -244,7 +244,7 @@ def test_a_delay_that_is_over_at_once_does_not_break_uvloops_timer() -> None:
     """Its handle of a past time is not a timer's: it has no `when`."""
 
     async def body() -> None:
-        queue = WorkQueue(in_hand_per_tenant_max=1)
+        queue = WorkQueue(processing_per_tenant_max=1)
         keys = [ObjectKey(HOME, TenantId("a"), "", name) for name in ("one", "two", "three")]
         for key in keys:
             queue.add_after(key, 1e-9)

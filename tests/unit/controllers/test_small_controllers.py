@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from alcove.controllers.certificates import PENDING_SECONDS_MAX, SETTLED_SECONDS_MAX, due
-from alcove.controllers.clusterroles import gathered
+from alcove.controllers.certificates import PENDING_SECONDS_MAX, SETTLED_SECONDS_MAX, removal_time
+from alcove.controllers.clusterroles import aggregate_rules
 from alcove.controllers.tokensecrets import ACCOUNT_UID, is_for, without_data
-from alcove.controllers.ttl import expires
+from alcove.controllers.ttl import expiry_time
 
 MADE = "2026-01-01T00:00:00Z"
 LATER = "2026-01-01T01:00:00Z"
@@ -25,7 +25,7 @@ EPOCH = 1_767_225_600.0
 )
 def test_when_a_certificate_request_may_go(conditions: list[Any], seconds: float) -> None:
     request = {"metadata": {"creationTimestamp": MADE}, "status": {"conditions": conditions}}
-    assert due(request) == EPOCH + seconds
+    assert removal_time(request) == EPOCH + seconds
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_when_a_certificate_request_may_go(conditions: list[Any], seconds: float
 )
 def test_when_a_finished_job_goes(ttl: int | None, conditions: list[Any], expected: float | None) -> None:
     spec = {} if ttl is None else {"ttlSecondsAfterFinished": ttl}
-    assert expires({"spec": spec, "status": {"conditions": conditions}}) == expected
+    assert expiry_time({"spec": spec, "status": {"conditions": conditions}}) == expected
 
 
 def role(name: str, *verbs: str, **labels: str) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def test_roles_are_gathered_once_in_order_and_never_from_themselves() -> None:
         "clusterRoleSelectors": [selector, {"matchLabels": {"bad key!": ""}}, selector]
     }
     every = [role("b", "get", "list", part="yes"), role("c", "no"), whole, role("a", "list", part="yes")]
-    assert gathered(whole, every) == [{"verbs": ["list"]}, {"verbs": ["get"]}]
+    assert aggregate_rules(whole, every) == [{"verbs": ["list"]}, {"verbs": ["get"]}]
 
 
 @pytest.mark.parametrize(

@@ -172,4 +172,7 @@ def test_revisions_are_found_again_numbered_and_forgotten() -> None:
     changed["spec"]["template"]["spec"]["containers"][0]["image"] = "v2"
     assert history.same_as(changed, [made]) is None and history.next_number([made]) == 2
     revisions = [{"metadata": {"name": f"r{n}"}, "revision": n} for n in range(1, 5)]
-    assert [each["metadata"]["name"] for each in history.outlived(one, revisions, {"r1"})] == ["r2", "r3"]
+    assert [each["metadata"]["name"] for each in history.beyond_history_limit(one, revisions, {"r1"})] == [
+        "r2",
+        "r3",
+    ]

@@ -4,7 +4,7 @@ from typing import Any
 
 from alcove.api.objects import Object
 from alcove.api.selectors import from_labels
-from alcove.controllers.workloads.controller_refs import orphans, sort_out
+from alcove.controllers.workloads.controller_refs import orphans, plan_ownership
 
 SELECTOR = from_labels({"app": "web"})
 
@@ -18,7 +18,7 @@ def names(things: list[Object]) -> list[str]:
 
 
 def test_matching_ones_are_held_and_others_released() -> None:
-    claims = sort_out(thing("owner"), SELECTOR, [thing("a"), thing("b", app="db")], [])
+    claims = plan_ownership(thing("owner"), SELECTOR, [thing("a"), thing("b", app="db")], [])
     assert names(claims.owned) == ["a"] and names(claims.release) == ["b"] and not claims.adopt
 
 
@@ -29,17 +29,17 @@ def test_loose_ones_that_match_and_stay_are_adopted() -> None:
         thing("ending", deletionTimestamp="2024-01-01T00:00:00Z"),
         thing("elsewhere", namespace="kube-system"),
     ]
-    assert names(sort_out(thing("owner"), SELECTOR, [], loose).adopt) == ["a"]
+    assert names(plan_ownership(thing("owner"), SELECTOR, [], loose).adopt) == ["a"]
 
 
 def test_a_reference_across_namespaces_does_not_count() -> None:
-    claims = sort_out(thing("owner"), SELECTOR, [thing("a", namespace="kube-system")], [])
+    claims = plan_ownership(thing("owner"), SELECTOR, [thing("a", namespace="kube-system")], [])
     assert not claims.owned and not claims.release
 
 
 def test_an_owner_that_goes_neither_adopts_nor_releases() -> None:
     owner = thing("owner", deletionTimestamp="2024-01-01T00:00:00Z")
-    claims = sort_out(owner, SELECTOR, [thing("a"), thing("b", app="db")], [thing("c")])
+    claims = plan_ownership(owner, SELECTOR, [thing("a"), thing("b", app="db")], [thing("c")])
     assert names(claims.owned) == ["a"] and not claims.adopt and not claims.release
 
 

@@ -88,8 +88,8 @@ def test_a_gateway_lets_ipv6_through_where_there_is_a_way() -> None:
 
 def test_shares_add_up_and_classes_are_named_as_packets_name_them() -> None:
     assert abs(sum(SHARES.values()) - 1) < 1e-9
-    messages = commands("eth0", 1000, there=False)
+    messages = commands("eth0", 1000, exists=False)
     named = [line.split("classid ")[1].split()[0] for line in messages[1:]]
     assert named == ["a1c0:1", "a1c0:10", "a1c0:20", "a1c0:30"]
     assert [f"{one >> 16:x}:{one & 0xFFFF:x}" for one in PRIORITY.values()] == named[1:]
-    assert commands("eth0", 1000, there=True) == messages[1:], "what is there is changed, not made"
+    assert commands("eth0", 1000, exists=True) == messages[1:], "what is there is changed, not made"

@@ -19,10 +19,10 @@ QUESTION = DnsQuestion(name_of("www.example.org"), QTYPE.A)
 async def test_the_same_question_is_asked_once() -> None:
     async with scripted() as server:
         outside = Forwarder(Upstream([server.resolver]), time.monotonic)
-        assert outside.remembered(QUESTION) is None
+        assert outside.cached(QUESTION) is None
         told = await asyncio.gather(*(outside.ask(QUESTION) for _ in range(20)))
         assert [reply.counts[0] for reply in told] == [1] * 20
-        assert outside.remembered(QUESTION) is not None
+        assert outside.cached(QUESTION) is not None
         assert len(server.asked) == 1
 
 
@@ -31,7 +31,7 @@ async def test_networks_do_not_share_what_they_remember() -> None:
         upstream = Upstream([server.resolver])
         one, other = Forwarder(upstream, time.monotonic), Forwarder(upstream, time.monotonic)
         await one.ask(QUESTION)
-        assert other.remembered(QUESTION) is None
+        assert other.cached(QUESTION) is None
 
 
 async def test_silence_is_a_failure_that_is_not_asked_for_again_at_once() -> None:
@@ -41,7 +41,7 @@ async def test_silence_is_a_failure_that_is_not_asked_for_again_at_once() -> Non
     async with scripted(silent) as server:
         outside = Forwarder(Upstream([server.resolver], QUICK), time.monotonic)
         assert (await outside.ask(QUESTION)).rcode == Rcode.SERVFAIL
-        remembered = outside.remembered(QUESTION)
+        remembered = outside.cached(QUESTION)
         assert remembered is not None
         assert remembered.rcode == Rcode.SERVFAIL
 

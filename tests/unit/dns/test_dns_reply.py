@@ -10,11 +10,11 @@ from alcove.dns.reply import (
     Reply,
     compose,
     failure,
+    is_rotatable,
     read,
     refuse,
+    rotated,
     size_max,
-    takes_turns,
-    turned,
 )
 from alcove.dns.wire import MalformedMessage, Query, Rcode, parse_query
 
@@ -97,12 +97,12 @@ def test_a_question_is_no_reply() -> None:
 
 def test_addresses_take_turns_at_being_first() -> None:
     first = reply(3)
-    assert takes_turns(first, QTYPE.A)
-    assert not takes_turns(reply(1), QTYPE.A)
-    assert not takes_turns(first, QTYPE.SRV)
-    told = DNSRecord.parse(compose(query(), turned(first), 512))
+    assert is_rotatable(first, QTYPE.A)
+    assert not is_rotatable(reply(1), QTYPE.A)
+    assert not is_rotatable(first, QTYPE.SRV)
+    told = DNSRecord.parse(compose(query(), rotated(first), 512))
     assert [str(rr.rdata) for rr in told.rr] == ["192.0.2.1", "192.0.2.2", "192.0.2.0"]
-    assert turned(turned(turned(first))) == first
+    assert rotated(rotated(rotated(first))) == first
 
 
 def test_what_cannot_be_read_is_refused_with_a_header() -> None:

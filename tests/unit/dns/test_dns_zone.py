@@ -79,7 +79,7 @@ def test_a_zone_is_what_was_last_put_into_it(changes: list[Change]) -> None:
         apply(fresh, change)
     assert contents(zone) == contents(fresh)
     assert zone._below == fresh._below
-    assert zone._again == fresh._again
+    assert zone._duplicates == fresh._duplicates
 
 
 @given(CHANGES)

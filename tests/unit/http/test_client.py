@@ -249,3 +249,17 @@ async def test_a_large_head_within_the_limit_is_accepted() -> None:
         saying(b"HTTP/1.1 200 OK\r\nA: " + b"a" * 60_000 + b"\r\nContent-Length: 0\r\n\r\n")
     ) as made:
         assert len((await get(made)).headers["a"]) == 60_000
+
+
+async def test_aborting_a_connection_fails_the_task_that_waits_for_its_body() -> None:
+    """Watches of a replaced credential waited for ever on connections that were closed."""
+    async with connected(saying(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n")) as made:
+        made.begin("GET", "/", HEADERS)
+        await made.response()
+        chunks = made.chunks()
+        assert await anext(chunks) == b"ok"
+        waiting = asyncio.ensure_future(anext(chunks))
+        await asyncio.sleep(0)
+        made.abort()
+        with pytest.raises(ConnectionError):
+            await waiting

@@ -59,8 +59,8 @@ def test_several() -> None:
         ([{"ip": "10.0.1.1"}], 'address 10.0.1.1 is reserved in subnet "net1" (10.0.1.0/24)'),
         ([{"ip": "10.0.1.255"}], "is reserved in"),
         ([{"ip": "10.0.9.5"}], 'address 10.0.9.5 is in no subnet of network "green": net1 (10.0.1.0/24), net2 (10.0.2.0/24)'),
-        ([{"ip": "10.0.1.5"}, {"ip": "10.0.1.5"}], "two have the same address"),
-        ([{"name": "eth1"}, {}], "two have the same name"),
+        ([{"ip": "10.0.1.5"}, {"ip": "10.0.1.5"}], "addresses must be unique"),
+        ([{"name": "eth1"}, {}], "names must be unique"),
     ],
 )  # fmt: skip
 def test_what_can_never_be_is_refused(given: list[dict[str, str]], message: str) -> None:

@@ -39,7 +39,7 @@ def test_what_is_refused(cidrs: list[str], message: str) -> None:
 
 
 def test_a_network_of_everything_must_name_one() -> None:
-    with pytest.raises(RequestRefused, match=r"name one in spec\.service\.cidrs"):
+    with pytest.raises(RequestRefused, match=r"set spec\.service\.cidrs"):
         service_ranges(network(), [ip_network("0.0.0.0/1"), ip_network("128.0.0.0/1")])
 
 

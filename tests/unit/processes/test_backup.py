@@ -92,7 +92,7 @@ def test_a_damaged_store_is_replaced(tmp_path: Path, file: Path) -> None:
 
 def test_no_file_is_overwritten_and_nothing_is_left_by_a_failure(tmp_path: Path, file: Path) -> None:
     content = file.read_bytes()
-    with pytest.raises(BackupFailed, match="is there already"):
+    with pytest.raises(BackupFailed, match="already exists"):
         save(tmp_path / "old", file)
     assert file.read_bytes() == content
     with pytest.raises(BackupFailed, match="etcdctl"):
@@ -115,7 +115,7 @@ def archive(path: Path, members: dict[str, bytes]) -> Path:
 @pytest.mark.parametrize("name", ["../store.db", "/store.db", "pki/../../x", "pki/.x", "other", "pki/a/b"])
 def test_an_archive_with_anything_else_is_refused(tmp_path: Path, name: str) -> None:
     strange = archive(tmp_path / "strange.tar", {name: b"x"})
-    with pytest.raises(BackupFailed, match="no backup"):
+    with pytest.raises(BackupFailed, match="not a backup"):
         restore(strange, tmp_path / "new")
     assert sorted(each.name for each in (tmp_path / "new").iterdir()) == [f"{STORE}.lock"]
 
@@ -126,10 +126,10 @@ def test_half_a_backup_is_refused(tmp_path: Path, file: Path) -> None:
     with pytest.raises(BackupFailed):
         restore(half, tmp_path / "new")
     half.write_bytes(b"x" * 5000)
-    with pytest.raises(BackupFailed, match="no backup"):
+    with pytest.raises(BackupFailed, match="not a backup"):
         restore(half, tmp_path / "new")
     archive(half, {"pki/ca.key": b"x"})
-    with pytest.raises(BackupFailed, match="no whole backup"):
+    with pytest.raises(BackupFailed, match="incomplete backup"):
         restore(half, tmp_path / "new")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from alcove.processes.machine.supervisor_state import AlreadyRunning, ComponentState, hold, holder, states
-from alcove.processes.supervisor import turn
+from alcove.processes.supervisor import rotate
 from alcove.testing.server import wait_until
 
 
@@ -42,9 +42,9 @@ def test_a_log_begins_anew_and_its_process_goes_on_writing(tmp_path: Path) -> No
     path = tmp_path / "x.log"
     with path.open("ab", buffering=0) as log:
         log.write(b"a" * 100)
-        turn(path, 1000)
+        rotate(path, 1000)
         assert path.stat().st_size == 100
-        turn(path, 50)
+        rotate(path, 50)
         log.write(b"b")
     assert path.read_bytes() == b"b"
     assert (tmp_path / "x.log.old").read_bytes() == b"a" * 100

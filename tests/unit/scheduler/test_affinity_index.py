@@ -57,7 +57,7 @@ def _pods(draw: st.DrawFn) -> Object:
 @given(st.lists(_pods(), min_size=1, max_size=8), st.lists(st.integers(0, 7), max_size=4), st.booleans())
 def test_shelves_lose_nobody(objects: list[Object], gone: list[int], relabel: bool) -> None:
     scene = Scene(node("n", {ZONE: "z"}))
-    book = scene.cache.book(TENANT)
+    book = scene.cache.affinity_index(TENANT)
     pods = [scene.pod(obj) for obj in objects]
     if relabel:
         book.set_namespace("else", {"team": "x"})
@@ -68,7 +68,7 @@ def test_shelves_lose_nobody(objects: list[Object], gone: list[int], relabel: bo
     selections = {
         selection
         for link in links
-        for selection in (*link.near, *link.far, *link.wishes, *link.spread_hard, *link.spread_soft)
+        for selection in (*link.near, *link.far, *link.preferred, *link.spread_hard, *link.spread_soft)
     }
     rules = {rule for link in links for rule in link.rules}
     for each in pods:

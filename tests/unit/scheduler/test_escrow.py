@@ -250,16 +250,16 @@ def test_a_plane_that_is_removed_leaves_its_notes_counting_until_they_are_gone()
 
 async def test_what_is_noted_far_ahead_is_taken_back() -> None:
     core, home, escrow = _desk(node("n", cpu="4"), cpu=4000, pods=4)
-    await escrow.take_back("n")
+    await escrow.lower("n")
     assert home.held("n")["cpu"] == 4000  # Who knows what the plane has.
     theirs = pod("theirs", cpu="500m", on="n")
     core.observe(SchedulerEvent(PLANE, BIG, ObjectKind.POD, theirs))
     core.know_plane(PLANE)
-    await escrow.take_back("n")
+    await escrow.lower("n")
     assert 500 <= home.held("n")["cpu"] < 2000
     core.observe(SchedulerEvent(PLANE, BIG, ObjectKind.POD, theirs, True))
     home.tell()
-    await escrow.take_back("n")
+    await escrow.lower("n")
     assert home.notes == {}
     home.tell()
     assert core.cache.notes.held == {}
@@ -269,7 +269,7 @@ async def test_what_is_taken_back_late_undoes_nothing() -> None:
     core, home, escrow = _desk(node("n", cpu="4"), cpu=4000, pods=4)
     core.know_plane(PLANE)
     home.late = []
-    await escrow.take_back("n")
+    await escrow.lower("n")
     late, home.late = home.late, None
     _ask(core, "p", BIG, PLANE, cpu="1")
     assert _placed(core) == ["p"]
@@ -297,7 +297,7 @@ async def test_of_a_plane_that_is_over_nothing_is_kept() -> None:
     core, home, escrow = _desk(node("n", cpu="4"), over=True, cpu=4000)
     _ask(core, "a", cpu="1")
     assert _placed(core) == []
-    await escrow.take_back("n")
+    await escrow.lower("n")
     home.tell()
     assert home.notes == {} and _placed(core) == ["a"]
 

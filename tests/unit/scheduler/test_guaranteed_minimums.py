@@ -18,7 +18,7 @@ from alcove.api.objects import Object
 from alcove.scheduler.decisions import BindPod
 from alcove.scheduler.events import ObjectKind
 from alcove.scheduler.fairness import FairShareQueue, TenantShare
-from alcove.scheduler.guaranteed_minimums import PROMISED_MOST, TenantLimits, hold
+from alcove.scheduler.guaranteed_minimums import GUARANTEED_FRACTION, TenantLimits, hold
 from alcove.scheduler.resource_amounts import AMOUNT_MAX
 from alcove.testing.scheduling import OTHER, TENANT, Desk, node
 
@@ -47,7 +47,7 @@ def _promised(limits: TenantLimits) -> int:
 @settings(max_examples=300)
 @given(_tenants, _capacity)
 def test_minima_are_held_in_full_or_in_proportion(tenants: list[TenantLimits], capacity: int) -> None:
-    most = int(capacity * PROMISED_MOST)
+    most = int(capacity * GUARANTEED_FRACTION)
     promised = [_promised(each) for each in tenants]
     minima = hold(tenants, {CPU: capacity})
     due = [each.due.get(CPU, 0) for each in minima]
@@ -106,7 +106,7 @@ def test_tenants_that_use_nothing_stop_nobody(tenants: list[TenantLimits], capac
     fairness, accounts = _cluster([*tenants, TenantLimits()], capacity)
     used: Counter[TenantShare] = Counter()
     _fill(fairness, accounts[-1], used, capacity)
-    most, promised = int(capacity * PROMISED_MOST), sum(_promised(each) for each in tenants)
+    most, promised = int(capacity * GUARANTEED_FRACTION), sum(_promised(each) for each in tenants)
     assert used.total() >= capacity - most
     assert used.total() >= capacity - most + min(most, abs(most - promised))
 

@@ -82,7 +82,7 @@ def test_whom_a_placed_pod_keeps_away(
     term_of_placed: Object, labels: dict[str, str], expected: set[str]
 ) -> None:
     scene = Scene(*NODES)
-    scene.cache.book(TENANT).set_namespace("default", {"team": "x"})
+    scene.cache.affinity_index(TENANT).set_namespace("default", {"team": "x"})
     scene.place(pod("loner", {"app": "loner", "version": "1"}, on="a1", affinity=far(term_of_placed)))
     assert scene.passing(pod("p", labels)) == expected
 
@@ -135,7 +135,7 @@ def test_pods_beyond_the_labels_reach_are_nobodys_neighbours() -> None:
 def test_pods_in_labelled_namespaces_follow_the_labels() -> None:
     scene = Scene(*NODES)
     scene.place(pod("web", WEB, namespace="else", on="a1"))
-    index = scene.cache.book(TENANT)
+    index = scene.cache.affinity_index(TENANT)
     apart = far(term(WEB, ZONE, namespaceSelector={"matchLabels": {"team": "x"}}))
     assert scene.passing(pod("p", affinity=apart)) == ALL
     index.set_namespace("else", {"team": "x"})

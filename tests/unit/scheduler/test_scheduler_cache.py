@@ -145,13 +145,13 @@ class _Truth:
         name, team = value
         self.namespaces[name] = {"team": team}
         for tenant in TENANTS:
-            self.scene.cache.book(tenant).set_namespace(name, {"team": team})
+            self.scene.cache.affinity_index(tenant).set_namespace(name, {"team": team})
 
     def made_anew(self) -> Scene:
         scene = Scene(*self.nodes.values())
         for name, labels in self.namespaces.items():
             for tenant in TENANTS:
-                scene.cache.book(tenant).set_namespace(name, labels)
+                scene.cache.affinity_index(tenant).set_namespace(name, labels)
         for tenant, obj, name, read in self.placed:
             again = scene.pod(obj, tenant)
             again.is_leaving = read.uid in self.leaving
@@ -221,7 +221,7 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
         )
         scene.cache.lift(read)
         scene.tracker.release(read)
-    index = scene.cache.book(read.tenant)
+    index = scene.cache.affinity_index(read.tenant)
     assert not scene.tracker._shapes
     assert not index._groups and not index._selections and not index._rules
     assert not scene.cache.on_node

@@ -14,7 +14,7 @@ from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import BindPod, Unschedulable
 from alcove.scheduler.events import ObjectKind
 from alcove.scheduler.nodes import ZONE
-from alcove.scheduler.queue import BLOCKED_SECONDS_MAX, RETELL_SECONDS
+from alcove.scheduler.queue import BLOCKED_SECONDS_MAX, REPORT_SECONDS_MIN
 from alcove.testing.scheduling import OTHER, TENANT, Desk, far, near, node, pod, spread, term
 
 
@@ -146,7 +146,7 @@ def test_a_changed_reason_is_told_again_but_not_at_once() -> None:
     assert desk.told()["p"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
     desk.see(ObjectKind.NODE, node("m", cpu="1"), SYSTEM)
     assert desk.told() == {}
-    desk.now += RETELL_SECONDS
+    desk.now += REPORT_SECONDS_MIN
     desk.see(ObjectKind.NODE, node("o", cpu="1"), SYSTEM)
     assert desk.told()["p"].startswith("0/3 nodes are available: 3 Insufficient cpu.")
 
@@ -212,7 +212,7 @@ def test_ceiling_of_a_tenant_blocks_and_is_lifted() -> None:
     decisions = desk.decide()
     assert [type(each) for each in decisions] == [BindPod, Unschedulable]
     assert isinstance(decisions[1], Unschedulable)
-    assert decisions[1].text == "tenant's quota of cpu is used up"
+    assert decisions[1].text == "tenant's quota of cpu is exceeded"
     desk.see(ObjectKind.POD, first, gone=True)
     assert desk.placed() == {"second": "n"}
 
@@ -226,7 +226,7 @@ def test_what_a_tenant_is_guaranteed_is_kept_for_it() -> None:
     decisions = desk.decide()
     assert [each.pod.name for each in decisions if isinstance(each, BindPod)] == ["g0"]
     told = {each.text for each in decisions if isinstance(each, Unschedulable)}
-    assert told == {"what is left of cpu is guaranteed to other tenants"}
+    assert told == {"remaining cpu is guaranteed to other tenants"}
     # Its own pods get it, and go before everybody else's, though its share is the greater already.
     desk.pod("o0", OTHER, cpu="2")
     desk.pod("o1", OTHER, cpu="1")

@@ -137,7 +137,7 @@ def _node_terms(*terms: list[Object]) -> Object:
         ({"affinity": far({"labelSelector": {"matchLabels": {"-": "x"}}})}, "Invalid value"),
         ({"affinity": _node_expression("Like", "x")}, '"Like" is not a valid node selector operator'),
         ({"affinity": _node_expression("Gt", "x")}, "the value must be an integer"),
-        ({"affinity": far(*[term({"a": "b"})] * (POD_TERMS_MAX + 1))}, f"the most is {POD_TERMS_MAX}"),
+        ({"affinity": far(*[term({"a": "b"})] * (POD_TERMS_MAX + 1))}, f"the maximum is {POD_TERMS_MAX}"),
         ({"affinity": near(*[term({"a": "b"})] * 1_000_000)}, "pod affinity has 1000000 terms"),
         ({"topologySpreadConstraints": [spread({}, ZONE)] * 300}, "300 topology spread constraints"),
         ({"affinity": _far_from(_expressions(30_000))}, "label selectors have 30000 requirements"),
@@ -169,7 +169,7 @@ def _node_terms(*terms: list[Object]) -> Object:
         ({"affinity": [1, 2]}, "parsing pod"),
         ({"containers": 7}, "parsing pod"),
         ({"tolerations": ["all"]}, "parsing pod"),
-        ({"resourceClaims": [{"name": "gpu"}]}, "pod asks for devices by resourceClaims"),
+        ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims is not supported"),
     ],
 )
 def test_nonsense_is_told_and_harms_nobody(spec: dict[str, Any], message: str) -> None:

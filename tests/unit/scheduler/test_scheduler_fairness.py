@@ -202,7 +202,7 @@ def test_ceilings_hold_back_and_minima_go_first() -> None:
     assert fairness.next() is poor  # What it was promised is not what it asks for.
     assert fairness.objection(poor, {"cpu": 1000, "pods": 1}) == ""
     fairness.charge(poor, {"cpu": 900})
-    assert fairness.objection(poor, {"cpu": 101}) == "tenant's quota of cpu is used up"
+    assert fairness.objection(poor, {"cpu": 101}) == "tenant's quota of cpu is exceeded"
 
 
 def test_what_is_guaranteed_to_one_is_not_given_to_another() -> None:
@@ -211,7 +211,7 @@ def test_what_is_guaranteed_to_one_is_not_given_to_another() -> None:
     fairness.set_limits(promised, TenantLimits(1, least={"cpu": 5_000_000}))
     assert fairness.objection(greedy, {"cpu": 15_000_000}) == ""
     fairness.charge(greedy, {"cpu": 15_000_000})
-    refused = "what is left of cpu is guaranteed to other tenants"
+    refused = "remaining cpu is guaranteed to other tenants"
     assert fairness.objection(greedy, {"cpu": 1}) == refused
     assert fairness.objection(greedy, {"memory": 1}) == ""
     assert fairness.objection(promised, {"cpu": 5_000_000}) == ""

@@ -197,7 +197,7 @@ WEB = {"app": "web"}
 )
 def test_pods_near_and_far(affinity: Object, expected: set[str]) -> None:
     scene = Scene(*ZONES)
-    scene.cache.book(scene.pod(pod("_")).tenant).set_namespace("else", {"team": "x"})
+    scene.cache.affinity_index(scene.pod(pod("_")).tenant).set_namespace("else", {"team": "x"})
     scene.place(pod("web", {**WEB, "tier": "front"}, on="a1"))
     scene.place(pod("web", WEB, namespace="else", on="b1"))
     assert scene.passing(pod("p", {"app": "db"}, affinity=affinity)) == expected

@@ -16,9 +16,9 @@ def _sizes(desk: Desk) -> dict[str, int]:
     observer = core._observer
     return {
         "accounts": len(core.fairness.accounts),
-        "lines": len(core.queue._lines),
+        "lines": len(core.queue._queues),
         "numbers": len(core.queue.blocked._numbers),
-        "books": len(core.cache.books),
+        "books": len(core.cache.affinity_indexes),
         "storages": len(core.cache.storages),
         "handlers": len(core.cache.handlers),
         "pods": len(core.tracker.pods),
@@ -66,7 +66,7 @@ def test_nothing_is_kept_of_tenants_that_are_gone(is_told_last: bool) -> None:
         desk.see(ObjectKind.POD, pod("p"), tenant, gone=True)
     desk.decide()
     assert _sizes(desk) == before
-    assert not any(desk.core.fairness._owed.values())
+    assert not any(desk.core.fairness._reserved.values())
 
 
 def test_a_tenant_that_comes_again_begins_anew() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alcove.scheduler.arrays import EVERY
-from alcove.scheduler.journal import KEPT_MAX, Journal
+from alcove.scheduler.journal import SLOTS_MAX, Journal
 from alcove.scheduler.label_columns import LabelColumn
 from alcove.scheduler.nodes import NodeFacts, read_node
 from alcove.scheduler.slotcounts import SlotCounts
@@ -92,7 +92,7 @@ def test_journal_tells_what_changed_or_that_it_forgot() -> None:
     journal.note(5)
     assert journal.since(start) == [3, 5]
     assert journal.since(journal.position) == []
-    for slot in range(KEPT_MAX + 1):
+    for slot in range(SLOTS_MAX + 1):
         journal.note(slot)
     assert journal.since(start) is None
-    assert journal.since(journal.position - 2) == [KEPT_MAX - 1, KEPT_MAX]
+    assert journal.since(journal.position - 2) == [SLOTS_MAX - 1, SLOTS_MAX]

@@ -37,7 +37,7 @@ def test_what_was_seen_is_forgotten_again() -> None:
     compactor = Compactor(NotImplemented, KEEP)
     for now in range(0, 100_000, 30):
         compactor.due(float(now), Revision(now))
-    assert len(compactor._seen) <= 11
+    assert len(compactor._observed) <= 11
 
 
 async def test_running_compacts_and_survives_a_store_that_cannot(store: SqliteStore) -> None:

@@ -157,7 +157,7 @@ async def test_dead_process_makes_the_store_unavailable_and_loses_nothing(tmp_pa
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
     assert all(isinstance(outcome, int | StoreUnavailable) for outcome in outcomes)
     assert any(isinstance(outcome, WriteOutcomeUnknown) for outcome in outcomes)
-    with pytest.raises(StoreUnavailable, match="ended") as late:
+    with pytest.raises(StoreUnavailable, match="exited") as late:
         await store.write([op("late")])
     assert not isinstance(late.value, WriteOutcomeUnknown)
     with pytest.raises(StoreUnavailable):

@@ -33,7 +33,7 @@ def test_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE theirs (x)")
-    with pytest.raises(UnusableFile, match="a database of something else"):
+    with pytest.raises(UnusableFile, match="is not an Alcove database"):
         opened(path)
 
 

@@ -65,7 +65,7 @@ def test_processes_that_compile_at_the_same_moment_have_one_object(tmp_path: Pat
 @pytest.mark.skipif(bool(containers.lacking() or needs.tools("crun")), reason="needs containers and crun")
 def test_processes_that_prove_a_runtime_at_the_same_moment_all_succeed() -> None:
     def prove() -> str:
-        containers._KNOWN.clear()
+        containers._FLAVORS.clear()
         return asyncio.run(containers.working_flavor("crun"))[1]
 
     assert all_at_once(prove, 4) == {"": 4 * ASKERS}
@@ -93,7 +93,7 @@ def test_rights_that_are_missing_are_a_lack() -> None:
         text=True,
         check=True,
     )
-    assert done.stdout == f"needs network namespaces: make network namespace: {os.strerror(errno.EPERM)}\n"
+    assert done.stdout == f"needs network namespaces: create network namespace: {os.strerror(errno.EPERM)}\n"
 
 
 def test_tools_that_are_missing_are_named() -> None:

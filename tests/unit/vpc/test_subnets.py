@@ -28,7 +28,7 @@ def subnet(name: str, cidr: str, state: str = "Init", made: str = "2024-05-01T10
         ("192.168.0.0/24", "10.0.0.0/16", 'subnet "a" (192.168.0.0/24) is not inside VPC "v" (10.0.0.0/16)'),
         ("10.0.0.0/8", "10.0.0.0/16", "is not inside"),
         ("fd00::/64", "10.0.0.0/16", 'subnet "a" (fd00::/64) is IPv6, but VPC "v" (10.0.0.0/16) is IPv4'),
-        ("", "10.0.0.0/16", "spec.ip and spec.prefix are missing"),
+        ("", "10.0.0.0/16", "spec.ip and spec.prefix are required"),
     ],
 )
 def test_what_can_never_be(cidr: str, whole: str, message: str) -> None:

@@ -106,5 +106,5 @@ def test_a_free_part_of_a_huge_range_is_found_at_once() -> None:
 def test_fresh_ranges_are_beside_what_is_to_be_avoided() -> None:
     usage = ranges.RangeUsage()
     assert usage.fresh([ip_network("10.0.0.0/15"), ip_network("fd00::/64")]) == ip_network("10.2.0.0/16")
-    with pytest.raises(RequestRefused, match="no range is left"):
+    with pytest.raises(RequestRefused, match="no free range in"):
         usage.fresh([ip_network("10.0.0.0/8")])

@@ -1,1 +1,1 @@
-"""The CNI plugin, for container runtimes that are not the agent's own: a small program that hands over to the agent."""
+"""The CNI plugin for other container runtimes: a small program that forwards requests to the agent."""

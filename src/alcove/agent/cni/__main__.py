@@ -1,4 +1,4 @@
-"""`python -m alcove.agent.cni`: what a runtime's plugin folder has a link to."""
+"""`python -m alcove.agent.cni`: the program that a runtime's plugin directory links to."""
 
 import sys
 

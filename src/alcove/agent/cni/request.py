@@ -1,6 +1,6 @@
-"""What a runtime asks, read and checked by the rules of the CNI specification. Pure.
+"""Parses and validates a runtime's request by the CNI specification. Pure: no I/O.
 
-CniError: what is told instead of a result; the codes below 100 are the specification's.
+CniError is returned to the runtime instead of a result; codes below 100 are defined by the specification.
 """
 
 import re
@@ -20,8 +20,8 @@ from alcove.api.ids import TenantId
 UNKNOWN_CONTAINER = 3
 TRY_LATER = 11
 NOT_AVAILABLE = 50
-NOT_AS_WRITTEN = 101
-ALREADY_THERE = 102
+MISMATCH = 101
+ALREADY_ATTACHED = 102
 
 _is_container = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*").fullmatch
 _is_network = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*").fullmatch
@@ -50,7 +50,7 @@ class CniPodRef(Struct, frozen=True):
     namespace: str
     name: str
     uid: str
-    """Empty: whichever has the name."""
+    """Empty if the pod with this name may have any uid."""
 
 
 class CniRequest(Struct, frozen=True):
@@ -59,13 +59,13 @@ class CniRequest(Struct, frozen=True):
     network: str
     container: str = ""
     namespace: str = ""
-    """Path of the network namespace; on DEL it may be gone."""
+    """The path of the network namespace; on DEL it may not exist any more."""
     interface: str = ""
     pod: CniPodRef | None = None
     previous: dict[str, Any] | None = None
-    """The result of ADD, as the runtime remembers it."""
+    """The result of ADD, as stored by the runtime."""
     valid: frozenset[tuple[str, str]] = frozenset()
-    """Containers and interfaces that are still in use: for GC."""
+    """The (container, interface) pairs that are still in use, for GC."""
 
 
 def read(environment: dict[str, str], config: dict[str, Any]) -> CniRequest:
@@ -78,7 +78,7 @@ def read(environment: dict[str, str], config: dict[str, Any]) -> CniRequest:
     except ValueError:
         message = f"CNI_COMMAND is {environment.get('CNI_COMMAND', '')!r}"
         raise CniError(BAD_ENVIRONMENT, "unknown CNI_COMMAND", message) from None
-    _check_age(command, version)
+    _check_version(command, version)
     network = config.get("name")
     if not isinstance(network, str) or not _is_network(network):
         raise CniError(BAD_CONFIG, "missing or invalid network name", f"{network!r}")
@@ -96,66 +96,65 @@ def read(environment: dict[str, str], config: dict[str, Any]) -> CniRequest:
     )
 
 
-def _check_age(command: Command, version: str) -> None:
-    """What a version does not know yet, a runtime that speaks it does not ask for."""
+def _check_version(command: Command, version: str) -> None:
+    """Rejects commands that are not part of the request's CNI version. Raises CniError."""
     since = {Command.CHECK: _SINCE_CHECK, Command.GC: _SINCE_GC, Command.STATUS: _SINCE_GC}.get(command, "")
     if version < since:
         raise CniError(INCOMPATIBLE_VERSION, f"{command.value} is not part of CNI {version}")
 
 
 def _container(environment: dict[str, str]) -> str:
-    found = environment.get("CNI_CONTAINERID", "")
-    if not _is_container(found):
-        raise CniError(BAD_ENVIRONMENT, "missing or invalid CNI_CONTAINERID", f"{found!r}")
-    return found
+    container = environment.get("CNI_CONTAINERID", "")
+    if not _is_container(container):
+        raise CniError(BAD_ENVIRONMENT, "missing or invalid CNI_CONTAINERID", f"{container!r}")
+    return container
 
 
 def _namespace(environment: dict[str, str], command: Command) -> str:
-    found = environment.get("CNI_NETNS", "")
-    if not found and command is not Command.DEL:
+    path = environment.get("CNI_NETNS", "")
+    if not path and command is not Command.DEL:
         raise CniError(BAD_ENVIRONMENT, "CNI_NETNS is missing")
-    return found
+    return path
 
 
 def _interface(environment: dict[str, str]) -> str:
-    found = environment.get("CNI_IFNAME", "")
-    if not _is_interface(found) or found in (".", ".."):
-        raise CniError(BAD_ENVIRONMENT, "missing or invalid CNI_IFNAME", f"{found!r}")
-    return found
+    interface = environment.get("CNI_IFNAME", "")
+    if not _is_interface(interface) or interface in (".", ".."):
+        raise CniError(BAD_ENVIRONMENT, "missing or invalid CNI_IFNAME", f"{interface!r}")
+    return interface
 
 
 def _pod(environment: dict[str, str], config: dict[str, Any]) -> CniPodRef:
-    """Kubernetes names the pod in CNI_ARGS, and Arktos its tenant; what is not said there, the configuration says."""
+    """The pod is in CNI_ARGS (its tenant as in Arktos); missing tenant and namespace are read from the
+    configuration."""
     arguments: dict[str, str] = {}
     for pair in filter(None, environment.get("CNI_ARGS", "").split(";")):
         name, equals, value = pair.partition("=")
         if not equals:
-            raise CniError(BAD_ENVIRONMENT, "CNI_ARGS is not NAME=VALUE;…", f"{pair!r}")
+            raise CniError(BAD_ENVIRONMENT, "invalid CNI_ARGS: must be NAME=VALUE;…", f"{pair!r}")
         arguments[name] = value
     tenant = arguments.get("K8S_POD_TENANT") or config.get("tenant") or ""
     namespace = arguments.get("K8S_POD_NAMESPACE") or config.get("namespace") or ""
     pod = arguments.get("K8S_POD_NAME", "")
     if not (tenant and namespace and pod):
-        message = (
-            "CNI_ARGS must have K8S_POD_NAME, and they or the configuration the tenant and the namespace"
-        )
-        raise CniError(BAD_ENVIRONMENT, "which pod it is for is not said", message)
+        message = "CNI_ARGS must contain K8S_POD_NAME; tenant and namespace may be in the configuration"
+        raise CniError(BAD_ENVIRONMENT, "missing pod name, namespace or tenant", message)
     return CniPodRef(TenantId(str(tenant)), str(namespace), pod, arguments.get("K8S_POD_UID", ""))
 
 
 def _previous(config: dict[str, Any], command: Command) -> dict[str, Any] | None:
-    found = config.get("prevResult")
-    if found is not None and not isinstance(found, dict):
-        raise CniError(BAD_CONFIG, "prevResult is no object")
-    if found is None and command is Command.CHECK:
-        raise CniError(BAD_CONFIG, "CHECK needs a prevResult")
-    return found
+    previous = config.get("prevResult")
+    if previous is not None and not isinstance(previous, dict):
+        raise CniError(BAD_CONFIG, "invalid prevResult: must be an object")
+    if previous is None and command is Command.CHECK:
+        raise CniError(BAD_CONFIG, "prevResult is required for CHECK")
+    return previous
 
 
 def _valid(command: Command, config: dict[str, Any]) -> frozenset[tuple[str, str]]:
     if command is not Command.GC:
         return frozenset()
-    listed = config.get("cni.dev/valid-attachments", [])
-    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-        raise CniError(BAD_CONFIG, "cni.dev/valid-attachments is no list of objects")
-    return frozenset((str(each.get("containerID", "")), str(each.get("ifname", ""))) for each in listed)
+    attachments = config.get("cni.dev/valid-attachments", [])
+    if not isinstance(attachments, list) or not all(isinstance(each, dict) for each in attachments):
+        raise CniError(BAD_CONFIG, "invalid cni.dev/valid-attachments: must be a list of objects")
+    return frozenset((str(each.get("containerID", "")), str(each.get("ifname", ""))) for each in attachments)

@@ -1,4 +1,5 @@
-"""What a runtime is told of a pod that was attached, in the form of its version; and whether it still is so. Pure."""
+"""The CNI result of an attached pod, in the form of the requested version, and its comparison for CHECK.
+Pure: no I/O."""
 
 from ipaddress import ip_interface
 from typing import Any
@@ -11,7 +12,7 @@ _SINCE_NO_IP_VERSION = "1.0.0"
 _SINCE_MTU = "1.1.0"
 
 
-def result_of(record: AttachmentRecord, version: str, names: ResolvConf) -> dict[str, Any]:
+def result_of(record: AttachmentRecord, version: str, resolv_conf: ResolvConf) -> dict[str, Any]:
     interfaces: list[dict[str, Any]] = []
     ips: list[dict[str, Any]] = []
     routes: list[dict[str, Any]] = []
@@ -28,25 +29,25 @@ def result_of(record: AttachmentRecord, version: str, names: ResolvConf) -> dict
             ips.append(_ip(address, plug.gateways, index, version))
         routes += [{"dst": "0.0.0.0/0" if "." in each else "::/0", "gw": each} for each in plug.gateways]
     dns = {
-        "nameservers": list(names.nameservers),
+        "nameservers": list(resolv_conf.nameservers),
         "domain": record.attachment.domain,
-        "search": list(names.searches),
-        "options": list(names.options),
+        "search": list(resolv_conf.searches),
+        "options": list(resolv_conf.options),
     }
     return {"cniVersion": version, "interfaces": interfaces, "ips": ips, "routes": routes, "dns": dns}
 
 
 def _ip(address: str, gateways: tuple[str, ...], index: int, version: str) -> dict[str, Any]:
     family = ip_interface(address).version
-    found: dict[str, Any] = {"address": address, "interface": index}
+    ip: dict[str, Any] = {"address": address, "interface": index}
     if version < _SINCE_NO_IP_VERSION:
-        found["version"] = str(family)
+        ip["version"] = str(family)
     gateway = next((each for each in gateways if (":" in each) == (family == 6)), "")
-    return {**found, "gateway": gateway} if gateway else found
+    return {**ip, "gateway": gateway} if gateway else ip
 
 
 def differs(attachment: Attachment, previous: dict[str, Any]) -> str:
-    """What of an earlier result is not so any more; empty: nothing."""
-    told = {str(each.get("address", "")).partition("/")[0] for each in previous.get("ips") or ()}
-    missing = sorted(told - set(attachment.addresses))
-    return f"addresses {', '.join(missing)} are not the pod's" if missing else ""
+    """A message about the difference between the attachment and an earlier result; empty if they match."""
+    addresses = {str(each.get("address", "")).partition("/")[0] for each in previous.get("ips") or ()}
+    missing = sorted(addresses - set(attachment.addresses))
+    return f"addresses {', '.join(missing)} are not assigned to the pod" if missing else ""

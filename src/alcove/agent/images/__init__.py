@@ -1,1 +1,2 @@
-"""Images: the built-in one, archives and registries; each unpacked once, with a layer of its own per container."""
+"""Container images from registries, archives and the built-in one: unpacked once, with a writable layer per
+container."""

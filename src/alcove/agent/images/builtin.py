@@ -1,4 +1,4 @@
-"""The built-in image: made on the machine from its own busybox, so that a pod can run without any registry."""
+"""The built-in image, built from the machine's static busybox, so that pods can run without a registry."""
 
 import hashlib
 import shutil
@@ -11,7 +11,7 @@ from alcove.agent.runtime.users import Accounts
 
 NAME = "alcove/busybox:latest"
 CONFIG = ImageConfig(command=("sh",), env=("PATH=/bin",))
-_FOLDERS = ("bin", "dev", "etc", "home", "proc", "root", "run", "sys", "tmp", "var/www")
+_DIRECTORIES = ("bin", "dev", "etc", "home", "proc", "root", "run", "sys", "tmp", "var/www")
 _FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\n",
     "etc/group": "root:x:0:\nnobody:x:65534:\n",
@@ -21,27 +21,27 @@ ACCOUNTS = Accounts(_FILES["etc/passwd"], _FILES["etc/group"])
 
 
 def find() -> Path:
-    """The machine's busybox. ToolMissing: there is none that stands alone."""
-    found = shutil.which("busybox")
-    if found is None:
+    """The machine's busybox. Raises ToolMissing if there is none that is statically linked."""
+    path = shutil.which("busybox")
+    if path is None:
         raise ToolMissing("busybox-static is not installed")
-    program = Path(found).resolve()
+    program = Path(path).resolve()
     if b"/ld-linux" in program.read_bytes():
         raise ToolMissing(f"{program} needs shared libraries; install busybox-static")
     return program
 
 
 def digest(program: Path) -> str:
-    made = hashlib.sha256(program.read_bytes())
+    checksum = hashlib.sha256(program.read_bytes())
     for name, text in sorted(_FILES.items()):
-        made.update(f"{name}\0{text}\0".encode())
-    return f"sha256:{made.hexdigest()}"
+        checksum.update(f"{name}\0{text}\0".encode())
+    return f"sha256:{checksum.hexdigest()}"
 
 
 def build(program: Path, rootfs: Path) -> None:
-    """The image's files in an empty directory."""
-    rootfs.chmod(0o755)  # The container's root directory: other users than root must get in.
-    for name in _FOLDERS:
+    """Writes the image's files into the empty directory `rootfs`."""
+    rootfs.chmod(0o755)  # Users other than root must be able to enter the container's root directory.
+    for name in _DIRECTORIES:
         (rootfs / name).mkdir(parents=True)
     (rootfs / "tmp").chmod(0o1777)
     (rootfs / "root").chmod(0o700)
@@ -49,7 +49,7 @@ def build(program: Path, rootfs: Path) -> None:
         (rootfs / name).write_text(text)
     shutil.copy(program, rootfs / "bin/busybox")
     (rootfs / "bin/busybox").chmod(0o755)
-    listed = subprocess.run([program, "--list"], capture_output=True, text=True, check=True)
-    for applet in listed.stdout.split():
+    completed = subprocess.run([program, "--list"], capture_output=True, text=True, check=True)
+    for applet in completed.stdout.split():
         if applet != "busybox":
             (rootfs / "bin" / applet).symlink_to("busybox")

@@ -1,6 +1,6 @@
-"""Whose name means which image: one file, changed by one process at a time, read by any.
+"""The mapping of tenants' image names to digests: one file, written by one process at a time, read by any.
 
-An operator's command may change it beside a running agent: whoever reads gets what was written last.
+An operator's command may change it while the agent is running: every read returns the last written state.
 """
 
 import fcntl
@@ -14,39 +14,39 @@ import msgspec
 from alcove.api.ids import TenantId
 
 Names = dict[TenantId, dict[str, str]]
-"""By tenant: a name and the digest that it means."""
+"""By tenant: image names and the digests they refer to."""
 
 
 class Catalogue:
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "names.json"
-        self._lock = folder / "names.lock"
-        self._seen: tuple[int, int] = (0, 0)
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "names.json"
+        self._lock = directory / "names.lock"
+        self._read_state: tuple[int, int] = (0, 0)
         self._names: Names = {}
 
     def read(self) -> Mapping[TenantId, Mapping[str, str]]:
         try:
             with self._path.open("rb") as file:
                 state = os.fstat(file.fileno())
-                # Each writing makes a new file: the same file has the same content.
-                if (state.st_ino, state.st_mtime_ns) != self._seen:
+                # Every write creates a new file, so an unchanged inode and time mean unchanged content.
+                if (state.st_ino, state.st_mtime_ns) != self._read_state:
                     self._names = msgspec.json.decode(file.read(), type=Names)
-                    self._seen = (state.st_ino, state.st_mtime_ns)
+                    self._read_state = (state.st_ino, state.st_mtime_ns)
         except FileNotFoundError:
-            self._names, self._seen = {}, (0, 0)
+            self._names, self._read_state = {}, (0, 0)
         return self._names
 
     @contextmanager
-    def changing(self) -> Iterator[Names]:
-        """What is left in the names at the end of the block is what they are from then on."""
+    def edit(self) -> Iterator[Names]:
+        """Yields a copy of all names; what the block has made of it is written when the block ends."""
         with self._lock.open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             before = self.read()
-            names = {tenant: dict(own) for tenant, own in before.items()}
+            names = {tenant: dict(digests) for tenant, digests in before.items()}
             yield names
-            kept = {tenant: own for tenant, own in names.items() if own}
-            if kept != before:
-                self._write(kept)
+            after = {tenant: digests for tenant, digests in names.items() if digests}
+            if after != before:
+                self._write(after)
 
     def _write(self, names: Names) -> None:
         draft = self._path.with_suffix(".new")

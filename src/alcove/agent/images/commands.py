@@ -1,6 +1,7 @@
-"""What an operator does to a node's images from a shell, beside the running agent: it sees the change at once.
+"""An operator's commands on a node's images. They may run beside the agent, which uses the result
+immediately.
 
-`folder` is the agent's `DIR/images`.
+`directory` is the agent's `DIR/images`.
 """
 
 from pathlib import Path
@@ -9,21 +10,21 @@ from alcove.agent.images.model import Image, PullFailed
 from alcove.agent.images.store import ImageStore
 
 
-async def load(folder: Path, archive: Path) -> list[Image]:
-    """The images of an archive (`docker save`, OCI), from now on for every tenant's pods on the node.
-    ImageFailure says why not."""
-    images = await ImageStore(folder).load(archive)
+async def load(directory: Path, archive: Path) -> list[Image]:
+    """Loads the images of an archive (`docker save`, OCI) for all tenants' pods on the node. Raises
+    ImageFailure."""
+    images = await ImageStore(directory).load(archive)
     if unnamed := [image.digest for image in images if not image.names]:
-        raise PullFailed(f"{archive.name} has images without a name: {', '.join(unnamed)}")
+        raise PullFailed(f"{archive.name} contains images without a name: {', '.join(unnamed)}")
     return images
 
 
-def list_images(folder: Path) -> list[Image]:
-    """All on the node, by name."""
-    return sorted(ImageStore(folder).all(), key=lambda image: image.names)
+def list_images(directory: Path) -> list[Image]:
+    """All images on the node, sorted by name."""
+    return sorted(ImageStore(directory).all(), key=lambda image: image.names)
 
 
-def remove(folder: Path, name: str) -> Image:
-    """What was loaded under that name is no longer everybody's; the agent removes it once nothing uses it.
-    ImageMissing, BadImageName."""
-    return ImageStore(folder).forget_shared(name)
+def remove(directory: Path, name: str) -> Image:
+    """Removes the name from the images of all tenants; the agent deletes the image once it is not in use.
+    Raises ImageMissing, InvalidImageName."""
+    return ImageStore(directory).forget_shared(name)

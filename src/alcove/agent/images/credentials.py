@@ -1,7 +1,7 @@
-"""Credentials for registries, from the pull secrets of one pod: which of them may serve an image, in what order.
+"""Registry credentials from the pull secrets of a pod: which of them apply to an image, in which order.
 
-Which entry of a secret fits a registry is skopeo's to say; here patterns in entries' hosts are resolved
-(`*.example.com`), which it does not know. Nothing but the credentials themselves is taken from a secret.
+skopeo chooses the entry for a registry; this module only resolves patterns in entries' hosts
+(`*.example.com`), which skopeo does not support. Only the credentials themselves are copied from a secret.
 """
 
 import base64
@@ -21,17 +21,17 @@ _PATTERN = frozenset("*?[")
 
 
 def for_image(name: str, secrets: Iterable[Object]) -> list[RegistryCredentials]:
-    """To be tried one after the other; at least one, which may be nobody's."""
-    found: list[RegistryCredentials] = []
+    """The credentials to try in order; if no secret applies, one without credentials (anonymous)."""
+    candidates: list[RegistryCredentials] = []
     for secret in secrets:
-        auths = _fitting(_host(name), _entries(secret))
-        if auths and RegistryCredentials(auths) not in found:
-            found.append(RegistryCredentials(auths))
-    return found or [RegistryCredentials()]
+        auths = _matching_auths(_host(name), _entries(secret))
+        if auths and RegistryCredentials(auths) not in candidates:
+            candidates.append(RegistryCredentials(auths))
+    return candidates or [RegistryCredentials()]
 
 
 def _host(name: str) -> str:
-    """Empty for a name without one: which registry serves it, skopeo decides."""
+    """The registry's host; empty if the name has none, then skopeo chooses the registry."""
     path = path_of(name)
     return name.removesuffix(path).removesuffix("/") if path != name else ""
 
@@ -40,24 +40,24 @@ def _entries(secret: Object) -> Object:
     data = secret.get("data") or {}
     try:
         if _CONFIG in data:
-            told = orjson.loads(base64.b64decode(data[_CONFIG])).get("auths")
+            entries = orjson.loads(base64.b64decode(data[_CONFIG])).get("auths")
         else:
-            told = orjson.loads(base64.b64decode(data.get(_OLD_CONFIG) or "e30="))
+            entries = orjson.loads(base64.b64decode(data.get(_OLD_CONFIG) or "e30="))
     except (binascii.Error, orjson.JSONDecodeError, AttributeError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return entries if isinstance(entries, dict) else {}
 
 
-def _fitting(host: str, entries: Object) -> Object:
+def _matching_auths(host: str, entries: Object) -> Object:
     auths: Object = {}
-    for place, entry in entries.items():
+    for registry, entry in entries.items():
         auth = _auth(entry)
         if auth is None:
             continue
-        bare = place.removeprefix("https://").removeprefix("http://")
+        bare = registry.removeprefix("https://").removeprefix("http://")
         entry_host, slash, path = bare.partition("/")
         if not host:
-            auths[place] = auth
+            auths[registry] = auth
         elif entry_host == host or (_PATTERN & set(entry_host) and _matches(host, entry_host)):
             path = path.strip("/")
             is_api = path in ("v1", "v2") or not slash
@@ -66,11 +66,11 @@ def _fitting(host: str, entries: Object) -> Object:
 
 
 def _matches(host: str, pattern: str) -> bool:
-    """Label by label: a star stands for one label, or a part of one, never for a dot or the port."""
+    """Compares label by label: `*` matches within one label only, never a dot or the port."""
     name, _, port = host.partition(":")
-    wanted, _, wanted_port = pattern.partition(":")
-    labels, patterns = name.split("."), wanted.split(".")
-    if len(labels) != len(patterns) or port != wanted_port:
+    pattern_name, _, pattern_port = pattern.partition(":")
+    labels, patterns = name.split("."), pattern_name.split(".")
+    if len(labels) != len(patterns) or port != pattern_port:
         return False
     return all(fnmatchcase(label, each) for label, each in zip(labels, patterns, strict=True))
 

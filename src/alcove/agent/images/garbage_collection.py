@@ -1,4 +1,5 @@
-"""When images are removed: only when the disk is nearly full, and then until it is not."""
+"""Image garbage collection: images are removed when disk usage reaches HIGH_PERCENT, until it is
+LOW_PERCENT."""
 
 import os
 from collections.abc import Collection
@@ -16,19 +17,21 @@ class DiskUsage(Struct, frozen=True):
 
 
 def bytes_max(disk: DiskUsage, images_bytes: int, high: int = HIGH_PERCENT, low: int = LOW_PERCENT) -> int:
-    """What images may take together: all they do while the disk is below `high`, else what brings it to `low`."""
+    """How much all images together may use: what they use now while the disk is below `high` percent,
+    otherwise as much as brings it down to `low` percent."""
     if disk.used_bytes * 100 < disk.size_bytes * high:
         return images_bytes
     return max(0, images_bytes - (disk.used_bytes - disk.size_bytes * low // 100))
 
 
 async def collect(store: ImageStore, in_use: Collection[str]) -> list[str]:
-    """Removes what the disk has no room for, and what nobody names. To be called now and then."""
+    """Removes unnamed images, and others as needed to free disk space. Returns the removed digests. Called
+    periodically."""
     images_bytes = sum(image.size_bytes for image in store.all())
     return await store.collect(in_use, bytes_max(_disk(store), images_bytes))
 
 
 def _disk(store: ImageStore) -> DiskUsage:
-    found = os.statvfs(store.folder)
-    size = found.f_blocks * found.f_frsize
-    return DiskUsage(size, size - found.f_bavail * found.f_frsize)
+    stat = os.statvfs(store.directory)
+    size = stat.f_blocks * stat.f_frsize
+    return DiskUsage(size, size - stat.f_bavail * stat.f_frsize)

@@ -1,10 +1,10 @@
-"""What is known of an image on this node, and what can go wrong with one.
+"""An image on this node, and the errors of images.
 
 ImageFailure
-├── ImageMissing    not on this node, and nobody may fetch it
-├── NoImage         a container cannot have its image now; with the reason that its status shows
-├── PullFailed      the registry or archive did not give it; the message is the tool's
-└── ToolMissing     what fetches or unpacks images is not installed
+├── ImageMissing       not on this node
+├── ImageUnavailable   a container cannot get its image now; has the reason for the container's status
+├── PullFailed         copying from the registry or archive failed; has the tool's message
+└── ToolMissing        a program that fetches or unpacks images is not installed
 """
 
 from pathlib import Path
@@ -31,7 +31,7 @@ class ImageUnavailable(ImageFailure):
         """ErrImagePull, ImagePullBackOff, ErrImageNeverPull or InvalidImageName."""
         self.message = message
         self.retry_seconds = retry_seconds
-        """Asking earlier is no use."""
+        """The earliest time at which a retry can succeed."""
 
 
 class PullFailed(ImageFailure):
@@ -44,16 +44,16 @@ class ToolMissing(ImageFailure):
 
 class Image(Struct, frozen=True):
     digest: str
-    """`sha256:…` of what the image is; the same for the same image under any name."""
+    """`sha256:…` of the image's content, independent of its names."""
     names: tuple[str, ...]
     config: ImageConfig
     rootfs: Path
     size_bytes: int
     remote_digest: str = ""
-    """What its registry calls it; empty for what came from none."""
+    """The digest in its registry; empty if it did not come from one."""
 
     def id_as(self, name: str) -> str:
-        """What a container's status calls it: `repository@digest`."""
+        """The `imageID` in a container's status: `repository@digest`."""
         return f"{repository(name)}@{self.remote_digest or self.digest}"
 
     def accounts(self) -> Accounts:
@@ -64,7 +64,8 @@ _ACCOUNT_BYTES_MAX = 1 << 20
 
 
 def _text(rootfs: Path, name: str) -> str:
-    """A file of the image itself: never one of the node's that a link in the image points to."""
+    """The text of a file of the image; empty if missing. Symbolic links are not followed, as they may lead to
+    files of the node."""
     path = rootfs
     for part in name.split("/"):
         path = path / part

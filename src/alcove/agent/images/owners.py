@@ -1,7 +1,8 @@
-"""Tenants that are gone lose their images: one that comes later under the same name has none of them.
+"""Removes the image names of deleted tenants, so that a later tenant of the same name does not get their
+images.
 
-Who a name's owner was is kept beside the names, by the tenant's uid: also a tenant that came and went while
-no agent was running is told from the one before.
+The uid of each owner is stored beside the names, so that a tenant which was deleted and created again while
+no agent was running is recognized as a new one.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from alcove.agent.images.store import EVERYBODY, ImageStore
+from alcove.agent.images.store import ALL_TENANTS, ImageStore
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.client.changes import ObjectChange
 from alcove.client.client import ListSelection
@@ -25,13 +26,13 @@ _Uids = dict[TenantId, str]
 class ImageOwners:
     def __init__(self, store: ImageStore, planes: Planes) -> None:
         self._store = store
-        self._path = store.folder / "owners.json"
+        self._path = store.directory / "owners.json"
         self._mirror = planes.mirror(ListSelection(TENANTS), tenant=SYSTEM, only=HOME)
         self._changed = asyncio.Event()
-        self._mirror.subscribe(self._hear)
+        self._mirror.subscribe(self._on_change)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs until cancelled."""
         await self._mirror.synced()
         while True:
             self._changed.clear()
@@ -40,25 +41,26 @@ class ImageOwners:
                 async with asyncio.timeout(ROUND_SECONDS_MAX):
                     await self._changed.wait()
             except TimeoutError:
-                pass  # Who has names by now is written down with its uid.
+                pass  # Run a round anyway: it stores the uids of new owners.
 
     def round(self) -> None:
-        """Forgets those who are not who they were."""
-        known = _read(self._path)
-        kept: _Uids = {}
-        for owner in self._store.owners() - {EVERYBODY, SYSTEM}:
-            # A dedicated plane that speaks of others: what it has goes with the plane's own tenant.
+        """Removes the names of tenants that were deleted or replaced."""
+        stored = _read(self._path)
+        current: _Uids = {}
+        for owner in self._store.owners() - {ALL_TENANTS, SYSTEM}:
+            # `plane:tenant`, names used by a dedicated plane for another tenant: removed with the plane's
+            # tenant.
             tenant = TenantId(owner.partition(":")[0])
-            found = self._mirror.get(ObjectKey(HOME, SYSTEM, "", tenant))
-            uid = found["metadata"]["uid"] if found is not None else ""
-            if not uid or known.get(owner, uid) != uid:
+            obj = self._mirror.get(ObjectKey(HOME, SYSTEM, "", tenant))
+            uid = obj["metadata"]["uid"] if obj is not None else ""
+            if not uid or stored.get(owner, uid) != uid:
                 self._store.forget_tenant(owner)
             else:
-                kept[owner] = uid
-        if kept != known:
-            _write(self._path, kept)
+                current[owner] = uid
+        if current != stored:
+            _write(self._path, current)
 
-    def _hear(self, _change: ObjectChange) -> None:
+    def _on_change(self, _change: ObjectChange) -> None:
         self._changed.set()
 
 

@@ -1,7 +1,8 @@
-"""Whether an image is fetched for a container, with whose credentials, and how often it is tried again.
+"""Pull policy: whether an image is pulled for a container, with which credentials, and the back-off after
+failures.
 
-Reasons and messages are those that users know from kubelet. A name without a registry's host that the
-operator loaded (or that is built in) means that image, whatever the policy: nobody else could be asked for it.
+Reasons and messages are kubelet's. A name without a registry host that the operator loaded (or that is built
+in) refers to that image under any pull policy, because there is no registry to pull it from.
 """
 
 import asyncio
@@ -26,20 +27,20 @@ from alcove.client.keys import HOME
 
 BACKOFF_SECONDS, BACKOFF_SECONDS_MAX = 10.0, 300.0
 PULLS_PER_TENANT_MAX = 2
-"""At a time: one tenant's slow registry holds up nobody else's pods."""
+"""Concurrent pulls of one tenant, so that its slow registry does not delay other tenants' pods."""
 FAILURES_MAX = 4096
 
 RecordPodEvent = Callable[[str, str, str], None]
-"""An event of the pod: type, reason, message."""
+"""Records an event of the pod: (type, reason, message)."""
 
 
 def silent(_type: str, _reason: str, _message: str) -> None:
     pass
 
 
-class _Failures(Struct, frozen=True):
+class _PullFailure(Struct, frozen=True):
     wait_seconds: float
-    again_at: float
+    retry_at: float
     message: str
 
 
@@ -50,37 +51,41 @@ class ImagePuller:
         self._store = store
         self._lookup = lookup
         self._clock = clock
-        self._failures: dict[tuple[PodKey, str], _Failures] = {}
-        self._turns: WeakValueDictionary[TenantId, asyncio.Semaphore] = WeakValueDictionary()
+        self._failures: dict[tuple[PodKey, str], _PullFailure] = {}
+        self._semaphores: WeakValueDictionary[TenantId, asyncio.Semaphore] = WeakValueDictionary()
 
     async def ensure(
-        self, key: PodKey, pod: Object, container: Object, tell: RecordPodEvent = silent
+        self, key: PodKey, pod: Object, container: Object, record_event: RecordPodEvent = silent
     ) -> Image:
-        """The container's image, on this node. NoImage says why not, with kubelet's reason; to be called
-        again later. `pod` is the whole object; `container` needs `image` and `imagePullPolicy` only."""
+        """The container's image, pulled if necessary. Raises ImageUnavailable with kubelet's reason; the
+        caller retries. `pod` is the whole object; `container` needs `image` and `imagePullPolicy` only."""
         name = str(container.get("image") or "")
         try:
-            by_default = "Always" if is_latest(name) else "IfNotPresent"
+            default_policy = "Always" if is_latest(name) else "IfNotPresent"
         except InvalidImageName as error:
             message = f'Failed to apply default image tag "{name}": {error}'
-            tell("Warning", "InspectFailed", message)
+            record_event("Warning", "InspectFailed", message)
             raise ImageUnavailable("InvalidImageName", message) from error
-        policy = container.get("imagePullPolicy") or by_default
-        found = self._present(key, name, policy)
-        if found is not None:
-            self._store.touch(found.digest)
-            tell("Normal", "Pulled", f'Container image "{name}" already present on machine')
-            return found
+        policy = container.get("imagePullPolicy") or default_policy
+        image = self._present(key, name, policy)
+        if image is not None:
+            self._store.touch(image.digest)
+            record_event("Normal", "Pulled", f'Container image "{name}" already present on machine')
+            return image
         if policy == "Never":
             message = f'Container image "{name}" is not present with pull policy of Never'
-            tell("Warning", "ErrImageNeverPull", message)
+            record_event("Warning", "ErrImageNeverPull", message)
             raise ImageUnavailable("ErrImageNeverPull", message)
-        self._check_backoff(key, name, tell)
-        return await self._pull(key, pod, name, tell)
+        self._check_backoff(key, name, record_event)
+        return await self._pull(key, pod, name, record_event)
 
     def forget(self, key: PodKey) -> None:
-        """The pod is gone."""
-        self._failures = {who: known for who, known in self._failures.items() if who[0] != key}
+        """Drops the back-off state of a deleted pod."""
+        self._failures = {
+            pod_and_image: failure
+            for pod_and_image, failure in self._failures.items()
+            if pod_and_image[0] != key
+        }
 
     def _present(self, key: PodKey, name: str, policy: str) -> Image | None:
         try:
@@ -90,37 +95,37 @@ class ImagePuller:
         except ImageMissing:
             return None
 
-    def _check_backoff(self, key: PodKey, name: str, tell: RecordPodEvent) -> None:
-        known = self._failures.get((key, name))
-        if known is not None and self._clock() < known.again_at:
-            tell("Normal", "BackOff", f'Back-off pulling image "{name}"')
-            message = f'Back-off pulling image "{name}": ErrImagePull: {known.message}'
-            raise ImageUnavailable("ImagePullBackOff", message, known.again_at - self._clock())
+    def _check_backoff(self, key: PodKey, name: str, record_event: RecordPodEvent) -> None:
+        failure = self._failures.get((key, name))
+        if failure is not None and self._clock() < failure.retry_at:
+            record_event("Normal", "BackOff", f'Back-off pulling image "{name}"')
+            message = f'Back-off pulling image "{name}": ErrImagePull: {failure.message}'
+            raise ImageUnavailable("ImagePullBackOff", message, failure.retry_at - self._clock())
 
-    async def _pull(self, key: PodKey, pod: Object, name: str, tell: RecordPodEvent) -> Image:
-        tell("Normal", "Pulling", f'Pulling image "{name}"')
-        asked_at = self._clock()
-        turns = self._turns.get(key.tenant)
-        if turns is None:
-            turns = self._turns[key.tenant] = asyncio.Semaphore(PULLS_PER_TENANT_MAX)
+    async def _pull(self, key: PodKey, pod: Object, name: str, record_event: RecordPodEvent) -> Image:
+        record_event("Normal", "Pulling", f'Pulling image "{name}"')
+        requested_at = self._clock()
+        semaphore = self._semaphores.get(key.tenant)
+        if semaphore is None:
+            semaphore = self._semaphores[key.tenant] = asyncio.Semaphore(PULLS_PER_TENANT_MAX)
         try:
-            secrets = await self._secrets(key, pod, tell)
-            async with turns:
+            secrets = await self._secrets(key, pod, record_event)
+            async with semaphore:
                 began_at = self._clock()
-                image = await self._try_each(key, name, secrets)
+                image = await self._pull_with_each(key, name, secrets)
         except (ImageFailure, ClientError, ApiError, OSError) as error:
-            raise self._failed(key, name, _why(error), tell) from error
+            raise self._failed(key, name, _message(error), record_event) from error
         self._failures.pop((key, name), None)
         now = self._clock()
-        tell(
+        record_event(
             "Normal",
             "Pulled",
-            f'Successfully pulled image "{name}" in {_told(now - began_at)} ({_told(now - asked_at)} including '
+            f'Successfully pulled image "{name}" in {_duration(now - began_at)} ({_duration(now - requested_at)} including '
             f"waiting). Image size: {image.size_bytes} bytes.",
         )
         return image
 
-    async def _try_each(self, key: PodKey, name: str, secrets: list[Object]) -> Image:
+    async def _pull_with_each(self, key: PodKey, name: str, secrets: list[Object]) -> Image:
         failure: ImageFailure | None = None
         for each in credentials.for_image(full(name), secrets):
             try:
@@ -130,44 +135,47 @@ class ImagePuller:
         assert failure is not None
         raise failure
 
-    async def _secrets(self, key: PodKey, pod: Object, tell: RecordPodEvent) -> list[Object]:
-        """The pod's pull secrets; admission has put its service account's among them."""
+    async def _secrets(self, key: PodKey, pod: Object, record_event: RecordPodEvent) -> list[Object]:
+        """The pod's pull secrets. Admission has added those of its service account."""
         names = [each.get("name") or "" for each in (pod.get("spec") or {}).get("imagePullSecrets") or ()]
-        found = {name: await self._lookup.secret(key, name) for name in names if name}
-        if missing := [name for name, secret in found.items() if secret is None]:
+        secrets = {name: await self._lookup.secret(key, name) for name in names if name}
+        if missing := [name for name, secret in secrets.items() if secret is None]:
             message = f"Unable to retrieve some image pull secrets ({', '.join(missing)}); "
-            tell(
+            record_event(
                 "Warning",
                 "FailedToRetrieveImagePullSecret",
                 f"{message}attempting to pull the image may not succeed.",
             )
-        return [secret for secret in found.values() if secret is not None]
+        return [secret for secret in secrets.values() if secret is not None]
 
-    def _failed(self, key: PodKey, name: str, message: str, tell: RecordPodEvent) -> "ImageUnavailable":
-        before, now = self._failures.get((key, name)), self._clock()
+    def _failed(
+        self, key: PodKey, name: str, message: str, record_event: RecordPodEvent
+    ) -> "ImageUnavailable":
+        previous, now = self._failures.get((key, name)), self._clock()
         wait = BACKOFF_SECONDS
-        if before is not None and now < before.again_at + 2 * BACKOFF_SECONDS_MAX:
-            wait = min(2 * before.wait_seconds, BACKOFF_SECONDS_MAX)
+        if previous is not None and now < previous.retry_at + 2 * BACKOFF_SECONDS_MAX:
+            wait = min(2 * previous.wait_seconds, BACKOFF_SECONDS_MAX)
         while len(self._failures) >= FAILURES_MAX:
             self._failures.pop(next(iter(self._failures)))
-        self._failures[key, name] = _Failures(wait, now + wait, message)
-        tell("Warning", "Failed", f'Failed to pull image "{name}": {message}')
-        tell("Warning", "Failed", "Error: ErrImagePull")
+        self._failures[key, name] = _PullFailure(wait, now + wait, message)
+        record_event("Warning", "Failed", f'Failed to pull image "{name}": {message}')
+        record_event("Warning", "Failed", "Error: ErrImagePull")
         return ImageUnavailable("ErrImagePull", message, wait)
 
 
 def owner(key: PodKey) -> TenantId:
-    """Whose names count. A dedicated plane speaks for its own tenant only, whatever it says."""
-    is_own = key.plane in (HOME, key.tenant)
-    return key.tenant if is_own else TenantId(f"{key.plane}:{key.tenant}")
+    """The tenant whose image names the pod uses. For another tenant than its own, a dedicated plane gets a
+    separate set."""
+    is_tenant_of_plane = key.plane in (HOME, key.tenant)
+    return key.tenant if is_tenant_of_plane else TenantId(f"{key.plane}:{key.tenant}")
 
 
-def _why(error: Exception) -> str:
-    """Tenants read this: where images are kept is the node's business."""
+def _message(error: Exception) -> str:
+    """The message for tenants, without paths of the node."""
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno).lower()
     return str(error)
 
 
-def _told(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     return f"{seconds * 1000:.0f}ms" if seconds < 1 else f"{seconds:.3f}s"

@@ -1,11 +1,12 @@
-"""Names of images: `[host/]path[:tag][@digest]`, and when two of them mean the same image on this node."""
+"""Image references, `[host/]path[:tag][@digest]`, and when two of them refer to the same image on this
+node."""
 
 import re
 
 LATEST = "latest"
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-# A host is known by a dot, a port or its name: else it would be a part of the path.
+# A host has a dot or a port, or is `localhost`; otherwise it is a part of the path.
 _HOST = (
     rf"(?:(?:localhost|{_LABEL}(?:\.{_LABEL})+)(?::[0-9]+)?|{_LABEL}:[0-9]+|\[[0-9a-fA-F:]+\](?::[0-9]+)?)"
 )
@@ -20,7 +21,7 @@ class InvalidImageName(ValueError):
 
 
 def full(name: str) -> str:
-    """The name with a tag or digest. BadImageName: no image can have such a name."""
+    """The name with a tag or digest. Raises InvalidImageName."""
     if len(name) > _LENGTH_MAX or not _NAME.fullmatch(name):
         raise InvalidImageName(f'couldn\'t parse image name "{name}": invalid reference format')
     last = name.rpartition("/")[2]
@@ -28,12 +29,12 @@ def full(name: str) -> str:
 
 
 def is_latest(name: str) -> bool:
-    """Whether a pull policy that is not given means to pull always."""
+    """Whether the default pull policy of the image is Always."""
     return full(name).endswith(f":{LATEST}")
 
 
 def path_of(name: str) -> str:
-    """The name without the host it is fetched from."""
+    """The name without the registry's host."""
     first, slash, rest = name.partition("/")
     is_host = bool(slash) and (any(each in first for each in ".:[") or first == "localhost")
     return rest if is_host else name
@@ -45,10 +46,10 @@ def repository(name: str) -> str:
     return bare.rpartition(":")[0] if ":" in bare.rpartition("/")[2] else bare
 
 
-def same(asked: str, known: str) -> bool:
-    """Whether an image that is known by one name answers to another: a name without a host fits any host."""
-    if asked == known:
+def same(requested: str, existing: str) -> bool:
+    """Whether `requested` refers to the image named `existing`: a name without a host matches any host."""
+    if requested == existing:
         return True
-    if path_of(asked) != asked:
+    if path_of(requested) != requested:
         return False
-    return path_of(known) in (asked, f"library/{asked}")
+    return path_of(existing) in (requested, f"library/{requested}")

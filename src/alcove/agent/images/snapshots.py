@@ -1,7 +1,7 @@
-"""A container's own file system: the image below, read only, and a layer of its own above it (overlayfs).
+"""A container's root file system: an overlayfs of the read-only image and a writable layer of the container.
 
-<folder>/<id>/upper   what the container wrote
-<folder>/<id>/root    both together: its root directory
+<directory>/<id>/upper   the container's writable layer
+<directory>/<id>/root    the mounted overlay: the container's root directory
 """
 
 import os
@@ -14,20 +14,20 @@ __all__ = ["MountFailed", "OverlaySnapshots", "unmount"]
 
 
 class OverlaySnapshots:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True, mode=0o711)
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        directory.mkdir(parents=True, exist_ok=True, mode=0o711)
 
     def mount(self, id: str, lower: Path, user_namespace: str = "") -> Path:
-        """The root directory of container `id` over the image's files. Idempotent.
+        """Mounts the root directory of container `id` over the image's files. Idempotent.
 
-        With the path of a user namespace, the image's files belong to its users: root's to its root.
+        With the path of a user namespace, ownership of the image's files is mapped to that namespace's users.
         """
-        home = self._folder / id
+        home = self._directory / id
         root, upper = home / "root", home / "upper"
         for name in ("upper", "work", "root"):
             (home / name).mkdir(parents=True, exist_ok=True)
-        home.chmod(0o711)  # Users other than root must get to `root`, but list nothing on the way.
+        home.chmod(0o711)  # Users other than root must be able to reach `root`, but not to list its parents.
         upper.chmod(0o755)
         if os.path.ismount(root):
             return root
@@ -40,22 +40,22 @@ class OverlaySnapshots:
         return root
 
     def remove(self, id: str) -> None:
-        """Idempotent. Whatever the container wrote is gone."""
-        home = self._folder / id
+        """Unmounts the container's root and deletes its writable layer. Idempotent."""
+        home = self._directory / id
         for name in ("root", "lower"):
             unmount_all(home / name)
         file_trees.remove(home)
 
     def ids(self) -> list[str]:
-        return sorted(entry.name for entry in self._folder.iterdir())
+        return sorted(entry.name for entry in self._directory.iterdir())
 
     def written_bytes(self, id: str) -> int:
-        """What the container wrote takes this much of the disk."""
-        return file_trees.used_bytes([self._folder / id / "upper"])[0]
+        """The disk usage of the container's writable layer."""
+        return file_trees.used_bytes([self._directory / id / "upper"])[0]
 
 
 def _with_ids_of(user_namespace: str, source: Path, target: Path) -> Path:
     target.mkdir(exist_ok=True)
-    unmount_all(target)  # Left by one who was stopped before mounting the rest.
+    unmount_all(target)  # Left by an agent that was stopped before it mounted the overlay.
     bind_with_ids_of(user_namespace, source, target)
     return target

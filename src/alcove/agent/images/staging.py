@@ -1,7 +1,7 @@
-"""Folders of images that are being made or removed: they become whole images by a new name, or are gone.
+"""Directories of images that are being unpacked or removed: each becomes an image by a rename, or is deleted.
 
-A folder is locked while somebody works in it, so that whoever cleans up after a crash leaves alone what
-another process is making at the moment.
+A directory is locked while a process uses it, so that the cleanup after a crash skips the directories that
+another process is using.
 """
 
 import fcntl
@@ -15,8 +15,8 @@ _PREFIX = "incoming-"
 
 
 class StagingDirectory:
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / f"{_PREFIX}{uuid.uuid4().hex}"
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / f"{_PREFIX}{uuid.uuid4().hex}"
         self._lock = -1
 
     def __enter__(self) -> Path:
@@ -30,16 +30,17 @@ class StagingDirectory:
         os.close(self._lock)
 
 
-def discarded(folder: Path, doomed: Path) -> Path:
-    """`doomed` under a name by which it is no image any more, to be removed now or by the next who cleans."""
-    path = folder / f"{_PREFIX}{uuid.uuid4().hex}"
+def discard(directory: Path, doomed: Path) -> Path:
+    """Renames the image directory `doomed`, so that it is no image any more, and returns the new path. The
+    caller or the next `clean` deletes it."""
+    path = directory / f"{_PREFIX}{uuid.uuid4().hex}"
     doomed.rename(path)
     return path
 
 
-def clean(folder: Path) -> None:
-    """Removes what nobody works in."""
-    for path in folder.glob(f"{_PREFIX}*"):
+def clean(directory: Path) -> None:
+    """Deletes all staging directories that are not in use."""
+    for path in directory.glob(f"{_PREFIX}*"):
         try:
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:

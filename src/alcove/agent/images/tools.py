@@ -1,4 +1,5 @@
-"""skopeo fetches images, umoci unpacks them; here they are called, and their complaints understood."""
+"""Runs skopeo, which fetches images, and umoci, which unpacks them, and turns their failures into
+PullFailed."""
 
 import asyncio
 import hashlib
@@ -19,20 +20,20 @@ from alcove.api.objects import Object
 
 PULL_SECONDS_MAX = 600.0
 FREE_PERCENT_MIN = 5
-"""No image is fetched or unpacked into what is left of the disk: others' pods need it."""
-_LOOK_SECONDS = 0.5
+"""Images are not fetched or unpacked if less of the disk would be free."""
+_CHECK_SECONDS = 0.5
 _MANIFEST_BYTES_MAX = 4 << 20
 _TAG = "image"
 
 
 class RegistryCredentials(Struct, frozen=True):
-    """What a tenant's pull secrets say, as Docker's configuration file has it: `{"auths": {…}}`."""
+    """Credentials in the form of Docker's configuration file: `{"auths": {…}}`."""
 
     auths: Object = {}
 
 
 class ImageSource(Struct, frozen=True):
-    """Where skopeo takes an image from, and the names it has there."""
+    """An image in an archive: its location for skopeo, and its names there."""
 
     location: str
     names: tuple[str, ...] = ()
@@ -41,10 +42,10 @@ class ImageSource(Struct, frozen=True):
 class ImageTools:
     def __init__(self, insecure_hosts: Sequence[str] = ()) -> None:
         self._insecure = tuple(insecure_hosts)
-        """Registries that are reached without TLS."""
+        """Registries that are accessed without verified TLS."""
 
     async def digest(self, name: str, credentials: RegistryCredentials) -> str:
-        """What the registry has under that name, if these credentials may see it."""
+        """The digest that the registry has for the name, if the credentials allow it."""
         with _AuthFile(credentials) as auth:
             options = (*self._options(name, "--tls-verify"), "--authfile", auth)
             raw = await _run("skopeo", "inspect", "--raw", *options, f"docker://{name}")
@@ -62,7 +63,7 @@ class ImageTools:
 
     async def unpack(self, layout: Path, rootfs: Path) -> None:
         await _run("umoci", "raw", "unpack", "--image", f"{layout}:{_TAG}", str(rootfs), into=layout.parent)
-        # Device nodes of an image would be the node's devices: whatever mounts the files later, none is there.
+        # Device nodes in an image would give access to the node's devices, so they are removed.
         devices = ("(", "-type", "b", "-o", "-type", "c", ")", "-delete")
         await _run("find", str(rootfs), "-xdev", *devices)
 
@@ -71,7 +72,7 @@ class ImageTools:
 
 
 class _AuthFile:
-    """Credentials in a file that only root can read, and only while they are used."""
+    """Credentials in a file that only root can read, deleted after use."""
 
     def __init__(self, credentials: RegistryCredentials) -> None:
         self._auths = credentials.auths
@@ -87,7 +88,7 @@ class _AuthFile:
 
 
 def config_of(layout: Path) -> tuple[str, ImageConfig]:
-    """The digest of an image's manifest, and what it says about running it."""
+    """The digest of the image's manifest, and its configuration."""
     index = _json(layout / "index.json")
     digest = index["manifests"][0]["digest"]
     config: Object = (
@@ -104,7 +105,7 @@ def config_of(layout: Path) -> tuple[str, ImageConfig]:
 
 
 def sources_in(archive: Path) -> list[ImageSource]:
-    """The images in an archive, as `docker save` or an OCI tool made it."""
+    """The images in an archive written by `docker save` or an OCI tool. Raises PullFailed."""
     try:
         with tarfile.open(archive) as tar:
             names = set(tar.getnames())
@@ -113,8 +114,8 @@ def sources_in(archive: Path) -> list[ImageSource]:
             if "manifest.json" in names:
                 return _docker_sources(archive, _member(tar, "manifest.json"))
     except (OSError, tarfile.TarError, orjson.JSONDecodeError) as error:
-        raise PullFailed(f"{archive.name} is no archive of images: {error}") from error
-    raise PullFailed(f"{archive.name} is no archive of images")
+        raise PullFailed(f"{archive.name} is not an image archive: {error}") from error
+    raise PullFailed(f"{archive.name} is not an image archive")
 
 
 def _oci_sources(archive: Path, index: Object) -> list[ImageSource]:
@@ -136,7 +137,7 @@ def _docker_sources(archive: Path, manifest: Sequence[Object]) -> list[ImageSour
 def _member(tar: tarfile.TarFile, name: str) -> Any:
     file = tar.extractfile(name)
     if file is None:
-        raise PullFailed(f"{name} in the archive is no file")
+        raise PullFailed(f"{name} in the archive is not a file")
     return orjson.loads(file.read(_MANIFEST_BYTES_MAX))
 
 
@@ -150,41 +151,42 @@ def _blob(layout: Path, digest: str) -> Path:
 
 
 async def _run(program: str, *arguments: str, into: Path | None = None) -> bytes:
-    """What the program says. It ends with us, and before it fills the disk of `into`."""
-    found = shutil.which(program)
-    if found is None:
+    """The program's output. It is killed when the agent exits, and before it fills the disk of `into`. Raises
+    PullFailed, ToolMissing."""
+    path = shutil.which(program)
+    if path is None:
         raise ToolMissing(f"{program} is not installed")
     _check_space(into)
     child = await asyncio.create_subprocess_exec(
-        *("setpriv", "--pdeathsig", "KILL", "--", found, *arguments),
+        *("setpriv", "--pdeathsig", "KILL", "--", path, *arguments),
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "HOME": "/nonexistent"},
     )  # fmt: skip
-    ending = asyncio.create_task(child.communicate())
+    communicate = asyncio.create_task(child.communicate())
     try:
         async with asyncio.timeout(PULL_SECONDS_MAX):
-            while not (await asyncio.wait({ending}, timeout=_LOOK_SECONDS))[0]:
+            while not (await asyncio.wait({communicate}, timeout=_CHECK_SECONDS))[0]:
                 _check_space(into)
     except TimeoutError:
-        raise PullFailed(f"{program} took more than {PULL_SECONDS_MAX:.0f} seconds") from None
+        raise PullFailed(f"{program} timed out after {PULL_SECONDS_MAX:.0f} seconds") from None
     finally:
         if child.returncode is None:
             child.kill()
-        output, complaint = await ending
+        output, errors = await communicate
     if child.returncode:
-        # Tenants read this: where images are kept is the node's business.
-        raise PullFailed(_reason(complaint.decode(errors="replace").replace(f"{into}/", "")))
+        # Tenants see this message: remove paths of the node.
+        raise PullFailed(_last_message(errors.decode(errors="replace").replace(f"{into}/", "")))
     return output
 
 
-def _check_space(folder: Path | None) -> None:
-    disk = os.statvfs(folder) if folder is not None else None
+def _check_space(directory: Path | None) -> None:
+    disk = os.statvfs(directory) if directory is not None else None
     if disk is not None and disk.f_bavail * 100 < disk.f_blocks * FREE_PERCENT_MIN:
-        raise PullFailed(f"no space left on device: less than {FREE_PERCENT_MIN} % of the disk is free")
+        raise PullFailed(f"no space left on device: less than {FREE_PERCENT_MIN}% of the disk is free")
 
 
-def _reason(complaint: str) -> str:
-    """The last line, without what only a log needs."""
-    line = (complaint.strip().splitlines() or ["no reason given"])[-1]
-    _, found, message = line.partition('msg="')
-    return message.removesuffix('"') if found else line
+def _last_message(errors: str) -> str:
+    """The message in the last line of the program's error output."""
+    line = (errors.strip().splitlines() or ["unknown error"])[-1]
+    _, separator, message = line.partition('msg="')
+    return message.removesuffix('"') if separator else line

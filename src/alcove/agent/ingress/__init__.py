@@ -1,11 +1,12 @@
-"""Ingress: the world's HTTP, led by host and path to services of the tenant that has the host.
+"""Ingress: routes external HTTP by host and path to services of the tenant that owns the host.
 
-    client ──▶ server ── table: host, path ──▶ exchange ──▶ upstream: dialled from the network's gateway
-                  └── certificates: by SNI, of the tenant's own secrets
+    client ──▶ server ── routing_table: host, path ──▶ exchange ──▶ upstream: dialled from the network's gateway
+                  └── certificates: by SNI, from the tenant's secrets
 
-table         where a request leads (pure)
-headers       what is said to the other side (pure)
-limits        of everything
-serving       the thin shell: API objects become the table and the certificates
-doorsteps     the node's own programs reach its node ports, too
+routing_table     the backend of a request (pure)
+targets           the addresses of backends (pure)
+headers           heads of forwarded requests and responses (pure)
+limits            all limits
+reconciler        builds the routing table and the certificates from API objects
+local_node_ports  node ports for processes on the node itself
 """

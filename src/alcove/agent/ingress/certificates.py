@@ -1,4 +1,4 @@
-"""Certificates of hosts, chosen by the server name a client asks for. Keys are never written to a disk."""
+"""Certificates of hosts, selected by the client's SNI. Keys are never written to a disk."""
 
 import hashlib
 import os
@@ -24,15 +24,15 @@ class IngressCertificatePair(Struct, frozen=True):
 
 
 class InvalidKeyPair(Exception):
-    """It is no certificate and key, or the two do not belong together."""
+    """The PEM data is invalid, or the key does not match the certificate."""
 
 
 def context_of(pair: IngressCertificatePair) -> ssl.SSLContext:
-    """Raises BadPair."""
+    """Raises InvalidKeyPair."""
     context = _context()
     chain, key = _in_memory(pair.chain), _in_memory(pair.key)
     try:
-        # A password would be asked for at a terminal; an empty one is just wrong.
+        # Without a callback OpenSSL would prompt for the password of an encrypted key on the terminal.
         context.load_cert_chain(f"/proc/self/fd/{chain}", f"/proc/self/fd/{key}", password=lambda: b"")
     except (ssl.SSLError, OSError) as error:
         raise InvalidKeyPair(
@@ -61,34 +61,34 @@ def _in_memory(data: bytes) -> int:
 class IngressCertificates:
     def __init__(self) -> None:
         self.context = _context()
-        """What servers listen with."""
+        """The context of the listening sockets."""
         self.context.sni_callback = self._choose
         self._by_host: dict[str, ssl.SSLContext] = {}
         self._by_digest: dict[bytes, ssl.SSLContext] = {}
 
     def set(self, pairs: Mapping[str, IngressCertificatePair]) -> dict[str, str]:
-        """The hosts' certificates from now on, and of no others; why some could not be used, by host."""
+        """Replaces the certificates of all hosts. Returns error messages for invalid ones, by host."""
         by_host: dict[str, ssl.SSLContext] = {}
         by_digest: dict[bytes, ssl.SSLContext] = {}
-        faults: dict[str, str] = {}
+        errors: dict[str, str] = {}
         for host, pair in pairs.items():
             digest = pair.digest
             try:
-                found = by_digest.get(digest) or self._by_digest.get(digest) or context_of(pair)
+                context = by_digest.get(digest) or self._by_digest.get(digest) or context_of(pair)
             except InvalidKeyPair as error:
-                faults[host] = str(error)
+                errors[host] = str(error)
                 continue
-            by_host[host] = by_digest[digest] = found
+            by_host[host] = by_digest[digest] = context
         self._by_host, self._by_digest = by_host, by_digest
-        return faults
+        return errors
 
     def find(self, name: str) -> ssl.SSLContext | None:
         return self._by_host.get(name) or self._by_host.get(star_of(name))
 
     def _choose(self, connection: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int | None:
-        found = self.find((name or "").lower())
-        if found is None:
+        context = self.find((name or "").lower())
+        if context is None:
             return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
-        connection.context = found
+        connection.context = context
         connection.alcove_name = (name or "").lower()  # type: ignore[attr-defined]
         return None

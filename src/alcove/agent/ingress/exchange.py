@@ -1,7 +1,7 @@
-"""One request and its answer, between a client and a backend.
+"""Proxies one request and its response between a client and a backend.
 
-Both bodies pass in pieces, no faster than the other side takes them. An answer may begin before the request has
-ended. When a connection's state is in doubt, it is closed: nothing of one request is ever taken for another's.
+Both bodies are streamed with back-pressure. A response may begin before the request has ended. A connection
+whose state is uncertain is closed, so that data of one request is never taken for another's.
 """
 
 import asyncio
@@ -17,20 +17,20 @@ from alcove.http.messages import HttpHead
 from alcove.http.streams import HttpStream, MessageEvent, MessageMark
 from alcove.http.writing import LAST_CHUNK, chunk
 
-_REPEATABLE = (b"GET", b"HEAD", b"OPTIONS", b"TRACE")
+_RETRYABLE = (b"GET", b"HEAD", b"OPTIONS", b"TRACE")
 _BODILESS = (204, 304)
 
 
 class IngressError(Exception):
-    """The client gets this status from us."""
+    """The ingress itself responds to the client with this status."""
 
-    def __init__(self, status: int, why: str = "") -> None:
-        super().__init__(why)
+    def __init__(self, status: int, message: str = "") -> None:
+        super().__init__(message)
         self.status = status
 
 
 class UpstreamBroken(Exception):
-    """The answer had begun: nothing can be said any more but by closing."""
+    """The backend failed after the response had begun: the client's connection must be closed."""
 
 
 class HttpExchange:
@@ -39,57 +39,57 @@ class HttpExchange:
         stream: HttpStream,
         limits: IngressLimits,
         upstreams: Upstreams,
-        told: Callable[[int], None],
+        on_status: Callable[[int], None],
     ) -> None:
-        """`stream`: the client's. `told` hears the status that the client is answered with."""
+        """`stream` is the client's. Calls `on_status` with the status of the response."""
         self._stream = stream
         self._writer = stream.writer
         self._limits = limits
         self._upstreams = upstreams
-        self._told = told
+        self._on_status = on_status
         self.is_sent = False
-        """The whole request was taken from the client."""
+        """Whether the whole request was read from the client."""
 
     async def run(
         self, head: HttpHead, host: str, path: bytes, target: IngressTarget, client: ForwardedClient
     ) -> bool:
-        """Whether the client's connection may go on. Raises Refused, Broken."""
+        """Whether the client's connection can be reused. Raises IngressError, UpstreamBroken."""
         raw = headers.request(head, host, path, client)
         has_body = head.has_body
         connection = await self._connect(target)
         try:
-            answer = await self._ask(connection, raw, head, has_body)
+            response_head = await self._send_and_receive_head(connection, raw, head, has_body)
         except ConnectionError:
-            if not connection.is_used or has_body or head.method not in _REPEATABLE:
+            if not connection.is_used or has_body or head.method not in _RETRYABLE:
                 raise IngressError(502, "the backend closed the connection") from None
-            # It had been kept, and the backend was about to close it.
+            # It was a pooled connection, which the backend closed at the same time.
             connection.close()
             connection = await self._connect(target, fresh=True)
             try:
-                answer = await self._ask(connection, raw, head, has_body)
+                response_head = await self._send_and_receive_head(connection, raw, head, has_body)
             except ConnectionError:
                 raise IngressError(502, "the backend closed the connection") from None
         try:
-            return await self._relay(connection, head, answer)
+            return await self._relay(connection, head, response_head)
         finally:
             await self._stop_sending()
             if not connection.writer.is_closing():
-                self._upstreams.give_back(connection)
+                self._upstreams.release(connection)
 
     async def _connect(self, target: IngressTarget, *, fresh: bool = False) -> BackendConnection:
         try:
             return await self._upstreams.connect(target, fresh=fresh)
         except TimeoutError as error:
-            raise IngressError(504, "the backend does not accept the connection") from error
+            raise IngressError(504, "connection to the backend timed out") from error
         except OSError as error:
-            raise IngressError(502, "the backend is not reached") from error
+            raise IngressError(502, "failed to connect to the backend") from error
 
     # The request
 
-    async def _ask(
+    async def _send_and_receive_head(
         self, connection: BackendConnection, raw: bytes, head: HttpHead, has_body: bool
     ) -> HttpHead:
-        """Sends the request, and waits for the head of its answer. Raises Refused, ConnectionError."""
+        """Sends the request and waits for the head of its response. Raises IngressError, ConnectionError."""
         self._sending: asyncio.Task[None] | None = None
         connection.begin(head.method)
         if has_body:
@@ -97,11 +97,11 @@ class HttpExchange:
         else:
             connection.writer.write(raw)
         if not has_body and not self.is_sent:
-            # Of a request without a body the end is all that is left.
+            # Read the end event of a request without a body.
             await self._stream.next(self._limits.stall_seconds_max)
             self.is_sent = True
         try:
-            return await self._first(connection)
+            return await self._response_head(connection)
         except BaseException:
             await self._stop_sending()
             connection.close()
@@ -116,7 +116,8 @@ class HttpExchange:
                 sending.exception()
 
     async def _send(self, connection: BackendConnection, raw: bytes, *, chunked: bool) -> None:
-        """The request's head and body, to the backend. A fault closes the backend's connection: its answer ends with it."""
+        """Sends the request's head and body to the backend. Closes the backend's connection on failure, which
+        also ends the response."""
         out, sent = [raw], 0
         try:
             while True:
@@ -126,7 +127,7 @@ class HttpExchange:
                 if event is MessageMark.END:
                     break
                 if not isinstance(event, bytes):
-                    raise ConnectionResetError("the client went away")
+                    raise ConnectionResetError("the client disconnected")
                 sent += len(event)
                 if sent > self._limits.body_bytes_max:
                     raise ConnectionResetError("the body is too large")
@@ -140,9 +141,10 @@ class HttpExchange:
             raise
 
     async def _flush(self, writer: asyncio.StreamWriter, out: list[bytes]) -> None:
-        """What has come together goes together; no faster than the other side takes it. Raises OSError, TimeoutError."""
+        """Writes all buffered parts and waits until the peer has read enough. Raises OSError,
+        TimeoutError."""
         if writer.is_closing():
-            raise ConnectionResetError("the other side went away")
+            raise ConnectionResetError("the peer disconnected")
         if out:
             writer.write(b"".join(out))
             out.clear()
@@ -150,10 +152,10 @@ class HttpExchange:
             async with asyncio.timeout(self._limits.stall_seconds_max):
                 await writer.drain()
 
-    async def _first(self, connection: BackendConnection) -> HttpHead:
-        """The head of the answer proper; what comes before it (100 Continue) is passed on."""
+    async def _response_head(self, connection: BackendConnection) -> HttpHead:
+        """The head of the final response; 100 Continue is forwarded to the client."""
         while True:
-            event = await self._next(connection, self._limits.answer_seconds_max)
+            event = await self._next(connection, self._limits.response_seconds_max)
             if isinstance(event, HttpHead) and (event.status >= 200 or event.status == 101):
                 return event
             if isinstance(event, HttpHead) and event.status == 100:
@@ -165,55 +167,56 @@ class HttpExchange:
         try:
             return await connection.next(seconds)
         except TimeoutError as error:
-            raise IngressError(504, "the backend does not answer") from error
+            raise IngressError(504, "the backend did not respond in time") from error
         except HttpError as error:
-            raise IngressError(502, "the backend's answer is not HTTP") from error
+            raise IngressError(502, "invalid response from the backend") from error
 
-    # The answer
+    # The response
 
-    async def _relay(self, connection: BackendConnection, head: HttpHead, answer: HttpHead) -> bool:
-        if answer.status == 101:
-            return await self._tunnel(connection, head, answer)
-        silent = head.method == b"HEAD" or answer.status in _BODILESS
-        by_end = not silent and answer.length is None and not answer.is_chunked
-        chunked = not silent and answer.length is None and head.version == "1.1"
-        is_framed = silent or chunked or answer.length is not None
-        # A wish for another protocol that was not granted leaves the parser nowhere.
+    async def _relay(self, connection: BackendConnection, head: HttpHead, response_head: HttpHead) -> bool:
+        if response_head.status == 101:
+            return await self._tunnel(connection, head, response_head)
+        is_bodiless = head.method == b"HEAD" or response_head.status in _BODILESS
+        until_close = not is_bodiless and response_head.length is None and not response_head.is_chunked
+        chunked = not is_bodiless and response_head.length is None and head.version == "1.1"
+        is_framed = is_bodiless or chunked or response_head.length is not None
+        # After an upgrade request that was not granted the parser cannot continue.
         keep = is_framed and self.is_sent and head.keep_alive and head.version == "1.1" and not head.upgrade
-        self._told(answer.status)
-        out = [headers.response(answer, chunked=chunked, keep_alive=keep)]
+        self._on_status(response_head.status)
+        out = [headers.response(response_head, chunked=chunked, keep_alive=keep)]
         try:
-            await self._pass_body(connection, out, chunked=chunked, by_end=by_end)
+            await self._forward_body(connection, out, chunked=chunked, until_close=until_close)
             await self._flush(self._writer, out)
         except (IngressError, OSError, TimeoutError) as error:
             connection.close()
             raise UpstreamBroken from error
-        if by_end or not answer.keep_alive or not self.is_sent:
+        if until_close or not response_head.keep_alive or not self.is_sent:
             connection.close()
         return keep and self.is_sent
 
-    async def _pass_body(
-        self, connection: BackendConnection, out: list[bytes], *, chunked: bool, by_end: bool
+    async def _forward_body(
+        self, connection: BackendConnection, out: list[bytes], *, chunked: bool, until_close: bool
     ) -> None:
-        """`out` is what goes before it, and at the end what is left to be sent."""
+        """Forwards the response body. `out` holds parts to be sent before it, and at the end the remaining
+        parts."""
         while True:
             if not connection.has_event:
                 await self._flush(self._writer, out)
             event = await self._next(connection, self._limits.stall_seconds_max)
-            if event is MessageMark.END or (event is MessageMark.LOST and by_end):
+            if event is MessageMark.END or (event is MessageMark.LOST and until_close):
                 break
             if not isinstance(event, bytes):
-                raise ConnectionResetError("the backend went away")
+                raise ConnectionResetError("the backend disconnected")
             out.append(chunk(event) if chunked else event)
         if chunked:
             out.append(LAST_CHUNK)
 
-    async def _tunnel(self, connection: BackendConnection, head: HttpHead, answer: HttpHead) -> bool:
-        """Another protocol from here on, in which bytes are just bytes."""
+    async def _tunnel(self, connection: BackendConnection, head: HttpHead, response_head: HttpHead) -> bool:
+        """Relays bytes in both directions after a protocol upgrade."""
         if not headers.wants_websocket(head):
-            raise IngressError(502, "the backend changed the protocol unasked")
-        self._told(answer.status)
-        self._writer.write(headers.response(answer, chunked=False, keep_alive=True))
+            raise IngressError(502, "the backend switched protocols without a request")
+        self._on_status(response_head.status)
+        self._writer.write(headers.response(response_head, chunked=False, keep_alive=True))
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._pump(self._stream, connection))
@@ -230,7 +233,7 @@ class HttpExchange:
             async with asyncio.timeout(seconds):
                 data = await source.read()
             if not data:
-                # Either side's end is the tunnel's: WebSockets say goodbye before they close.
+                # The end of either side ends the tunnel: WebSockets send a close frame before they close.
                 raise ConnectionResetError
             async with asyncio.timeout(seconds):
                 await sink.write(data)

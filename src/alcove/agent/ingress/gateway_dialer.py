@@ -1,4 +1,4 @@
-"""Connections from a network's gateway: sockets of the node agent that live in the network's own namespace."""
+"""Connections from a network's gateway: sockets of the agent in the gateway's network namespace."""
 
 import asyncio
 import os
@@ -13,35 +13,40 @@ from alcove.dataplane.errors import DataPlaneError
 from alcove.dataplane.namespaces import inside
 
 _DEVICE = b"net"
-"""The gateway's link to its network. Bound to it, a socket reaches nothing else, whatever a tenant's objects say."""
+"""The gateway's device in its network. Sockets are bound to it, so that a tenant's objects cannot direct them
+elsewhere."""
 
 
 class GatewaySource(Struct, frozen=True):
-    """Where connections of a network begin: its number, and the addresses that only this node's gateway has."""
+    """The source of connections into a network: its VNI, and the addresses that only this node's gateway
+    has."""
 
     vni: int
     source: str = ""
     source6: str = ""
 
     def source_for(self, address: str) -> str:
-        """Of the same family. Raises OSError: from an address that all nodes share, no answer would find back."""
-        found = self.source6 if ":" in address else self.source
-        if not found:
-            raise ConnectionRefusedError(f"the gateway has no address of its own to reach {address} from")
-        return found
+        """The source address of the same family. Raises OSError if there is none: replies to the gateway
+        address that all nodes share would not return here."""
+        source = self.source6 if ":" in address else self.source
+        if not source:
+            raise ConnectionRefusedError(
+                f"the gateway has no node-specific source address to reach {address}"
+            )
+        return source
 
 
 def gateway_dial(
-    open_gateway: Callable[[int], int], exit_of: Callable[[TenantKey, str], GatewaySource | None]
+    open_gateway: Callable[[int], int], find_source: Callable[[TenantKey, str], GatewaySource | None]
 ) -> Dial:
-    """`open_gateway` is `Plane.gateways.open`; `exit_of` finds a tenant's network on this node."""
+    """`open_gateway` is `DataPlane.gateways.open`; `find_source` finds a tenant's network on this node."""
 
     async def dial(tenant_key: TenantKey, network: str, address: str, port: int) -> socket.socket:
-        found = exit_of(tenant_key, network)
-        if found is None:
+        gateway = find_source(tenant_key, network)
+        if gateway is None:
             raise ConnectionRefusedError(f"network {network} of {tenant_key.tenant} is not on this node")
-        source = found.source_for(address)
-        sock = _socket(open_gateway, found.vni, socket.AF_INET6 if ":" in address else socket.AF_INET)
+        source = gateway.source_for(address)
+        sock = _socket(open_gateway, gateway.vni, socket.AF_INET6 if ":" in address else socket.AF_INET)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _DEVICE)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,12 +1,12 @@
-"""What is said to the other side: heads with the hop's own headers taken out, and what the backend has to know of the
-client put in. Pure."""
+"""Heads of forwarded messages: hop-by-hop headers are removed, X-Forwarded-* headers are added. Pure: no
+I/O."""
 
 from msgspec import Struct
 
 from alcove.http import writing
 from alcove.http.messages import Field, HttpHead
 
-_HOP = frozenset(
+_HOP_BY_HOP = frozenset(
     (
         b"connection",
         b"http2-settings",
@@ -24,36 +24,36 @@ _FORWARDED = frozenset(
         b"x-forwarded-server", b"x-real-ip", b"x-original-forwarded-for",
     )
 )  # fmt: skip
-"""Nobody in front of us is to be believed: what a client says of itself here is dropped."""
+"""Dropped from requests, because there is no trusted proxy in front of the ingress."""
 
 
 class ForwardedClient(Struct, frozen=True):
-    """Who asks, and how it came here."""
+    """The client of a request, and how it connected."""
 
     address: str
     scheme: str
     port: int
     name: str = ""
-    """The server name that its TLS connection was opened for."""
+    """The SNI of its TLS connection."""
 
 
-def _kept(head: HttpHead, drop: frozenset[bytes]) -> list[Field]:
+def _end_to_end(head: HttpHead, drop: frozenset[bytes]) -> list[Field]:
     listed = head.headers.get("connection", "").encode("latin-1")
-    named = {token.strip().lower() for token in listed.split(b",") if token.strip()}
-    # A client may name a header as the connection's own to have it taken out: not those that say what follows.
-    hop = drop | (named - {b"host", b"content-length"})
+    listed_names = {token.strip().lower() for token in listed.split(b",") if token.strip()}
+    # `Connection` may list headers to be removed, but not those that define the request or its framing.
+    hop = drop | (listed_names - {b"host", b"content-length"})
     return [(name, value) for name, value in head.fields if name.lower() not in hop]
 
 
 def wants_websocket(head: HttpHead) -> bool:
-    wanted = head.headers.get("upgrade", "").strip().lower()
-    return head.upgrade and head.method == b"GET" and wanted == "websocket"
+    protocol = head.headers.get("upgrade", "").strip().lower()
+    return head.upgrade and head.method == b"GET" and protocol == "websocket"
 
 
 def request(head: HttpHead, host: str, path: bytes, client: ForwardedClient) -> bytes:
-    """The head that the backend gets. The body follows as it came: by its length, or in chunks."""
-    headers = _kept(head, _HOP | _FORWARDED | {b"host"})
-    told: list[Field] = [
+    """The request head for the backend. The body keeps its framing: by length or chunked."""
+    headers = _end_to_end(head, _HOP_BY_HOP | _FORWARDED | {b"host"})
+    added: list[Field] = [
         (b"Host", host.encode("latin-1")),
         (b"X-Forwarded-For", client.address.encode()),
         (b"X-Forwarded-Host", host.encode("latin-1")),
@@ -62,15 +62,15 @@ def request(head: HttpHead, host: str, path: bytes, client: ForwardedClient) -> 
         (b"X-Real-IP", client.address.encode()),
     ]
     if head.is_chunked:
-        told.append((b"Transfer-Encoding", b"chunked"))
+        added.append((b"Transfer-Encoding", b"chunked"))
     if wants_websocket(head):
-        told += [(b"Connection", b"Upgrade"), (b"Upgrade", b"websocket")]
-    return writing.head(head.method + b" " + path + b" HTTP/1.1", [*told, *headers])
+        added += [(b"Connection", b"Upgrade"), (b"Upgrade", b"websocket")]
+    return writing.head(head.method + b" " + path + b" HTTP/1.1", [*added, *headers])
 
 
 def response(head: HttpHead, *, chunked: bool, keep_alive: bool) -> bytes:
-    """The head that the client gets."""
-    headers = _kept(head, _HOP)
+    """The response head for the client."""
+    headers = _end_to_end(head, _HOP_BY_HOP)
     if chunked:
         headers.append((b"Transfer-Encoding", b"chunked"))
     if head.status == 101:
@@ -80,10 +80,10 @@ def response(head: HttpHead, *, chunked: bool, keep_alive: bool) -> bytes:
     return writing.head(writing.status_line(head.status, head.reason), headers)
 
 
-def refusal(status: int, why: str = "", *, keep_alive: bool = False, has_body: bool = True) -> bytes:
-    """An answer of our own."""
+def refusal(status: int, message: str = "", *, keep_alive: bool = False, has_body: bool = True) -> bytes:
+    """A response of the ingress itself."""
     reason = writing.REASONS.get(status, b"Error")
-    text = b"%d %b%b\n" % (status, reason, f": {why}".encode() if why else b"")
+    text = b"%d %b%b\n" % (status, reason, f": {message}".encode() if message else b"")
     headers = [(b"Content-Type", b"text/plain; charset=utf-8"), (b"Content-Length", str(len(text)).encode())]
     if not keep_alive:
         headers.append((b"Connection", b"close"))

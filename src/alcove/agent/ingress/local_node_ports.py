@@ -1,7 +1,8 @@
-"""The node's own programs reach its node ports, too: what they open never comes by the underlay device, where doors
-are, so they find a socket here, and are joined to the service from its network's gateway. TCP only.
+"""Node ports for processes on the node itself: their packets do not pass the underlay device, where the data
+plane handles node ports. So a socket on the node listens on each node port and relays to the service from its
+network's gateway. TCP only.
 
-The sockets also keep others on the node from taking a port that leads elsewhere.
+The sockets also prevent other processes on the node from binding a node port.
 """
 
 import asyncio
@@ -39,23 +40,24 @@ class LocalNodePorts:
         self._open: dict[Step, tuple[LocalService, asyncio.Server]] = {}
         self._connections = 0
 
-    async def set(self, wanted: Mapping[Step, LocalService]) -> None:
-        """These lead to services from now on, and no others. A port that somebody has is left to him."""
-        for step in [each for each, (service, _) in self._open.items() if wanted.get(each) != service]:
-            self._open.pop(step)[1].close()
-        for step, service in wanted.items():
-            if step not in self._open:
+    async def set(self, desired: Mapping[Step, LocalService]) -> None:
+        """Listens on exactly these ports from now on. A port that another process has bound is skipped with a
+        warning."""
+        for address in [each for each, (service, _) in self._open.items() if desired.get(each) != service]:
+            self._open.pop(address)[1].close()
+        for address, service in desired.items():
+            if address not in self._open:
                 try:
                     server = await asyncio.start_server(
-                        partial(self._join, service), *step, reuse_address=True
+                        partial(self._relay, service), *address, reuse_address=True
                     )
                 except OSError as error:
                     log.warning(
-                        "node port not served to the node itself",
-                        extra={"port": step[1], "error": str(error)},
+                        "failed to listen on node port",
+                        extra={"port": address[1], "error": str(error)},
                     )
                     continue
-                self._open[step] = (service, server)
+                self._open[address] = (service, server)
 
     def steps(self) -> frozenset[Step]:
         return frozenset(self._open)
@@ -65,7 +67,7 @@ class LocalNodePorts:
             server.close()
         self._open.clear()
 
-    async def _join(
+    async def _relay(
         self, service: LocalService, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         if self._connections >= CONNECTIONS_MAX:
@@ -75,11 +77,11 @@ class LocalNodePorts:
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
                 sock = await self._dial(service.vni, service.address, service.port)
-            far_reader, far_writer = await asyncio.open_connection(sock=sock)
+            service_reader, service_writer = await asyncio.open_connection(sock=sock)
             try:
-                await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
+                await asyncio.gather(_pump(reader, service_writer), _pump(service_reader, writer))
             finally:
-                far_writer.close()
+                service_writer.close()
         except (OSError, TimeoutError):
             writer.transport.abort()
         finally:
@@ -88,7 +90,7 @@ class LocalNodePorts:
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One direction, to its end; the other may go on."""
+    """Relays one direction until its end; the other may continue."""
     while True:
         async with asyncio.timeout(IDLE_SECONDS_MAX):
             data = await reader.read(READ_BYTES)

@@ -1,7 +1,8 @@
-"""The shell around it all: what the API says becomes the table and the certificates of the server.
+"""Controller: builds the server's routing table and certificates from API objects.
 
-A node serves the tenants whose networks it has: whoever runs this tells it, by `touch`, when those or their services
-change. Whose a host is, ring0's Tenant objects say (`controllers/ingress`); nothing a tenant writes is believed there.
+A node serves the tenants whose networks it has; the caller calls `touch` when those or their services change.
+The owner of a host is recorded in ring0's Tenant objects (`controllers/ingress`), never read from a tenant's
+objects.
 """
 
 import asyncio
@@ -30,32 +31,33 @@ log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.05
 RENEW_SECONDS = 30.0
-"""Secrets are read one by one, not watched: a new certificate is in use after this time."""
+"""The interval at which secrets are read again (they are not watched): a new certificate is used after this
+time."""
 SECRETS_MAX = 2_048
-UNREADABLE = "CertificateUnusable"
+CERTIFICATE_UNUSABLE = "CertificateUnusable"
 
 Note = Callable[[TenantKey, DesiredIngress, str, str], None]
-"""(tenant, Ingress, reason, message): an event for the Ingress' owner."""
+"""(tenant, Ingress, reason, message): records an event of the Ingress."""
 
 
-class _Seen:
-    """The mirrors of one tenant's Ingresses."""
+class _TenantMirrors:
+    """The mirrors of one tenant's Ingresses and IngressClasses."""
 
-    def __init__(self, planes: Planes, tenant_key: TenantKey, changed: Callable[[], None]) -> None:
+    def __init__(self, planes: Planes, tenant_key: TenantKey, on_change: Callable[[], None]) -> None:
         self.tenant_key = tenant_key
         self._planes = planes
-        self.ingresses = self._mirror(ListSelection(INGRESSES), changed)
-        self.classes = self._mirror(ListSelection(INGRESS_CLASSES), changed)
+        self.ingresses = self._mirror(ListSelection(INGRESSES), on_change)
+        self.classes = self._mirror(ListSelection(INGRESS_CLASSES), on_change)
 
-    def _mirror(self, selection: ListSelection, changed: Callable[[], None]) -> Mirror:
+    def _mirror(self, selection: ListSelection, on_change: Callable[[], None]) -> Mirror:
         mirror = self._planes.mirror(selection, tenant=self.tenant_key.tenant, only=self.tenant_key.plane)
-        mirror.subscribe(lambda _change: changed())
+        mirror.subscribe(lambda _change: on_change())
         return mirror
 
-    def wanted(self) -> tuple[DesiredIngress, ...]:
+    def desired(self) -> tuple[DesiredIngress, ...]:
         classes = reading.served_classes(self.classes.list(self.tenant_key.plane, self.tenant_key.tenant))
-        found = self.ingresses.list(self.tenant_key.plane, self.tenant_key.tenant)
-        return tuple(reading.read(each) for each in found if reading.class_of(each) in classes)
+        ingresses = self.ingresses.list(self.tenant_key.plane, self.tenant_key.tenant)
+        return tuple(reading.read(each) for each in ingresses if reading.class_of(each) in classes)
 
     async def close(self) -> None:
         for mirror in (self.ingresses, self.classes):
@@ -71,39 +73,39 @@ class IngressReconciler:
         present: Callable[[], Mapping[TenantKey, TenantServices]],
         note: Note = lambda *_: None,
     ) -> None:
-        """`present`: the tenants whose networks this node has, with their services."""
+        """`present` returns the tenants whose networks this node has, with their services."""
         self._planes = planes
         self._server = server
         self._certificates = certificates
         self._present = present
-        self._note = note
+        self._record_event = note
         self._changed = asyncio.Event()
-        self._seen: dict[TenantKey, _Seen] = {}
+        self._mirrors: dict[TenantKey, _TenantMirrors] = {}
         self._pairs: dict[ObjectKey, IngressCertificatePair | None] = {}
         self._tenants = planes.mirror(ListSelection(TENANTS), tenant=SYSTEM, only=HOME)
         self._tenants.subscribe(lambda _change: self.touch())
 
     def touch(self) -> None:
-        """Something may have changed."""
+        """Triggers a reconcile."""
         self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
-        renewed = -RENEW_SECONDS
+        """Runs until cancelled."""
+        renewed_at = -RENEW_SECONDS
         loop = asyncio.get_running_loop()
         try:
             while True:
-                await self._follow()
-                wanted = {tenant_key: seen.wanted() for tenant_key, seen in self._seen.items()}
-                held = holders(self._tenants.list(HOME, SYSTEM))
-                self._route(wanted, held)
-                is_due = loop.time() - renewed >= RENEW_SECONDS
-                await self._certify(wanted, held, renew=is_due)
-                renewed = loop.time() if is_due else renewed
-                await self._wait(renewed + RENEW_SECONDS - loop.time())
+                await self._update_mirrors()
+                desired = {tenant_key: mirrors.desired() for tenant_key, mirrors in self._mirrors.items()}
+                owners = holders(self._tenants.list(HOME, SYSTEM))
+                self._update_routes(desired, owners)
+                is_due = loop.time() - renewed_at >= RENEW_SECONDS
+                await self._update_certificates(desired, owners, renew=is_due)
+                renewed_at = loop.time() if is_due else renewed_at
+                await self._wait(renewed_at + RENEW_SECONDS - loop.time())
         finally:
-            for seen in self._seen.values():
-                await seen.close()
+            for mirrors in self._mirrors.values():
+                await mirrors.close()
 
     async def _wait(self, seconds: float) -> None:
         try:
@@ -114,63 +116,70 @@ class IngressReconciler:
         await asyncio.sleep(GATHER_SECONDS)
         self._changed.clear()
 
-    async def _follow(self) -> None:
+    async def _update_mirrors(self) -> None:
         present = self._present()
-        for tenant_key in [each for each in self._seen if each not in present]:
-            await self._seen.pop(tenant_key).close()
+        for tenant_key in [each for each in self._mirrors if each not in present]:
+            await self._mirrors.pop(tenant_key).close()
         for tenant_key in present:
-            if tenant_key not in self._seen:
-                self._seen[tenant_key] = _Seen(self._planes, tenant_key, self.touch)
+            if tenant_key not in self._mirrors:
+                self._mirrors[tenant_key] = _TenantMirrors(self._planes, tenant_key, self.touch)
 
-    def _route(
-        self, wanted: Mapping[TenantKey, tuple[DesiredIngress, ...]], held: Mapping[str, TenantId]
+    def _update_routes(
+        self, desired: Mapping[TenantKey, tuple[DesiredIngress, ...]], owners: Mapping[str, TenantId]
     ) -> None:
         present = self._present()
         tenants = [
-            TenantIngresses(tenant_key, found, targets(present[tenant_key], found))
-            for tenant_key, found in wanted.items()
+            TenantIngresses(tenant_key, ingresses, targets(present[tenant_key], ingresses))
+            for tenant_key, ingresses in desired.items()
             if tenant_key in present
         ]
-        self._server.table = compiled(tenants, held, SYSTEM)
+        self._server.table = compiled(tenants, owners, SYSTEM)
 
     # Certificates
 
-    async def _certify(
+    async def _update_certificates(
         self,
-        wanted: Mapping[TenantKey, tuple[DesiredIngress, ...]],
-        held: Mapping[str, TenantId],
+        desired: Mapping[TenantKey, tuple[DesiredIngress, ...]],
+        owners: Mapping[str, TenantId],
         *,
         renew: bool,
     ) -> None:
-        """The hosts' certificates, from secrets of the tenant that has the host."""
-        asked: dict[str, tuple[ObjectKey, TenantKey, DesiredIngress]] = {}
-        for tenant_key, found in wanted.items():
-            for ingress in sorted(found, key=lambda each: each.age):
+        """Updates the hosts' certificates, from secrets of the tenant that owns the host."""
+        requested: dict[str, tuple[ObjectKey, TenantKey, DesiredIngress]] = {}
+        for tenant_key, ingresses in desired.items():
+            for ingress in sorted(ingresses, key=lambda each: each.age):
                 for each in ingress.certificates:
                     key = ObjectKey(tenant_key.plane, tenant_key.tenant, ingress.namespace, each.secret)
                     for host in each.hosts or ingress.hosts:
-                        if held.get(host) == tenant_key.tenant:
-                            asked.setdefault(host, (key, tenant_key, ingress))
-        keys = dict.fromkeys(key for key, _, _ in asked.values())
-        await self._read(list(keys)[:SECRETS_MAX], renew=renew)
+                        if owners.get(host) == tenant_key.tenant:
+                            requested.setdefault(host, (key, tenant_key, ingress))
+        keys = dict.fromkeys(key for key, _, _ in requested.values())
+        await self._read_secrets(list(keys)[:SECRETS_MAX], renew=renew)
         pairs = {
-            host: pair for host, (key, _, _) in asked.items() if (pair := self._pairs.get(key)) is not None
+            host: pair
+            for host, (key, _, _) in requested.items()
+            if (pair := self._pairs.get(key)) is not None
         }
-        for host, why in self._certificates.set(pairs).items():
-            _, tenant_key, ingress = asked[host]
-            self._note(tenant_key, ingress, UNREADABLE, f'the certificate for "{host}" cannot be used: {why}')
+        for host, message in self._certificates.set(pairs).items():
+            _, tenant_key, ingress = requested[host]
+            self._record_event(
+                tenant_key, ingress, CERTIFICATE_UNUSABLE, f'invalid certificate for host "{host}": {message}'
+            )
 
-    async def _read(self, keys: list[ObjectKey], *, renew: bool) -> None:
-        """What cannot be read just now stays as it was."""
+    async def _read_secrets(self, keys: list[ObjectKey], *, renew: bool) -> None:
+        """Reads the secrets. A secret that cannot be read keeps its previous state."""
         self._pairs = {key: self._pairs[key] for key in keys if key in self._pairs}
         for key in keys:
             if renew or self._pairs.get(key) is None:
                 try:
-                    self._pairs[key] = await self._pair(key)
+                    self._pairs[key] = await self._read_pair(key)
                 except (ApiError, ClientError, TimeoutError) as error:
-                    log.info("certificate not read", extra={"secret": str(key), "error": str(error)})
+                    log.info(
+                        "failed to read certificate secret; retrying",
+                        extra={"secret": str(key), "error": str(error)},
+                    )
 
-    async def _pair(self, key: ObjectKey) -> IngressCertificatePair | None:
+    async def _read_pair(self, key: ObjectKey) -> IngressCertificatePair | None:
         secret = await self._planes.client(key.plane).get(
             key.tenant, SECRETS, key.name, namespace=key.namespace
         )

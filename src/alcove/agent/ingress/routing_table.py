@@ -1,8 +1,8 @@
-"""Where a request leads, by its host and path. Pure, and never changed: another state of things is another table.
+"""The backend of a request, by host and path. Pure and immutable: every change builds a new table.
 
-A host is one tenant's (`network/ingress/claims.py`), so all that is found for it is that tenant's. The longest
-path counts, an exact one before a prefix of the same length, the older Ingress' before the younger's. What no path
-of the host takes goes to the tenant's rules without a host, and at last to its default backend.
+A host belongs to one tenant (`network/ingress/claims.py`), so only that tenant's rules apply to it. The
+longest path wins, then an exact path over a prefix of the same length, then the older Ingress. If no path of
+the host matches, the tenant's rules without a host are used, then its default backend.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,20 +16,20 @@ from alcove.network.ingress.ingress_spec import ANY, DesiredIngress, IngressBack
 
 
 class IngressTarget(Struct, frozen=True):
-    """A service's port in a network: connections are to one of `addresses`."""
+    """A service port in a network. Connections are made to one of `addresses`."""
 
-    space: TenantKey
+    tenant_key: TenantKey
     network: str
     addresses: tuple[tuple[str, int], ...]
-    """Empty: there is no such service, or nobody behind it."""
-    what: str = ""
-    """The service, as its owner knows it."""
+    """Empty if the service does not exist or has no ready endpoints."""
+    description: str = ""
+    """`namespace/name` of the service."""
 
 
-class _Site(Struct, frozen=True):
+class _HostPaths(Struct, frozen=True):
     exact: dict[str, IngressTarget]
     prefixes: tuple[tuple[str, IngressTarget], ...]
-    """Longest first, without the slash at the end."""
+    """Longest first, without a trailing slash."""
 
     def find(self, path: str) -> IngressTarget | None:
         if path in self.exact:
@@ -41,34 +41,36 @@ class _Site(Struct, frozen=True):
 
 
 class TenantIngresses(Struct, frozen=True):
-    """A tenant's Ingresses, as far as this node serves them, with what their backends are."""
+    """A tenant's Ingresses that this node serves, with the targets of their backends."""
 
-    space: TenantKey
+    tenant_key: TenantKey
     ingresses: tuple[DesiredIngress, ...]
     targets: Mapping[tuple[str, str, IngressBackend], IngressTarget]
     """By network, namespace and backend."""
 
     def target(self, ingress: DesiredIngress, backend: IngressBackend) -> IngressTarget:
-        missing = IngressTarget(self.space, ingress.network, (), f"{ingress.namespace}/{backend.service}")
+        missing = IngressTarget(
+            self.tenant_key, ingress.network, (), f"{ingress.namespace}/{backend.service}"
+        )
         return self.targets.get((ingress.network, ingress.namespace, backend), missing)
 
 
-class _Owner(Struct, frozen=True):
-    sites: dict[str, _Site]
-    """By host, those with a star as they are written."""
-    unnamed: _Site
+class _TenantRoutes(Struct, frozen=True):
+    hosts: dict[str, _HostPaths]
+    """By host; wildcard hosts are keys as written."""
+    default: _HostPaths
     fallback: IngressTarget | None
 
     def find(self, host: str, path: str) -> IngressTarget | None:
-        site = self.sites.get(host)
-        return (site.find(path) if site else None) or self.unnamed.find(path) or self.fallback
+        host_paths = self.hosts.get(host)
+        return (host_paths.find(path) if host_paths else None) or self.default.find(path) or self.fallback
 
 
 class RoutingTable(Struct, frozen=True):
-    owners: dict[str, _Owner] = {}
+    owners: dict[str, _TenantRoutes] = {}
     """By host."""
-    unnamed: _Owner | None = None
-    """Of ring0, for hosts that nobody has."""
+    default: _TenantRoutes | None = None
+    """Ring0's rules, for hosts that no tenant owns."""
 
     def find(self, host: str, path: str) -> IngressTarget | None:
         host = host.lower()
@@ -76,29 +78,29 @@ class RoutingTable(Struct, frozen=True):
             owner = self.owners.get(name)
             if owner is not None:
                 return owner.find(name, path)
-        return self.unnamed.find(ANY, path) if self.unnamed is not None else None
+        return self.default.find(ANY, path) if self.default is not None else None
 
 
 def compiled(
     tenants: Iterable[TenantIngresses], holders: Mapping[str, TenantId], system: TenantId
 ) -> RoutingTable:
-    """`holders` tells whose each host is; of what others say about it nothing is used."""
-    owners: dict[str, _Owner] = {}
-    unnamed: _Owner | None = None
+    """`holders` maps each host to its owner; rules of other tenants for the host are ignored."""
+    owners: dict[str, _TenantRoutes] = {}
+    default: _TenantRoutes | None = None
     for tenant in tenants:
-        owner = _owner(tenant, holders)
-        owners |= dict.fromkeys(owner.sites, owner)
-        if tenant.space.tenant == system:
-            unnamed = owner
-    return RoutingTable(owners, unnamed)
+        owner = _tenant_routes(tenant, holders)
+        owners |= dict.fromkeys(owner.hosts, owner)
+        if tenant.tenant_key.tenant == system:
+            default = owner
+    return RoutingTable(owners, default)
 
 
-def _owner(tenant: TenantIngresses, holders: Mapping[str, TenantId]) -> _Owner:
+def _tenant_routes(tenant: TenantIngresses, holders: Mapping[str, TenantId]) -> _TenantRoutes:
     paths: dict[str, list[tuple[str, PathType, IngressTarget]]] = {}
     fallback: IngressTarget | None = None
     for ingress in sorted(tenant.ingresses, key=lambda each: each.age):
         for host in ingress.hosts:
-            if holders.get(host) == tenant.space.tenant:
+            if holders.get(host) == tenant.tenant_key.tenant:
                 paths.setdefault(host, [])
         for rule in ingress.rules:
             if rule.host == ANY or rule.host in paths:
@@ -106,12 +108,12 @@ def _owner(tenant: TenantIngresses, holders: Mapping[str, TenantId]) -> _Owner:
                 paths.setdefault(rule.host, []).append((rule.path, rule.path_type, target))
         if fallback is None and ingress.fallback is not None:
             fallback = tenant.target(ingress, ingress.fallback)
-    unnamed = _site(paths.pop(ANY, []))
-    return _Owner({host: _site(found) for host, found in paths.items()}, unnamed, fallback)
+    default = _host_paths(paths.pop(ANY, []))
+    return _TenantRoutes({host: _host_paths(found) for host, found in paths.items()}, default, fallback)
 
 
-def _site(paths: Iterable[tuple[str, PathType, IngressTarget]]) -> _Site:
-    """The first of the same path counts."""
+def _host_paths(paths: Iterable[tuple[str, PathType, IngressTarget]]) -> _HostPaths:
+    """For equal paths the first one wins."""
     exact: dict[str, IngressTarget] = {}
     prefixes: dict[str, IngressTarget] = {}
     for path, kind, target in paths:
@@ -119,4 +121,4 @@ def _site(paths: Iterable[tuple[str, PathType, IngressTarget]]) -> _Site:
             exact.setdefault(path, target)
         else:
             prefixes.setdefault(path.rstrip("/"), target)
-    return _Site(exact, tuple(sorted(prefixes.items(), key=lambda each: -len(each[0]))))
+    return _HostPaths(exact, tuple(sorted(prefixes.items(), key=lambda each: -len(each[0]))))

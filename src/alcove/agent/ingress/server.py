@@ -1,4 +1,4 @@
-"""The listening side: accepts connections, finds out whom each request is for, and bounds all of it."""
+"""The ingress server: accepts connections, finds the target of each request, and enforces the limits."""
 
 import asyncio
 import logging
@@ -27,19 +27,19 @@ BACKLOG = 1_024
 class IngressServer:
     def __init__(self, dial: Dial, limits: IngressLimits | None = None) -> None:
         self.table = RoutingTable()
-        """Replaced whenever something changes; requests under way go on."""
+        """Replaced on every change; requests in progress are not affected."""
         self.limits = limits or IngressLimits()
         self.answers: Counter[tuple[TenantKey | None, int]] = Counter()
-        """How often who was answered with which status."""
+        """The number of responses by tenant and status."""
         self._upstreams = Upstreams(dial, self.limits)
         self._connections = 0
         self._clients: Counter[str] = Counter()
-        self._busy: Counter[TenantKey] = Counter()
+        self._active_requests: Counter[TenantKey] = Counter()
 
     async def run(
         self, plain: Iterable[socket.socket], secure: Iterable[socket.socket], tls: ssl.SSLContext
     ) -> None:
-        """Serves these sockets, which are bound, until cancelled, and closes them."""
+        """Serves these bound sockets until cancelled, then closes them."""
         servers: list[asyncio.Server] = []
         try:
             for sock in plain:
@@ -71,7 +71,7 @@ class IngressServer:
         self._clients[address] += 1
         try:
             stream = HttpStream(reader, writer, self.limits, requests=True)
-            await _Talk(self, stream, _client(writer, address)).run()
+            await _ClientConnection(self, stream, _client(writer, address)).run()
         except (OSError, ssl.SSLError, TimeoutError, UpstreamBroken):
             writer.transport.abort()
         finally:
@@ -82,31 +82,31 @@ class IngressServer:
             writer.close()
 
     def enter(self, target: IngressTarget) -> None:
-        if self._busy[target.space] >= self.limits.requests_per_tenant_max:
-            raise IngressError(503, "too many requests at a time")
-        self._busy[target.space] += 1
+        if self._active_requests[target.tenant_key] >= self.limits.requests_per_tenant_max:
+            raise IngressError(503, "too many concurrent requests")
+        self._active_requests[target.tenant_key] += 1
 
     def leave(self, target: IngressTarget) -> None:
-        self._busy[target.space] -= 1
-        if not self._busy[target.space]:
-            del self._busy[target.space]
+        self._active_requests[target.tenant_key] -= 1
+        if not self._active_requests[target.tenant_key]:
+            del self._active_requests[target.tenant_key]
 
     def exchange(self, stream: HttpStream, target: IngressTarget) -> HttpExchange:
-        def told(status: int) -> None:
-            self.answers[target.space, status] += 1
+        def on_status(status: int) -> None:
+            self.answers[target.tenant_key, status] += 1
 
-        return HttpExchange(stream, self.limits, self._upstreams, told)
+        return HttpExchange(stream, self.limits, self._upstreams, on_status)
 
 
 def _client(writer: asyncio.StreamWriter, address: str) -> ForwardedClient:
     tls: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
-    own = writer.get_extra_info("sockname") or ("", 0)
+    local_address = writer.get_extra_info("sockname") or ("", 0)
     name = getattr(tls, "alcove_name", "") if tls is not None else ""
-    return ForwardedClient(address, "https" if tls is not None else "http", own[1], name)
+    return ForwardedClient(address, "https" if tls is not None else "http", local_address[1], name)
 
 
-class _Talk:
-    """What is said on one connection of a client, request by request."""
+class _ClientConnection:
+    """The requests on one connection of a client, one after the other."""
 
     def __init__(self, server: IngressServer, stream: HttpStream, client: ForwardedClient) -> None:
         self._server = server
@@ -122,27 +122,27 @@ class _Talk:
             except HttpError as error:
                 await self._refuse(None, IngressError(error.status, str(error)))
                 return
-            if head is None or not await self._answer(head):
+            if head is None or not await self._handle(head):
                 return
 
     async def _head(self) -> HttpHead | None:
-        """The next request's; None: the client has no more."""
+        """The head of the next request; None if the client sends no more."""
         if not await self._stream.wait(self._limits.idle_seconds_max):
             return None
-        # All of it within the time, however small the pieces it comes in.
+        # The timeout applies to the whole head, even if it arrives in small pieces.
         event = await self._stream.next(self._limits.head_seconds_max)
         if not isinstance(event, HttpHead):
             return None
         if event.method == b"CONNECT":
-            raise MalformedMessage("this is no proxy for others", 501)
+            raise MalformedMessage("CONNECT is not supported", 501)
         if event.upgrade and not headers.wants_websocket(event):
-            # The ingress speaks no other protocol: the request is taken for an ordinary one.
+            # Other protocols are not supported: handle it as an ordinary request.
             self._stream.decline_upgrade()
             event.upgrade = False
         return event
 
-    async def _answer(self, head: HttpHead) -> bool:
-        """Whether the connection goes on."""
+    async def _handle(self, head: HttpHead) -> bool:
+        """Handles the request; returns whether the connection can be reused."""
         target: IngressTarget | None = None
         try:
             host, path = requested_target(head, self._client)
@@ -150,16 +150,16 @@ class _Talk:
             if target is None:
                 raise IngressError(404)
             if not target.addresses:
-                raise IngressError(503, f"there is nobody behind {target.what}")
+                raise IngressError(503, f"no ready endpoints for service {target.description}")
             if (head.length or 0) > self._limits.body_bytes_max:
                 raise IngressError(413)
             self._server.enter(target)
             try:
                 exchange = self._server.exchange(self._stream, target)
-                goes_on = await exchange.run(head, host, path, target, self._client)
+                is_reusable = await exchange.run(head, host, path, target, self._client)
                 if not exchange.is_sent:
                     await self._stream.linger()
-                return goes_on
+                return is_reusable
             finally:
                 self._server.leave(target)
         except IngressError as error:
@@ -172,16 +172,16 @@ class _Talk:
     async def _refuse(
         self, target: IngressTarget | None, error: IngressError, head: HttpHead | None = None
     ) -> None:
-        """`head` is None: what was asked is not even known."""
-        self._server.answers[target.space if target else None, error.status] += 1
-        silent = head is not None and head.method == b"HEAD"
-        self._writer.write(headers.refusal(error.status, str(error), has_body=not silent))
+        """`head` is None if the request could not be parsed."""
+        self._server.answers[target.tenant_key if target else None, error.status] += 1
+        is_head_request = head is not None and head.method == b"HEAD"
+        self._writer.write(headers.refusal(error.status, str(error), has_body=not is_head_request))
         if head is None or head.has_body:
             await self._stream.linger()
 
 
 def requested_target(head: HttpHead, client: ForwardedClient) -> tuple[str, bytes]:
-    """The host, with its port if one is named, and the path, with its query. Raises Refused."""
+    """The host, with its port if it has one, and the path with the query. Raises IngressError."""
     host, path = head.headers.get("host", ""), head.target
     if not path.startswith(b"/"):
         if path == b"*" and head.method == b"OPTIONS":
@@ -189,19 +189,19 @@ def requested_target(head: HttpHead, client: ForwardedClient) -> tuple[str, byte
         try:
             split = urlsplit(path.decode("ascii"))
         except ValueError:
-            raise IngressError(400, "the target is malformed") from None
+            raise IngressError(400, "malformed request target") from None
         if split.scheme not in ("http", "https") or not split.netloc:
-            raise IngressError(400, "the target is malformed")
+            raise IngressError(400, "malformed request target")
         host = split.netloc.rpartition("@")[2]
         path = (split.path or "/").encode() + (b"?" + split.query.encode() if split.query else b"")
     if client.name and _name_of(host) != client.name:
-        # A certificate was shown for one name: what another name's owner has is not to be had by it.
+        # The connection was authenticated for another host, which may belong to another tenant.
         raise IngressError(421)
     return host, path
 
 
 def _name_of(host: str) -> str:
-    """Without the port, in lower case."""
+    """The host name without port, in lower case."""
     if host.startswith("["):
         return host.partition("]")[0] + "]"
     return host.partition(":")[0].rstrip(".").lower()

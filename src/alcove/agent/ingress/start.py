@@ -1,7 +1,4 @@
-"""Everything of it as one task of the node agent, in the node's network namespace.
-
-tasks.create_task(serve(planes, network, noting(recorder, node), address=address))
-"""
+"""Starts the ingress as one task of the agent, in the node's network namespace."""
 
 import logging
 import socket
@@ -28,16 +25,16 @@ COMPONENT = "alcove-ingress"
 
 
 class IngressNetworks(Protocol):
-    """The node's networks, as `agent.network.node_network.NodeNetwork` has them."""
+    """The node's networks; implemented by `agent.network.node_network.NodeNetwork`."""
 
     def present(self) -> Mapping[TenantKey, TenantServices]: ...
     def exit_of(self, tenant_key: TenantKey, network: str) -> GatewaySource | None: ...
     def open_gateway(self, vni: int) -> int: ...
-    def listen(self, told: Callable[[], None]) -> None: ...
+    def listen(self, on_change: Callable[[], None]) -> None: ...
 
 
 def noting(recorder: EventRecorder, node: str) -> Note:
-    """Tells owners of Ingresses by events."""
+    """A callback that records warning events of Ingresses."""
 
     def note(tenant_key: TenantKey, ingress: DesiredIngress, reason: str, message: str) -> None:
         involved = {
@@ -54,14 +51,17 @@ def noting(recorder: EventRecorder, node: str) -> Note:
 
 
 def bind(address: str, port: int) -> list[socket.socket]:
-    """Listening there; nothing, if the port is 0 or somebody has it: the node has other things to do."""
+    """A listening socket. Empty if the port is 0, or in use: then a warning is logged, and the agent runs
+    without it."""
     if not port:
         return []
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         return [socket.create_server((address, port), family=family, backlog=1024)]
     except OSError as error:
-        log.warning("ingress not served", extra={"address": address, "port": port, "error": str(error)})
+        log.warning(
+            "failed to listen for ingress", extra={"address": address, "port": port, "error": str(error)}
+        )
         return []
 
 
@@ -73,11 +73,11 @@ async def serve(
     secure: Iterable[socket.socket],
     limits: IngressLimits | None = None,
 ) -> None:
-    """HTTP on the plain sockets, HTTPS on the secure ones, until cancelled."""
+    """Serves HTTP on the plain sockets and HTTPS on the secure ones until cancelled."""
     server = IngressServer(gateway_dial(networks.open_gateway, networks.exit_of), limits)
     certificates = IngressCertificates()
-    serving = IngressReconciler(planes, server, certificates, networks.present, note)
-    networks.listen(serving.touch)
+    reconciler = IngressReconciler(planes, server, certificates, networks.present, note)
+    networks.listen(reconciler.touch)
     async with BackgroundTasks() as tasks:
-        tasks.fatal("ingress objects", serving.run())
+        tasks.fatal("ingress objects", reconciler.run())
         tasks.fatal("ingress server", server.run(plain, secure, certificates.context))

@@ -1,4 +1,4 @@
-"""What backends of Ingresses come to: a service's virtual address, or, if it has none, the pods behind it. Pure."""
+"""The addresses of Ingress backends: a service's cluster IP, or its pods if it is headless. Pure: no I/O."""
 
 from collections.abc import Iterable, Iterator
 from typing import Protocol
@@ -16,7 +16,7 @@ ServiceId = tuple[str, str]
 
 
 class TenantServices(Protocol):
-    """A tenant's services, as `agent.network.tenant_view.TenantNetworkView` has them."""
+    """A tenant's services; implemented by `agent.network.tenant_view.TenantNetworkView`."""
 
     @property
     def tenant_key(self) -> TenantKey: ...
@@ -27,29 +27,29 @@ class TenantServices(Protocol):
 def targets(
     services: TenantServices, ingresses: Iterable[DesiredIngress]
 ) -> dict[tuple[str, str, IngressBackend], IngressTarget]:
-    """By network, namespace and backend."""
-    found: dict[tuple[str, str, IngressBackend], IngressTarget] = {}
+    """The targets by network, namespace and backend."""
+    by_backend: dict[tuple[str, str, IngressBackend], IngressTarget] = {}
     for ingress in ingresses:
         for backend in (*(rule.backend for rule in ingress.rules), ingress.fallback):
-            if backend is None or (ingress.network, ingress.namespace, backend) in found:
+            if backend is None or (ingress.network, ingress.namespace, backend) in by_backend:
                 continue
-            where = (ingress.namespace, backend.service)
-            service = services.service(where)
+            service_id = (ingress.namespace, backend.service)
+            service = services.service(service_id)
             addresses: tuple[tuple[str, int], ...] = ()
-            # A service of another of the tenant's networks is not this one's to reach.
+            # An Ingress can only reach services of its own network.
             if service is not None and network_of(service) == ingress.network:
-                addresses = tuple(_addresses(service, backend.port, services.slices_of(where)))[
+                addresses = tuple(_addresses(service, backend.port, services.slices_of(service_id)))[
                     :ADDRESSES_MAX
                 ]
-            message = f"{ingress.namespace}/{backend.service}"
-            found[ingress.network, ingress.namespace, backend] = IngressTarget(
-                services.tenant_key, ingress.network, addresses, message
+            description = f"{ingress.namespace}/{backend.service}"
+            by_backend[ingress.network, ingress.namespace, backend] = IngressTarget(
+                services.tenant_key, ingress.network, addresses, description
             )
-    return found
+    return by_backend
 
 
-def _addresses(service: Object, wanted: int | str, slices: list[Object]) -> Iterator[tuple[str, int]]:
-    port = _port(service, wanted)
+def _addresses(service: Object, backend_port: int | str, slices: list[Object]) -> Iterator[tuple[str, int]]:
+    port = _port(service, backend_port)
     if port is None or objects.get(service, "spec", "type") == "ExternalName":
         return
     cluster = objects.get(service, "spec", "clusterIP")
@@ -61,10 +61,10 @@ def _addresses(service: Object, wanted: int | str, slices: list[Object]) -> Iter
             yield from _ready(each, port)
 
 
-def _port(service: Object, wanted: int | str) -> Object | None:
-    field = "name" if isinstance(wanted, str) else "port"
+def _port(service: Object, backend_port: int | str) -> Object | None:
+    field = "name" if isinstance(backend_port, str) else "port"
     for port in objects.get(service, "spec", "ports") or ():
-        if port.get(field) == wanted and (port.get("protocol") or "TCP") == "TCP":
+        if port.get(field) == backend_port and (port.get("protocol") or "TCP") == "TCP":
             return dict(port)
     return None
 

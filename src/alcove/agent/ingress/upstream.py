@@ -1,4 +1,4 @@
-"""Connections to backends: dialled from the network's gateway, kept for a while, given to one request at a time."""
+"""Connections to backends: dialled from the network's gateway, pooled, used by one request at a time."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ BackendKey = tuple[TenantKey, str, str, int]
 class BackendConnection(HttpClientStream):
     backend: BackendKey
     is_used = False
-    """It has served a request before: the backend may be closing it at this moment."""
+    """Whether it has served a request before; then the backend may close it at any moment."""
 
 
 class Upstreams:
@@ -37,7 +37,7 @@ class Upstreams:
     async def connect(self, target: IngressTarget, *, fresh: bool = False) -> BackendConnection:
         """An idle connection, unless it has to be `fresh`, or a new one. Raises OSError, TimeoutError."""
         address, port = random.choice(target.addresses)
-        backend = (target.space, target.network, address, port)
+        backend = (target.tenant_key, target.network, address, port)
         idle = None if fresh else self._idle.take(backend)
         if idle is not None:
             return idle
@@ -47,8 +47,8 @@ class Upstreams:
         connection.backend = backend
         return connection
 
-    def give_back(self, connection: BackendConnection) -> None:
-        """For another request; one that cannot serve it, or is one too many, is closed."""
+    def release(self, connection: BackendConnection) -> None:
+        """Returns the connection to the pool. It is closed if it cannot be reused, or if the pool is full."""
         connection.is_used = True
         self._idle.put(connection.backend, connection)
 

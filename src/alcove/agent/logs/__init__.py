@@ -1,7 +1,7 @@
-"""Containers' logs on this node: reading them, and keeping them from growing without end.
+"""Container logs on this node: reading and rotation.
 
-entries    one line of a log file, as conmon writes it
-files      the files of a log, oldest first, and where in them the last lines begin
-reading    what a client asks for of a log, also while it grows
-rotation   who may keep how much
+entries    one line of a log file, as written by conmon
+files      the files of a log, oldest first, and offsets in them
+reader     reads a log with the options of kubectl logs, including follow
+rotation   log rotation
 """

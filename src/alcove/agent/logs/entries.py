@@ -1,6 +1,6 @@
-"""Lines of a container's log file: `2026-01-02T03:04:05.678901234+00:00 stdout F what it said`.
+"""Lines of a container's log file: `2026-01-02T03:04:05.678901234+00:00 stdout F text`.
 
-F ends the container's own line, P is a part of it: the rest is in the next entry of that stream.
+F marks the end of the container's line, P a part of it: the rest is in the next entry of that stream.
 """
 
 from datetime import datetime
@@ -13,13 +13,13 @@ STDOUT, STDERR = b"stdout", b"stderr"
 class LogEntry(Struct, frozen=True):
     time: bytes
     stream: bytes
-    is_whole: bool
-    """It ends the line."""
+    is_complete: bool
+    """Whether it ends the line."""
     text: bytes
 
 
 def parse(line: bytes) -> LogEntry | None:
-    """One line of the file without its end; None if it is none of ours (a disk that was full, …)."""
+    """Parses one line without its newline; None if it is invalid, e.g. cut off by a full disk."""
     parts = line.split(b" ", 3)
     if len(parts) != 4 or parts[1] not in (STDOUT, STDERR):
         return None
@@ -27,12 +27,12 @@ def parse(line: bytes) -> LogEntry | None:
 
 
 def shown_time(time: bytes) -> bytes:
-    """As Kubernetes' clients are used to it: UTC is Z."""
+    """The time as kubelet prints it, with Z for UTC."""
     return time[:-6] + b"Z" if time.endswith(b"+00:00") else time
 
 
 def seconds_of(time: bytes) -> float:
-    """Since the epoch; an entry whose time cannot be read is from the beginning of time."""
+    """Seconds since the epoch; 0 if the time is invalid."""
     text = time.decode("ascii", "replace")
     try:
         return datetime.fromisoformat(text).timestamp()

@@ -1,5 +1,5 @@
-"""The files of a log, oldest first: those that rotation renamed (`0.log.20260102-030405.678901`), then the one
-being written; and where in a file to begin."""
+"""The files of a log, oldest first: those that rotation renamed (`0.log.20260102-030405.678901`), then the
+current one; and the offsets at which to start reading."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ BLOCK_BYTES = 64 << 10
 
 
 def rotated(path: Path) -> list[Path]:
-    """The full files of the log at `path`, the oldest first."""
+    """The rotated files of the log at `path`, oldest first."""
     prefix = f"{path.name}."
     try:
         return sorted(each for each in path.parent.iterdir() if each.name.startswith(prefix))
@@ -23,39 +23,40 @@ def all_of(path: Path) -> list[Path]:
 
 
 def tail_offset(descriptor: int, lines: int) -> tuple[int, int]:
-    """Where the last `lines` lines of the container begin, and how many there are from there on: fewer if the file
-    has fewer. Reads backwards, no further than needed."""
+    """The offset of the last `lines` lines of the container, and their number, which is smaller if the file
+    has fewer. Reads backwards, only as far as needed."""
     position = os.fstat(descriptor).st_size
     if lines == 0:
         return position, 0
-    found, carried = 0, b""
+    count, remainder = 0, b""
     while position > 0:
         start = max(0, position - BLOCK_BYTES)
-        block = os.pread(descriptor, position - start, start) + carried
-        # What comes before the first end of a line is the end of a line of the block before.
+        block = os.pread(descriptor, position - start, start) + remainder
+        # The text before the first newline is the end of a line that begins in the previous block.
         first = block.find(b"\n") + 1 if start > 0 else 0
         if start > 0 and first == 0:
-            position, carried = start, block
+            position, remainder = start, block
             continue
         *entries, unfinished = block[first:].split(b"\n")
         end = start + len(block) - len(unfinished)
         for entry in reversed(entries):
             if _ends_line(entry):
-                if found == lines:
+                if count == lines:
                     return end, lines
-                found += 1
+                count += 1
             end -= len(entry) + 1
-        position, carried = start, block[:first]
-    return 0, found
+        position, remainder = start, block[:first]
+    return 0, count
 
 
 def _ends_line(entry: bytes) -> bool:
-    """conmon cuts a container's line where it happens to have read so far: several entries are then one line."""
+    """Whether the entry ends a line: conmon may split a container's line into several entries."""
     return entry.split(b" ", 3)[2:3] == [b"F"]
 
 
 def since_offset(descriptor: int, since: float) -> int:
-    """A place before the first line of `since` or later, and not far before it: lines are in order of time."""
+    """An offset shortly before the first line at or after `since`, by binary search: lines are ordered by
+    time."""
     low, high = 0, os.fstat(descriptor).st_size
     while high - low > BLOCK_BYTES:
         middle = (low + high) // 2

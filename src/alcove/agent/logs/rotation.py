@@ -1,7 +1,7 @@
-"""Rotation: a container's log is at most so many files of about so many bytes.
+"""Log rotation: a container's log has at most `files_max` files of about `file_bytes_max` bytes.
 
-A full file is renamed and conmon told to go on in a new one; nothing of what the container says is lost meanwhile.
-Full files are not compressed: `kubectl logs --tail` then finds its lines in any of them without reading them.
+A full file is renamed and conmon is asked to reopen the log; no output is lost meanwhile. Full files are not
+compressed, so that `kubectl logs --tail` can find the last lines without reading whole files.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class LogRotation:
         self, file_bytes_max: int = FILE_BYTES_MAX, files_max: int = FILES_MAX,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:  # fmt: skip
-        """`files_max` counts the one being written."""
+        """`files_max` includes the file that is being written."""
         self._file_bytes_max = file_bytes_max
         self._files_max = max(2, files_max)
         self._clock = clock
@@ -39,28 +39,29 @@ class LogRotation:
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def sweep(self, pods: RunningContainers) -> None:
-        """Rotates every log that is full. One that cannot be, stays as it is until the next time."""
+        """Rotates every log that is full. A failure is logged; the next sweep retries."""
         for pod in list(pods.all()):
             for container in list(pod.containers.values()):
                 try:
                     await self.rotate(pod.runtime, container.id, container.log_path)
                 except (OSError, RuntimeFailure) as error:
                     log.warning(
-                        "cannot rotate a log", extra={"path": str(container.log_path), "error": str(error)}
+                        "failed to rotate log; retrying",
+                        extra={"path": str(container.log_path), "error": str(error)},
                     )
 
     async def rotate(self, runtime: ContainerRuntime, container: ContainerId, path: Path) -> bool:
-        """Whether the log was full and is now a new one."""
+        """Rotates the log if it is full; returns whether it did."""
         if _size(path) < self._file_bytes_max:
             return False
         for old in files.rotated(path)[: -(self._files_max - 2) or None]:
             old.unlink(missing_ok=True)
-        full = _renamed(path, f"{path.name}.{self._clock():%Y%m%d-%H%M%S.%f}")
+        full = _rename(path, f"{path.name}.{self._clock():%Y%m%d-%H%M%S.%f}")
         await runtime.reopen_log(container)
         if await _appears(path):
             return True
-        # Nobody writes any more: its container has ended.
-        _renamed(full, path.name)
+        # conmon did not reopen the log: the container has exited.
+        _rename(full, path.name)
         return False
 
 
@@ -73,21 +74,21 @@ def _size(path: Path) -> int:
 
 async def _appears(path: Path) -> bool:
     for _ in range(int(REOPEN_SECONDS_MAX / _POLL_SECONDS)):
-        if _is_there(path):
+        if _exists(path):
             return True
         await asyncio.sleep(_POLL_SECONDS)
-    return _is_there(path)
+    return _exists(path)
 
 
-def _is_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     return path.exists()
 
 
-def _renamed(path: Path, name: str) -> Path:
+def _rename(path: Path, name: str) -> Path:
     return path.rename(path.with_name(name))
 
 
 def remove(path: Path) -> None:
-    """The whole log, whatever it was rotated into. Idempotent."""
+    """Removes the log with all its rotated files. Idempotent."""
     for each in files.all_of(path):
         each.unlink(missing_ok=True)

@@ -1,11 +1,12 @@
-"""Networks on a node: what drives the data plane there.
+"""Networks on a node: drives the node's data plane.
 
-fabric, grants, ports, services, policies    objects read into the data plane's values (pure)
-ring0, tenant, holdings                      what is watched of ring0 and of tenants
-view (servicetable, rules, names)            one network as this node sees it
-sight, assembly                              all of them, and the world that the data plane is given
-servers, proxy                               DNS and the way to the API server, in each gateway
-records, kernel, network                     pods attached and detached; the loop that carries it all out
+ring0_objects, grants, veths, services, policies     API objects converted to the data plane's values (pure)
+ring0, tenant_view, endpoint_index                   watched objects of ring0 and of tenants
+view (servicetable, policy_rules, dns_names)         one network as this node sees it
+view_set, desired_state                              all networks, and the state that the data plane is given
+gateway_servers, apiserver_proxy                     DNS and the proxy to the API server, in each gateway
+attachment_records, dataplane_thread, node_network   attaching and detaching pods
+reconciler                                           the loop that applies the desired state
 """
 
 from alcove.agent.network.attachment import Attachment, NetworkError, NetworkNotReady

@@ -1,5 +1,6 @@
-"""The way from a network to its tenant's API server: connections are accepted in the gateway's namespace and joined,
-byte by byte, to ones that the node makes. TLS goes through: who is who, the API server and the pod see for themselves.
+"""The TCP proxy from a network to its tenant's API server: accepts connections in the gateway's namespace and
+relays them over connections from the host's. TLS is passed through: pod and API server authenticate each
+other.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from alcove.component.tasks import TaskSet
 log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 256
-"""Of one network on one node at a time; more wait in the kernel's queue, then are refused."""
+"""Of one network on one node; further connections wait in the listen backlog, then are refused."""
 CONNECT_SECONDS_MAX = 5.0
 LISTEN_BACKLOG = 128
 BUFFER_BYTES = 256 << 10
@@ -24,7 +25,7 @@ Address = tuple[str, int]
 
 
 class _Side(asyncio.Protocol):
-    """One half of a joined connection: what it reads, the other writes, no faster than that goes out."""
+    """One side of a relayed connection: writes what it reads to the other side, with flow control."""
 
     def __init__(self) -> None:
         self.other: _Side | None = None
@@ -34,7 +35,7 @@ class _Side(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=BUFFER_BYTES)
-        # Who vanished without a word does not keep his place for ever.
+        # Keepalive: a peer that vanished must not occupy a connection forever.
         sock = transport.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, seconds in _KEEPALIVE:
@@ -45,7 +46,7 @@ class _Side(asyncio.Protocol):
             self.other.transport.write(data)
 
     def eof_received(self) -> bool:
-        """What was asked is still answered."""
+        """Half-closes the other side; responses still pass."""
         if (
             self.other is not None
             and self.other.transport is not None
@@ -72,7 +73,7 @@ class _Side(asyncio.Protocol):
 
 class ApiServerProxy:
     def __init__(self, sockets: tuple[socket.socket, ...], target: Callable[[], Address]) -> None:
-        """`sockets` are bound, and the proxy's to close. `target` is asked for every connection."""
+        """`sockets` are bound, and closed by the proxy. `target` is called for every connection."""
         self._sockets = sockets
         self._target = target
         self._sides: set[_Side] = set()
@@ -117,11 +118,11 @@ class ApiServerProxy:
             client, _ = sock.accept()
         except OSError:
             return
-        self._tasks.spawn("API server proxy", self._join(client))
+        self._tasks.spawn("API server proxy", self._relay(client))
         if len(self._tasks) + len(self._sides) // 2 >= CONNECTIONS_MAX:
             self._stop_accepting()
 
-    async def _join(self, client: socket.socket) -> None:
+    async def _relay(self, client: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -129,22 +130,22 @@ class ApiServerProxy:
         near.other, far.other = far, near
         for side in (near, far):
             self._sides.add(side)
-            side.closed = partial(self._ended, side)
+            side.closed = partial(self._side_closed, side)
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
                 await loop.create_connection(lambda: far, *self._target())
-            # Only now: nothing is read from a client before there is somebody to tell.
+            # Only now: nothing is read from the client before the other side is connected.
             await loop.connect_accepted_socket(lambda: near, client)
             if far.transport is None and near.transport is not None:
-                near.transport.abort()  # The server has gone again.
+                near.transport.abort()  # The server has closed the connection meanwhile.
         except (OSError, TimeoutError) as error:
-            log.info("API server not reached for a pod", extra={"error": str(error)})
+            log.info("failed to connect pod to API server", extra={"error": str(error)})
             client.close()
             for side in (near, far):
                 if side.transport is not None:
                     side.transport.abort()
-                self._ended(side)
+                self._side_closed(side)
 
-    def _ended(self, side: _Side) -> None:
+    def _side_closed(self, side: _Side) -> None:
         self._sides.discard(side)
         self._accept_more()

@@ -1,7 +1,7 @@
-"""What a pod's network is, as the agent's other parts see it, and the one thing that can be wrong with it.
+"""A pod's network attachment as the agent's other parts see it, and its errors.
 
 NetworkError
-└── NetworkNotReady   the pod cannot be attached yet: try again later; the message says what it waits for
+└── NetworkNotReady   the pod cannot be attached yet: retry later; the message says what it waits for
 """
 
 from msgspec import Struct
@@ -19,10 +19,10 @@ class NetworkNotReady(NetworkError):
 
 class Attachment(Struct, frozen=True):
     namespace_path: str
-    """Of the pod's network namespace; empty: the node's own, or (on a hollow node) none at all."""
+    """Path of the pod's network namespace; empty for the host network and on hollow nodes."""
     addresses: tuple[str, ...]
-    """The pod's own first."""
+    """The pod's addresses, that of the first interface first."""
     nameservers: tuple[str, ...] = ()
-    """The network's DNS; empty: those of the node."""
+    """The network's DNS; empty if the pod uses the node's nameservers."""
     domain: str = DOMAIN
     mtu: int = 0

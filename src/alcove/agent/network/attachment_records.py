@@ -1,7 +1,8 @@
-"""Attachments on disk: what was made for which pod, written before it is made, so that a restarted agent finds it.
+"""Records of network attachments on disk: written before anything is created, so that a restarted agent finds
+it.
 
-One file for each pod, by its place. What is in the kernel without a record is nobody's; a record without
-anything in the kernel (the machine was restarted) is made anew.
+There is one file for each pod, under the pod's directory name. Namespaces and veths without a record are
+removed; a record without namespace and veths (after a reboot) has them created again.
 """
 
 import logging
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class VethRecord(Struct, frozen=True):
-    """A port as it is written: without rules, which follow from policies."""
+    """A veth as it is stored: without rules, which follow from policies."""
 
     name: str
     vni: int
@@ -33,13 +34,15 @@ class VethRecord(Struct, frozen=True):
     pod_interface: str
 
     @classmethod
-    def of(cls, veth: Veth) -> "VethRecord":
+    def from_veth(cls, veth: Veth) -> "VethRecord":
         addresses, gateways = tuple(map(str, veth.addresses)), tuple(map(str, veth.gateways))
-        rate, rank = veth.rate_bytes_per_second, veth.traffic_class
-        return cls(veth.name, veth.vni, veth.mac, addresses, gateways, rate, rank, veth.pod_interface)
+        rate, traffic_class = veth.rate_bytes_per_second, veth.traffic_class
+        return cls(
+            veth.name, veth.vni, veth.mac, addresses, gateways, rate, traffic_class, veth.pod_interface
+        )
 
     @lru_cache(maxsize=4096)  # noqa: B019 - by value: the struct is frozen and small
-    def port(self) -> Veth:
+    def to_veth(self) -> Veth:
         return Veth(
             name=self.name,
             vni=self.vni,
@@ -56,20 +59,21 @@ class AttachmentRecord(Struct, frozen=True):
     key: PodKey
     network: TenantNetworkId
     namespace: str
-    """Name of the pod's network namespace; empty: somebody else made it (`attachment.namespace_path`)."""
+    """Name of the pod's network namespace; empty if a container runtime made it
+    (`attachment.namespace_path`)."""
     vpc: str
     attachment: Attachment
     plugs: tuple[VethRecord, ...]
     container: str = ""
-    """What a container runtime calls it; empty: it is the agent's own."""
+    """The container runtime's id of the container; empty for the agent's pods."""
 
 
 class AttachmentRecords:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._records: dict[PodKey, AttachmentRecord] = {}
-        for path in folder.glob("*.json"):
+        for path in directory.glob("*.json"):
             if (record := _read(path)) is not None:
                 self._records[record.key] = record
 
@@ -87,22 +91,22 @@ class AttachmentRecords:
         self._records[record.key] = record
 
     def forget(self, key: PodKey) -> None:
-        """It is about to go: only what is on disk still speaks of it."""
+        """Removes the record from memory only; its file stays until `drop`."""
         self._records.pop(key, None)
 
     def drop(self, key: PodKey) -> None:
-        """Idempotent."""
+        """Removes the record and its file. Idempotent."""
         self._path(key).unlink(missing_ok=True)
         self._records.pop(key, None)
 
     def _path(self, key: PodKey) -> Path:
-        return self._folder / f"{key.directory_name}.json"
+        return self._directory / f"{key.directory_name}.json"
 
 
 def _read(path: Path) -> AttachmentRecord | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=AttachmentRecord)
     except (msgspec.MsgspecError, ValueError, OSError) as error:
-        # What it spoke of is in the kernel without a record, and is removed.
-        log.error("unreadable record of an attachment", extra={"path": str(path), "error": str(error)})
+        # Its namespace and veths now have no record, and are removed.
+        log.error("failed to read attachment record; ignored", extra={"path": str(path), "error": str(error)})
         return None

@@ -1,5 +1,5 @@
-"""The data plane's calls, one after the other on a thread of their own: some wait for a program or for the kernel, and
-the agent's loop, with every network's DNS on it, waits for nothing."""
+"""Calls to the data plane, serialized on one thread: some block on a subprocess or the kernel, and must not
+block the agent's event loop, which also serves every network's DNS."""
 
 import asyncio
 import os
@@ -26,60 +26,60 @@ class DataplaneThread:
     def close(self) -> None:
         self._thread.shutdown()
 
-    def _soon(self, call: Callable[[], T]) -> "asyncio.Future[T]":
-        """Calls are carried out in the order of these, whoever waits for them."""
+    def _submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":
+        """Calls run in the order of submission, whether or not they are awaited."""
         return asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     def apply(self, state: DataplaneState) -> "asyncio.Future[None]":
-        return self._soon(lambda: self._plane.apply(state))
+        return self._submit(lambda: self._plane.apply(state))
 
     def resync(self, state: DataplaneState, gateways: int | None) -> "asyncio.Future[None]":
-        return self._soon(lambda: self._plane.resync(state, gateways))
+        return self._submit(lambda: self._plane.resync(state, gateways))
 
     def attach_veths(self, namespace: str | Path, veths: tuple[Veth, ...]) -> "asyncio.Future[None]":
-        """Ports for a pod: in the namespace of that name, made if it is missing, or at that path. Those that are
-        there already stay."""
-        return self._soon(lambda: self._plug(namespace, veths))
+        """Creates a pod's veths, in the namespace of that name, which is created if missing, or at that path.
+        Existing ones stay."""
+        return self._submit(lambda: self._attach(namespace, veths))
 
     def configure_veths(self, namespace: str | Path, veths: tuple[Veth, ...]) -> "asyncio.Future[None]":
-        """Gives the ports' inner sides their addresses and routes again."""
-        return self._soon(lambda: self._equip(namespace, veths))
+        """Sets the addresses and routes of the pod's ends of the veths again."""
+        return self._submit(lambda: self._configure(namespace, veths))
 
     def has_veths(self, namespace: str | Path, veths: tuple[Veth, ...]) -> "asyncio.Future[bool]":
-        """Whether the ports are there, in that namespace."""
-        return self._soon(lambda: self._are_plugged(namespace, veths))
+        """Whether all veths exist, with their pod's ends in that namespace."""
+        return self._submit(lambda: self._have_veths(namespace, veths))
 
-    def remove_veths(self, namespace: str, ports: tuple[str, ...]) -> "asyncio.Future[None]":
-        """Removes ports, by name, and the namespace (of a name that is not empty). Idempotent."""
-        return self._soon(lambda: self._unplug(namespace, ports))
+    def remove_veths(self, namespace: str, names: tuple[str, ...]) -> "asyncio.Future[None]":
+        """Removes veths by name, and the namespace unless its name is empty. Idempotent."""
+        return self._submit(lambda: self._remove(namespace, names))
 
-    def sweep(self, prefix: str, keep: set[str]) -> "asyncio.Future[None]":
-        """Removes namespaces of names that begin so, but for those."""
-        return self._soon(lambda: _sweep(prefix, keep))
+    def clean_up(self, prefix: str, keep: set[str]) -> "asyncio.Future[None]":
+        """Removes all namespaces whose names begin with `prefix`, except those in `keep`."""
+        return self._submit(lambda: _clean_up(prefix, keep))
 
-    def _plug(self, namespace: str | Path, veths: tuple[Veth, ...]) -> None:
-        place = _open(namespace)
+    def _attach(self, namespace: str | Path, veths: tuple[Veth, ...]) -> None:
+        descriptor = _open(namespace)
         try:
             for veth in veths:
-                if not self._is_plugged(veth, place):
-                    self._plane.add_port(veth, place)
-            add_source_routes(place, veths)
+                if not self._has_veth(veth, descriptor):
+                    self._plane.add_port(veth, descriptor)
+            add_source_routes(descriptor, veths)
         finally:
-            os.close(place)
+            os.close(descriptor)
 
-    def _are_plugged(self, namespace: str | Path, veths: tuple[Veth, ...]) -> bool:
+    def _have_veths(self, namespace: str | Path, veths: tuple[Veth, ...]) -> bool:
         path = namespace if isinstance(namespace, Path) else namespaces.path_of(namespace)
         try:
-            place = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
         try:
-            return all(self._is_plugged(veth, place) for veth in veths)
+            return all(self._has_veth(veth, descriptor) for veth in veths)
         finally:
-            os.close(place)
+            os.close(descriptor)
 
-    def _is_plugged(self, veth: Veth, namespace: int) -> bool:
-        """Whether both ends are there: a namespace that was made anew has none."""
+    def _has_veth(self, veth: Veth, namespace: int) -> bool:
+        """Whether both ends exist: a namespace that was created again has none."""
         if links.read_link(self._plane.netlink, veth.name) is None:
             return False
         with namespaces.inside(namespace):
@@ -89,29 +89,30 @@ class DataplaneThread:
         finally:
             inner.close()
 
-    def _equip(self, namespace: str | Path, veths: tuple[Veth, ...]) -> None:
-        place = _open(namespace)
+    def _configure(self, namespace: str | Path, veths: tuple[Veth, ...]) -> None:
+        descriptor = _open(namespace)
         try:
             for veth in veths:
-                configure_interface(place, veth.pod_interface, veth.addresses, veth.gateways)
-            add_source_routes(place, veths)
+                configure_interface(descriptor, veth.pod_interface, veth.addresses, veth.gateways)
+            add_source_routes(descriptor, veths)
         finally:
-            os.close(place)
+            os.close(descriptor)
 
-    def _unplug(self, namespace: str, ports: tuple[str, ...]) -> None:
-        for port in ports:
-            self._plane.remove_port(port)
+    def _remove(self, namespace: str, names: tuple[str, ...]) -> None:
+        for name in names:
+            self._plane.remove_port(name)
         if namespace:
             namespaces.remove(namespace)
 
 
 def _open(namespace: str | Path) -> int:
+    """A descriptor of the namespace, for the caller to close. A named one is created if missing."""
     if isinstance(namespace, Path):
         return os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
     return namespaces.make(namespace)
 
 
-def _sweep(prefix: str, keep: set[str]) -> None:
+def _clean_up(prefix: str, keep: set[str]) -> None:
     for name in namespaces.names(prefix):
         if name not in keep:
             namespaces.remove(name)

@@ -1,5 +1,5 @@
-"""Everything that this node has to know, put together. What has not changed since is the same tuple as before, so that
-the data plane sees at once what it need not look at."""
+"""Builds the desired state of the node's data plane. A field that has not changed is the same tuple as
+before, so that the data plane can skip it by identity."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address
@@ -23,85 +23,87 @@ class DesiredStateBuilder:
         forbidden: Iterable[Prefix],
         address6: IPv6Address | None = None,
     ) -> None:
-        """`forbidden` is what no pod may reach: the nodes' own network."""
+        """`forbidden` are ranges that no pod may reach: the underlay."""
         self._node = node
         self._address = address
-        self._own: tuple[Address, ...] = (address, address6) if address6 is not None else (address,)
+        self._node_addresses: tuple[Address, ...] = (
+            (address, address6) if address6 is not None else (address,)
+        )
         self._forbidden = tuple(forbidden)
         self._parts: dict[str, Sequence[tuple[Any, ...]]] = {}
         self._joined: dict[str, tuple[Any, ...]] = {}
 
-    def world(
+    def build(
         self,
         nodes: Nodes,
         views: Mapping[int, NetworkView],
         served: Sequence[tuple[NetworkBacking, Sequence[EndpointIndex]]],
         records: Iterable[AttachmentRecord],
     ) -> DataplaneState:
-        """`served` are VPCs that this node bounces or divides for others, with what is in their subnets."""
-        veths = self._ports(views, records)
+        """`served` are VPCs that this node bounces or divides, with the endpoints of their subnets."""
+        veths = self._veths(views, records)
         self._refresh(views, veths)
         others = [backing for backing, _ in served if backing.vni not in views]
         backings = [*(view.backing for view in views.values()), *others]
-        places = [view.endpoints(nodes) for view in views.values()]
-        places += [one.endpoints(nodes) for _, holdings in served for one in holdings]
+        endpoints = [view.endpoints(nodes) for view in views.values()]
+        endpoints += [index.endpoints(nodes) for _, indexes in served for index in indexes]
         return DataplaneState(
             nodes=self._same("nodes", sorted(each for each in set(nodes.values()) if each != self._address)),
             networks=self._same("networks", (view.network() for view in views.values())),
             vpcs=self._same("vpcs", (each.vpc for each in backings)),
             subnets=self._same("subnets", (subnet for each in backings for subnet in each.subnets)),
-            endpoints=self._chained("endpoints", places),
-            veths=self._same("ports", veths),
+            endpoints=self._chained("endpoints", endpoints),
+            veths=self._same("veths", veths),
             services=self._chained("services", [view.table.services for view in views.values()]),
             gateways=self._same("gateways", (view.gateway(self._node) for view in views.values())),
-            node_ports=self._chained("doors", [view.table.node_ports for view in views.values()]),
-            forbidden=self._same("forbidden", self._kept_away(nodes)),
+            node_ports=self._chained("node_ports", [view.table.node_ports for view in views.values()]),
+            forbidden=self._same("forbidden", self._forbidden_prefixes(nodes)),
         )
 
-    def _ports(self, views: Mapping[int, NetworkView], records: Iterable[AttachmentRecord]) -> list[Veth]:
-        found: list[Veth] = []
-        for record in records:
-            for plug in record.plugs:
-                if plug.vni in views:
-                    found.append(ruled(plug.port(), record, views[plug.vni]))
-        return found
+    def _veths(self, views: Mapping[int, NetworkView], records: Iterable[AttachmentRecord]) -> list[Veth]:
+        return [
+            with_rules(veth.to_veth(), record, views[veth.vni])
+            for record in records
+            for veth in record.plugs
+            if veth.vni in views
+        ]
 
-    def _refresh(self, views: Mapping[int, NetworkView], ports: Iterable[Veth]) -> None:
-        here: dict[int, list[Any]] = {}
-        for veth in ports:
-            here.setdefault(veth.vni, []).extend(one.ip for one in veth.addresses)
+    def _refresh(self, views: Mapping[int, NetworkView], veths: Iterable[Veth]) -> None:
+        local_addresses: dict[int, list[Any]] = {}
+        for veth in veths:
+            local_addresses.setdefault(veth.vni, []).extend(each.ip for each in veth.addresses)
         for vni, view in views.items():
-            view.refresh(self._own, here.get(vni, ()), view.gateway_address(self._node))
+            view.refresh(self._node_addresses, local_addresses.get(vni, ()), view.gateway_address(self._node))
 
-    def _kept_away(self, nodes: Nodes) -> Iterable[Prefix]:
-        alone = (
+    def _forbidden_prefixes(self, nodes: Nodes) -> Iterable[Prefix]:
+        other_nodes = (
             host_prefix(each)
-            for each in (*sorted({*nodes.values(), self._address}), *self._own[1:])
+            for each in (*sorted({*nodes.values(), self._address}), *self._node_addresses[1:])
             if not any(each in prefix for prefix in self._forbidden)
         )
-        return (*self._forbidden, *alone)
+        return (*self._forbidden, *other_nodes)
 
     def _same(self, field: str, items: Iterable[Any]) -> tuple[Any, ...]:
-        """For what is short: as before, if it is equal."""
-        found = tuple(items)
-        if self._joined.get(field) != found:
-            self._joined[field] = found
+        """For short fields: the tuple from before, if it is equal."""
+        value = tuple(items)
+        if self._joined.get(field) != value:
+            self._joined[field] = value
         return self._joined[field]
 
     def _chained(self, field: str, parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
-        """For what is long: as before, if all parts are the very same."""
+        """For long fields: the tuple from before, if all parts are identical objects."""
         before = self._parts.get(field, ())
         if (
             field not in self._joined
             or len(before) != len(parts)
-            or any(one is not other for one, other in zip(before, parts, strict=True))
+            or any(old is not new for old, new in zip(before, parts, strict=True))
         ):
             self._parts[field] = parts
             self._joined[field] = tuple(item for part in parts for item in part)
         return self._joined[field]
 
 
-def ruled(veth: Veth, record: AttachmentRecord, view: NetworkView) -> Veth:
-    """The port with what its pod may do."""
-    ingress, egress = view.rules.of(view.backing, record.key)
+def with_rules(veth: Veth, record: AttachmentRecord, view: NetworkView) -> Veth:
+    """The veth with the policy rules of its pod."""
+    ingress, egress = view.rules.for_pod(view.backing, record.key)
     return replace(veth, ingress=ingress, egress=egress)

@@ -1,4 +1,5 @@
-"""A network's zone, fed as services, slices and addresses change: the very next question sees it."""
+"""A network's DNS zone, updated as services, EndpointSlices and addresses change: the next query sees the
+change."""
 
 from alcove.agent.network.endpoint_index import EndpointIndex
 from alcove.agent.network.ring0_objects import NetworkBacking
@@ -29,14 +30,14 @@ class DnsNames:
             self.zone.put_service(service)
 
     def put_slice(self, change: ObjectChange) -> None:
-        part = read.slice_of(change.obj) if change.kind is not ChangeType.DELETED else None
-        if part is None:
+        endpoint_slice = read.slice_of(change.obj) if change.kind is not ChangeType.DELETED else None
+        if endpoint_slice is None:
             self.zone.drop_slice(ObjectId(change.key.namespace, change.key.name))
         else:
-            self.zone.put_slice(part)
+            self.zone.put_slice(endpoint_slice)
 
-    def put_pod(self, pod: OwnerRef, holdings: EndpointIndex, uid: str) -> None:
-        addresses = tuple(each.address for each in holdings.of(uid) if each.address is not None)
+    def put_pod(self, pod: OwnerRef, allocations: EndpointIndex, uid: str) -> None:
+        addresses = tuple(each.address for each in allocations.for_owner(uid) if each.address is not None)
         id_ = ObjectId(pod.namespace, pod.name)
         if addresses:
             self.zone.put_pod(DnsPod(id_, addresses))

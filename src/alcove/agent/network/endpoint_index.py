@@ -1,4 +1,4 @@
-"""Some of ring0's endpoints, kept as values: those of one network, or those of a subnet that this node bounces."""
+"""An index of some of ring0's endpoints: those of one network, or of one subnet that this node bounces."""
 
 from collections.abc import Callable
 
@@ -14,18 +14,18 @@ from alcove.dataplane.model import RemoteEndpoint
 from alcove.network.endpoints import EndpointAllocation, allocation_of
 
 OnAllocationChange = Callable[[EndpointAllocation], None]
-"""With a holding that came, changed or went."""
+"""Called with an allocation that was added, changed or removed."""
 
 
 class EndpointIndex:
     def __init__(
         self, planes: Planes, fields: str, on_change: OnAllocationChange, synced: Callable[[], None]
     ) -> None:
-        """`fields` select the endpoints; `synced` is called when all have been seen once."""
+        """`fields` is the field selector of the endpoints; `synced` is called when the mirror has synced."""
         self._planes = planes
-        self._told = on_change
+        self._on_change = on_change
         self._all: dict[str, EndpointAllocation] = {}
-        self._owned: dict[str, dict[str, EndpointAllocation]] = {}
+        self._by_owner: dict[str, dict[str, EndpointAllocation]] = {}
         self._endpoints: tuple[RemoteEndpoint, ...] | None = None
         self._nodes: Nodes = {}
         self._mirror = planes.mirror(ListSelection(VPC_ENDPOINTS, fields=fields), tenant=SYSTEM, only=HOME)
@@ -40,31 +40,31 @@ class EndpointIndex:
         self._mirrors.close()
         await self._planes.drop(self._mirror)
 
-    def of(self, owner_uid: str) -> list[EndpointAllocation]:
-        return list(self._owned.get(owner_uid, {}).values())
+    def for_owner(self, owner_uid: str) -> list[EndpointAllocation]:
+        return list(self._by_owner.get(owner_uid, {}).values())
 
     def all(self) -> list[EndpointAllocation]:
         return list(self._all.values())
 
     def endpoints(self, nodes: Nodes) -> tuple[RemoteEndpoint, ...]:
-        """Where the addresses are. The same tuple as long as nothing has changed."""
+        """The node of each address. The same tuple as long as nothing has changed."""
         if self._endpoints is None or self._nodes is not nodes:
-            found = (located(each, nodes) for each in self._all.values())
-            self._endpoints = tuple(each for each in found if each is not None)
+            endpoints = (located(each, nodes) for each in self._all.values())
+            self._endpoints = tuple(each for each in endpoints if each is not None)
             self._nodes = nodes
         return self._endpoints
 
     def _changed(self, change: ObjectChange) -> None:
-        holding = allocation_of(change.obj)
-        before = self._all.pop(holding.name, None)
+        allocation = allocation_of(change.obj)
+        before = self._all.pop(allocation.name, None)
         if before is not None:
-            owned = self._owned[before.owner_uid]
-            del owned[before.name]
-            if not owned:
-                del self._owned[before.owner_uid]
+            of_owner = self._by_owner[before.owner_uid]
+            del of_owner[before.name]
+            if not of_owner:
+                del self._by_owner[before.owner_uid]
         if change.kind is not ChangeType.DELETED:
-            self._all[holding.name] = holding
-            self._owned.setdefault(holding.owner_uid, {})[holding.name] = holding
-        if before != holding or change.kind is ChangeType.DELETED:
+            self._all[allocation.name] = allocation
+            self._by_owner.setdefault(allocation.owner_uid, {})[allocation.name] = allocation
+        if before != allocation or change.kind is ChangeType.DELETED:
             self._endpoints = None
-            self._told(holding)
+            self._on_change(allocation)

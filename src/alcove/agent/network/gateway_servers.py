@@ -1,4 +1,4 @@
-"""The node's own servers in each network's gateway: its DNS, and the way to its tenant's API server."""
+"""The agent's servers in each network's gateway: DNS, and the proxy to the tenant's API server."""
 
 import logging
 import os
@@ -20,18 +20,18 @@ from alcove.dns.server import DnsServer, DnsSockets, bind
 log = logging.getLogger(__name__)
 
 
-class _Open(Struct, frozen=True):
-    """What is served where. Another gateway namespace (after somebody removed it) is another place."""
+class _Binding(Struct, frozen=True):
+    """Where the servers listen. A gateway namespace that was removed and created again is a different one."""
 
     namespace: tuple[int, int]
     addresses: tuple[str, ...]
 
 
 class _Server(Struct):
-    place: _Open
+    binding: _Binding
     view: NetworkView
     proxy: ApiServerProxy
-    way_out: bool
+    has_egress: bool
 
 
 class GatewayServers:
@@ -42,14 +42,15 @@ class GatewayServers:
         self._servers: dict[int, _Server] = {}
 
     async def ensure(self, views: Mapping[int, NetworkView]) -> None:
-        """Servers for these networks, whose gateways are there, and for no others."""
+        """Starts servers for these networks, whose gateways exist, and stops all others. Failures are
+        logged."""
         for vni in [each for each in self._servers if each not in views]:
             self._stop(vni)
         for vni, view in views.items():
             try:
                 await self._ensure(vni, view)
             except (OSError, DataPlaneError) as error:
-                log.warning("network without its servers", extra={"vni": vni, "error": str(error)})
+                log.warning("failed to start gateway servers", extra={"vni": vni, "error": str(error)})
 
     def has(self, vni: int) -> bool:
         return vni in self._servers
@@ -61,28 +62,29 @@ class GatewayServers:
     async def _ensure(self, vni: int, view: NetworkView) -> None:
         namespace = self._plane.gateways.open(vni)
         try:
-            known = os.fstat(namespace)
-            place = _Open((known.st_dev, known.st_ino), tuple(str(one.ip) for one in view.backing.gateways))
-            there = self._servers.get(vni)
-            if there is not None and there.place == place and there.view is view:
-                self._set_way_out(there)
+            stat = os.fstat(namespace)
+            addresses = tuple(str(each.ip) for each in view.backing.gateways)
+            binding = _Binding((stat.st_dev, stat.st_ino), addresses)
+            existing = self._servers.get(vni)
+            if existing is not None and existing.binding == binding and existing.view is view:
+                self._update_egress(existing)
                 return
             self._stop(vni)
             with inside(namespace):
-                names, api = _bind(place.addresses)
+                names, api = _bind(binding.addresses)
         finally:
             os.close(namespace)
-        way_out = view.has_egress()
-        await self._dns.serve(view.names.zone, names, way_out=way_out)
+        has_egress = view.has_egress()
+        await self._dns.serve(view.names.zone, names, way_out=has_egress)
         proxy = ApiServerProxy(api, lambda: self._api_server(view.tenant.tenant_key.plane))
         proxy.start()
-        self._servers[vni] = _Server(place, view, proxy, way_out)
+        self._servers[vni] = _Server(binding, view, proxy, has_egress)
 
-    def _set_way_out(self, server: _Server) -> None:
-        way_out = server.view.has_egress()
-        if way_out != server.way_out:
-            self._dns.set_egress(server.view.names.zone.network, way_out)
-            server.way_out = way_out
+    def _update_egress(self, server: _Server) -> None:
+        has_egress = server.view.has_egress()
+        if has_egress != server.has_egress:
+            self._dns.set_egress(server.view.names.zone.network, has_egress)
+            server.has_egress = has_egress
 
     def _stop(self, vni: int) -> None:
         server = self._servers.pop(vni, None)
@@ -92,7 +94,7 @@ class GatewayServers:
 
 
 def _bind(addresses: Iterable[str]) -> tuple[DnsSockets, tuple[socket.socket, ...]]:
-    """In the calling thread's network namespace."""
+    """Binds the servers' sockets in the calling thread's network namespace."""
     with ExitStack() as undo:
         names = bind(addresses, DNS_PORT)
         for sock in (*names.udp, *names.tcp):

@@ -1,4 +1,4 @@
-"""The network of a hollow node: pods have the addresses that ring0's endpoints give them, and nothing in the kernel."""
+"""The network of a hollow node: pods have the addresses of ring0's endpoints, but no namespaces or veths."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from alcove.network.endpoints import by_owner, nic_of
 from alcove.network.owners import OwnerRef
 
 ENDPOINT_SECONDS_MAX = 30.0
-"""Waiting costs nothing, giving up and trying again does; and where thousands of pods come at once, endpoints take a while."""
+"""Long, because waiting is cheaper than retrying, and endpoints take a while if thousands of pods start
+together."""
 
 
 class HollowNetwork:
-    """Of one node, or, without a name, of many: then it hears of all endpoints there are."""
+    """The network of one node, or, without a name, of many: then it watches all endpoints."""
 
     def __init__(self, planes: Planes, node: str = "", address: str = "") -> None:
         self._address = address
         self._attached: set[PodKey] = set()
         self._waiting: dict[str, asyncio.Event] = {}
-        """Pods by uid that wait for their endpoint."""
+        """Events of pods that wait for their endpoint, by uid."""
         self._endpoints = planes.mirror(
             ListSelection(VPC_ENDPOINTS, fields=f"spec.droplet={node}" if node else ""),
             {"owner": by_owner},
@@ -39,7 +40,7 @@ class HollowNetwork:
         self._endpoints.subscribe(self._changed)
 
     async def run(self) -> None:
-        """Nothing has to be kept up: it is here because other networks have."""
+        """Does nothing until cancelled: the interface requires it."""
         await asyncio.Event().wait()
 
     async def attach(self, key: PodKey, pod: Object) -> Attachment:
@@ -65,7 +66,7 @@ class HollowNetwork:
         return set(self._attached)
 
     async def dial(self, key: PodKey, port: int) -> socket.socket:
-        raise ConnectionRefusedError(f"{key.name} is hollow: nobody listens on {port}")
+        raise ConnectionRefusedError(f"{key.name} is hollow: no process is listening on port {port}")
 
     def environment(self, key: PodKey, pod: Object) -> dict[str, str]:
         return {}

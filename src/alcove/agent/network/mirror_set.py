@@ -1,5 +1,4 @@
-"""Mirrors that somebody waits for: a mirror tells of changes, but not that it has seen everything, and there may be
-nothing to see."""
+"""Calls back when mirrors have synced: a mirror reports changes, but an empty one has none to report."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,10 +8,10 @@ from alcove.component.tasks import spawn
 
 
 class MirrorSet:
-    """Ends with `close`, like the mirrors it is for."""
+    """Close it together with its mirrors."""
 
     def __init__(self, synced: Callable[[], None]) -> None:
-        """`synced` is called for each mirror that has seen everything once."""
+        """`synced` is called once for each mirror, when it has synced."""
         self._synced = synced
         self._tasks: dict[Mirror, asyncio.Task[None]] = {}
 

@@ -1,4 +1,4 @@
-"""Connections into networks, from the node's own place in each: sockets that live in the gateway's namespace."""
+"""Connections into networks: sockets in the network namespace of the network's gateway on this node."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from alcove.dataplane.node_dataplane import DataPlane
 
 
 async def connect_loopback(namespace: str, port: int) -> socket.socket:
-    """From inside the namespace at that path (empty: the node's own) to itself. Raises OSError."""
+    """Connects to 127.0.0.1 in the namespace at that path (empty for the host's). Raises OSError."""
     if namespace:
         descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -29,7 +29,7 @@ async def connect_loopback(namespace: str, port: int) -> socket.socket:
 
 
 async def connect_node(address: str, port: int) -> socket.socket:
-    """On the node's own network. Raises OSError."""
+    """Connects from the host's network namespace. Raises OSError."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
@@ -45,7 +45,7 @@ class NetworkDialer:
         self._plane = plane
 
     async def connect(self, vni: int, source: str, address: str, port: int) -> socket.socket:
-        """`source` is one of the gateway's own addresses. Raises OSError."""
+        """`source` is one of the gateway's addresses. Raises OSError."""
         sock = self._open_socket(vni, socket.AF_INET6 if ":" in address else socket.AF_INET)
         try:
             sock.bind((source, 0))
@@ -56,7 +56,7 @@ class NetworkDialer:
         return sock
 
     def _open_socket(self, vni: int, family: int) -> socket.socket:
-        """In the network's gateway."""
+        """Opens a socket in the network's gateway. Raises OSError."""
         try:
             namespace = self._plane.gateways.open(vni)
         except DataPlaneError as error:

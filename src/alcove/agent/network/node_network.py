@@ -1,6 +1,7 @@
-"""Networks on this node, as the agent's other parts use them: pods are attached to theirs, dialled, and taken off.
+"""Networks on this node, as the agent's other parts use them: attaches pods to their networks, connects to
+them, and detaches them.
 
-network = Network(plane, planes, Place(node=…, address=…, …), api_server)
+network = NodeNetwork(plane, planes, NodeNetworkConfig(node=…, address=…, …), api_server)
 async with asyncio.TaskGroup() as tasks:
     tasks.create_task(network.run())
     attachment = await network.attach(key, pod)
@@ -17,12 +18,12 @@ from alcove.agent.ingress.gateway_dialer import GatewaySource
 from alcove.agent.network.apiserver_proxy import Address
 from alcove.agent.network.attachment import Attachment, NetworkNotReady
 from alcove.agent.network.attachment_records import AttachmentRecord, VethRecord
-from alcove.agent.network.desired_state import ruled
+from alcove.agent.network.desired_state import with_rules
 from alcove.agent.network.environment import environment
 from alcove.agent.network.reconciler import NetworkReconciler, NodeNetworkConfig
 from alcove.agent.network.services import cluster_addresses
 from alcove.agent.network.tenant_view import TenantNetworkView
-from alcove.agent.network.veths import ports_of
+from alcove.agent.network.veths import veths_of
 from alcove.agent.network.view import NetworkView
 from alcove.agent.podkey import PodKey
 from alcove.api import objects
@@ -41,7 +42,7 @@ from alcove.network.owners import OwnerRef
 
 ATTACH_SECONDS_MAX = 10.0
 
-__all__ = ["NodeNetwork", "NodeNetworkConfig", "elsewhere"]
+__all__ = ["NodeNetwork", "NodeNetworkConfig", "in_namespace"]
 
 
 class NodeNetwork:
@@ -52,16 +53,16 @@ class NodeNetwork:
         config: NodeNetworkConfig,
         api_server: Callable[[PlaneId], Address],
     ) -> None:
-        """`api_server` tells where a plane's API server is, as this node reaches it."""
+        """`api_server` returns the address of a plane's API server, as seen from this node."""
         self._reconciler = NetworkReconciler(plane, planes, config, api_server)
 
     async def run(self) -> None:
-        """Until cancelled; what was made stays at work."""
+        """Runs until cancelled; the data plane keeps working after that."""
         await self._reconciler.run()
 
-    def listen(self, told: Callable[[], None]) -> None:
-        """Calls it whenever anything of `present` may have changed."""
-        self._reconciler.listen(told)
+    def listen(self, on_change: Callable[[], None]) -> None:
+        """Calls `on_change` whenever anything in `present` may have changed."""
+        self._reconciler.listen(on_change)
 
     async def attach(
         self,
@@ -72,129 +73,133 @@ class NodeNetwork:
         interface: str = "",
         container: str = "",
     ) -> Attachment:
-        """The pod on its network. Safe to repeat. `namespace`: one that a container runtime has made, with its names
-        for the first interface and for the container; else the pod gets one.
+        """Attaches the pod to its network. Safe to repeat. `namespace` is the path of a network namespace
+        that a container runtime created, with its names of the first interface and of the container; without
+        it, the pod gets a new namespace.
 
         Raises NetworkNotReady.
         """
         if objects.get(pod, "spec", "hostNetwork"):
-            return self._on_host(key)
-        found = await self._until_ready(key, pod)
-        record = found if isinstance(found, AttachmentRecord) else self._record(key, pod, *found)
+            return self._attach_to_host(key)
+        result = await self._wait_until_ready(key, pod)
+        record = result if isinstance(result, AttachmentRecord) else self._record(key, pod, *result)
         if namespace is not None:
-            record = elsewhere(record, namespace, interface, container)
-        place = record.namespace or Path(record.attachment.namespace_path)
+            record = in_namespace(record, namespace, interface, container)
+        target = record.namespace or Path(record.attachment.namespace_path)
         view = self._reconciler.views.views[record.plugs[0].vni]
         self._reconciler.records.put(record)
         self._reconciler.touch()
         try:
             await self._reconciler.dataplane.attach_veths(
-                place, tuple(ruled(plug.port(), record, view) for plug in record.plugs)
+                target, tuple(with_rules(veth.to_veth(), record, view) for veth in record.plugs)
             )
         except (DataPlaneError, OSError) as error:
-            raise NetworkNotReady(f"its port cannot be made: {error}") from error
+            raise NetworkNotReady(f"failed to create veth: {error}") from error
         return record.attachment
 
-    def _on_host(self, key: PodKey) -> Attachment:
+    def _attach_to_host(self, key: PodKey) -> Attachment:
         if key.tenant != SYSTEM:
-            raise NetworkNotReady("only ring0's pods may be on the node's own network")
+            raise NetworkNotReady("hostNetwork is allowed for ring0's pods only")
         return Attachment("", (str(self._reconciler.config.address),))
 
-    async def _until_ready(
+    async def _wait_until_ready(
         self, key: PodKey, pod: Object
     ) -> "AttachmentRecord | tuple[list[PodNic], NetworkView]":
-        """What the pod is to be attached by. Raises NetworkNotReady, which tells what it waited for."""
+        """The existing record, or what a new one is made from. Raises NetworkNotReady, which says what is
+        missing."""
         deadline = asyncio.get_running_loop().time() + ATTACH_SECONDS_MAX
         while True:
-            found = self._look(key, pod)
-            if not isinstance(found, str):
-                return found
-            if not await self._reconciler.news(deadline - asyncio.get_running_loop().time()):
-                raise NetworkNotReady(found)
+            result = self._check(key, pod)
+            if not isinstance(result, str):
+                return result
+            if not await self._reconciler.wait_for_change(deadline - asyncio.get_running_loop().time()):
+                raise NetworkNotReady(result)
 
-    def _look(self, key: PodKey, pod: Object) -> "AttachmentRecord | tuple[list[PodNic], NetworkView] | str":
+    def _check(self, key: PodKey, pod: Object) -> "AttachmentRecord | tuple[list[PodNic], NetworkView] | str":
+        """As `_wait_until_ready`, without waiting; the message if something is missing."""
         record = self._reconciler.records.get(key)
-        if record is not None and all(plug.vni in self._reconciler.ready for plug in record.plugs):
+        if record is not None and all(veth.vni in self._reconciler.ready for veth in record.plugs):
             return record
         name = network_of(pod)
         nics = self._reconciler.views.ring0.nics(key.uid, OwnerRef(key.tenant, key.namespace, key.name))
-        if not nics or len(nics) < self._wanted(pod, nics[0].vpc):
+        if not nics or len(nics) < self._nic_count(pod, nics[0].vpc):
             return f'waiting for an address in network "{name}"'
         vnis = {nic.vni for nic in nics}
         view = self._reconciler.views.views.get(nics[0].vni)
         if view is None or len(vnis) != 1 or view.backing.owner.name != name:
-            return f'waiting for what network "{name}" is made of'
+            return f'waiting for the VPC of network "{name}"'
         if view.tenant.tenant_key.plane != key.plane or view.backing.owner.tenant != key.tenant:
-            return f'network "{name}" is not the tenant\'s'
+            return f'network "{name}" belongs to another tenant'
         if not vnis <= self._reconciler.ready:
             missing = "gateway" if view.is_synced() else "services and policies"
             return f'waiting for the {missing} of network "{name}"'
         return nics, view
 
-    def _wanted(self, pod: Object, vpc: str) -> int:
-        """How many addresses the pod gets in a network of the VPC."""
+    def _nic_count(self, pod: Object, vpc: str) -> int:
+        """The number of NICs that the pod gets in a network of the VPC."""
         return len(self._reconciler.config.providers.of_vpc(vpc).interfaces(pod))
 
     def _record(self, key: PodKey, pod: Object, nics: list[PodNic], view: NetworkView) -> AttachmentRecord:
-        veths = ports_of(self._reconciler.plane.settings.instance, key.directory_name, pod, nics)
+        veths = veths_of(self._reconciler.plane.settings.instance, key.directory_name, pod, nics)
         name = f"{self._reconciler.prefix}{key.directory_name}"
         attachment = Attachment(
             str(path_of(name)),
-            tuple(str(one.ip) for veth in veths for one in veth.addresses),
+            tuple(str(address.ip) for veth in veths for address in veth.addresses),
             self._nameservers(view),
             self._reconciler.config.domain,
             self._reconciler.plane.mtu,
         )
-        plugs = tuple(VethRecord.of(veth) for veth in veths)
-        return AttachmentRecord(key, view.backing.owner, name, nics[0].vpc, attachment, plugs)
+        veth_records = tuple(VethRecord.from_veth(veth) for veth in veths)
+        return AttachmentRecord(key, view.backing.owner, name, nics[0].vpc, attachment, veth_records)
 
     def _nameservers(self, view: NetworkView) -> tuple[str, ...]:
-        """The DNS service's address; while it has none, the gateway's, where it is anyway."""
+        """The DNS service's address; before it has one, the gateway's, where the server listens."""
         name = wellknown.dns_name(view.backing.owner.name)
         service = view.tenant.service((wellknown.DNS_NAMESPACE, name))
         addresses = cluster_addresses(service, view.grant(service)) if service is not None else []
-        return tuple(str(each) for each in addresses or [one.ip for one in view.backing.gateways[:1]])
+        return tuple(str(each) for each in addresses or [gateway.ip for gateway in view.backing.gateways[:1]])
 
     async def detach(self, key: PodKey) -> None:
-        """Takes the pod off its network, with all that was made for it. Idempotent."""
+        """Detaches the pod and removes its veths and namespace. Idempotent."""
         record = self._reconciler.records.get(key)
         if record is None:
             return
-        # The record last: killed before, the agent finds it and is asked again.
+        # The record is removed last: if the agent is killed before that, it detaches the pod again.
         self._reconciler.records.forget(key)
         try:
             await self._reconciler.dataplane.remove_veths(
-                record.namespace, tuple(plug.name for plug in record.plugs)
+                record.namespace, tuple(veth.name for veth in record.plugs)
             )
         except BaseException:
             self._reconciler.records.put(record)
             raise
         self._reconciler.records.drop(key)
-        for plug in record.plugs:
-            if (view := self._reconciler.views.views.get(plug.vni)) is not None:
+        for veth in record.plugs:
+            if (view := self._reconciler.views.views.get(veth.vni)) is not None:
                 view.rules.forget(key)
         self._reconciler.touch()
 
     async def restore_addresses(self, key: PodKey) -> None:
-        """Gives the pod's namespace its addresses and routes again: gVisor takes them out when it starts, and a sandbox
-        that starts again in the same namespace needs them."""
+        """Sets the addresses and routes in the pod's namespace again: gVisor removes them when it starts, and
+        another sandbox in the same namespace needs them."""
         record = self._reconciler.records.get(key)
         if record is not None:
-            place = record.namespace or Path(record.attachment.namespace_path)
+            target = record.namespace or Path(record.attachment.namespace_path)
             await self._reconciler.dataplane.configure_veths(
-                place, tuple(plug.port() for plug in record.plugs)
+                target, tuple(veth.to_veth() for veth in record.plugs)
             )
 
     async def is_attached(self, key: PodKey) -> bool:
-        """Whether all that was made for the pod is there."""
+        """Whether the pod has a record, and its namespace and veths exist."""
         record = self._reconciler.records.get(key)
         if record is None:
             return False
-        place = record.namespace or Path(record.attachment.namespace_path)
-        return await self._reconciler.dataplane.has_veths(place, tuple(plug.port() for plug in record.plugs))
+        target = record.namespace or Path(record.attachment.namespace_path)
+        veths = tuple(veth.to_veth() for veth in record.plugs)
+        return await self._reconciler.dataplane.has_veths(target, veths)
 
     def drops(self) -> dict[DropReason, DropCount]:
-        """What the data plane dropped since it was made, by reason."""
+        """Packets that the data plane has dropped since it was created, by reason."""
         return self._reconciler.plane.drops()
 
     def is_running(self) -> bool:
@@ -205,7 +210,7 @@ class NodeNetwork:
         return self._reconciler.records.all()
 
     def attached(self) -> list[PodKey]:
-        """The agent's own pods; those of container runtimes are theirs to detach."""
+        """The agent's attached pods, without those of container runtimes, which detach theirs through CNI."""
         return [record.key for record in self._reconciler.records.all() if not record.container]
 
     def open_gateway(self, vni: int) -> int:
@@ -213,48 +218,51 @@ class NodeNetwork:
         return self._reconciler.plane.gateways.open(vni)
 
     async def dial(self, key: PodKey, port: int) -> socket.socket:
-        """A connection to a port of the pod, as its network's gateway: no policy keeps it out. Raises OSError."""
+        """Connects to a port of the pod from its network's gateway, which policies always allow. Raises
+        OSError."""
         record = self._reconciler.records.get(key)
         if record is None:
             raise ConnectionRefusedError(f"{key} is not attached")
-        plug = record.plugs[0].port()
-        return await self._reconciler.dialing.connect(
-            plug.vni, str(plug.gateways[0]), str(plug.addresses[0].ip), port
+        veth = record.plugs[0].to_veth()
+        return await self._reconciler.dialer.connect(
+            veth.vni, str(veth.gateways[0]), str(veth.addresses[0].ip), port
         )
 
     def present(self) -> dict[TenantKey, TenantNetworkView]:
-        """The tenants whose networks are here."""
+        """The tenants that have networks on this node."""
         return self._reconciler.views.present()
 
     def exit_of(self, tenant_key: TenantKey, network: str) -> GatewaySource | None:
-        """Where connections of the node's own servers into the network begin, as clients of the world do; None: it is
-        not here, or has no address for that (yet)."""
+        """The source for the node's servers (ingress) to connect into the network from; None if the network
+        is not on this node, or its gateway has no address yet."""
         for vni, view in self._reconciler.views.views.items():
             if (
                 vni in self._reconciler.ready
                 and view.tenant.tenant_key == tenant_key
                 and view.backing.owner.name == network
             ):
-                own = view.gateway_address(self._reconciler.config.node)
-                if own is None:
+                address = view.gateway_address(self._reconciler.config.node)
+                if address is None:
                     return None
                 return (
-                    GatewaySource(vni, source6=str(own))
-                    if own.version == 6
-                    else GatewaySource(vni, source=str(own))
+                    GatewaySource(vni, source6=str(address))
+                    if address.version == 6
+                    else GatewaySource(vni, source=str(address))
                 )
         return None
 
     def environment(self, key: PodKey, pod: Object) -> dict[str, str]:
-        """Variables that tell the pod of services."""
+        """The pod's environment variables for services."""
         tenant = self._reconciler.views.tenant(key.plane, key.tenant)
         return environment(pod, tenant.all(tenant.services) if tenant is not None else ())
 
 
-def elsewhere(record: AttachmentRecord, namespace: Path, interface: str, container: str) -> AttachmentRecord:
-    """The same in a namespace that somebody else has made."""
-    plugs = record.plugs
+def in_namespace(
+    record: AttachmentRecord, namespace: Path, interface: str, container: str
+) -> AttachmentRecord:
+    """The record for a namespace that a container runtime created."""
+    veths = record.plugs
     if interface:
-        plugs = (replace(plugs[0], pod_interface=interface), *plugs[1:])
+        veths = (replace(veths[0], pod_interface=interface), *veths[1:])
     attachment = replace(record.attachment, namespace_path=str(namespace))
-    return replace(record, namespace="", attachment=attachment, plugs=plugs, container=container)
+    return replace(record, namespace="", attachment=attachment, plugs=veths, container=container)

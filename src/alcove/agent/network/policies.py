@@ -1,8 +1,8 @@
-"""A pod's rules as the data plane has them. Pure.
+"""A pod's network policy rules as the data plane has them. Pure: no I/O.
 
-Selectors select pods, by their labels and the addresses that ring0 gave them, and what every network has without
-pods: its DNS and the way to its API server, which are in the gateway of each node. So a policy that lets pods reach
-`k8s-app: kube-dns` in `kube-system` lets them reach the DNS of their own network.
+Selectors match pods, by their labels and the addresses that ring0 allocated, and two peers that are no pods:
+the network's DNS and its proxy to the API server, which run in the gateway on each node. So a policy that
+lets pods reach `k8s-app: kube-dns` in `kube-system` lets them reach the DNS of their network.
 """
 
 from collections.abc import Iterable
@@ -17,14 +17,14 @@ from alcove.network.policy import NamedPort, PodRules, PolicyPeer
 from alcove.network.wellknown import API_NAMESPACE, DNS_NAMESPACE
 
 DENIED = TrafficProfile()
-"""Nothing may be opened."""
+"""No new connections are allowed."""
 
 _DNS_PORTS = (NamedPort("dns", "UDP", 53), NamedPort("dns-tcp", "TCP", 53))
 _API_PORTS = (NamedPort("https", "TCP", 6443),)
 
 
 def gateway_peers(backing: NetworkBacking) -> list[PolicyPeer]:
-    """What the network has in its gateways."""
+    """The peers in the network's gateways: DNS and the API server."""
     addresses = tuple(one.ip for one in backing.gateways)
     apps = ("kube-dns", wellknown.dns_name(backing.owner.name))
     api = {"component": "apiserver", "provider": "kubernetes"}
@@ -39,9 +39,9 @@ def gateway_peers(backing: NetworkBacking) -> list[PolicyPeer]:
     ]
 
 
-def pod_peer(pod: Object, holdings: Iterable[EndpointAllocation]) -> PolicyPeer:
-    """A pod by its metadata, with the addresses and the names of ports that its endpoints tell."""
-    found = list(holdings)
+def pod_peer(pod: Object, allocations: Iterable[EndpointAllocation]) -> PolicyPeer:
+    """The pod's metadata, with the addresses and named ports of its endpoints."""
+    found = list(allocations)
     return PolicyPeer(
         namespace=objects.namespace(pod),
         labels=objects.labels(pod),
@@ -51,7 +51,7 @@ def pod_peer(pod: Object, holdings: Iterable[EndpointAllocation]) -> PolicyPeer:
 
 
 def profiles(rules: PodRules) -> tuple[TrafficProfile | None, TrafficProfile | None]:
-    """In and out."""
+    """The ingress and egress profiles; None means that everything is allowed."""
     return _profile(rules.ingress), _profile(rules.egress)
 
 

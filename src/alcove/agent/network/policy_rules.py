@@ -1,7 +1,6 @@
-"""What the pods of one network on this node may do, by the tenant's policies.
+"""Network policy rules of the pods of one network on this node.
 
-While a tenant's policies cannot be read, nothing may be opened that was not open: an answer that is missing is not
-a yes.
+While a tenant's policies cannot be read, pods keep their last rules, and new pods are denied everything.
 """
 
 import logging
@@ -19,18 +18,19 @@ from alcove.network.policy import PolicyPeer, PolicySet
 log = logging.getLogger(__name__)
 
 BLOCKS_MAX = 20_000
-"""Of one pod's rules, both ways. The kernel's room for rules is for all tenants: who wants more is let nothing."""
+"""Most blocks in one pod's rules, both directions. All tenants share the kernel's tables: a pod with more is
+denied everything."""
 
 Profiles = tuple[TrafficProfile | None, TrafficProfile | None]
-"""In and out."""
+"""Ingress and egress; None means that everything is allowed."""
 _OPEN: Profiles = (None, None)
 _CLOSED: Profiles = (DENIED, DENIED)
 
 
 class PolicyRules:
-    def __init__(self, tenant: TenantNetworkView, holdings: EndpointIndex) -> None:
+    def __init__(self, tenant: TenantNetworkView, allocations: EndpointIndex) -> None:
         self._tenant = tenant
-        self._holdings = holdings
+        self._allocations = allocations
         self._policies: PolicySet | None = None
         self._pods: dict[tuple[str, str], tuple[str, PolicyPeer]] = {}
         """Uid and peer, by namespace and name."""
@@ -38,35 +38,35 @@ class PolicyRules:
         self._last: dict[PodKey, Profiles] = {}
 
     def touch(self) -> None:
-        """Policies, namespaces, pods or addresses have changed."""
+        """Invalidates all rules, because policies, namespaces, pods or addresses have changed."""
         self._policies = None
         self._current.clear()
 
-    def of(self, backing: NetworkBacking, key: PodKey) -> Profiles:
-        """What was so last stays so while something is not known."""
+    def for_pod(self, backing: NetworkBacking, key: PodKey) -> Profiles:
+        """The pod's rules; the last ones while the tenant's objects are not synced."""
         if not self._tenant.is_synced():
             return self._last.get(key, _CLOSED)
         if key not in self._current:
-            self._current[key] = self._last[key] = self._judge(backing, key)
+            self._current[key] = self._last[key] = self._evaluate(backing, key)
         return self._current[key]
 
-    def forget(self, gone: PodKey) -> None:
-        self._last.pop(gone, None)
+    def forget(self, key: PodKey) -> None:
+        self._last.pop(key, None)
 
-    def _judge(self, backing: NetworkBacking, key: PodKey) -> Profiles:
+    def _evaluate(self, backing: NetworkBacking, key: PodKey) -> Profiles:
         if not self._tenant.has_policies():
             return _OPEN
         try:
             if self._policies is None:
                 self._policies = self._read(backing)
             uid, peer = self._pods.get((key.namespace, key.name), ("", None))
-            # A pod that the API does not show (any more) is on its way.
+            # The API does not show the pod yet, or no longer.
             if peer is None or uid != key.uid:
                 return _CLOSED
             return limited(profiles(self._policies.rules(peer)))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            # Not a reason to stop for other tenants.
-            log.warning("policies not understood", extra={"pod": str(key), "error": str(error)})
+            # Other tenants must not be affected.
+            log.warning("failed to compile network policies", extra={"pod": str(key), "error": str(error)})
             return _CLOSED
 
     def _read(self, backing: NetworkBacking) -> PolicySet:
@@ -77,21 +77,21 @@ class PolicyRules:
             namespaces = {objects.name(each): objects.labels(each) for each in tenant.all(peers.namespaces)}
             for pod in tenant.all(peers.pods):
                 uid = pod["metadata"]["uid"]
-                held = [each for each in self._holdings.of(uid) if each.kind == SIMPLE]
-                if held:
-                    self._pods[objects.namespace(pod), objects.name(pod)] = (uid, pod_peer(pod, held))
-        found = [*gateway_peers(backing), *(peer for _, peer in self._pods.values())]
-        return PolicySet(tenant.all(tenant.policies), namespaces, found)
+                allocations = [each for each in self._allocations.for_owner(uid) if each.kind == SIMPLE]
+                if allocations:
+                    self._pods[objects.namespace(pod), objects.name(pod)] = (uid, pod_peer(pod, allocations))
+        all_peers = [*gateway_peers(backing), *(peer for _, peer in self._pods.values())]
+        return PolicySet(tenant.all(tenant.policies), namespaces, all_peers)
 
 
-def limited(found: Profiles) -> Profiles:
-    """Raises ValueError where the rules are too many."""
+def limited(both: Profiles) -> Profiles:
+    """The same profiles. Raises ValueError if they have more than BLOCKS_MAX blocks."""
     blocks = sum(
         max(1, len(rule.peers or ())) * max(1, len(rule.ports or ()))
-        for profile in found
+        for profile in both
         if profile is not None
         for rule in profile.rules
     )
     if blocks > BLOCKS_MAX:
-        raise ValueError(f"they come to {blocks} rules, more than {BLOCKS_MAX}")
-    return found
+        raise ValueError(f"{blocks} policy rule blocks exceed the maximum of {BLOCKS_MAX}")
+    return both

@@ -1,8 +1,8 @@
-"""Keeps the data plane to what ring0 and the tenants say, and the node's own servers in its gateways.
+"""Reconciles the node's data plane and its gateway servers with the objects of ring0 and the tenants.
 
-One loop carries out everything: changes are gathered for some milliseconds, then the whole is put together and the
-difference written. The first time waits until all is known that attached pods need: until then the kernel goes on
-with what it has.
+One loop does everything: it gathers changes for some milliseconds, builds the whole desired state, and writes
+the difference. The first pass waits until everything is synced that attached pods need: until then the kernel
+keeps the state that it has.
 """
 
 import asyncio
@@ -41,36 +41,37 @@ log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.01
 RESYNC_SECONDS = 60.0
-GATEWAYS_AT_ONCE = 4
-"""So many are made sure of at a time: pods that start wait meanwhile."""
-AGAIN_SECONDS, AGAIN_SECONDS_MAX = 1.0, 30.0
-PATIENCE_SECONDS = 30.0
-"""So long the first world waits for a tenant's own API server; its pods then open nothing until it is back."""
+GATEWAYS_PER_RESYNC = 4
+"""Gateways that one periodic resync reads back and repairs: starting pods wait for it."""
+RETRY_SECONDS, RETRY_SECONDS_MAX = 1.0, 30.0
+TENANT_SYNC_SECONDS_MAX = 30.0
+"""How long the first pass waits for a dedicated plane's API server; after that, pods of its tenant can open
+no new connections until it is back."""
 
 
 class ResyncScope(Enum):
-    """Whether what the kernel holds is believed."""
+    """How much of the kernel's state is read back and repaired."""
 
     NONE = "none"
     SOME = "some"
-    """Now and then: all but most of the gateways, which take their turns."""
+    """Every RESYNC_SECONDS: everything except gateways, of which GATEWAYS_PER_RESYNC take turns."""
     ALL = "all"
     """After a failure."""
 
 
 class NodeNetworkConfig(Struct, frozen=True, kw_only=True):
-    """The node that this is."""
+    """The configuration of this node's network."""
 
     node: str
     address: IPv4Address
     underlay: tuple[Prefix, ...]
-    """Ranges of the nodes' own network, which no pod may reach."""
+    """Ranges of the underlay, which no pod may reach."""
     folder: Path
     resolvers: tuple[Resolver, ...] = ()
-    """Whom names of the world are asked from, for networks that have a way out."""
+    """Upstream DNS resolvers for external names, for networks with egress."""
     domain: str = DOMAIN
     providers: Providers = PROVIDERS
-    """Of the types of networks there are."""
+    """The providers of all network types."""
 
 
 class NetworkReconciler:
@@ -84,99 +85,100 @@ class NetworkReconciler:
         self.plane = plane
         self.config = config
         self.prefix = f"alcove-{plane.settings.instance}-p"
-        """Names of pods' namespaces begin so."""
+        """Prefix of the names of pods' network namespaces."""
         self.dataplane = DataplaneThread(plane)
         self.records = AttachmentRecords(config.folder)
-        self.views = NetworkViewSet(planes, config.node, config.domain, config.providers, self._mark)
-        self.dialing = NetworkDialer(plane)
+        self.views = NetworkViewSet(planes, config.node, config.domain, config.providers, self._on_change)
+        self.dialer = NetworkDialer(plane)
         self.is_running = False
         """Whether pods can be attached."""
         self.ready: frozenset[int] = frozenset()
-        """Networks of which the data plane knows everything, and whose gateway and servers are there."""
-        self._assembly = DesiredStateBuilder(
+        """VNIs of networks that are synced and applied, and whose gateway servers are running."""
+        self._state_builder = DesiredStateBuilder(
             config.node, config.address, config.underlay, plane.settings.node6
         )
         self._dns = DnsServer(Upstream(config.resolvers) if config.resolvers else None)
         self._servers = GatewayServers(plane, self._dns, api_server)
-        self._doorsteps = LocalNodePorts(self._dial_service)
+        self._local_node_ports = LocalNodePorts(self._dial_service)
         self._changed = asyncio.Event()
-        self._news = asyncio.Event()
-        """Set, and replaced, whenever something has changed or was done."""
+        self._progress = asyncio.Event()
+        """Set, and replaced, whenever something has changed or was applied."""
         self._listeners: list[Callable[[], None]] = []
-        self._doubt_now = ResyncScope.NONE
+        self._resync_scope = ResyncScope.NONE
         self._failures = 0
 
     async def run(self) -> None:
-        """Until cancelled; what was made stays at work."""
+        """Runs until cancelled; the data plane keeps working after that."""
         async with self._dns, BackgroundTasks() as tasks:
-            mending = tasks.fatal("data plane repair", self._doubt())
+            resync = tasks.fatal("data plane resync", self._request_resyncs())
             try:
-                await self._begin()
+                await self._wait_until_synced()
                 while True:
                     await self._changed.wait()
                     await asyncio.sleep(GATHER_SECONDS)
                     self._changed.clear()
-                    await self._converge()
+                    await self._reconcile()
             finally:
-                mending.cancel()
-                self._doorsteps.close()
+                resync.cancel()
+                self._local_node_ports.close()
                 self._servers.close()
                 await self.views.close()
                 self.dataplane.close()
 
     def touch(self) -> None:
-        """Something is to be carried out."""
+        """Requests a pass of the loop."""
         self._changed.set()
 
-    async def news(self, seconds_max: float) -> bool:
-        """Waits until something has changed or was done; False: nothing within that time."""
+    async def wait_for_change(self, seconds_max: float) -> bool:
+        """Waits until something has changed or was applied; False if nothing did within that time."""
         try:
-            await asyncio.wait_for(self._news.wait(), max(0.0, seconds_max))
+            await asyncio.wait_for(self._progress.wait(), max(0.0, seconds_max))
         except TimeoutError:
             return False
         return True
 
-    def _mark(self) -> None:
+    def _on_change(self) -> None:
         self._changed.set()
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
-        for told in self._listeners:
-            told()
+    def _notify(self) -> None:
+        self._progress.set()
+        self._progress = asyncio.Event()
+        for on_change in self._listeners:
+            on_change()
 
-    def listen(self, told: Callable[[], None]) -> None:
-        """Calls it whenever anything of networks, tenants or services may have changed."""
-        self._listeners.append(told)
+    def listen(self, on_change: Callable[[], None]) -> None:
+        """Calls `on_change` whenever anything of networks, tenants or services may have changed."""
+        self._listeners.append(on_change)
 
-    async def _doubt(self) -> None:
+    async def _request_resyncs(self) -> None:
         while True:
             await asyncio.sleep(RESYNC_SECONDS)
-            if self._doubt_now is ResyncScope.NONE:
-                self._doubt_now = ResyncScope.SOME
+            if self._resync_scope is ResyncScope.NONE:
+                self._resync_scope = ResyncScope.SOME
             self._changed.set()
 
-    async def _begin(self) -> None:
-        """Removes what no record speaks of, and waits until everything is known that attached pods depend on."""
+    async def _wait_until_synced(self) -> None:
+        """Removes namespaces without a record, and waits until everything is synced that attached pods
+        need."""
         try:
-            await self.dataplane.sweep(self.prefix, {record.namespace for record in self.records.all()})
+            await self.dataplane.clean_up(self.prefix, {record.namespace for record in self.records.all()})
         except (DataPlaneError, OSError) as error:
-            log.warning("namespaces of nobody are left", extra={"error": str(error)})
+            log.warning("orphaned network namespaces remain", extra={"error": str(error)})
         await self.views.ring0.synced()
         await self.views.follow(self.records.all())
-        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
-        while not self._knows_enough(is_late=asyncio.get_running_loop().time() > deadline):
-            await self.news(AGAIN_SECONDS)
+        deadline = asyncio.get_running_loop().time() + TENANT_SYNC_SECONDS_MAX
+        while not self._is_synced(is_late=asyncio.get_running_loop().time() > deadline):
+            await self.wait_for_change(RETRY_SECONDS)
             await self.views.follow(self.records.all())
         self._changed.set()
 
-    def _knows_enough(self, *, is_late: bool) -> bool:
-        """For the first world: what it does not have is removed. The home plane is waited for, however long it takes;
-        what a network is made of and a tenant's own API server only for some time."""
+    def _is_synced(self, *, is_late: bool) -> bool:
+        """Whether the first pass may begin, which removes everything that is not in its state. The home plane
+        is waited for without a limit; provider objects and dedicated planes until `is_late`."""
         views = self.views.views
-        # Of networks that ring0 no longer has a pod of here, nothing will come.
-        needed = {plug.vni for record in self.records.all() for plug in record.plugs}
+        # Networks without a pod on this node in ring0 will never be synced.
+        needed = {veth.vni for record in self.records.all() for veth in record.plugs}
         needed &= self.views.ring0.present().keys()
         waiting = [
             view
@@ -187,60 +189,65 @@ class NetworkReconciler:
             return all(view.tenant.tenant_key.plane != HOME for view in waiting)
         return not waiting and needed <= views.keys()
 
-    async def _converge(self) -> None:
+    async def _reconcile(self) -> None:
         try:
             await self.views.follow(self.records.all())
             views = dict(self.views.views)
-            whole = [vni for vni, view in views.items() if view.is_synced()]
-            state = self._assembly.world(
+            synced = [vni for vni, view in views.items() if view.is_synced()]
+            state = self._state_builder.build(
                 self.views.ring0.nodes(), views, self.views.served(), self.records.all()
             )
-            # No pause between the two: whoever is attached in between would be taken for nobody.
-            await self._carry_out(state)
+            # No await between the two: a pod attached in between would not be in the state, and be removed.
+            await self._apply(state)
             await self._servers.ensure(views)
-            await self._doorsteps.set(doorsteps(state, (self.config.address, self.plane.settings.node6)))
+            await self._local_node_ports.set(
+                local_node_ports(state, (self.config.address, self.plane.settings.node6))
+            )
             self.is_running = True
-            self.ready = frozenset(vni for vni in whole if self._servers.has(vni))
+            self.ready = frozenset(vni for vni in synced if self._servers.has(vni))
             self._failures = 0
-            if len(self.ready) < len(whole):
-                self._try_again(AGAIN_SECONDS)
+            if len(self.ready) < len(synced):
+                self._retry_after(RETRY_SECONDS)
         except (DataPlaneError, OSError) as error:
-            log.warning("data plane not as it should be", extra={"error": str(error)})
-            self._doubt_now = ResyncScope.ALL
-            self._try_again(min(AGAIN_SECONDS * 2**self._failures, AGAIN_SECONDS_MAX))
+            log.warning("data plane reconcile failed; retrying", extra={"error": str(error)})
+            self._resync_scope = ResyncScope.ALL
+            self._retry_after(min(RETRY_SECONDS * 2**self._failures, RETRY_SECONDS_MAX))
             self._failures = min(self._failures + 1, 10)
-        self._tell()
+        self._notify()
 
-    def _try_again(self, seconds: float) -> None:
+    def _retry_after(self, seconds: float) -> None:
         asyncio.get_running_loop().call_later(seconds, self._changed.set)
 
-    def _carry_out(self, state: DataplaneState) -> "asyncio.Future[None]":
-        doubt, self._doubt_now = self._doubt_now, ResyncScope.NONE
-        match doubt:
+    def _apply(self, state: DataplaneState) -> "asyncio.Future[None]":
+        scope, self._resync_scope = self._resync_scope, ResyncScope.NONE
+        match scope:
             case ResyncScope.NONE:
                 return self.dataplane.apply(state)
             case ResyncScope.SOME:
-                return self.dataplane.resync(state, GATEWAYS_AT_ONCE)
+                return self.dataplane.resync(state, GATEWAYS_PER_RESYNC)
             case ResyncScope.ALL:
                 return self.dataplane.resync(state, None)
             case _:
-                assert_never(doubt)
+                assert_never(scope)
 
     async def _dial_service(self, vni: int, address: str, port: int) -> socket.socket:
-        """A connection to a service, as the world's come."""
+        """Connects to a service from the gateway, as connections of external clients do. Raises OSError."""
         view = self.views.views.get(vni)
         source = view.gateway_address(self.config.node) if view is not None else None
         if source is None or (":" in address) != (source.version == 6):
-            raise ConnectionRefusedError(f"network {vni} has no address here for the world to come as")
-        return await self.dialing.connect(vni, str(source), address, port)
+            raise ConnectionRefusedError(
+                f"network {vni} has no gateway address for external clients on this node"
+            )
+        return await self.dialer.connect(vni, str(source), address, port)
 
 
-def doorsteps(state: DataplaneState, own: Collection[object]) -> dict[Step, LocalService]:
-    """Node ports, of the node's `own` addresses, that its own programs may come by."""
+def local_node_ports(state: DataplaneState, addresses: Collection[object]) -> dict[Step, LocalService]:
+    """TCP node ports at the node's `addresses`, for which the agent listens on behalf of the node's
+    programs."""
     return {
         (str(node_port.address), node_port.port): LocalService(
             node_port.vni, str(node_port.service_address), node_port.service_port
         )
         for node_port in state.node_ports
-        if node_port.protocol is Protocol.TCP and node_port.address in own
+        if node_port.protocol is Protocol.TCP and node_port.address in addresses
     }

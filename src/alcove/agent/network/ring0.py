@@ -1,4 +1,5 @@
-"""Ring0's objects as this node watches them: what networks are made of, where nodes are, and its own endpoints."""
+"""The objects of ring0 that this node watches: VPCs and subnets of networks, droplets, and the node's
+endpoints."""
 
 from collections.abc import Callable
 from ipaddress import IPv4Address
@@ -23,11 +24,11 @@ from alcove.network.providers.base import Providers
 
 
 class VpcDuty(Struct, frozen=True):
-    """A VPC that this node bounces or divides for others."""
+    """A VPC for which this node is a bouncer or divider."""
 
     vpc: str
     nets: tuple[str, ...] = ()
-    """Subnets whose endpoints it has to know."""
+    """Subnets whose endpoints the node has to know."""
 
 
 class Ring0View:
@@ -40,34 +41,34 @@ class Ring0View:
         self._fabric = Fabric(planes, self._fabric_changed)
         self._droplets = planes.mirror(ListSelection(DROPLETS), tenant=SYSTEM, only=HOME)
         self._droplets.subscribe(self._droplet_changed)
-        self._own = planes.mirror(
+        self._local_endpoints = planes.mirror(
             ListSelection(VPC_ENDPOINTS, fields=f"spec.droplet={node}"),
             {"owner": by_owner},
             tenant=SYSTEM,
             only=HOME,
         )
-        self._own.subscribe(lambda _change: changed())
+        self._local_endpoints.subscribe(lambda _change: changed())
 
     def _fabric_changed(self, change: ObjectChange) -> None:
         if (
             change.old is not None
             and change.kind is ChangeType.UPDATED
-            and _told(change.old) == _told(change.obj)
+            and _backing_fields(change.old) == _backing_fields(change.obj)
         ):
-            return  # Its status tells people how full it is.
+            return  # Only the status changed, which backings do not depend on.
         self._backings.clear()
         self._changed()
 
     def _droplet_changed(self, change: ObjectChange) -> None:
-        """Most changes leave all addresses where they are."""
+        """Most changes of droplets do not change an address."""
         name = change.key.name
         address = (
             ring0_objects.nodes_of([change.obj]).get(name) if change.kind is not ChangeType.DELETED else None
         )
         if self._nodes.get(name) == address:
             return
-        # Another object: who has made something of the old one sees that it is not this one.
-        self._nodes = {each: there for each, there in self._nodes.items() if each != name}
+        # A new dict: users compare by identity to see that something changed.
+        self._nodes = {each: node for each, node in self._nodes.items() if each != name}
         if address is not None:
             self._nodes[name] = address
         self._backings.clear()
@@ -81,49 +82,50 @@ class Ring0View:
             await mirror.synced()
 
     def _mirrors(self) -> tuple[Mirror, ...]:
-        return (*self._fabric.mirrors, self._droplets, self._own)
+        return (*self._fabric.mirrors, self._droplets, self._local_endpoints)
 
     # Reading
 
     def nodes(self) -> dict[str, IPv4Address]:
-        """The same object as long as no address changes."""
+        """Addresses of nodes by name. The same object as long as no address changes."""
         return self._nodes
 
     def nics(self, owner_uid: str, pod: OwnerRef) -> list[PodNic]:
-        """The pod's addresses on this node."""
-        found = (nic_of(each) for each in self._own.find("owner", HOME, SYSTEM, owner_uid))
-        return [nic for nic in found if nic is not None and nic.pod == pod]
+        """The pod's NICs on this node."""
+        nics = (nic_of(each) for each in self._local_endpoints.find("owner", HOME, SYSTEM, owner_uid))
+        return [nic for nic in nics if nic is not None and nic.pod == pod]
 
     def present(self) -> dict[int, PodNic]:
-        """A nic of each network that has a pod here, or is about to have one, by VNI."""
-        found: dict[int, PodNic] = {}
-        for endpoint in self._own.list(HOME, SYSTEM):
+        """One NIC of each network that has a pod on this node, or is about to have one, by VNI."""
+        nics: dict[int, PodNic] = {}
+        for endpoint in self._local_endpoints.list(HOME, SYSTEM):
             nic = nic_of(endpoint)
             if nic is not None:
-                found.setdefault(nic.vni, nic)
-        return found
+                nics.setdefault(nic.vni, nic)
+        return nics
 
     def backing(self, vpc: str, vni: int) -> NetworkBacking | None:
-        """What the network of that number is made of; None: it is not whole (any more)."""
+        """The provider objects of the network with that VNI; None if they are not complete."""
         key = (vpc, vni)
         if key not in self._backings:
-            made_of = self._providers.of_vpc(vpc).node_layout(self._fabric, vpc, vni)
+            layout = self._providers.of_vpc(vpc).node_layout(self._fabric, vpc, vni)
             self._backings[key] = (
-                ring0_objects.backing_of(made_of, self.nodes()) if made_of is not None else None
+                ring0_objects.backing_of(layout, self.nodes()) if layout is not None else None
             )
-        found = self._backings[key]
-        return found if found is not None and found.vni == vni else None
+        backing = self._backings[key]
+        return backing if backing is not None and backing.vni == vni else None
 
     def duties(self) -> list[VpcDuty]:
-        """What this node does for others' sake. Where networks have no bouncers, everybody in one knows all of it."""
+        """The VPCs that this node bounces or divides. Networks of providers without bouncers have no duties:
+        every node of such a network knows all its endpoints."""
         nets: dict[str, list[str]] = {}
         for bouncer in self._fabric.bouncers_on(self._node):
             nets.setdefault(bouncer["spec"]["vpc"], []).append(bouncer["spec"]["net"])
         for divider in self._fabric.dividers_on(self._node):
             nets.setdefault(divider["spec"]["vpc"], [])
         return [
-            VpcDuty(vpc, tuple(sorted(found)))
-            for vpc, found in sorted(nets.items())
+            VpcDuty(vpc, tuple(sorted(subnets)))
+            for vpc, subnets in sorted(nets.items())
             if self._providers.of_vpc(vpc).uses_bouncers
         ]
 
@@ -132,6 +134,6 @@ class Ring0View:
         return self.backing(duty.vpc, vni_of(vpc)) if vpc is not None else None
 
 
-def _told(obj: Object) -> tuple[object, object]:
-    """All that backings are made of."""
+def _backing_fields(obj: Object) -> tuple[object, object]:
+    """The fields of an object that backings depend on."""
     return obj.get("spec"), objects.annotations(obj)

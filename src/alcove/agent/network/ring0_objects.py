@@ -1,4 +1,5 @@
-"""What a network is made of, as the data plane knows it: addresses of nodes in the place of droplets' names. Pure."""
+"""The provider objects of a network as the data plane's values: droplet names become node addresses. Pure: no
+I/O."""
 
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, ip_address, ip_interface
@@ -21,7 +22,7 @@ Nodes = Mapping[str, IPv4Address]
 
 
 class NetworkBacking(Struct, frozen=True):
-    """What a network is made of."""
+    """The provider objects of a network: its VPC, subnets and gateways."""
 
     owner: TenantNetworkId
     vpc: Vpc
@@ -37,39 +38,44 @@ class NetworkBacking(Struct, frozen=True):
         return self.vpc.prefixes
 
     def gateway(self, version: int) -> Address | None:
-        """Where its node's own servers are."""
-        return next((one.ip for one in self.gateways if one.version == version), None)
+        """The first gateway address of that IP version, where the gateway's servers listen; None if there is
+        none."""
+        return next((each.ip for each in self.gateways if each.version == version), None)
 
 
-def located(holding: EndpointAllocation, nodes: Nodes) -> RemoteEndpoint | None:
-    """Where an address is; None: on no node that is known, or everywhere."""
-    node = nodes.get(holding.droplet)
-    if node is None or holding.address is None or holding.kind not in (SIMPLE, GATEWAY):
+def located(allocation: EndpointAllocation, nodes: Nodes) -> RemoteEndpoint | None:
+    """The node of an address; None if the node is unknown, or the address is not on one node (a
+    service's)."""
+    node = nodes.get(allocation.droplet)
+    if node is None or allocation.address is None or allocation.kind not in (SIMPLE, GATEWAY):
         return None
-    return RemoteEndpoint(holding.vni, holding.address, node)
+    return RemoteEndpoint(allocation.vni, allocation.address, node)
 
 
 def nodes_of(droplets: Iterable[Object]) -> dict[str, IPv4Address]:
-    found: dict[str, IPv4Address] = {}
+    """Addresses by name, of the droplets that have an IPv4 address."""
+    nodes: dict[str, IPv4Address] = {}
     for droplet in droplets:
         address = ip_address(objects.get(droplet, "spec", "ip") or "::")
         if isinstance(address, IPv4Address):
-            found[objects.name(droplet)] = address
-    return found
+            nodes[objects.name(droplet)] = address
+    return nodes
 
 
-def homes(droplets: Iterable[str], nodes: Nodes) -> tuple[IPv4Address, ...]:
-    """Addresses of the droplets that are known, each once, in the same order."""
+def addresses_of(droplets: Iterable[str], nodes: Nodes) -> tuple[IPv4Address, ...]:
+    """Addresses of the known droplets, each once, in the same order."""
     return tuple(dict.fromkeys(nodes[each] for each in droplets if each in nodes))
 
 
-def backing_of(found: NetworkLayout, nodes: Nodes) -> NetworkBacking:
-    """A network as its provider tells it, with the droplets' addresses."""
+def backing_of(layout: NetworkLayout, nodes: Nodes) -> NetworkBacking:
+    """The provider's layout of a network, with addresses instead of droplet names."""
     return NetworkBacking(
-        found.owner or TenantNetworkId(TenantId(""), ""),
-        Vpc(found.vni, (found.network,), homes(found.dividers, nodes)),
-        tuple(Subnet(found.vni, each.network, homes(each.bouncers, nodes)) for each in found.subnets),
-        tuple(_gateway(each.network) for each in found.subnets),
+        layout.owner or TenantNetworkId(TenantId(""), ""),
+        Vpc(layout.vni, (layout.network,), addresses_of(layout.dividers, nodes)),
+        tuple(
+            Subnet(layout.vni, each.network, addresses_of(each.bouncers, nodes)) for each in layout.subnets
+        ),
+        tuple(_gateway(each.network) for each in layout.subnets),
     )
 
 

@@ -1,6 +1,6 @@
-"""Routes in a pod that has several interfaces: what is answered from an address goes out by that address' interface.
+"""Source routes in a pod with several interfaces: packets from an address leave by that address' interface.
 
-By the first interface, where the way to everywhere is, it would be taken for a forgery.
+By the default route they would leave by the first interface, where the data plane drops them as spoofed.
 """
 
 import errno
@@ -16,18 +16,20 @@ from alcove.dataplane.namespaces import inside
 FIRST_TABLE = 100
 
 
-def add_source_routes(namespace: int, ports: Sequence[Veth]) -> None:
-    """Safe to repeat. Not to be called on a thread that runs an event loop."""
-    if len(ports) < 2:
+def add_source_routes(namespace: int, veths: Sequence[Veth]) -> None:
+    """Safe to repeat. Must not be called on a thread that runs an event loop."""
+    if len(veths) < 2:
         return
     with inside(namespace):
         route = IPRoute()
     with route:
-        for table, veth in enumerate(ports[1:], FIRST_TABLE):
+        for table, veth in enumerate(veths[1:], FIRST_TABLE):
             [index] = route.link_lookup(ifname=veth.pod_interface)
-            for one in veth.addresses:
-                via, family = str(gateway(one.network)), 2 if one.version == 4 else 10
-                _add_rule(route, src=str(one.ip), src_len=one.max_prefixlen, table=table, family=family)
+            for address in veth.addresses:
+                via, family = str(gateway(address.network)), 2 if address.version == 4 else 10
+                _add_rule(
+                    route, src=str(address.ip), src_len=address.max_prefixlen, table=table, family=family
+                )
                 route.route("replace", gateway=via, oif=index, table=table, family=family)
 
 

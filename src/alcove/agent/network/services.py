@@ -1,10 +1,11 @@
-"""A network's services as the data plane has them: virtual addresses, their backends, and ways in.
+"""A network's services as the data plane has them: virtual addresses, their backends, and node ports.
 
-Pure. A service has what ring0 has granted it (`grants.py`). Its backends are what its EndpointSlices tell: those
-that are ready, or, if none is, those that still serve while they end.
+Pure: no I/O. A service has the addresses and ports that ring0 has granted it (`grants.py`). Its backends come
+from its EndpointSlices: the ready ones, or, if none is ready, those that still serve while they terminate.
 
-A way in that wants backends on this node only (`externalTrafficPolicy: Local`) leads to a service of its own,
-with the way's own address: so clients keep theirs, and the cluster's address goes on leading everywhere.
+A node port or external address with backends on this node only (`externalTrafficPolicy: Local`) leads to a
+data plane service at that same address: so clients keep their source address, and the cluster IP still has
+all backends.
 """
 
 from collections.abc import Iterable
@@ -24,31 +25,31 @@ from alcove.network import wellknown
 
 API_PORT = 6443
 DNS_PORT = 53
-"""Where the gateway's servers are, in every network."""
+"""Ports of the gateway's servers, in every network."""
 AFFINITY_SECONDS = 10800
 ANY_NODE: dict[int, Address] = {4: ip_address("0.0.0.0"), 6: ip_address("::")}
 PROTOCOLS = {"TCP": Protocol.TCP, "UDP": Protocol.UDP, "SCTP": Protocol.SCTP}
 
 
 class NodePerspective(Struct, frozen=True):
-    """Where services are looked at from."""
+    """The node's facts that services depend on."""
 
     backing: NetworkBacking
     nodes: tuple[Address, ...]
-    """The node's own addresses, at most one of each family."""
+    """The node's addresses, at most one of each family."""
     local_addresses: frozenset[Address]
     """The network's addresses on this node."""
     has_node_address: bool = False
-    """Whether the gateway has an address of its own that clients of the world can come as."""
+    """Whether the gateway on this node has an address to SNAT external clients to."""
 
 
 class ServedServices(Struct, frozen=True):
     services: tuple[DataplaneService, ...] = ()
     node_ports: tuple[NodePort, ...] = ()
     prefixes: tuple[Prefix, ...] = ()
-    """Addresses beyond the network's own ranges that are services here."""
+    """Service addresses outside the network's ranges."""
     is_local: bool = False
-    """Depends on what is on this node."""
+    """Whether it depends on the network's addresses on this node."""
 
 
 class _Target(Struct, frozen=True):
@@ -58,17 +59,19 @@ class _Target(Struct, frozen=True):
 
 
 def served(
-    standpoint: NodePerspective, service: Object, slices: Iterable[Object], grant: ServiceGrant
+    perspective: NodePerspective, service: Object, slices: Iterable[Object], grant: ServiceGrant
 ) -> ServedServices:
-    """`service` joins the network, and `slices` are its own."""
+    """`service` must be in the network; `slices` are its EndpointSlices."""
     addresses = cluster_addresses(service, grant)
-    parts = list(slices)
+    endpoint_slices = list(slices)
     services: list[DataplaneService] = []
     node_ports: list[NodePort] = []
     for port in (service["spec"].get("ports") or ()) if addresses else ():
-        part = _Part(standpoint, service, port, _targets(parts, port))
-        services += [*part.virtual(addresses), *part.at_any_node(addresses, grant), *part.at_doors(grant)]
-        node_ports += part.doors(addresses, grant)
+        service_port = _ServicePort(perspective, service, port, _targets(endpoint_slices, port))
+        services += service_port.virtual(addresses)
+        services += service_port.at_any_node(addresses, grant)
+        services += service_port.local_services(grant)
+        node_ports += service_port.node_ports(addresses, grant)
     extra = dict.fromkeys(
         host_prefix(node_port.service_address) for node_port in node_ports if node_port.keep_client
     )
@@ -76,35 +79,35 @@ def served(
 
 
 def is_local(spec: Object) -> bool:
-    """Whether what is on this node matters to the service."""
+    """Whether the service depends on which backends are on this node."""
     return "Local" in (spec.get("internalTrafficPolicy"), spec.get("externalTrafficPolicy"))
 
 
 def cluster_addresses(service: Object, grant: ServiceGrant) -> list[Address]:
-    """The addresses that the service says it has, and has."""
+    """The cluster IPs in the service's spec that ring0 has granted it."""
     spec = service["spec"]
-    told = spec.get("clusterIPs") or [spec.get("clusterIP")]
-    found = [ip_address(text) for text in told if text and text != "None"]
-    return [address for address in found if address in grant.addresses]
+    cluster_ips = spec.get("clusterIPs") or [spec.get("clusterIP")]
+    addresses = [ip_address(text) for text in cluster_ips if text and text != "None"]
+    return [address for address in addresses if address in grant.addresses]
 
 
 def _targets(slices: Iterable[Object], port: Object) -> list[_Target]:
-    """What is behind a service's port, in all its slices."""
-    found: dict[ServiceBackend, _Target] = {}
+    """The endpoints of a service's port, of all its slices."""
+    targets: dict[ServiceBackend, _Target] = {}
     name, protocol = port.get("name") or "", port.get("protocol") or "TCP"
     for each in slices:
         numbers = [
-            one["port"]
-            for one in each.get("ports") or ()
-            if (one.get("name") or "") == name
-            and (one.get("protocol") or "TCP") == protocol
-            and one.get("port")
+            slice_port["port"]
+            for slice_port in each.get("ports") or ()
+            if (slice_port.get("name") or "") == name
+            and (slice_port.get("protocol") or "TCP") == protocol
+            and slice_port.get("port")
         ]
         for number in numbers if each.get("addressType") in ("IPv4", "IPv6") else ():
             for endpoint in each.get("endpoints") or ():
                 for target in _read(endpoint, number):
-                    found[target.backend] = target
-    return list(found.values())
+                    targets[target.backend] = target
+    return list(targets.values())
 
 
 def _read(endpoint: Object, number: int) -> Iterable[_Target]:
@@ -120,25 +123,25 @@ def _read(endpoint: Object, number: int) -> Iterable[_Target]:
 
 
 def _chosen(
-    targets: Iterable[_Target], version: int, here: frozenset[Address] | None
+    targets: Iterable[_Target], version: int, only: frozenset[Address] | None
 ) -> tuple[ServiceBackend, ...]:
-    """`here`: only backends with these addresses."""
-    found = [
+    """The backends to use. `only` restricts them to those addresses; None for all."""
+    candidates = [
         each
         for each in targets
-        if each.backend.address.version == version and (here is None or each.backend.address in here)
+        if each.backend.address.version == version and (only is None or each.backend.address in only)
     ]
-    ready = [each for each in found if each.is_ready]
-    return tuple(sorted(each.backend for each in ready or [each for each in found if each.is_serving]))
+    ready = [each for each in candidates if each.is_ready]
+    return tuple(sorted(each.backend for each in ready or [each for each in candidates if each.is_serving]))
 
 
-class _Part:
+class _ServicePort:
     """One port of a service."""
 
     def __init__(
-        self, standpoint: NodePerspective, service: Object, port: Object, targets: list[_Target]
+        self, perspective: NodePerspective, service: Object, port: Object, targets: list[_Target]
     ) -> None:
-        self._standpoint = standpoint
+        self._perspective = perspective
         self._service = service
         self._spec = service["spec"]
         self._port = port
@@ -150,24 +153,24 @@ class _Part:
     def virtual(self, addresses: Iterable[Address]) -> Iterable[DataplaneService]:
         is_local = self._spec.get("internalTrafficPolicy") == "Local"
         for address in addresses:
-            yield self._at(address, self._number, self._standpoint.local_addresses if is_local else None)
+            yield self._at(address, self._number, self._perspective.local_addresses if is_local else None)
 
     def at_any_node(self, addresses: Iterable[Address], grant: ServiceGrant) -> Iterable[DataplaneService]:
-        """Node ports as the network's own pods see them: at any node's address, to any backend."""
+        """Node ports as the network's pods see them: at any node's address, with all backends."""
         if number := self._node_port(grant):
             for address in addresses:
                 yield self._at(ANY_NODE[address.version], number, None)
 
     def _node_port(self, grant: ServiceGrant) -> int:
-        """0: it has none."""
+        """The granted node port; 0 if it has none."""
         number: int = self._port.get("nodePort") or 0
         is_granted = (number, self._protocol.name) in grant.node_ports
         return number if is_granted and types.has_node_ports(self._spec) else 0
 
-    def _at(self, address: Address, number: int, here: frozenset[Address] | None) -> DataplaneService:
-        backends = self._own_server(address.version) or _chosen(self._targets, address.version, here)
+    def _at(self, address: Address, number: int, only: frozenset[Address] | None) -> DataplaneService:
+        backends = self._gateway_server(address.version) or _chosen(self._targets, address.version, only)
         return DataplaneService(
-            self._standpoint.backing.vni,
+            self._perspective.backing.vni,
             address,
             number,
             self._protocol,
@@ -175,53 +178,56 @@ class _Part:
             affinity_seconds(self._spec),
         )
 
-    def _own_server(self, version: int) -> tuple[ServiceBackend, ...]:
-        """The network's own two services are served by the gateway of each node."""
+    def _gateway_server(self, version: int) -> tuple[ServiceBackend, ...]:
+        """The backend of the network's DNS and API services: the gateway on each node. Empty for other
+        services."""
         if not wellknown.is_wellknown(self._service):
             return ()
-        gateway = self._standpoint.backing.gateway(version)
+        gateway = self._perspective.backing.gateway(version)
         number = DNS_PORT if wellknown.is_dns(self._service) else API_PORT
         return (ServiceBackend(gateway, number),) if gateway is not None else ()
 
-    def at_doors(self, grant: ServiceGrant) -> Iterable[DataplaneService]:
-        """The services that ways in with local backends lead to."""
+    def local_services(self, grant: ServiceGrant) -> Iterable[DataplaneService]:
+        """The services at node ports and external addresses with `externalTrafficPolicy: Local`."""
         if self._is_local:
-            for address, number in self._ways(grant):
-                if address.version == self._standpoint.backing.prefixes[0].version:
-                    yield self._at(address, number, self._standpoint.local_addresses)
+            for address, number in self._external_addresses(grant):
+                if address.version == self._perspective.backing.prefixes[0].version:
+                    yield self._at(address, number, self._perspective.local_addresses)
 
-    def doors(self, addresses: Iterable[Address], grant: ServiceGrant) -> Iterable[NodePort]:
+    def node_ports(self, addresses: Iterable[Address], grant: ServiceGrant) -> Iterable[NodePort]:
+        """Node ports and external addresses on this node, each with the service that it leads to."""
         cluster = {each.version: each for each in addresses}
-        if not (self._is_local or self._standpoint.has_node_address):
+        if not (self._is_local or self._perspective.has_node_address):
             return
-        for address, number in self._ways(grant):
+        for address, number in self._external_addresses(grant):
             if address.version in cluster:
-                own = (address, number) if self._is_local else (cluster[address.version], self._number)
+                target = (address, number) if self._is_local else (cluster[address.version], self._number)
                 yield NodePort(
-                    self._standpoint.backing.vni,
+                    self._perspective.backing.vni,
                     address,
                     number,
                     self._protocol,
-                    *own,
+                    *target,
                     keep_client=self._is_local,
                 )
 
-    def _ways(self, grant: ServiceGrant) -> Iterable[tuple[Address, int]]:
-        """Addresses and ports that the world may come to."""
+    def _external_addresses(self, grant: ServiceGrant) -> Iterable[tuple[Address, int]]:
+        """Addresses and ports at which clients outside the cluster can connect."""
         if number := self._node_port(grant):
-            for address in self._standpoint.nodes:
+            for address in self._perspective.nodes:
                 yield address, number
-        for address in self._outside(grant.outside):
+        for address in self._external_ips(grant.outside):
             yield address, self._number
 
-    def _outside(self, has: frozenset[Address]) -> Iterable[Address]:
-        told = list(self._spec.get("externalIPs") or ())
+    def _external_ips(self, granted: frozenset[Address]) -> Iterable[Address]:
+        """External and load balancer addresses that ring0 has granted; ring0's services need no grant."""
+        texts = list(self._spec.get("externalIPs") or ())
         if types.is_balanced(self._spec):
             ingress = objects.get(self._service, "status", "loadBalancer", "ingress", default=[])
-            told += [each.get("ip") for each in ingress if each.get("ipMode", "VIP") == "VIP"]
-        is_trusted = self._standpoint.backing.owner.tenant == SYSTEM
-        for text in dict.fromkeys(told):
-            if text and (is_trusted or ip_address(text) in has):
+            texts += [each.get("ip") for each in ingress if each.get("ipMode", "VIP") == "VIP"]
+        is_trusted = self._perspective.backing.owner.tenant == SYSTEM
+        for text in dict.fromkeys(texts):
+            if text and (is_trusted or ip_address(text) in granted):
                 yield ip_address(text)
 
 

@@ -1,4 +1,5 @@
-"""The services of one network, kept up to date one by one: thousands may be there when one of them changes."""
+"""The services of one network, updated one by one: a change of one among thousands does not recompute the
+others."""
 
 import logging
 from collections.abc import Iterable
@@ -14,65 +15,67 @@ from alcove.dataplane.model import DataplaneService, NodePort
 log = logging.getLogger(__name__)
 
 ENTRIES_MAX = 50_000
-"""Services' ports and their backends together, of one network on one node."""
+"""Most ports and backends of services, together, of one network on one node."""
 
 
 class ServiceTable:
-    def __init__(self, tenant: TenantNetworkView, holdings: EndpointIndex) -> None:
+    def __init__(self, tenant: TenantNetworkView, allocations: EndpointIndex) -> None:
         self._tenant = tenant
-        self._holdings = holdings
+        self._allocations = allocations
         self._served: dict[ServiceId, ServedServices] = {}
         self._stale: set[ServiceId] = set()
-        self._standpoint: NodePerspective | None = None
+        self._perspective: NodePerspective | None = None
         self.services: tuple[DataplaneService, ...] = ()
         self.node_ports: tuple[NodePort, ...] = ()
         self.prefixes: tuple[Prefix, ...] = ()
 
     def touch(self, services: Iterable[ServiceId]) -> None:
-        """Something about these may have changed."""
+        """Marks services that may have changed."""
         self._stale.update(services)
 
-    def refresh(self, standpoint: NodePerspective) -> None:
-        """Puts what changed into `services`, `node_ports` and `prefixes`."""
-        if self._standpoint != standpoint:
-            everybody = self._standpoint is None or _without_here(self._standpoint) != _without_here(
-                standpoint
+    def refresh(self, perspective: NodePerspective) -> None:
+        """Updates `services`, `node_ports` and `prefixes` with all changes since the last call."""
+        if self._perspective != perspective:
+            all_services = self._perspective is None or _shared_facts(self._perspective) != _shared_facts(
+                perspective
             )
-            self._stale.update(each for each, known in self._served.items() if everybody or known.is_local)
-            self._standpoint = standpoint
+            self._stale.update(
+                each for each, cached in self._served.items() if all_services or cached.is_local
+            )
+            self._perspective = perspective
         changed = False
         for service in self._stale:
-            changed |= self._renew(service, standpoint)
+            changed |= self._update(service, perspective)
         self._stale.clear()
         if changed:
-            found = self._fitting()
-            self.services = tuple(one for each in found for one in each.services)
-            self.node_ports = tuple(one for each in found for one in each.node_ports)
-            self.prefixes = tuple(dict.fromkeys(one for each in found for one in each.prefixes))
+            fitting = self._fitting()
+            self.services = tuple(service for each in fitting for service in each.services)
+            self.node_ports = tuple(node_port for each in fitting for node_port in each.node_ports)
+            self.prefixes = tuple(dict.fromkeys(prefix for each in fitting for prefix in each.prefixes))
 
     def _fitting(self) -> list[ServedServices]:
-        """The services that there is room for: the kernel's tables are for all networks."""
-        found: list[ServedServices] = []
+        """The services within ENTRIES_MAX, by name: all networks share the kernel's tables."""
+        fitting: list[ServedServices] = []
         entries = 0
         for service in sorted(self._served):
-            one = self._served[service]
-            entries += sum(1 + len(each.backends) for each in one.services)
+            served_service = self._served[service]
+            entries += sum(1 + len(each.backends) for each in served_service.services)
             if entries > ENTRIES_MAX:
-                log.warning("more services than a network may have here", extra={"first": service})
+                log.warning("network has too many services; ignoring the rest", extra={"first": service})
                 break
-            found.append(one)
-        return found
+            fitting.append(served_service)
+        return fitting
 
-    def _renew(self, service: ServiceId, standpoint: NodePerspective) -> bool:
+    def _update(self, service: ServiceId, perspective: NodePerspective) -> bool:
         before, now = self._served.get(service), None
         try:
             obj = self._tenant.service(service)
-            if obj is not None and network_of(obj) == standpoint.backing.owner.name:
-                grant = granted(self._holdings.of(obj["metadata"]["uid"]))
-                now = served(standpoint, obj, self._tenant.slices_of(service), grant)
+            if obj is not None and network_of(obj) == perspective.backing.owner.name:
+                grant = granted(self._allocations.for_owner(obj["metadata"]["uid"]))
+                now = served(perspective, obj, self._tenant.slices_of(service), grant)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            # Not a reason to stop for other services, or other tenants.
-            log.warning("service not understood", extra={"service": service, "error": str(error)})
+            # Other services and other tenants must not be affected.
+            log.warning("invalid service ignored", extra={"service": service, "error": str(error)})
         if now == before:
             return False
         if now is None:
@@ -82,5 +85,6 @@ class ServiceTable:
         return True
 
 
-def _without_here(standpoint: NodePerspective) -> tuple[object, ...]:
-    return standpoint.backing, standpoint.nodes, standpoint.has_node_address
+def _shared_facts(perspective: NodePerspective) -> tuple[object, ...]:
+    """All fields except the local addresses, on which only services with local traffic policies depend."""
+    return perspective.backing, perspective.nodes, perspective.has_node_address

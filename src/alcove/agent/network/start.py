@@ -1,4 +1,4 @@
-"""A node's network from what its agent is told at the start. To be called in the node's network namespace."""
+"""Creates the node's network from the agent's configuration. Call it in the node's network namespace."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,42 +31,42 @@ def start_network(
     api_server: Callable[[PlaneId], Address],
     bpf_root: Path = BPF_ROOT,
 ) -> NodeNetwork:
-    """Takes up the data plane of that instance, or begins one. Raises DataPlaneError."""
-    found = _beside(underlay)
-    settings = DataplaneSettings(instance, IPv4Address(address), underlay, node6=global6(found))
+    """Adopts the data plane of that instance, or creates it. Raises DataPlaneError."""
+    addresses = _interfaces_in_thread(underlay)
+    settings = DataplaneSettings(instance, IPv4Address(address), underlay, node6=global6(addresses))
     config = NodeNetworkConfig(
         node=node,
         address=IPv4Address(address),
-        underlay=tuple(dict.fromkeys(each.network for each in found)),
+        underlay=tuple(dict.fromkeys(each.network for each in addresses)),
         folder=folder,
         resolvers=resolvers(RESOLV_CONF),
     )
     return NodeNetwork(DataPlane(settings, bpf_root=bpf_root), planes, config, api_server)
 
 
-def _beside(device: str) -> list[Interface]:
-    """In a thread: the library that asks runs an event loop of its own, and here one runs already."""
+def _interfaces_in_thread(device: str) -> list[Interface]:
+    """In a thread, because pyroute2 runs an event loop, and the caller's thread has one already."""
     with ThreadPoolExecutor(1) as threads:
         return threads.submit(interfaces, device).result()
 
 
 def interfaces(device: str) -> list[Interface]:
-    """The addresses of the device, with the ranges that they are of."""
+    """The addresses of the device, with their prefixes; empty if there is no such device."""
     with IPRoute() as route:
         [index, *_] = route.link_lookup(ifname=device) or [0]
         found = [each for each in route.get_addr(index=index) if index]
     return [ip_interface(f"{each.get_attr('IFA_ADDRESS')}/{each['prefixlen']}") for each in found]
 
 
-def global6(found: Iterable[Interface]) -> IPv6Address | None:
-    """The first address that others than neighbours can reach by IPv6; None: there is none."""
+def global6(addresses: Iterable[Interface]) -> IPv6Address | None:
+    """The first IPv6 address that is not link-local; None if there is none."""
     return next(
-        (each.ip for each in found if isinstance(each, IPv6Interface) and not each.is_link_local), None
+        (each.ip for each in addresses if isinstance(each, IPv6Interface) and not each.is_link_local), None
     )
 
 
 def resolvers(path: Path) -> tuple[Resolver, ...]:
-    """Those that the node itself uses."""
+    """The node's nameservers."""
     if not path.exists():
         return ()
     return tuple(Resolver(address) for address in resolvconf.parse(path.read_text()).nameservers)

@@ -1,4 +1,4 @@
-"""Settings (sysctls) of a pod's network, set from outside: for pods whose own root may not."""
+"""Sets a pod's network sysctls from the host: for pods in a user namespace, whose root may not set them."""
 
 import os
 from collections.abc import Mapping
@@ -8,10 +8,10 @@ from alcove.dataplane.namespaces import inside
 
 
 def apply(namespace: str, settings: Mapping[str, str]) -> None:
-    """In the namespace at that path. Raises OSError."""
+    """Sets them in the network namespace at that path. Raises OSError."""
     descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        # What /proc/sys/net shows is of the network namespace of who looks.
+        # /proc/sys/net shows the network namespace of the reading thread.
         with inside(descriptor):
             for name, value in settings.items():
                 _path(name).write_text(value)
@@ -20,5 +20,5 @@ def apply(namespace: str, settings: Mapping[str, str]) -> None:
 
 
 def _path(name: str) -> Path:
-    """A name is written with dots, or with slashes where a part of it has dots."""
+    """Names use dots as separators, or slashes if a component contains dots."""
     return Path("/proc/sys", name if "/" in name else name.replace(".", "/"))

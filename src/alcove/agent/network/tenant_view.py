@@ -1,7 +1,9 @@
-"""What one tenant's own API tells of its networks: services, slices, policies, namespaces, networks.
+"""The objects of one tenant that its networks depend on: services, EndpointSlices, policies, namespaces,
+networks.
 
-There is one for each tenant that has a pod on this node, as long as it has one: that is how long the API server lets
-a node look. Namespaces and other nodes' pods are looked at only while the tenant has policies, which select them.
+A view exists while the tenant has a pod on this node: the API server lets a node read a tenant's objects only
+then. Namespaces and the metadata of all pods are watched only while the tenant has network policies, which
+select them.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,7 +36,7 @@ ServiceId = tuple[str, str]
 
 
 class TenantChange(Enum):
-    """What about a tenant has changed."""
+    """What kind of object of a tenant has changed."""
 
     SERVICE = "service"
     SLICE = "slice"
@@ -46,20 +48,20 @@ OnTenantChange = Callable[[TenantChange, ObjectChange], None]
 
 
 class PolicyPeers(Struct, frozen=True):
-    """Whom policies select."""
+    """The objects that policies select."""
 
     pods: Mirror
-    """Of all nodes, but no more than their metadata."""
+    """Metadata of pods of all nodes."""
     namespaces: Mirror
 
 
 class TenantNetworkView:
     def __init__(self, planes: Planes, tenant_key: TenantKey, changed: Callable[[], None]) -> None:
-        """`changed` is called for whatever happens, and when everything of a kind has been seen once."""
+        """`changed` is called for every change, and when a mirror has synced."""
         self.tenant_key = tenant_key
         self._planes = planes
         self._changed = changed
-        self._following = MirrorSet(changed)
+        self._mirror_set = MirrorSet(changed)
         self._listeners: list[OnTenantChange] = []
         self.services = self._mirror(SERVICES, TenantChange.SERVICE)
         self.slices = self._mirror(ENDPOINT_SLICES, TenantChange.SLICE)
@@ -68,27 +70,27 @@ class TenantNetworkView:
         self.networks = self._mirror(NETWORKS, TenantChange.NETWORK)
         self.peers: PolicyPeers | None = None
 
-    def _mirror(self, resource: Resource, what: TenantChange, *, metadata_only: bool = False) -> Mirror:
+    def _mirror(self, resource: Resource, kind: TenantChange, *, metadata_only: bool = False) -> Mirror:
         selection = ListSelection(resource, metadata_only=metadata_only)
         mirror = self._planes.mirror(selection, tenant=self.tenant_key.tenant, only=self.tenant_key.plane)
-        mirror.subscribe(lambda change: self._tell(what, change))
-        return self._following.add(mirror)
+        mirror.subscribe(lambda change: self._notify(kind, change))
+        return self._mirror_set.add(mirror)
 
-    def listen(self, told: OnTenantChange) -> None:
-        self._listeners.append(told)
+    def listen(self, on_change: OnTenantChange) -> None:
+        self._listeners.append(on_change)
 
-    def ignore(self, told: OnTenantChange) -> None:
-        self._listeners.remove(told)
+    def ignore(self, on_change: OnTenantChange) -> None:
+        self._listeners.remove(on_change)
 
-    def _tell(self, what: TenantChange, change: ObjectChange) -> None:
-        for told in self._listeners:
-            told(what, change)
+    def _notify(self, kind: TenantChange, change: ObjectChange) -> None:
+        for on_change in self._listeners:
+            on_change(kind, change)
         self._changed()
 
     # Reading
 
     def is_synced(self) -> bool:
-        """Whether all of it has been seen once, also what its policies make necessary."""
+        """Whether all mirrors have synced, including those that the tenant's policies require."""
         if self.has_policies() and self.peers is None:
             return False
         return all(mirror.is_synced(self.tenant_key.plane) for mirror in self._mirrors())
@@ -123,22 +125,22 @@ class TenantNetworkView:
     def slices_of(self, service: ServiceId) -> list[Object]:
         return self.slices.find("service", self.tenant_key.plane, self.tenant_key.tenant, "/".join(service))
 
-    # Beginning and ending
+    # Starting and closing
 
-    async def look_at_peers(self) -> None:
-        """Begins or ends looking at whom policies select, as there are any or not."""
+    async def watch_peers(self) -> None:
+        """Starts watching pods and namespaces if the tenant has policies, and stops if it has none."""
         if self.has_policies() and self.peers is None:
             pods = self._mirror(PODS, TenantChange.POLICY, metadata_only=True)
             self.peers = PolicyPeers(pods, self._mirror(NAMESPACES, TenantChange.POLICY))
         elif not self.has_policies() and self.peers is not None:
             peers, self.peers = self.peers, None
             for mirror in (peers.pods, peers.namespaces):
-                self._following.remove(mirror)
+                self._mirror_set.remove(mirror)
                 await self._planes.drop(mirror)
 
     async def close(self) -> None:
         self._listeners.clear()
-        self._following.close()
+        self._mirror_set.close()
         for mirror in self._mirrors():
             await self._planes.drop(mirror)
 
@@ -149,8 +151,8 @@ def _service_of(slice_: Object) -> Iterable[str]:
 
 
 def services_of(change: ObjectChange) -> Iterable[ServiceId]:
-    """The services that a change of a slice concerns: it may have gone over to another."""
+    """The services that a change of an EndpointSlice affects: two if its service label changed."""
     for obj in (change.obj, change.old if change.kind is not ChangeType.DELETED else None):
-        for found in _service_of(obj) if obj is not None else ():
-            namespace, _, name = found.partition("/")
+        for service in _service_of(obj) if obj is not None else ():
+            namespace, _, name = service.partition("/")
             yield namespace, name

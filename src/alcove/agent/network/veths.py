@@ -1,7 +1,7 @@
-"""A pod's addresses as ports of the data plane. Pure.
+"""A pod's NICs as veths of the data plane. Pure: no I/O.
 
-What a pod may wish for in its own annotations: how fast it may send (`kubernetes.io/egress-bandwidth` or Mizar's
-name for it, in bits per second) and how its packets rank.
+A pod's annotations may request an egress bandwidth (`kubernetes.io/egress-bandwidth` or Mizar's name for it,
+in bits per second) and a traffic class.
 """
 
 from collections.abc import Iterable
@@ -24,29 +24,29 @@ _CLASSES = {
 }
 
 
-def ports_of(instance: str, uid: str, pod: Object, nics: Iterable[PodNic]) -> tuple[Veth, ...]:
-    """Of a pod's nics in order; the first has the way to everywhere."""
-    found = sorted(nics, key=lambda nic: nic.interface)
+def veths_of(instance: str, uid: str, pod: Object, nics: Iterable[PodNic]) -> tuple[Veth, ...]:
+    """One veth for each of the pod's NICs, in order; the first has the default route."""
+    ordered = sorted(nics, key=lambda nic: nic.interface)
     return tuple(
         Veth(
             name=port_name(instance, f"{uid}/{nic.interface}"),
             vni=nic.vni,
             mac=nic.mac,
             addresses=(nic.address,),
-            gateways=(nic.gateway,) if nic.gateway is not None and nic is found[0] else (),
+            gateways=(nic.gateway,) if nic.gateway is not None and nic is ordered[0] else (),
             rate_bytes_per_second=rate_of(pod),
             traffic_class=class_of(pod),
             pod_interface=nic.interface[:INTERFACE_LENGTH_MAX],
         )
-        for nic in found
+        for nic in ordered
     )
 
 
 def rate_of(pod: Object) -> int:
-    """In bytes per second; 0: no limit, or none that can be read."""
-    told = objects.annotations(pod)
+    """The requested egress bandwidth in bytes per second; 0 for none or an invalid one."""
+    annotations = objects.annotations(pod)
     for name in BANDWIDTH:
-        if text := told.get(name):
+        if text := annotations.get(name):
             try:
                 return max(0, quantity.whole(text)) // 8
             except QuantityError:
@@ -55,5 +55,5 @@ def rate_of(pod: Object) -> int:
 
 
 def class_of(pod: Object) -> TrafficClass:
-    message = objects.annotations(pod).get(CLASS, "").lower().replace("-", "").replace("_", "")
-    return _CLASSES.get(message, TrafficClass.EXPEDITED)
+    name = objects.annotations(pod).get(CLASS, "").lower().replace("-", "").replace("_", "")
+    return _CLASSES.get(name, TrafficClass.EXPEDITED)

@@ -1,7 +1,7 @@
-"""One network as this node sees it: where its addresses are, what its services are, what its pods may do, and its names.
+"""One network as this node sees it: its endpoints, services, policy rules and DNS names.
 
-Changes are told to it as they come; its names follow at once, the rest when it is asked for. What has not changed
-since is the same tuple as before.
+It is notified of changes. DNS names are updated immediately, everything else when it is read. What has not
+changed is the same tuple as before.
 """
 
 from collections.abc import Callable, Iterable
@@ -40,41 +40,41 @@ class NetworkView:
         self._changed = changed
         self._gateways: dict[str, Address] | None = None
         self.names = DnsNames(tenant, backing, domain)
-        self.holdings = EndpointIndex(planes, f"spec.vni={backing.vni}", self._held, changed)
-        self.table = ServiceTable(tenant, self.holdings)
-        self.rules = PolicyRules(tenant, self.holdings)
+        self.allocations = EndpointIndex(planes, f"spec.vni={backing.vni}", self._allocation_changed, changed)
+        self.table = ServiceTable(tenant, self.allocations)
+        self.rules = PolicyRules(tenant, self.allocations)
         self.table.touch(tenant.service_ids())
-        tenant.listen(self._told)
+        tenant.listen(self._tenant_changed)
 
     async def close(self) -> None:
-        self.tenant.ignore(self._told)
-        await self.holdings.close()
+        self.tenant.ignore(self._tenant_changed)
+        await self.allocations.close()
 
     def is_synced(self) -> bool:
-        return self.tenant.is_synced() and self.holdings.is_synced()
+        return self.tenant.is_synced() and self.allocations.is_synced()
 
     def rebase(self, backing: NetworkBacking) -> None:
-        """The network is made of something else now: another subnet, another bouncer."""
+        """Sets the network's provider objects, which may have another subnet or bouncer now."""
         if backing != self.backing:
             self.backing = backing
             self.names.zone.set_prefixes(backing.prefixes)
             self.rules.touch()
 
-    # What changes concern
+    # Changes
 
-    def _held(self, holding: EndpointAllocation) -> None:
-        if holding.kind == SIMPLE:
+    def _allocation_changed(self, allocation: EndpointAllocation) -> None:
+        if allocation.kind == SIMPLE:
             self.rules.touch()
-            if holding.owner is not None:
-                self.names.put_pod(holding.owner, self.holdings, holding.owner_uid)
-        elif holding.kind == GATEWAY:
+            if allocation.owner is not None:
+                self.names.put_pod(allocation.owner, self.allocations, allocation.owner_uid)
+        elif allocation.kind == GATEWAY:
             self._gateways = None
-        elif holding.owner is not None:
-            self.table.touch([(holding.owner.namespace, holding.owner.name)])
+        elif allocation.owner is not None:
+            self.table.touch([(allocation.owner.namespace, allocation.owner.name)])
         self._changed()
 
-    def _told(self, what: TenantChange, change: ObjectChange) -> None:
-        match what:
+    def _tenant_changed(self, kind: TenantChange, change: ObjectChange) -> None:
+        match kind:
             case TenantChange.SERVICE:
                 self.names.put_service(change)
                 self.table.touch([(change.key.namespace, change.key.name)])
@@ -86,41 +86,45 @@ class NetworkView:
             case TenantChange.NETWORK:
                 pass
 
-    # What the data plane has to know
+    # State for the data plane
 
     def endpoints(self, nodes: Nodes) -> tuple[RemoteEndpoint, ...]:
-        return self.holdings.endpoints(nodes)
+        return self.allocations.endpoints(nodes)
 
-    def refresh(self, nodes: tuple[Address, ...], here: Iterable[Address], own: Address | None) -> None:
-        """`nodes` are this node's own addresses, `here` the network's on it; `own` is the gateway's."""
-        self.table.refresh(NodePerspective(self.backing, nodes, frozenset(here), own is not None))
+    def refresh(
+        self, nodes: tuple[Address, ...], local_addresses: Iterable[Address], gateway: Address | None
+    ) -> None:
+        """Updates the service table. `nodes` are this node's addresses, `local_addresses` the network's
+        addresses on this node; `gateway` is the address of the gateway on this node."""
+        perspective = NodePerspective(self.backing, nodes, frozenset(local_addresses), gateway is not None)
+        self.table.refresh(perspective)
 
     def gateway_address(self, droplet: str) -> Address | None:
-        """The address that the gateway on this node, and no other, has."""
+        """The address that only the gateway on that droplet has; None if it has none yet."""
         if self._gateways is None:
             self._gateways = {
                 each.droplet: each.address
-                for each in self.holdings.all()
+                for each in self.allocations.all()
                 if each.kind == GATEWAY and each.address is not None
             }
         return self._gateways.get(droplet)
 
     def grant(self, service: Object) -> ServiceGrant:
-        """What ring0 has given to a service of this network."""
-        return granted(self.holdings.of(service["metadata"]["uid"]))
+        """What ring0 has granted to a service of this network."""
+        return granted(self.allocations.for_owner(service["metadata"]["uid"]))
 
     def has_egress(self) -> bool:
         network = self.tenant.network(self.backing.owner)
         return bool(network is not None and objects.get(network, "spec", "egress", "enabled", default=False))
 
     def gateway(self, droplet: str) -> Gateway:
-        own = self.gateway_address(droplet)
+        address = self.gateway_address(droplet)
         return Gateway(
             self.backing.vni,
             self.backing.gateways,
-            own if isinstance(own, IPv4Address) else None,
+            address if isinstance(address, IPv4Address) else None,
             self.has_egress(),
-            own if isinstance(own, IPv6Address) else None,
+            address if isinstance(address, IPv6Address) else None,
         )
 
     def network(self) -> DataplaneNetwork:

@@ -1,5 +1,6 @@
-"""Which networks this node has to see, and a view of each: made when the first pod of one is placed here, gone with the
-last. What a network is made of may be away for a moment; what is plugged into it stays."""
+"""The networks that this node needs, with a view of each: created with the first pod of a network on this
+node, closed with the last. If a network's provider objects are missing for a moment, its attached pods stay
+attached."""
 
 from collections.abc import Callable, Iterable
 
@@ -30,17 +31,17 @@ class NetworkViewSet:
         self._tenants: dict[TenantKey, TenantNetworkView] = {}
         self._bounced: dict[str, EndpointIndex] = {}
         self._lapsed: set[TenantKey] = set()
-        """Tenants that we still look at, but without a pod that gives the right to."""
+        """Tenants that are still watched although they have no pod on this node any more."""
 
     async def follow(self, records: Iterable[AttachmentRecord]) -> None:
-        """Looks at what pods here, and duties for others, make necessary, and at nothing else."""
+        """Watches what the node's pods and duties require, and stops watching everything else."""
         present = self.ring0.present()
-        await self._begin_anew({self._space_of(nic) for nic in present.values()})
-        desired = self._wanted(records, present)
+        await self._restart_lapsed({self._tenant_key_of(nic) for nic in present.values()})
+        desired = self._desired(records, present)
         for vni in [vni for vni, view in self.views.items() if not _is_of(view, desired.get(vni))]:
             await self.views.pop(vni).close()
         for tenant_key in set(self._tenants) - {tenant_key for tenant_key, _ in desired.values()}:
-            await self._forget(tenant_key)
+            await self._close_tenant(tenant_key)
         for vni, (tenant_key, backing) in desired.items():
             if vni in self.views:
                 self.views[vni].rebase(backing)
@@ -51,66 +52,67 @@ class NetworkViewSet:
                 self._planes, self._tenants[tenant_key], backing, self._domain, self._changed
             )
         for tenant in self._tenants.values():
-            await tenant.look_at_peers()
-        await self._bounce()
+            await tenant.watch_peers()
+        await self._watch_bounced()
 
-    async def _begin_anew(self, alive: set[TenantKey]) -> None:
-        """The API server shows a tenant to a node only while the tenant has a pod here. What was seen before a pause
-        may be old, and it may take long until a watch is tried again: so it is looked at from the beginning."""
+    async def _restart_lapsed(self, alive: set[TenantKey]) -> None:
+        """Closes views of tenants that have a pod here again. The API server lets a node read a tenant only
+        while the tenant has a pod on it: what was read before may be stale, and the next retry of a watch may
+        be far off."""
         for tenant_key in alive & self._lapsed:
             for vni in [vni for vni, view in self.views.items() if view.tenant.tenant_key == tenant_key]:
                 await self.views.pop(vni).close()
-            await self._forget(tenant_key)
+            await self._close_tenant(tenant_key)
         self._lapsed = (self._lapsed | set(self._tenants)) - alive
 
-    async def _forget(self, tenant_key: TenantKey) -> None:
+    async def _close_tenant(self, tenant_key: TenantKey) -> None:
         tenant = self._tenants.pop(tenant_key, None)
         if tenant is not None:
             await tenant.close()
 
-    def _wanted(self, records: Iterable[AttachmentRecord], present: dict[int, PodNic]) -> DesiredNetworks:
-        found: DesiredNetworks = {}
+    def _desired(self, records: Iterable[AttachmentRecord], present: dict[int, PodNic]) -> DesiredNetworks:
+        desired: DesiredNetworks = {}
         for record in records:
-            for plug in record.plugs:
-                self._add(found, TenantKey(record.key.plane, record.key.tenant), record.vpc, plug.vni)
+            for veth in record.plugs:
+                self._add(desired, TenantKey(record.key.plane, record.key.tenant), record.vpc, veth.vni)
         for vni, nic in present.items():
-            self._add(found, self._space_of(nic), nic.vpc, vni)
-        return found
+            self._add(desired, self._tenant_key_of(nic), nic.vpc, vni)
+        return desired
 
-    def _add(self, found: DesiredNetworks, tenant_key: TenantKey, vpc: str, vni: int) -> None:
-        if vni in found:
+    def _add(self, desired: DesiredNetworks, tenant_key: TenantKey, vpc: str, vni: int) -> None:
+        if vni in desired:
             return
         backing = self.ring0.backing(vpc, vni) if tenant_key.plane in self._planes.ids() else None
         if backing is None and vni in self.views:
             tenant_key, backing = self.views[vni].tenant.tenant_key, self.views[vni].backing
         if backing is not None and backing.owner.tenant == tenant_key.tenant:
-            found[vni] = (tenant_key, backing)
+            desired[vni] = (tenant_key, backing)
 
-    def _space_of(self, nic: PodNic) -> TenantKey:
-        """A dedicated tenant's plane has its name."""
-        own = PlaneId(nic.pod.tenant)
-        return TenantKey(own if own in self._planes.ids() else HOME, nic.pod.tenant)
+    def _tenant_key_of(self, nic: PodNic) -> TenantKey:
+        """A dedicated plane has the name of its tenant."""
+        dedicated = PlaneId(nic.pod.tenant)
+        return TenantKey(dedicated if dedicated in self._planes.ids() else HOME, nic.pod.tenant)
 
-    async def _bounce(self) -> None:
+    async def _watch_bounced(self) -> None:
         nets = {net for duty in self.ring0.duties() for net in duty.nets}
         for net in [each for each in self._bounced if each not in nets]:
             await self._bounced.pop(net).close()
         for net in nets - set(self._bounced):
             self._bounced[net] = EndpointIndex(
-                self._planes, f"spec.net={net}", lambda _holding: self._changed(), self._changed
+                self._planes, f"spec.net={net}", lambda _allocation: self._changed(), self._changed
             )
 
     def served(self) -> list[tuple[NetworkBacking, list[EndpointIndex]]]:
-        """What this node knows for others. A network that is present here is known by its view already."""
-        found: list[tuple[NetworkBacking, list[EndpointIndex]]] = []
+        """The VPCs that this node bounces or divides, except those that have a view already."""
+        served: list[tuple[NetworkBacking, list[EndpointIndex]]] = []
         for duty in self.ring0.duties():
             backing = self.ring0.duty_backing(duty)
             if backing is not None and backing.vni not in self.views:
-                found.append((backing, [self._bounced[net] for net in duty.nets if net in self._bounced]))
-        return found
+                served.append((backing, [self._bounced[net] for net in duty.nets if net in self._bounced]))
+        return served
 
     def has_lapsed(self, tenant_key: TenantKey) -> bool:
-        """Whether the tenant's last pod here is gone: nothing more will be seen of it."""
+        """Whether the tenant's last pod on this node was deleted: no more changes will arrive."""
         return tenant_key in self._lapsed
 
     def present(self) -> dict[TenantKey, TenantNetworkView]:
@@ -124,12 +126,12 @@ class NetworkViewSet:
             await view.close()
         for tenant in self._tenants.values():
             await tenant.close()
-        for holdings in self._bounced.values():
-            await holdings.close()
+        for index in self._bounced.values():
+            await index.close()
 
 
 def _is_of(view: NetworkView, desired: tuple[TenantKey, NetworkBacking] | None) -> bool:
-    """Whether the view is of the network that is wanted: a VPC may have been another's before."""
+    """Whether the view is of the desired network: the VPC may have belonged to another network before."""
     if desired is None:
         return False
     tenant_key, backing = desired

@@ -1,1 +1,2 @@
-"""Pods of a node: what is wanted of each, what is seen of it, what to do next, and who does it."""
+"""Pods of a node: desired and observed state, the plan derived from both, and the workers that carry it
+out."""

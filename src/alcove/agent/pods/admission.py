@@ -1,8 +1,9 @@
-"""Whether a node has room for a pod that was bound to it: decided here once more, as the kubelet does.
+"""Admission of pods on the node: checks once more that a bound pod fits, as the kubelet does.
 
-A pod may reach the node without having passed the scheduler (`spec.nodeName`, `pods/binding`). One that does not
-fit is refused with the kubelet's reasons (`OutOfcpu`, `OutOfpods`, …) and becomes Failed, so that the scheduler
-does not count what it asked for. Pods that are found running are counted without being checked.
+A pod may reach the node without having passed the scheduler (`spec.nodeName`, `pods/binding`). One that does
+not fit is rejected with the kubelet's reasons (`OutOfcpu`, `OutOfpods`, …) and becomes Failed, so that the
+scheduler does not count its requests. Pods that are running when the agent starts are counted without being
+checked.
 """
 
 from collections.abc import Mapping
@@ -20,14 +21,14 @@ _NONE = quantity.of(0)
 
 
 class NodeAdmission:
-    """The requests of all pods that a node has admitted, against what it can allocate."""
+    """The requests of all admitted pods, compared to the node's allocatable resources."""
 
     def __init__(self, allocatable: Mapping[str, str]) -> None:
         self._allocatable = {name: quantity.of(value) for name, value in allocatable.items()}
         self._admitted: dict[PodKey, Amounts] = {}
 
     def admit(self, key: PodKey, pod: Object) -> None:
-        """Count the pod's requests from now on. Raises PodRefused if the node cannot run the pod."""
+        """Counts the pod's requests from now on. Raises PodRejected if the node cannot run the pod."""
         if key in self._admitted:
             return
         _check_names(pod)
@@ -46,11 +47,11 @@ class NodeAdmission:
         self._admitted[key] = requests
 
     def adopt(self, key: PodKey, pod: Object) -> None:
-        """Count a pod that runs already."""
+        """Counts a pod that is running already."""
         self._admitted[key] = {**pod_requests(pod["spec"]), PODS: _ONE}
 
     def release(self, key: PodKey) -> None:
-        """Stop counting the pod: it has ended, or the API has it no more. Safe to repeat."""
+        """Stops counting a pod that has terminated or was deleted. Idempotent."""
         self._admitted.pop(key, None)
 
     def _used(self, resource: str) -> quantity.Quantity:
@@ -61,5 +62,5 @@ class NodeAdmission:
 def _check_names(pod: Object) -> None:
     """Containers' names become ids and paths on this node; another plane may not have validated them."""
     for container in desired_containers(pod["spec"]):
-        if faults := names.dns_label(container.name):
-            raise PodRejected("InvalidPod", f"container name {container.name[:63]!r}: {faults[0]}")
+        if errors := names.dns_label(container.name):
+            raise PodRejected("InvalidPod", f"container name {container.name[:63]!r}: {errors[0]}")

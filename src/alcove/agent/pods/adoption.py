@@ -1,7 +1,8 @@
-"""What an earlier agent process left running: a view of a pod from its containers, as the runtime lists them.
+"""Adoption of pods that an earlier agent process left running: builds a pod's view from its containers, as
+the runtime lists them.
 
 A pod's status may have been written by any client of its tenant. It is read only for containers that the spec
-names: a name that stands in a status alone never becomes an id or a path on this node.
+names: a name that is only in the status never becomes an id or a path on this node.
 """
 
 from collections.abc import Iterable
@@ -16,21 +17,22 @@ from alcove.api.objects import Object
 _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 
 
-def view_of(pod: Object | None, found: Iterable[ContainerStatus]) -> PodRuntimeView:
-    """`pod` as the API has it: what it was told counts where nothing is left (the machine was started anew)."""
+def view_of(pod: Object | None, existing: Iterable[ContainerStatus]) -> PodRuntimeView:
+    """`pod` as the API server has it: restart counts come from its status if no containers exist any more, as
+    after a reboot."""
     view = PodRuntimeView()
-    marked = [
-        (mark, status) for status in found if (mark := container_labels.read(status.labels)) is not None
+    labelled = [
+        (mark, status) for status in existing if (mark := container_labels.read(status.labels)) is not None
     ]
-    for mark, status in sorted(marked, key=lambda each: each[0].attempt):
+    for mark, status in sorted(labelled, key=lambda each: each[0].attempt):
         if mark.container:
             _add(view.observed(mark.container), mark, status)
         else:
             view.sandbox, view.next_sandbox = status, mark.attempt + 1
     in_spec = {each.name for each in desired_containers(pod["spec"])} if pod is not None else set()
-    for each in _told(pod):
+    for each in _reported_statuses(pod):
         if each.get("name") in in_spec:
-            _remember(view.observed(each["name"]), each)
+            _restore(view.observed(each["name"]), each)
     return view
 
 
@@ -45,21 +47,21 @@ def _add(observed: ObservedContainer, mark: ContainerMark, status: ContainerStat
     observed.current = ContainerRun(mark.attempt, status, mark.image, mark.image_id)
 
 
-def _told(pod: Object | None) -> Iterable[Object]:
+def _reported_statuses(pod: Object | None) -> Iterable[Object]:
     status = (pod or {}).get("status") or {}
     for field in _STATUSES:
         yield from status.get(field) or ()
 
 
-def _remember(observed: ObservedContainer, told: Object) -> None:
-    """What the API knows of a container: how often it ran, and how it was."""
-    if told.get("containerID"):
-        observed.next_attempt = max(observed.next_attempt, int(told.get("restartCount") or 0) + 1)
+def _restore(observed: ObservedContainer, reported: Object) -> None:
+    """Restores the restart count and, for the running container, its readiness from the reported status."""
+    if reported.get("containerID"):
+        observed.next_attempt = max(observed.next_attempt, int(reported.get("restartCount") or 0) + 1)
     current = observed.current
-    if current is not None and current.is_running and _id(told) == current.status.id:
-        observed.is_started = bool(told.get("started"))
-        observed.is_ready = bool(told.get("ready"))
+    if current is not None and current.is_running and _id(reported) == current.status.id:
+        observed.is_started = bool(reported.get("started"))
+        observed.is_ready = bool(reported.get("ready"))
 
 
-def _id(told: Object) -> ContainerId:
-    return ContainerId(str(told.get("containerID") or "").partition("://")[2])
+def _id(reported: Object) -> ContainerId:
+    return ContainerId(str(reported.get("containerID") or "").partition("://")[2])

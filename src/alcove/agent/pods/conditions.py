@@ -1,4 +1,5 @@
-"""The conditions of a pod, with the kubelet's reasons; a condition that did not change keeps its time."""
+"""The conditions of a pod, with the kubelet's reasons. A condition that did not change keeps its transition
+time."""
 
 from collections.abc import Collection, Sequence
 
@@ -11,31 +12,31 @@ from alcove.api.objects import Object
 _DISRUPTED = ("Evicted", "Terminated", "NodeShutdown")
 
 
-def of(
-    pod: Object, everything: Sequence[DesiredContainer], view: PodRuntimeView, status: Object, now: float
+def pod_conditions(
+    pod: Object, containers: Sequence[DesiredContainer], view: PodRuntimeView, status: Object, now: float
 ) -> list[Object]:
-    """`status` has the containers' statuses and the phase already."""
+    """`status` must have the containers' statuses and the phase. Pure function."""
     phase = status["phase"]
-    sidecars = {each.name for each in everything if each.role is ContainerRole.SIDECAR}
+    sidecars = {each.name for each in containers if each.role is ContainerRole.SIDECAR}
     ready = _containers_ready(status, phase, sidecars)
-    found = [
+    current = [
         _sandbox_ready(view),
-        _initialized(everything, view, phase),
+        _initialized(containers, view, phase),
         _with_gates(pod, ready),
         ready,
         _condition("PodScheduled", True),
     ]
     end = view.end
-    if end is not None and end.why is TerminationCause.FAILED and end.reason in _DISRUPTED:
-        found.append(_condition("DisruptionTarget", True, "TerminationByKubelet", end.message))
+    if end is not None and end.cause is TerminationCause.FAILED and end.reason in _DISRUPTED:
+        current.append(_condition("DisruptionTarget", True, "TerminationByKubelet", end.message))
     if generation := pod["metadata"].get("generation"):
-        found = [{**each, "observedGeneration": generation} for each in found]
+        current = [{**each, "observedGeneration": generation} for each in current]
     before = {each["type"]: each for each in objects.get(pod, "status", "conditions", default=[])}
-    return [_timed(each, before.get(each["type"]), now) for each in found]
+    return [_timed(each, before.get(each["type"]), now) for each in current]
 
 
 def _condition(kind: str, holds: bool, reason: str = "", message: str = "") -> Object:
-    """Without a reason the fields are there, as nothing: a patch takes away what was there before."""
+    """Empty fields are written as null, so that the patch removes earlier values."""
     return {
         "type": kind,
         "status": "True" if holds else "False",
@@ -55,12 +56,12 @@ def _sandbox_ready(view: PodRuntimeView) -> Object:
     return _condition("PodReadyToStartContainers", holds)
 
 
-def _initialized(everything: Sequence[DesiredContainer], view: PodRuntimeView, phase: str) -> Object:
+def _initialized(containers: Sequence[DesiredContainer], view: PodRuntimeView, phase: str) -> Object:
     if phase == "Succeeded":
         return _condition("Initialized", True, "PodCompleted")
-    if any(view.observed(each.name).current for each in everything if each.role is ContainerRole.MAIN):
+    if any(view.observed(each.name).current for each in containers if each.role is ContainerRole.MAIN):
         return _condition("Initialized", True)
-    missing = [each.name for each in everything if not _is_initialized(each, view)]
+    missing = [each.name for each in containers if not _is_initialized(each, view)]
     if not missing:
         return _condition("Initialized", True)
     message = f"containers with incomplete status: [{' '.join(missing)}]"
@@ -97,7 +98,7 @@ def _containers_ready(status: Object, phase: str, sidecars: Collection[str]) -> 
 def _with_gates(pod: Object, ready: Object) -> Object:
     if ready["status"] != "True":
         return {**ready, "type": "Ready"}
-    holding = {
+    true_conditions = {
         each["type"]
         for each in objects.get(pod, "status", "conditions", default=[])
         if each.get("status") == "True"
@@ -105,7 +106,7 @@ def _with_gates(pod: Object, ready: Object) -> Object:
     missing = [
         gate["conditionType"]
         for gate in objects.get(pod, "spec", "readinessGates", default=[])
-        if gate["conditionType"] not in holding
+        if gate["conditionType"] not in true_conditions
     ]
     if not missing:
         return _condition("Ready", True)

@@ -1,4 +1,4 @@
-"""What is written on every container, so that an agent that starts anew knows whose it is."""
+"""The labels of every container in the runtime, by which a restarted agent knows which pod it belongs to."""
 
 from collections.abc import Mapping
 
@@ -21,13 +21,13 @@ class ContainerMark(Struct, frozen=True):
     image: str = ""
     image_id: str = ""
     term_message: str = ""
-    """The file on the node where the container may write its last words."""
+    """The node's file for the container's termination message."""
     stop_signal: str = ""
     digest: str = ""
-    """Of its image, as the node keeps it."""
+    """The image's digest in the node's image store."""
 
     def labels(self) -> dict[str, str]:
-        own = {
+        container_fields = {
             "container": self.container,
             "attempt": str(self.attempt),
             "image": self.image,
@@ -36,31 +36,31 @@ class ContainerMark(Struct, frozen=True):
             "stop-signal": self.stop_signal,
             "digest": self.digest,
         }
-        named = {field: str(getattr(self.key, field)) for field in _FIELDS}
-        return {_PREFIX + field: value for field, value in (named | own).items() if value}
+        pod_fields = {field: str(getattr(self.key, field)) for field in _FIELDS}
+        return {_PREFIX + field: value for field, value in (pod_fields | container_fields).items() if value}
 
 
 def read(labels: Mapping[str, str]) -> ContainerMark | None:
-    """None: it is not a pod's."""
-    told = {name.removeprefix(_PREFIX): value for name, value in labels.items() if name.startswith(_PREFIX)}
-    if "uid" not in told or not told.get("attempt", "").isdigit():
+    """None if the labels are not those of a pod's container."""
+    fields = {name.removeprefix(_PREFIX): value for name, value in labels.items() if name.startswith(_PREFIX)}
+    if "uid" not in fields or not fields.get("attempt", "").isdigit():
         return None
     key = PodKey(
-        PlaneId(told.get("plane", "")),
-        TenantId(told.get("tenant", "")),
-        told.get("namespace", ""),
-        told.get("name", ""),
-        told["uid"],
+        PlaneId(fields.get("plane", "")),
+        TenantId(fields.get("tenant", "")),
+        fields.get("namespace", ""),
+        fields.get("name", ""),
+        fields["uid"],
     )
     return ContainerMark(
         key,
-        told.get("container", ""),
-        int(told["attempt"]),
-        told.get("image", ""),
-        told.get("image-id", ""),
-        told.get("message", ""),
-        told.get("stop-signal", ""),
-        told.get("digest", ""),
+        fields.get("container", ""),
+        int(fields["attempt"]),
+        fields.get("image", ""),
+        fields.get("image-id", ""),
+        fields.get("message", ""),
+        fields.get("stop-signal", ""),
+        fields.get("digest", ""),
     )
 
 
@@ -69,5 +69,5 @@ def sandbox_id(key: PodKey, attempt: int) -> ContainerId:
 
 
 def container_id(key: PodKey, name: str, attempt: int) -> ContainerId:
-    """Names have no dots: no container's id is a sandbox's."""
+    """Container names have no dots, so a container's id never equals a sandbox's."""
     return ContainerId(f"{key.directory_name}.{name}.{attempt}")

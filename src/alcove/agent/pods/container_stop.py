@@ -1,6 +1,6 @@
-"""Stopping a container: its preStop hook, a signal to end, time to do so, and the signal that none survives.
+"""Stopping a container: the preStop hook, the stop signal, the grace period, then SIGKILL.
 
-How long it may take can be cut short while it is under way, never made longer.
+The grace period can be shortened while the container is being stopped, never extended.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ KILL_AGAIN_SECONDS_MAX = 60.0
 
 
 def signal_of(container: Object, mark: ContainerMark | None) -> int:
-    told = (container.get("lifecycle") or {}).get("stopSignal") or (mark.stop_signal if mark else "")
-    if told.isdigit():
-        return int(told)
+    """The container's stop signal: from its spec, else from its image, else SIGTERM."""
+    name = (container.get("lifecycle") or {}).get("stopSignal") or (mark.stop_signal if mark else "")
+    if name.isdigit():
+        return int(name)
     try:
-        return int(signal.Signals[told if told.startswith("SIG") else f"SIG{told}"])
+        return int(signal.Signals[name if name.startswith("SIG") else f"SIG{name}"])
     except KeyError:
         return int(signal.SIGTERM)
 
 
 class ContainerStop:
-    """`run` goes on until it is cancelled: whoever waits for the container's end does that."""
+    """`run` never returns: the watcher cancels it when the container has exited."""
 
     def __init__(
         self,
         executor: PodExecutor,
         container: Object,
         id: ContainerId,
-        sent: int,
+        stop_signal: int,
         grace_seconds: float,
         clock: Callable[[], float],
         hook_failed: Callable[[str], None],
@@ -49,21 +50,21 @@ class ContainerStop:
         self._executor = executor
         self._container = container
         self._id = id
-        self._signal = sent
+        self._signal = stop_signal
         self._clock = clock
         self._hook_failed = hook_failed
         self._deadline = clock() + grace_seconds
-        self._sooner = asyncio.Event()
+        self._shortened = asyncio.Event()
 
-    def hasten(self, grace_seconds: float) -> None:
-        """From now on it has only so long."""
+    def shorten(self, grace_seconds: float) -> None:
+        """Shortens the grace period to `grace_seconds` from now; a later deadline is ignored."""
         deadline = self._clock() + grace_seconds
         if deadline < self._deadline:
             self._deadline = deadline
-            self._sooner.set()
+            self._shortened.set()
 
     async def run(self) -> None:
-        if self._left > 0:
+        if self._remaining > 0:
             await self._run_hook()
             await self._send(self._signal)
             await self._until_deadline()
@@ -71,11 +72,11 @@ class ContainerStop:
         while True:
             await self._send(int(signal.SIGKILL))
             await asyncio.sleep(waits)
-            log.warning("container does not end", extra={"container": self._id})
+            log.warning("container did not stop within the grace period", extra={"container": self._id})
             waits = min(waits * 2, KILL_AGAIN_SECONDS_MAX)
 
     @property
-    def _left(self) -> float:
+    def _remaining(self) -> float:
         return self._deadline - self._clock()
 
     async def _run_hook(self) -> None:
@@ -85,24 +86,26 @@ class ContainerStop:
         began = self._clock()
         running = asyncio.create_task(lifecycle_hooks.run(hook, self._container, self._executor, self._id))
         try:
-            while not running.done() and self._left > 0:
-                self._sooner.clear()
-                sooner = asyncio.create_task(self._sooner.wait())
-                await asyncio.wait((running, sooner), timeout=self._left, return_when="FIRST_COMPLETED")
-                sooner.cancel()
+            while not running.done() and self._remaining > 0:
+                self._shortened.clear()
+                shortened = asyncio.create_task(self._shortened.wait())
+                await asyncio.wait(
+                    (running, shortened), timeout=self._remaining, return_when="FIRST_COMPLETED"
+                )
+                shortened.cancel()
             if running.done() and (error := running.exception()) is not None:
                 self._hook_failed(str(error))
         finally:
             running.cancel()
-        if self._clock() - began > 0 and 0 < self._left < AFTER_HOOK_SECONDS_MIN:
+        if self._clock() - began > 0 and 0 < self._remaining < AFTER_HOOK_SECONDS_MIN:
             self._deadline = self._clock() + AFTER_HOOK_SECONDS_MIN
 
     async def _until_deadline(self) -> None:
-        while (left := self._left) > 0:
-            self._sooner.clear()
+        while (remaining := self._remaining) > 0:
+            self._shortened.clear()
             try:
-                async with asyncio.timeout(left):
-                    await self._sooner.wait()
+                async with asyncio.timeout(remaining):
+                    await self._shortened.wait()
             except TimeoutError:
                 continue
 
@@ -112,4 +115,4 @@ class ContainerStop:
         except NoSuchContainer:
             return
         except RuntimeFailure as error:
-            log.warning("signal not sent", extra={"container": self._id, "error": str(error)})
+            log.warning("failed to send signal", extra={"container": self._id, "error": str(error)})

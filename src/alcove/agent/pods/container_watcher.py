@@ -1,4 +1,4 @@
-"""Containers that run: watched until they end, probed while they live, stopped when they must."""
+"""Running containers of one pod: watches them until they exit, probes them, and stops them when planned."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from alcove.agent.pods.container_stop import ContainerStop, signal_of
 from alcove.agent.pods.containers import DesiredContainer, desired_containers
 from alcove.agent.pods.executor import PodExecutor
 from alcove.agent.pods.plan import StopContainer
-from alcove.agent.pods.probe_results import ears, has_probes
+from alcove.agent.pods.probe_results import has_probes, probe_callbacks
 from alcove.agent.pods.view import ContainerRun, ObservedContainer, PodRuntimeView, WaitingState
 from alcove.agent.pods.worker_context import NORMAL, WARNING, WorkerContext
 from alcove.agent.probes.prober import Prober
 from alcove.agent.runtime.base import ContainerId, ContainerPhase, ContainerStatus, Isolation, RuntimeFailure
 from alcove.api.objects import Object
 
-_LOST = 137
+_LOST_EXIT_CODE = 137
 
 
 def is_hollow(executor: PodExecutor) -> bool:
-    """Nothing runs that could be asked how it is."""
+    """Whether the pod's containers have no processes, and so cannot be probed or run hooks."""
     return executor.runtime.isolation is Isolation.NONE
 
 
 class ContainerWatcher:
-    """Of one pod. What becomes of its containers is written into the view, and the worker woken."""
+    """Writes changes of one pod's containers into its view, and wakes its worker."""
 
     def __init__(
         self,
         executor: PodExecutor,
         view: PodRuntimeView,
-        around: WorkerContext,
+        context: WorkerContext,
         tasks: asyncio.TaskGroup,
         pod: Callable[[], Object],
         wake: Callable[[], None],
     ) -> None:
         self._executor = executor
         self._view = view
-        self._around = around
+        self._context = context
         self._tasks = tasks
         self._pod = pod
         self._wake = wake
@@ -50,13 +50,14 @@ class ContainerWatcher:
         self._probing: dict[str, asyncio.Task[None]] = {}
 
     def leave(self) -> None:
-        """Containers go on; nobody looks after them any more."""
+        """Stops watching, probing and stopping; the containers keep running."""
         for task in (*self._watched.values(), *self._probing.values()):
             task.cancel()
         for _, task in self._stopping.values():
             task.cancel()
 
     def adopt(self) -> None:
+        """Watches and probes the containers that were running before this worker started."""
         view = self._view
         if view.sandbox is not None and view.sandbox.phase is ContainerPhase.RUNNING:
             self.watch("", view.sandbox.id)
@@ -66,42 +67,42 @@ class ContainerWatcher:
                 self.watch(each.name, observed.current.status.id)
                 self.probe(each)
             elif observed.current is not None and observed.is_over:
-                observed.current = self._with_last_words(each, observed.current)
+                observed.current = self._with_termination_message(each, observed.current)
                 self.ended(each, observed)
             if observed.previous is not None:
-                observed.previous = self._with_last_words(each, observed.previous)
+                observed.previous = self._with_termination_message(each, observed.previous)
 
     def watch(self, name: str, id: ContainerId) -> None:
-        self._watched[id] = self._tasks.create_task(self._await_end(name, id), name=f"end of {id}")
+        self._watched[id] = self._tasks.create_task(self._await_exit(name, id), name=f"end of {id}")
 
-    async def _await_end(self, name: str, id: ContainerId) -> None:
+    async def _await_exit(self, name: str, id: ContainerId) -> None:
         try:
-            found = await self._executor.runtime.wait(id)
+            status = await self._executor.runtime.wait(id)
         except RuntimeFailure:
-            found = self._lost(name, id)
+            status = self._lost_status(name, id)
         del self._watched[id]
         if not name:
             if self._view.sandbox is not None and self._view.sandbox.id == id:
-                self._view.sandbox = found
+                self._view.sandbox = status
         else:
-            container, observed = self._wanted(name), self._view.observed(name)
+            container, observed = self._desired(name), self._view.observed(name)
             if observed.current is not None and observed.current.status.id == id:
-                ended = structs.replace(observed.current, status=found)
-                observed.current = self._with_last_words(container, ended)
+                ended = structs.replace(observed.current, status=status)
+                observed.current = self._with_termination_message(container, ended)
                 self.ended(container, observed)
         self._wake()
 
-    def _lost(self, name: str, id: ContainerId) -> ContainerStatus:
-        """It is gone, and nobody knows how it ended."""
+    def _lost_status(self, name: str, id: ContainerId) -> ContainerStatus:
+        """The status of a container that the runtime no longer has: exited, with an unknown exit code."""
         current = self._view.observed(name).current if name else None
-        known = current.status if current is not None else self._view.sandbox
-        sandbox = known.sandbox if known is not None else id
-        started = known.started_at if known is not None else 0.0
+        last_status = current.status if current is not None else self._view.sandbox
+        sandbox = last_status.sandbox if last_status is not None else id
+        started = last_status.started_at if last_status is not None else 0.0
         return ContainerStatus(
-            id, sandbox, ContainerPhase.EXITED, {}, 0.0, started, self._around.wall(), _LOST
+            id, sandbox, ContainerPhase.EXITED, {}, 0.0, started, self._context.wall(), _LOST_EXIT_CODE
         )
 
-    def _with_last_words(self, container: DesiredContainer, ended: ContainerRun) -> ContainerRun:
+    def _with_termination_message(self, container: DesiredContainer, ended: ContainerRun) -> ContainerRun:
         mark = container_labels.read(ended.status.labels)
         if mark is None:
             return ended
@@ -112,23 +113,24 @@ class ContainerWatcher:
     def ended(
         self, container: DesiredContainer, observed: ObservedContainer, waiting: WaitingState | None = None
     ) -> None:
+        """Records that the container's current run has exited, and its back-off if it restarts."""
         assert observed.current is not None
-        self._quiet(container.name)
+        self._stop_tasks(container.name)
         observed.is_ready = observed.is_started = False
-        observed.doom = ""
-        told = restarts.after(container, observed, self._pod()["spec"], self._around.clock())
+        observed.kill_message = ""
+        backoff_message = restarts.after(container, observed, self._pod()["spec"], self._context.clock())
         observed.waiting = waiting
-        if told is not None and self._view.end is None:
-            observed.waiting = WaitingState("CrashLoopBackOff", f"{told} pod={self._named}")
-            message = f"Back-off restarting failed container {container.name} in pod {self._named}"
+        if backoff_message is not None and self._view.end is None:
+            observed.waiting = WaitingState("CrashLoopBackOff", f"{backoff_message} pod={self._pod_name}")
+            message = f"Back-off restarting failed container {container.name} in pod {self._pod_name}"
             self._note(WARNING, "BackOff", message)
 
     @property
-    def _named(self) -> str:
+    def _pod_name(self) -> str:
         return f"{self._executor.key.name}_{self._executor.key.namespace}({self._executor.key.uid})"
 
-    def _quiet(self, name: str) -> None:
-        """Nobody probes it or stops it any more."""
+    def _stop_tasks(self, name: str) -> None:
+        """Cancels the container's probes and its stop, if any."""
         if (probing := self._probing.pop(name, None)) is not None:
             probing.cancel()
         if (stopping := self._stopping.pop(name, None)) is not None:
@@ -137,19 +139,19 @@ class ContainerWatcher:
     def stop(self, stop: StopContainer) -> None:
         name = stop.container
         if name in self._stopping:
-            self._stopping[name][0].hasten(stop.grace_seconds)
+            self._stopping[name][0].shorten(stop.grace_seconds)
             return
-        container, observed = self._wanted(name), self._view.observed(name)
+        container, observed = self._desired(name), self._view.observed(name)
         assert observed.current is not None
         id = observed.current.status.id
         self._note(NORMAL, "Killing", stop.message)
 
-        def hook_failed(why: str) -> None:
-            self._note(WARNING, "FailedPreStopHook", f"PreStopHook failed: {why}")
+        def hook_failed(message: str) -> None:
+            self._note(WARNING, "FailedPreStopHook", f"PreStopHook failed: {message}")
 
-        sent = signal_of(container.spec, container_labels.read(observed.current.status.labels))
+        signal = signal_of(container.spec, container_labels.read(observed.current.status.labels))
         stopping = ContainerStop(
-            self._executor, container.spec, id, sent, stop.grace_seconds, self._around.clock, hook_failed
+            self._executor, container.spec, id, signal, stop.grace_seconds, self._context.clock, hook_failed
         )
         task = self._tasks.create_task(stopping.run(), name=f"stop {id}")
         self._stopping[name] = (stopping, task)
@@ -164,13 +166,16 @@ class ContainerWatcher:
             return
         id = observed.current.status.id
         prober = Prober(
-            self._executor, container.spec, id, ears(container.name, observed, self._wake, self._note)
+            self._executor,
+            container.spec,
+            id,
+            probe_callbacks(container.name, observed, self._wake, self._note),
         )
         task = self._tasks.create_task(prober.run(observed.is_started), name=f"probes of {id}")
         self._probing[container.name] = task
 
     def _note(self, type_: str, reason: str, message: str) -> None:
-        self._around.note(self._executor.key, type_, reason, message)
+        self._context.note(self._executor.key, type_, reason, message)
 
-    def _wanted(self, name: str) -> DesiredContainer:
+    def _desired(self, name: str) -> DesiredContainer:
         return next(each for each in desired_containers(self._pod()["spec"]) if each.name == name)

@@ -1,4 +1,4 @@
-"""The containers of a pod in the order they matter, what they are for, and whether one runs again."""
+"""The containers of a pod's spec in start order, their roles, and whether one is restarted."""
 
 from enum import Enum
 
@@ -10,12 +10,12 @@ from alcove.api.objects import Object
 
 class ContainerRole(Enum):
     INIT = "init"
-    """Runs to its end before the next begins."""
+    """Runs to completion before the next starts."""
     SIDECAR = "sidecar"
-    """Begins in its turn among the init containers, and goes on beside the others."""
+    """Starts in order among the init containers, and keeps running beside the main containers."""
     MAIN = "main"
     EPHEMERAL = "ephemeral"
-    """Joined later by somebody who looks into the pod."""
+    """Added to the running pod by a user, to debug it."""
 
 
 class DesiredContainer(Struct, frozen=True):
@@ -28,20 +28,20 @@ class DesiredContainer(Struct, frozen=True):
 
 
 def desired_containers(spec: Object) -> list[DesiredContainer]:
-    """All containers of a pod's spec: those that start first come first."""
-    found = [
+    """All containers of a pod's spec, in start order."""
+    containers = [
         DesiredContainer(ContainerRole.SIDECAR if is_sidecar(each) else ContainerRole.INIT, each)
         for each in spec.get("initContainers") or ()
     ]
-    found += [DesiredContainer(ContainerRole.MAIN, each) for each in spec.get("containers") or ()]
-    found += [
+    containers += [DesiredContainer(ContainerRole.MAIN, each) for each in spec.get("containers") or ()]
+    containers += [
         DesiredContainer(ContainerRole.EPHEMERAL, each) for each in spec.get("ephemeralContainers") or ()
     ]
-    return found
+    return containers
 
 
 def restarts(container: DesiredContainer, spec: Object, exit_code: int) -> bool:
-    """Whether a container that ended so runs again."""
+    """Whether a container that exited with that code is restarted."""
     match container.role:
         case ContainerRole.EPHEMERAL:
             return False

@@ -1,5 +1,6 @@
-"""The variables of a container, resolved but not expanded: what services there are, what config maps and secrets
-say, what the pod is; later ones win.
+"""The environment variables of a container, with references resolved but `$(NAME)` not expanded.
+
+Order: service variables, `envFrom`, `env`. A later variable of the same name wins.
 """
 
 from __future__ import annotations
@@ -28,19 +29,22 @@ class ContainerEnvironment:
         self._lookup = lookup
         self._allocatable = allocatable
 
-    async def of(self, key: PodKey, pod: Object, container: Object, services: Mapping[str, str]) -> Variables:
-        """`pod` with the addresses that it has. NoConfig: something that it names is not there."""
-        found: Variables = [(name, _literal(value)) for name, value in services.items()]
+    async def variables(
+        self, key: PodKey, pod: Object, container: Object, services: Mapping[str, str]
+    ) -> Variables:
+        """`pod` must have its addresses in the status. Raises ContainerConfigError if a reference is
+        missing."""
+        variables: Variables = [(name, _literal(value)) for name, value in services.items()]
         for source in container.get("envFrom") or ():
-            found += await self._all_of(key, source)
+            variables += await self._all_of(key, source)
         for each in container.get("env") or ():
             if "valueFrom" in each:
                 value = await self._from(key, pod, container, each["valueFrom"])
                 if value is not None:
-                    found.append((each["name"], _literal(value)))
+                    variables.append((each["name"], _literal(value)))
             else:
-                found.append((each["name"], each.get("value") or ""))
-        return found
+                variables.append((each["name"], each.get("value") or ""))
+        return variables
 
     async def _all_of(self, key: PodKey, source: Object) -> Variables:
         prefix = source.get("prefix") or ""
@@ -58,8 +62,8 @@ class ContainerEnvironment:
             if ref := source.get("fieldRef"):
                 return downward.field(pod, ref.get("fieldPath") or "")
             if ref := source.get("resourceFieldRef"):
-                named = {**ref, "containerName": ref.get("containerName") or container["name"]}
-                return downward.resource(pod, named, self._allocatable)
+                ref = {**ref, "containerName": ref.get("containerName") or container["name"]}
+                return downward.resource(pod, ref, self._allocatable)
         except VolumeFailure as error:
             raise ContainerConfigError(str(error)) from error
         if ref := source.get("configMapKeyRef"):
@@ -69,23 +73,23 @@ class ContainerEnvironment:
         return None
 
     async def _config_map(self, key: PodKey, ref: Object) -> dict[str, str] | None:
-        found = await self._lookup.config_map(key, ref.get("name") or "")
-        if found is None:
+        config_map = await self._lookup.config_map(key, ref.get("name") or "")
+        if config_map is None:
             _check_optional(ref, "configmap")
             return None
-        binary = {name: _decoded(value) for name, value in (found.get("binaryData") or {}).items()}
-        return {**binary, **(found.get("data") or {})}
+        binary = {name: _decoded(value) for name, value in (config_map.get("binaryData") or {}).items()}
+        return {**binary, **(config_map.get("data") or {})}
 
     async def _secret(self, key: PodKey, ref: Object) -> dict[str, str] | None:
-        found = await self._lookup.secret(key, ref.get("name") or "")
-        if found is None:
+        secret = await self._lookup.secret(key, ref.get("name") or "")
+        if secret is None:
             _check_optional(ref, "secret")
             return None
-        return {name: _decoded(value) for name, value in (found.get("data") or {}).items()}
+        return {name: _decoded(value) for name, value in (secret.get("data") or {}).items()}
 
 
 def _literal(value: str) -> str:
-    """What is not written in the pod is taken as it is: a dollar in it means nothing."""
+    """Escapes dollar signs: only values written in the pod's spec are expanded."""
     return value.replace("$", "$$")
 
 

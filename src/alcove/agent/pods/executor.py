@@ -1,9 +1,9 @@
-"""Where one pod is run: the interface between the worker, which knows when, and what knows how.
+"""The interface of pod executors: the worker decides which step comes next, the executor carries it out.
 
-Trouble            what is asked cannot be done now; it is tried again
-├── PodTrouble        the pod's network, volumes or sandbox
-└── ContainerTrouble  one container: its image, its configuration, its start
-PodRefused         the pod may not run on this node, ever
+PodOperationError         the operation failed and is retried
+├── PodSetupError         the pod's network, volumes or sandbox
+└── ContainerStartError   one container: its image, its configuration, its start
+PodRejected               the pod may never run on this node
 """
 
 import socket
@@ -23,11 +23,11 @@ class PodOperationError(Exception):
     ) -> None:
         super().__init__(message)
         self.retry_seconds = retry_seconds
-        """None: soon, then less often."""
+        """Time until the next attempt; None for the usual back-off."""
         self.event = event
-        """The reason of the event that tells it; empty: nothing is told."""
+        """The reason of the event to record; empty for no event."""
         self.reason = reason
-        """Why containers wait, in the pod's status."""
+        """The reason of the containers' `waiting` state in the pod's status."""
 
 
 class PodSetupError(PodOperationError):
@@ -45,71 +45,70 @@ class PodRejected(Exception):
 
 
 class PodExecutor(Protocol):
-    """Everything may be repeated, and begun where another was stopped."""
+    """Every method is safe to repeat, also after an agent was stopped in the middle of it."""
 
     key: PodKey
     runtime: ContainerRuntime
-    """Chosen by `set_up`, or found with what ran before."""
+    """Chosen by `set_up`, or the runtime that has containers of the pod already."""
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The pod's; none before `set_up`."""
+        """The pod's addresses; empty before `set_up`."""
         ...
 
     async def set_up(self, pod: Object) -> None:
-        """Network, volumes, control group. PodTrouble, PodRefused."""
+        """Sets up network, volumes and cgroup. Raises PodSetupError and PodRejected."""
         ...
 
     async def refresh(self, pod: Object) -> None:
-        """The pod changed, or time has passed: what its volumes show is brought up to date."""
+        """Updates the contents of the pod's volumes (config maps, secrets, tokens, downward API)."""
         ...
 
     async def resize(self, pod: Object, running: Mapping[ContainerId, Object]) -> None:
-        """What the pod's containers may use changed; `running` are those that run, by id. OSError."""
+        """Applies changed resource limits; `running` are the running containers by id. Raises OSError."""
         ...
 
     async def make_sandbox(self, pod: Object, attempt: int) -> ContainerId:
-        """Made, not started. PodTrouble."""
+        """Creates the sandbox without starting it. Raises PodSetupError."""
         ...
 
     async def fetch(self, pod: Object, container: DesiredContainer, attempt: int) -> None:
-        """What a container needs from elsewhere: its image, what its variables say. This may take long, and
-        nobody else may have to wait for it. ContainerTrouble."""
+        """Pulls a container's image and resolves its variables. This may take long: call it without holding a
+        lock or semaphore. Raises ContainerStartError."""
         ...
 
     async def make_container(
         self, pod: Object, container: DesiredContainer, attempt: int, sandbox: ContainerStatus
     ) -> ContainerMark:
-        """After `fetch`: its file system mounted; made, not started. ContainerTrouble."""
+        """Mounts the file system and creates the container without starting it; `fetch` comes first.
+        Raises ContainerStartError."""
         ...
 
     def termination_message(
         self, container: DesiredContainer, mark: ContainerMark, status: ContainerStatus
     ) -> str:
-        """What a container that ended says about it."""
+        """The termination message of a container that has exited."""
         ...
 
     async def discard(self, id: ContainerId) -> None:
-        """A run of a container: nothing is left but its log."""
+        """Removes one run of a container, or a sandbox; its log stays."""
         ...
 
     async def drop_sandbox(self, id: ContainerId) -> None:
-        """The sandbox, what is left of its containers, and the network that it used up."""
+        """Removes the sandbox, its containers and the pod's network attachment."""
         ...
 
-    async def dismantle(self) -> None:
-        """Nothing is left but logs."""
+    async def tear_down(self) -> None:
+        """Removes everything of the pod from the node except its logs."""
         ...
 
-    async def forget(self) -> None:
-        """Nor those."""
-        ...
+    async def remove_logs(self) -> None: ...
 
     async def dial(self, port: int) -> socket.socket:
-        """A connection to the pod, as its network reaches it. OSError."""
+        """Connects to the pod's address from within its network. Raises OSError."""
         ...
 
     async def forward(self, port: int) -> socket.socket:
-        """A connection to the pod from within it where that is possible: to its loopback, as port-forward means it.
-        OSError."""
+        """Connects to the pod's loopback where the runtime allows it, else as `dial` does: for port-forward.
+        Raises OSError."""
         ...

@@ -1,4 +1,5 @@
-"""Files that the node makes for a pod's containers: names and addresses, and a place for last words."""
+"""Files that the node creates for a pod's containers: /etc/hosts, hostname, resolv.conf and the termination
+log."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ FROM_LOG_BYTES_MAX = 2_048
 FROM_LOG_LINES_MAX = 80
 _HOSTNAME_MAX = 63
 _HOSTS_HEAD = """\
-# Made by the node for this pod.
+# Written by the node agent for this pod.
 127.0.0.1\tlocalhost
 ::1\tlocalhost ip6-localhost ip6-loopback
 fe00::0\tip6-localnet
@@ -26,13 +27,13 @@ fe00::2\tip6-allrouters
 
 
 def hostname_of(pod: Object) -> str:
-    """The pod's own name for itself, without a domain."""
-    asked = pod["spec"].get("hostname") or pod["metadata"]["name"]
-    return str(asked)[:_HOSTNAME_MAX].rstrip("-.")
+    """The pod's host name, without a domain."""
+    name = pod["spec"].get("hostname") or pod["metadata"]["name"]
+    return str(name)[:_HOSTNAME_MAX].rstrip("-.")
 
 
 def fqdn_of(pod: Object, domain: str) -> str:
-    """Its name with its domain, where it has a subdomain; else empty."""
+    """The pod's fully qualified domain name; empty if it has no subdomain."""
     subdomain = pod["spec"].get("subdomain")
     if not subdomain:
         return ""
@@ -40,7 +41,7 @@ def fqdn_of(pod: Object, domain: str) -> str:
 
 
 def uts_name(pod: Object, domain: str) -> str:
-    """What `hostname` says in its containers."""
+    """What `hostname` prints in the pod's containers."""
     fqdn = fqdn_of(pod, domain)
     return fqdn if fqdn and pod["spec"].get("setHostnameAsFQDN") else hostname_of(pod)
 
@@ -53,18 +54,18 @@ def hosts(pod: Object, addresses: Sequence[str], domain: str) -> str:
     return _HOSTS_HEAD + "".join(lines)
 
 
-def write(folder: Path, texts: dict[str, str]) -> None:
-    """Each as it should be; what is there already keeps its place, since containers have it mounted."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o711)
+def write(directory: Path, texts: dict[str, str]) -> None:
+    """Writes the files that differ, in place: containers have them mounted, so they are never replaced."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o711)
     for name, text in texts.items():
-        path, content = folder / name, text.encode()
-        if not _is(path, content):
+        path, content = directory / name, text.encode()
+        if not _has_content(path, content):
             path.write_bytes(content)
         path.chmod(0o644)
 
 
-def _is(path: Path, content: bytes) -> bool:
-    """Whether the file holds just that. The pod may write to it: no more is read than there should be."""
+def _has_content(path: Path, content: bytes) -> bool:
+    """Whether the file has exactly that content. The pod may write to the file, so the read is bounded."""
     try:
         with path.open("rb") as file:
             return file.read(len(content) + 1) == content
@@ -72,17 +73,19 @@ def _is(path: Path, content: bytes) -> bool:
         return False
 
 
-def mounts(folder: Path, taken: Sequence[BindMount]) -> list[BindMount]:
-    """Those files, unless the container has something of its own there."""
-    destinations = {mount.destination for mount in taken}
-    own = [BindMount(str(folder / name), f"/etc/{name}") for name in ("hosts", "resolv.conf", "hostname")]
-    return [each for each in own if each.destination not in destinations]
+def mounts(directory: Path, existing: Sequence[BindMount]) -> list[BindMount]:
+    """Mounts of these files, except where the container has a volume mount at the same path."""
+    destinations = {mount.destination for mount in existing}
+    node_files = [
+        BindMount(str(directory / name), f"/etc/{name}") for name in ("hosts", "resolv.conf", "hostname")
+    ]
+    return [each for each in node_files if each.destination not in destinations]
 
 
-def make_message(folder: Path, name: str) -> Path:
-    """An empty file that any user of the container may write to."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o711)
-    path = folder / name
+def make_message(directory: Path, name: str) -> Path:
+    """Creates an empty termination log that any user of the container may write to."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o711)
+    path = directory / name
     path.touch()
     path.chmod(0o666)
     return path
@@ -117,5 +120,5 @@ def _from_log(log: Path) -> str:
             lines = file.read().splitlines(keepends=True)
     except OSError:
         return ""
-    said = b"".join(b"".join(line.split(b" ", 3)[3:]) for line in lines[-FROM_LOG_LINES_MAX:])
-    return said[-FROM_LOG_BYTES_MAX:].decode(errors="replace")
+    output = b"".join(b"".join(line.split(b" ", 3)[3:]) for line in lines[-FROM_LOG_LINES_MAX:])
+    return output[-FROM_LOG_BYTES_MAX:].decode(errors="replace")

@@ -1,4 +1,5 @@
-"""A hollow pod: states without processes. Its addresses are real, as far as its network's objects go."""
+"""The executor of hollow pods: all states without processes. Their addresses come from the provider's
+endpoints."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from alcove.agent.runtime.base import ContainerId, ContainerRuntime, ContainerSp
 from alcove.agent.runtime.hollow import ENDS
 from alcove.api.objects import Object
 
-_NOWHERE = Path("/nonexistent")
+_NO_LOG = Path("/nonexistent")
 
 
 class HollowAddresses(Protocol):
@@ -31,7 +32,7 @@ class HollowPodExecutor:
         self.key = key
         self.runtime = runtime
         self._network = network
-        self._made: set[ContainerId] = set()
+        self._containers: set[ContainerId] = set()
         self.addresses: tuple[str, ...] = ()
 
     async def set_up(self, pod: Object) -> None:
@@ -58,7 +59,7 @@ class HollowPodExecutor:
         self, pod: Object, container: DesiredContainer, attempt: int, sandbox: ContainerStatus
     ) -> ContainerMark:
         mark = ContainerMark(self.key, container.name, attempt, container.spec.get("image", ""))
-        # The pod waits for those that run before the others: they have nothing to do.
+        # The pod waits for init containers, so hollow ones complete immediately.
         config = {ENDS: container.role is ContainerRole.INIT}
         await self._make(
             mark, container_labels.container_id(self.key, container.name, attempt), sandbox.id, config
@@ -66,8 +67,8 @@ class HollowPodExecutor:
         return mark
 
     async def _make(self, mark: ContainerMark, id: ContainerId, sandbox: ContainerId, config: Object) -> None:
-        await self.runtime.create(ContainerSpec(id, sandbox, config, _NOWHERE, mark.labels()))
-        self._made.add(id)
+        await self.runtime.create(ContainerSpec(id, sandbox, config, _NO_LOG, mark.labels()))
+        self._containers.add(id)
 
     def termination_message(
         self, container: DesiredContainer, mark: ContainerMark, status: ContainerStatus
@@ -76,22 +77,22 @@ class HollowPodExecutor:
 
     async def discard(self, id: ContainerId) -> None:
         await self.runtime.delete(id)
-        self._made.discard(id)
+        self._containers.discard(id)
 
     async def drop_sandbox(self, id: ContainerId) -> None:
-        await self.dismantle()
+        await self.tear_down()
 
-    async def dismantle(self) -> None:
-        for id in sorted(self._made, reverse=True):
+    async def tear_down(self) -> None:
+        for id in sorted(self._containers, reverse=True):
             await self.runtime.delete(id)
-        self._made.clear()
+        self._containers.clear()
         await self._network.detach(self.key)
 
-    async def forget(self) -> None:
+    async def remove_logs(self) -> None:
         return
 
     async def dial(self, port: int) -> socket.socket:
-        raise ConnectionRefusedError("the pod is hollow: nobody listens")
+        raise ConnectionRefusedError("the pod is hollow: no process is listening")
 
     async def forward(self, port: int) -> socket.socket:
         return await self.dial(port)

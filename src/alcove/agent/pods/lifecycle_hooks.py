@@ -1,4 +1,4 @@
-"""Lifecycle hooks: what a container wants to be done right after it starts and right before it stops."""
+"""Lifecycle hooks of containers: postStart and preStop."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class HookFailed(Exception):
 
 
 async def run(hook: Object, container: Object, executor: PodExecutor, id: ContainerId) -> None:
-    """HookFailed says what went wrong; there is no time limit here."""
+    """Runs the hook without a time limit. Raises HookFailed."""
     if "sleep" in hook:
         await asyncio.sleep(float(hook["sleep"].get("seconds") or 0))
         return
-    found = await checks.check(hook, container, executor, id)
-    if not found.is_good:
-        raise HookFailed(found.message)
+    result = await checks.check(hook, container, executor, id)
+    if not result.is_good:
+        raise HookFailed(result.message)

@@ -1,7 +1,8 @@
-"""What all pods of a node are made with: runtimes, network, volumes, images, and places on its disk.
+"""The services that pod executors of a node share: runtimes, network, volumes, images, and directories on
+disk.
 
-DIR/pods/PLACE       files for the pod's containers; its range of user ids, if it has one
-DIR/logs/PLACE       logs of its containers
+DIR/pods/POD         files for the pod's containers; its range of user ids, if it has one
+DIR/logs/POD         logs of its containers
 DIR/snapshots/ID     file systems of containers
 """
 
@@ -33,11 +34,11 @@ from alcove.dns.resolvconf import ResolvConf
 
 IDS_PER_POD = 65_536
 _IDS_FIRST, _IDS_LAST = 2, 30_000
-"""Ranges of user ids, by number; below are the node's own."""
+"""Numbers of the ranges of user ids for pods; lower ids are the node's."""
 
 
 class PodNetwork(Protocol):
-    """The node's network; hollow nodes have another."""
+    """The node's network; hollow nodes have another implementation."""
 
     async def attach(self, key: PodKey, pod: Object) -> Attachment: ...
 
@@ -62,23 +63,25 @@ class PodDirectories(Struct, frozen=True):
         return self.data / "logs" / key.directory_name
 
     def log(self, key: PodKey, container: str, attempt: int) -> Path:
-        """Raises ValueError if `container` is not a container's name: it might lead out of the folder."""
-        if fault := names.dns_label(container):
-            raise ValueError(f"{container[:63]!r} is not a container name: {fault}")
+        """Raises ValueError if `container` is not a valid container name: it could lead out of the
+        directory."""
+        if errors := names.dns_label(container):
+            raise ValueError(f"{container[:63]!r} is not a container name: {errors}")
         return self.logs(key) / container / f"{attempt}.log"
 
 
 class IdRanges:
-    """A range of user ids for each pod that wants its own; written down, so that no two ever share one."""
+    """A range of user ids for each pod with a user namespace; kept on disk, so that no two pods share one."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
 
-    def of(self, place: str) -> IdMapping:
-        path = self._folder / place / "ids"
+    def get(self, directory_name: str) -> IdMapping:
+        """The pod's range, allocated at the first call. `directory_name` is the pod's."""
+        path = self._directory / directory_name / "ids"
         if not path.exists():
-            taken = {int(each.read_text()) for each in self._folder.glob("*/ids")}
-            number = next(each for each in range(_IDS_FIRST, _IDS_LAST) if each not in taken)
+            allocated = {int(each.read_text()) for each in self._directory.glob("*/ids")}
+            number = next(each for each in range(_IDS_FIRST, _IDS_LAST) if each not in allocated)
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
             path.write_text(str(number))
         return IdMapping(int(path.read_text()) * IDS_PER_POD, IDS_PER_POD)
@@ -86,10 +89,10 @@ class IdRanges:
 
 class NodeServices(Struct, frozen=True, kw_only=True):
     node: str
-    """Its name."""
+    """The node's name."""
     folders: PodDirectories
     group: str
-    """The control group that all pods are in."""
+    """The cgroup that contains all pods."""
     classes: RuntimeClasses
     network: PodNetwork
     volumes: PodVolumes
@@ -101,32 +104,33 @@ class NodeServices(Struct, frozen=True, kw_only=True):
     machine: NodeCapacity
     capabilities: tuple[str, ...]
     pause: Image
-    """What sandboxes are made from."""
+    """The image of sandboxes."""
     addresses: tuple[str, ...]
-    """The node's."""
+    """The node's addresses."""
     resolv_conf: ResolvConf
-    """The node's."""
+    """The node's resolv.conf."""
     ids: IdRanges
     note: Note
 
 
 def sweep(services: NodeServices, keys: Collection[PodKey]) -> Sequence[str]:
-    """Removes what is on the disk of pods that are not among `keys`: left by a kill in a bad moment. Blocks."""
-    known = {key.directory_name for key in keys}
+    """Removes files, snapshots and cgroups of pods that are not among `keys`: an agent that was killed may
+    have left them. Returns their names. Blocks."""
+    retained = {key.directory_name for key in keys}
     removed: list[str] = []
     for id in services.snapshots.ids():
-        if id.partition(".")[0] not in known:
+        if id.partition(".")[0] not in retained:
             services.snapshots.remove(id)
             removed.append(id)
     for group in services.cgroups.children(services.group):
-        if group not in known:
+        if group not in retained:
             services.cgroups.kill(f"{services.group}/{group}")
             services.cgroups.remove(f"{services.group}/{group}")
             removed.append(group)
     for kind in ("pods", "logs"):
-        folder = services.folders.data / kind
-        for each in folder.iterdir() if folder.is_dir() else ():
-            if each.name not in known:
+        directory = services.folders.data / kind
+        for each in directory.iterdir() if directory.is_dir() else ():
+            if each.name not in retained:
                 shutil.rmtree(each, ignore_errors=True)
                 removed.append(each.name)
     return removed

@@ -1,13 +1,13 @@
-"""What to do next for a pod: a pure function of what is wanted and what is seen.
+"""What to do next for a pod: a pure function of its spec and its observed state.
 
     set up ──▶ sandbox ──▶ init containers and sidecars, one by one ──▶ containers ──▶ (restarts)
        ▲                                                                    │
-       └───────────── the sandbox died: its containers are ended ◀──────────┤
+       └──────── the sandbox exited: its containers are terminated ◀────────┤
                                                                             ▼
-    nothing left ◀── everything removed ◀── sidecars stopped ◀── containers stopped: the pod ends
+    nothing left ◀── teardown ◀── sidecars stopped ◀── containers stopped: the pod terminates
 
-A plan has at most one step, which whoever carries it out finishes before asking again, and any number of
-containers to be stopped, which takes its time.
+A plan has at most one step, which the worker finishes before it plans again, and any number of containers to
+stop, which happens in the background.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ GRACE_SECONDS = 30.0
 
 
 class SetUpPod(Struct, frozen=True):
-    """Network, volumes, control group."""
+    """Network, volumes and cgroup."""
 
 
 class MakeSandbox(Struct, frozen=True):
@@ -31,14 +31,14 @@ class MakeSandbox(Struct, frozen=True):
 
 
 class StartContainer(Struct, frozen=True):
-    """A container, from its image to its postStart hook."""
+    """Pulls the image, creates and starts the container, and runs its postStart hook."""
 
     container: str
     attempt: int
 
 
 class StartCreatedContainer(Struct, frozen=True):
-    """A container that was made but not started when the agent before was stopped."""
+    """Starts a container that an earlier agent process created but did not start."""
 
     container: str
     id: ContainerId
@@ -50,15 +50,16 @@ class RemoveContainer(Struct, frozen=True):
 
 
 class ResizeContainers(Struct, frozen=True):
-    """What its containers may use is not what they were given."""
+    """The resources in the spec differ from those that were applied."""
 
 
 class RemoveSandbox(Struct, frozen=True):
-    """It died, and its containers with it: to begin again, its network too."""
+    """The sandbox exited, and its containers with it: removes it and its network attachment, to start
+    again."""
 
 
 class TearDownPod(Struct, frozen=True):
-    """Everything of the pod goes, after its last status is told."""
+    """Writes the pod's last status, then removes containers of the pod from the node."""
 
 
 Step = (
@@ -83,22 +84,22 @@ class PodPlan(Struct, frozen=True):
     step: Step | None = None
     stops: tuple[StopContainer, ...] = ()
     wake_at: float | None = None
-    """Monotonic: look again then, if nothing happens before."""
+    """When to plan again if nothing changes before; monotonic clock."""
     is_over: bool = False
-    """Nothing is left to do, ever."""
+    """Nothing is left to do: the pod's object can be deleted."""
 
 
 def plan(spec: Object, view: PodRuntimeView, now: float) -> PodPlan:
-    everything = desired_containers(spec)
-    end = view.end or finished(spec, everything, view)
+    containers = desired_containers(spec)
+    end = view.end or finished(spec, containers, view)
     if end is not None:
-        return _ending(everything, view, end)
+        return _terminating(containers, view, end)
     if view.sandbox is not None and view.sandbox.phase in (ContainerPhase.EXITED, ContainerPhase.BROKEN):
-        stops = _stops([each for each in everything if view.observed(each.name).is_running], 0.0)
+        stops = _stops([each for each in containers if view.observed(each.name).is_running], 0.0)
         return PodPlan(stops=stops) if stops else PodPlan(RemoveSandbox())
     if not view.is_set_up or view.sandbox is None or view.sandbox.phase is ContainerPhase.CREATED:
         return _preparing(view, now)
-    return _running(spec, everything, view, now)
+    return _running(spec, containers, view, now)
 
 
 def _preparing(view: PodRuntimeView, now: float) -> PodPlan:
@@ -110,31 +111,33 @@ def _preparing(view: PodRuntimeView, now: float) -> PodPlan:
 
 
 def _running(
-    spec: Object, everything: Sequence[DesiredContainer], view: PodRuntimeView, now: float
+    spec: Object, containers: Sequence[DesiredContainer], view: PodRuntimeView, now: float
 ) -> PodPlan:
-    doomed = [
-        each for each in everything if view.observed(each.name).is_running and view.observed(each.name).doom
+    failing = [
+        (each, view.observed(each.name).kill_message)
+        for each in containers
+        if view.observed(each.name).is_running and view.observed(each.name).kill_message
     ]
     stops = tuple(
-        StopContainer(each.name, grace_of(spec, each), f"{view.observed(each.name).doom}, will be restarted")
-        for each in doomed
+        StopContainer(each.name, grace_of(spec, each), f"{message}, will be restarted")
+        for each, message in failing
     )
-    if view.given is not None and view.given != resources_of(spec):
+    if view.applied_resources is not None and view.applied_resources != resources_of(spec):
         return PodPlan(ResizeContainers(), stops)
     wake_at: float | None = None
-    for each in _due(spec, everything, view):
+    for each in _due(spec, containers, view):
         observed = view.observed(each.name)
         if observed.retry_at <= now:
-            return PodPlan(_begin(each, observed), stops)
+            return PodPlan(_start_step(each, observed), stops)
         wake_at = observed.retry_at if wake_at is None else min(wake_at, observed.retry_at)
-    for each in everything:
+    for each in containers:
         for id in view.observed(each.name).stale:
             return PodPlan(RemoveContainer(each.name, id), stops)
     return PodPlan(stops=stops, wake_at=wake_at)
 
 
 def resources_of(spec: Object) -> list[Object]:
-    """What all containers may use, in order."""
+    """The resources of all containers except ephemeral ones, in order."""
     return [
         each.spec.get("resources") or {}
         for each in desired_containers(spec)
@@ -142,23 +145,23 @@ def resources_of(spec: Object) -> list[Object]:
     ]
 
 
-def _begin(container: DesiredContainer, observed: ObservedContainer) -> Step:
+def _start_step(container: DesiredContainer, observed: ObservedContainer) -> Step:
     if observed.current is not None and observed.current.status.phase is ContainerPhase.CREATED:
         return StartCreatedContainer(container.name, observed.current.status.id)
     return StartContainer(container.name, observed.next_attempt)
 
 
 def _due(
-    spec: Object, everything: Sequence[DesiredContainer], view: PodRuntimeView
+    spec: Object, containers: Sequence[DesiredContainer], view: PodRuntimeView
 ) -> list[DesiredContainer]:
-    """Containers that should run now and do not, those in back-off too."""
+    """Containers that should be running and are not, including those in back-off."""
     has_begun = any(
         view.observed(each.name).current is not None and _is_in_sandbox(view, view.observed(each.name))
-        for each in everything
+        for each in containers
         if each.role is ContainerRole.MAIN
     )
     due: list[DesiredContainer] = []
-    for each in everything:
+    for each in containers:
         observed = view.observed(each.name)
         match each.role:
             case ContainerRole.INIT if has_begun or _is_done(view, observed):
@@ -169,9 +172,9 @@ def _due(
                 if not observed.is_running:
                     due.append(each)
                 if not has_begun:
-                    return due  # The next one waits for this.
+                    return due  # The next container waits for this one.
             case ContainerRole.MAIN | ContainerRole.EPHEMERAL:
-                if _wants_run(spec, each, observed):
+                if _should_run(spec, each, observed):
                     due.append(each)
     return due
 
@@ -185,7 +188,7 @@ def _is_in_sandbox(view: PodRuntimeView, observed: ObservedContainer) -> bool:
 
 
 def _is_done(view: PodRuntimeView, observed: ObservedContainer) -> bool:
-    """An init container has done its work, in this sandbox."""
+    """Whether an init container has completed in the current sandbox."""
     return _is_in_sandbox(view, observed) and _has_succeeded(observed)
 
 
@@ -193,51 +196,54 @@ def _has_succeeded(observed: ObservedContainer) -> bool:
     return observed.current is not None and observed.is_over and observed.current.status.exit_code == 0
 
 
-def _wants_run(spec: Object, container: DesiredContainer, observed: ObservedContainer) -> bool:
+def _should_run(spec: Object, container: DesiredContainer, observed: ObservedContainer) -> bool:
     if observed.current is None or observed.current.status.phase is ContainerPhase.CREATED:
         return True
     return observed.is_over and restarts(container, spec, observed.current.status.exit_code)
 
 
-# The pod's end
+# Termination
 
 
 def finished(
-    spec: Object, everything: Sequence[DesiredContainer], view: PodRuntimeView
+    spec: Object, containers: Sequence[DesiredContainer], view: PodRuntimeView
 ) -> PodTermination | None:
-    """The pod's end by itself: an init container failed for good, or all its containers have ended for good."""
+    """The pod's completion: an init container failed, or all main containers exited, and none is restarted.
+    None if the pod goes on."""
     grace = grace_of_pod(spec)
-    mains = [each for each in everything if each.role is ContainerRole.MAIN]
-    for each in everything:
+    mains = [each for each in containers if each.role is ContainerRole.MAIN]
+    for each in containers:
         if (
             each.role is ContainerRole.INIT
-            and _ended_for_good(spec, each, view)
+            and _is_finished(spec, each, view)
             and not _has_succeeded(view.observed(each.name))
         ):
             return PodTermination(TerminationCause.FINISHED, grace)
-    if mains and all(_ended_for_good(spec, each, view) for each in mains):
+    if mains and all(_is_finished(spec, each, view) for each in mains):
         return PodTermination(TerminationCause.FINISHED, grace)
     return None
 
 
-def _ended_for_good(spec: Object, container: DesiredContainer, view: PodRuntimeView) -> bool:
+def _is_finished(spec: Object, container: DesiredContainer, view: PodRuntimeView) -> bool:
     observed = view.observed(container.name)
     if observed.current is None or not observed.is_over:
         return False
     return not restarts(container, spec, observed.current.status.exit_code)
 
 
-def _ending(everything: Sequence[DesiredContainer], view: PodRuntimeView, end: PodTermination) -> PodPlan:
-    running = [each for each in everything if view.observed(each.name).is_running]
+def _terminating(
+    containers: Sequence[DesiredContainer], view: PodRuntimeView, end: PodTermination
+) -> PodPlan:
+    running = [each for each in containers if view.observed(each.name).is_running]
     others = [each for each in running if each.role is not ContainerRole.SIDECAR]
     if others:
         return PodPlan(stops=_stops(others, end.grace_seconds))
     if running:
-        # Sidecars serve the others to the end, and each other: the last to start is the first to stop.
+        # Sidecars stop after the main containers, in reverse start order: they may depend on each other.
         return PodPlan(stops=_stops(running[-1:], end.grace_seconds))
     if not view.is_clean:
         return PodPlan(TearDownPod())
-    return PodPlan(is_over=end.why is TerminationCause.DELETED)
+    return PodPlan(is_over=end.cause is TerminationCause.DELETED)
 
 
 def _stops(containers: Sequence[DesiredContainer], grace_seconds: float) -> tuple[StopContainer, ...]:
@@ -247,12 +253,12 @@ def _stops(containers: Sequence[DesiredContainer], grace_seconds: float) -> tupl
 
 
 def grace_of_pod(spec: Object) -> float:
-    told = spec.get("terminationGracePeriodSeconds")
-    return float(told) if told is not None else GRACE_SECONDS
+    seconds = spec.get("terminationGracePeriodSeconds")
+    return float(seconds) if seconds is not None else GRACE_SECONDS
 
 
 def grace_of(spec: Object, container: DesiredContainer) -> float:
-    """How long a container may take to stop when its probe failed."""
+    """The grace period of a container that is restarted because its probe failed."""
     probe: Object = container.spec.get("livenessProbe") or container.spec.get("startupProbe") or {}
-    own = probe.get("terminationGracePeriodSeconds")
-    return float(own) if own is not None else grace_of_pod(spec)
+    seconds = probe.get("terminationGracePeriodSeconds")
+    return float(seconds) if seconds is not None else grace_of_pod(spec)

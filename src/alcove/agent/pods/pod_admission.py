@@ -1,4 +1,4 @@
-"""What a node does not run, whoever let it through: pods of tenants that would reach the node itself."""
+"""Rejects tenants' pods that could access the node, even if the API server's admission let them pass."""
 
 from alcove.agent.pods.containers import desired_containers
 from alcove.agent.pods.executor import PodRejected
@@ -8,7 +8,7 @@ from alcove.api.objects import Object
 
 
 def check(spec: Object, isolation: Isolation, *, is_ring0: bool) -> None:
-    """PodRefused says why the pod is not run."""
+    """Raises PodRejected if the pod may not run on this node."""
     policy = security.policy_of(is_ring0, isolation)
     try:
         security.check_pod(spec, policy)
@@ -18,10 +18,8 @@ def check(spec: Object, isolation: Isolation, *, is_ring0: bool) -> None:
         reason = "SysctlForbidden" if "sysctl" in str(error) else "PodForbidden"
         raise PodRejected(reason, str(error)) from error
     if isolation is not Isolation.NAMESPACES and (spec.get("hostPID") or spec.get("hostIPC")):
-        message = (
-            "hostPID and hostIPC cannot be had behind a kernel of its own: use a RuntimeClass of crun or runc"
-        )
-        raise PodRejected("PodForbidden", message)
+        message = "hostPID and hostIPC are not supported by a sandboxed runtime"
+        raise PodRejected("PodForbidden", f"{message}: use a RuntimeClass with handler crun or runc")
     if is_ring0:
         return
     if any("hostPath" in each for each in spec.get("volumes") or ()):

@@ -1,8 +1,8 @@
-"""All pods of a node, of all planes and tenants: a worker for each, from the moment it is bound here until nothing
-of it is left.
+"""All pods of a node, of all planes and tenants: one worker for each, from the moment the pod is bound to the
+node until it has been removed.
 
-What was left running by an agent before is adopted by the pod's worker once the API shows the pod; what no
-plane knows any more is removed, as soon as its plane was heard.
+Containers left running by an earlier agent process are adopted by the pod's worker once the API shows the
+pod. Leftovers of pods that no plane has any more are removed as soon as their plane is synced.
 """
 
 from __future__ import annotations
@@ -28,26 +28,29 @@ from alcove.dataplane.errors import DataPlaneError
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 5.0
+RESTART_SECONDS = 5.0
 SHUTDOWN_SECONDS_MAX = 30.0
 
 Found = dict[PodKey, list[ContainerStatus]]
+"""Containers that earlier agent processes left on the node, by pod."""
 SiteOf = Callable[[PodKey, Sequence[ContainerStatus]], PodExecutor]
-"""A site for the pod; what was found of it tells which runtime it is in."""
-TellingOf = Callable[[PodKey], StatusWriter]
+"""Creates the executor of a pod; the pod's existing containers determine its runtime."""
+WriterOf = Callable[[PodKey], StatusWriter]
 
 
 class PodWorkers:
-    """`run` until cancelled; pods keep running then."""
+    """`run` returns only when cancelled; pods keep running then."""
 
-    def __init__(self, site_of: SiteOf, writer_of: TellingOf, around: WorkerContext, left: Found) -> None:
-        self._site_of = site_of
-        self._telling_of = writer_of
-        self._around = around
-        self._left = left
-        """What runs here and no pod has claimed yet."""
+    def __init__(
+        self, executor_of: SiteOf, writer_of: WriterOf, context: WorkerContext, unclaimed: Found
+    ) -> None:
+        self._executor_of = executor_of
+        self._writer_of = writer_of
+        self._context = context
+        self._unclaimed = unclaimed
+        """Containers on the node that no worker has adopted yet."""
         self._workers: dict[PodKey, PodWorker] = {}
-        self._named: dict[ObjectKey, PodKey] = {}
+        self._keys_by_name: dict[ObjectKey, PodKey] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._early: list[ObjectChange] = []
 
@@ -60,7 +63,7 @@ class PodWorkers:
             await asyncio.Event().wait()
 
     async def drain(self) -> None:
-        """The node is being turned off: its pods end, each with its grace, and are told so."""
+        """Terminates all pods because the node shuts down, each with its grace period."""
         workers = list(self)
         for worker in workers:
             grace = min(grace_of_pod(worker.pod["spec"]), SHUTDOWN_SECONDS_MAX)
@@ -70,14 +73,14 @@ class PodWorkers:
                 for worker in workers:
                     await worker.cleaned.wait()
         except TimeoutError:
-            log.warning("some pods did not end in time")
+            log.warning("pods did not terminate before node shutdown")
 
     # Reading
 
     def find(self, key: ObjectKey) -> PodWorker | None:
-        """The pod that has this name now."""
-        named = self._named.get(key)
-        return self._workers.get(named) if named is not None else None
+        """The worker of the current pod of that name."""
+        pod_key = self._keys_by_name.get(key)
+        return self._workers.get(pod_key) if pod_key is not None else None
 
     def __iter__(self) -> Iterator[PodWorker]:
         return iter(list(self._workers.values()))
@@ -86,84 +89,85 @@ class PodWorkers:
         return len(self._workers)
 
     def keys(self) -> set[PodKey]:
-        """Pods of which something may be here."""
-        return {*self._workers, *self._left}
+        """Pods that may have something on this node."""
+        return {*self._workers, *self._unclaimed}
 
-    # Being told
+    # Changes
 
     def offer(self, change: ObjectChange) -> None:
-        """A pod that is bound to this node, was, or is gone."""
+        """Handles a change of a pod that is or was bound to this node."""
         if self._tasks is None:
             self._early.append(change)
             return
         key = PodKey.of(change.key, change.obj)
-        before = self._named.get(change.key)
+        before = self._keys_by_name.get(change.key)
         if before is not None and before != key and before in self._workers:
             self._workers[before].change(None)
         if change.kind is ChangeType.DELETED:
             if key in self._workers:
                 self._workers[key].change(None)
             if before == key:
-                del self._named[change.key]
+                del self._keys_by_name[change.key]
             return
-        self._named[change.key] = key
+        self._keys_by_name[change.key] = key
         if key in self._workers:
             self._workers[key].change(change.obj)
         else:
-            self._hire(self._tasks, key, change.obj)
+            self._start_worker(self._tasks, key, change.obj)
 
-    def _hire(self, tasks: asyncio.TaskGroup, key: PodKey, pod: Object) -> None:
-        worker = self._workers[key] = self._worker(key, pod, self._left.pop(key, []))
-        tasks.create_task(self._keep(worker), name=f"pod {key}")
+    def _start_worker(self, tasks: asyncio.TaskGroup, key: PodKey, pod: Object) -> None:
+        worker = self._workers[key] = self._worker(key, pod, self._unclaimed.pop(key, []))
+        tasks.create_task(self._supervise(worker), name=f"pod {key}")
 
     def _worker(self, key: PodKey, pod: Object, found: Sequence[ContainerStatus]) -> PodWorker:
-        executor = self._site_of(key, found)
-        return PodWorker(executor, pod, view_of(pod, found), self._telling_of(key), self._around)
+        executor = self._executor_of(key, found)
+        return PodWorker(executor, pod, view_of(pod, found), self._writer_of(key), self._context)
 
-    async def _keep(self, worker: PodWorker) -> None:
-        """A worker that fails is replaced, and begins with what runs."""
+    async def _supervise(self, worker: PodWorker) -> None:
+        """Runs the worker. One that fails is replaced by a new one, which adopts the pod's containers."""
         key = worker.key
         while True:
             try:
                 await worker.run()
                 break
             except Exception:
-                log.exception("pod's worker failed", extra={"pod": str(key)})
-            await asyncio.sleep(AGAIN_SECONDS)
+                log.exception("pod worker failed; restarting", extra={"pod": str(key)})
+            await asyncio.sleep(RESTART_SECONDS)
             try:
                 found = [each for each in await worker.executor.runtime.list() if _is_of(each, key)]
             except (RuntimeFailure, OSError):
-                log.exception("runtime does not list", extra={"pod": str(key)})
+                log.exception("failed to list containers", extra={"pod": str(key)})
                 continue
             pod, end = worker.pod, worker.view.end
             worker = self._workers[key] = self._worker(key, pod, found)
             worker.view.end = worker.view.end or end
         del self._workers[key]
-        if self._named.get(key.object_key) == key and worker.view.end is not None:
-            del self._named[key.object_key]
+        if self._keys_by_name.get(key.object_key) == key and worker.view.end is not None:
+            del self._keys_by_name[key.object_key]
 
-    # What nobody claims
+    # Leftovers
 
     @property
     def has_left(self) -> bool:
-        return bool(self._left)
+        """Whether there are containers that no worker has adopted yet."""
+        return bool(self._unclaimed)
 
-    async def sweep(self, heard: Callable[[PlaneId], bool]) -> None:
-        """Removes what is left of pods that their planes, being heard, do not have."""
-        for key in [each for each in self._left if heard(each.plane)]:
-            found = self._left.get(key)
+    async def sweep(self, is_synced: Callable[[PlaneId], bool]) -> None:
+        """Removes leftovers of pods that their planes do not have; planes that are not synced are skipped."""
+        for key in [each for each in self._unclaimed if is_synced(each.plane)]:
+            found = self._unclaimed.get(key)
             if found is None:
-                continue  # Its pod came back and has claimed it.
+                continue  # The pod appeared meanwhile, and its worker has adopted the containers.
             log.info("removing leftovers of a pod", extra={"pod": str(key)})
-            executor = self._site_of(key, found)
+            executor = self._executor_of(key, found)
             try:
-                await executor.dismantle()
-                await executor.forget()
+                await executor.tear_down()
+                await executor.remove_logs()
             except (RuntimeFailure, DataPlaneError, VolumeFailure, OSError) as error:
                 extra = {"pod": str(key), "error": str(error)}
                 log.warning("failed to remove leftovers of a pod; retrying", extra=extra)
             else:
-                self._left.pop(key, None)
+                self._unclaimed.pop(key, None)
 
 
 def _is_of(status: ContainerStatus, key: PodKey) -> bool:

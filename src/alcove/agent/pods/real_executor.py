@@ -1,4 +1,5 @@
-"""A pod that really runs: its network, volumes, sandbox and containers, made and removed."""
+"""The executor of pods that run processes: creates and removes their network, volumes, sandbox and
+containers."""
 
 from __future__ import annotations
 
@@ -56,28 +57,33 @@ from alcove.api.objects import Object
 from alcove.client.errors import ClientError
 from alcove.dns import resolvconf
 
-_NOTHING_YET = Attachment("", ())
+_NOT_ATTACHED = Attachment("", ())
 
 
 class RealPodExecutor:
     def __init__(
-        self, key: PodKey, shop: NodeServices, runtime: ContainerRuntime, found: Sequence[ContainerStatus]
+        self,
+        key: PodKey,
+        services: NodeServices,
+        runtime: ContainerRuntime,
+        existing: Sequence[ContainerStatus],
     ) -> None:
-        """`runtime` is the one that `found` are in; without any, a better one may be chosen."""
+        """`existing` are the pod's containers in `runtime`; if there are none, `set_up` chooses the
+        runtime."""
         self.key = key
         self.runtime = runtime
-        self._shop = shop
-        self._is_chosen = bool(found)
-        self._made: dict[ContainerId, str] = {}
-        """Everything in the runtime, with the image it uses."""
-        for status in found:
+        self._services = services
+        self._is_chosen = bool(existing)
+        self._image_digests: dict[ContainerId, str] = {}
+        """All sandboxes and containers in the runtime, each with its image's digest."""
+        for status in existing:
             mark = container_labels.read(status.labels)
-            self._made[status.id] = mark.digest if mark is not None else ""
+            self._image_digests[status.id] = mark.digest if mark is not None else ""
         self._fetched: dict[ContainerId, tuple[Image, Sequence[tuple[str, str]]]] = {}
-        self._attachment = _NOTHING_YET
+        self._attachment = _NOT_ATTACHED
         self._volumes: Mapping[str, VolumePath] = {}
-        self._folder = shop.folders.pod(key)
-        self._group = f"{shop.group}/{key.directory_name}"
+        self._directory = services.folders.pod(key)
+        self._group = f"{services.group}/{key.directory_name}"
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -85,18 +91,20 @@ class RealPodExecutor:
 
     @property
     def images(self) -> set[str]:
-        """Digests of images that are in use."""
-        return {digest for digest in self._made.values() if digest}
+        """Digests of the images in use."""
+        return {digest for digest in self._image_digests.values() if digest}
 
     # The pod
 
     async def set_up(self, pod: Object) -> None:
         spec = pod["spec"]
         if not self._is_chosen:
-            self.runtime = await self._shop.classes.pick(self.key, spec)
+            self.runtime = await self._services.classes.pick(self.key, spec)
         pod_admission.check(spec, self.runtime.isolation, is_ring0=is_ring0(self.key))
-        if self._has_own_users(spec):
-            user_namespaces.check(self.runtime.handler, self._shop.folders.data, is_ring0=is_ring0(self.key))
+        if self._has_user_namespace(spec):
+            user_namespaces.check(
+                self.runtime.handler, self._services.folders.data, is_ring0=is_ring0(self.key)
+            )
         attaching = asyncio.ensure_future(self._attach(pod))
         try:
             await self._mount(pod)
@@ -105,145 +113,151 @@ class RealPodExecutor:
             await asyncio.gather(attaching, return_exceptions=True)
             raise
         await attaching
-        if self._has_own_users(spec):
-            self._set_network(spec)
-        self._shop.cgroups.ensure(self._group, pod_limits_of(spec))
+        if self._has_user_namespace(spec):
+            self._apply_sysctls(spec)
+        self._services.cgroups.ensure(self._group, pod_limits_of(spec))
         self._write_files(pod)
 
     async def _attach(self, pod: Object) -> None:
         try:
-            self._attachment = await self._shop.network.attach(self.key, pod)
+            self._attachment = await self._services.network.attach(self.key, pod)
         except NetworkError as error:
-            raise PodSetupError("FailedCreatePodSandBox", f"network is not ready: {error}") from error
+            raise PodSetupError("FailedCreatePodSandBox", f"pod network is not ready: {error}") from error
 
-    def _set_network(self, spec: Object) -> None:
+    def _apply_sysctls(self, spec: Object) -> None:
         try:
             sysctls.apply(self._attachment.namespace_path, network_sysctls(spec))
         except OSError as error:
-            raise PodSetupError("FailedCreatePodSandBox", f"a sysctl cannot be set: {error}") from error
+            raise PodSetupError("FailedCreatePodSandBox", f"failed to set sysctls: {error}") from error
 
     async def _mount(self, pod: Object) -> None:
         try:
-            self._volumes = await self._shop.volumes.mount(self.key, pod)
+            self._volumes = await self._services.volumes.mount(self.key, pod)
         except VolumeFailure as error:
             raise PodSetupError(error.reason, str(error)) from error
         except (ApiError, ClientError) as error:
             raise PodSetupError("FailedMount", str(error)) from error
 
     def _write_files(self, pod: Object) -> None:
-        shop, attachment = self._shop, self._attachment
+        attachment = self._attachment
         conf = resolvconf.for_pod(
-            self.key.namespace, pod["spec"], attachment.nameservers, attachment.domain, shop.resolv_conf
+            self.key.namespace,
+            pod["spec"],
+            attachment.nameservers,
+            attachment.domain,
+            self._services.resolv_conf,
         )
         texts = {
             "hosts": files.hosts(pod, attachment.addresses, attachment.domain),
             "hostname": f"{self._hostname(pod)}\n",
             "resolv.conf": conf.text(),
         }
-        files.write(self._folder, texts)
+        files.write(self._directory, texts)
 
     def _hostname(self, pod: Object) -> str:
         if pod["spec"].get("hostNetwork"):
-            return self._shop.node
+            return self._services.node
         return files.uts_name(pod, self._attachment.domain)
 
     async def refresh(self, pod: Object) -> None:
         try:
-            await self._shop.volumes.refresh(self.key, self._with_addresses(pod))
+            await self._services.volumes.refresh(self.key, self._with_addresses(pod))
         except (VolumeFailure, ApiError, ClientError) as error:
-            self._shop.note(self.key, "Warning", "FailedMount", str(error))
+            self._services.note(self.key, "Warning", "FailedMount", str(error))
 
     def _with_addresses(self, pod: Object) -> Object:
-        """The pod as it will be told of: what it learns of itself must not wait for the API."""
+        """The pod with its addresses in the status: fieldRefs to them must not wait for the status update."""
         status = dict(pod.get("status") or {})
         if self.addresses:
             status |= {"podIP": self.addresses[0], "podIPs": [{"ip": each} for each in self.addresses]}
-        hosts = self._shop.addresses
+        hosts = self._services.addresses
         if hosts:
             status |= {"hostIP": hosts[0], "hostIPs": [{"ip": each} for each in hosts]}
         return {**pod, "status": status}
 
     async def resize(self, pod: Object, running: Mapping[ContainerId, Object]) -> None:
-        """The pod's and its containers' limits as they are now wanted; `running` are containers by id."""
-        spec, shop = pod["spec"], self._shop
-        shop.cgroups.ensure(self._group, pod_limits_of(spec))
+        """Applies the limits of the pod's spec to its cgroups; `running` are the running containers by id."""
+        spec, cgroups = pod["spec"], self._services.cgroups
+        cgroups.ensure(self._group, pod_limits_of(spec))
         if self.runtime.isolation is Isolation.SANDBOX:
-            for id in self._made:
+            for id in self._image_digests:
                 if id.count(".") == 1:
-                    shop.cgroups.ensure(f"{self._group}/{id}", pod_limits_of(spec))
+                    cgroups.ensure(f"{self._group}/{id}", pod_limits_of(spec))
             return
         for id, container in running.items():
-            shop.cgroups.ensure(f"{self._group}/{id}", container_limits_of(container))
+            cgroups.ensure(f"{self._group}/{id}", container_limits_of(container))
 
     # The sandbox
 
     async def make_sandbox(self, pod: Object, attempt: int) -> ContainerId:
         id, spec = container_labels.sandbox_id(self.key, attempt), pod["spec"]
         shared = sandbox_namespaces(spec, self._attachment.namespace_path)
-        context = self._place(id, await self._sandbox_root(id, spec), shared, spec, None)
+        context = self._context(id, await self._sandbox_root(id, spec), shared, spec, None)
         try:
             config = sandbox_config(spec, context, self._hostname(pod))
         except SpecRefused as error:
             raise PodRejected("PodForbidden", str(error)) from error
         mark = ContainerMark(self.key, "", attempt)
-        # A sandbox before this one, though it came to nothing, may have taken the addresses for itself.
-        await self._shop.network.restore_addresses(self.key)
-        self._made[id] = ""
-        await self.runtime.create(ContainerSpec(id, id, config, self._folder / "sandbox.log", mark.labels()))
+        # A failed sandbox before this one may have removed the addresses from the namespace (gVisor does).
+        await self._services.network.restore_addresses(self.key)
+        self._image_digests[id] = ""
+        await self.runtime.create(
+            ContainerSpec(id, id, config, self._directory / "sandbox.log", mark.labels())
+        )
         return id
 
     async def _sandbox_root(self, id: ContainerId, spec: Object) -> str:
-        rootfs = self._shop.pause.rootfs
-        if not self._has_own_users(spec):
+        rootfs = self._services.pause.rootfs
+        if not self._has_user_namespace(spec):
             return str(rootfs)
-        # Images are root's alone; a snapshot is where others get to.
+        # Only root can read images; the pod's user namespace can access a snapshot.
         try:
-            return str(await asyncio.to_thread(self._shop.snapshots.mount, id, rootfs))
+            return str(await asyncio.to_thread(self._services.snapshots.mount, id, rootfs))
         except MountFailed as error:
             raise PodSetupError("FailedCreatePodSandBox", str(error)) from error
 
-    def _place(
+    def _context(
         self, id: ContainerId, rootfs: str, shared: NamespacePaths, spec: Object, container: Object | None
     ) -> ContainerContext:
-        shop = self._shop
-        is_whole = container is None and self.runtime.isolation is Isolation.SANDBOX
-        limits = pod_limits_of(spec) if is_whole else container_limits_of(container or {})
+        services = self._services
+        is_whole_pod = container is None and self.runtime.isolation is Isolation.SANDBOX
+        limits = pod_limits_of(spec) if is_whole_pod else container_limits_of(container or {})
         return ContainerContext(
             isolation=self.runtime.isolation,
             policy=security.policy_of(is_ring0(self.key), self.runtime.isolation),
             rootfs=rootfs,
             cgroup=f"{self._group}/{id}",
             limits=limits,
-            seccomp=shop.seccomp,
+            seccomp=services.seccomp,
             namespaces=shared,
             mapping=self._mapping(spec),
-            unified_cgroups=shop.cgroups.layout is CgroupLayout.V2,
-            oom_score=oom_score(spec, container or {}, shop.machine),
-            capabilities=shop.capabilities,
+            unified_cgroups=services.cgroups.layout is CgroupLayout.V2,
+            oom_score=oom_score(spec, container or {}, services.machine),
+            capabilities=services.capabilities,
         )
 
     def _mapping(self, spec: Object) -> IdMapping | None:
-        return self._shop.ids.of(self.key.directory_name) if self._has_own_users(spec) else None
+        return self._services.ids.get(self.key.directory_name) if self._has_user_namespace(spec) else None
 
-    def _has_own_users(self, spec: Object) -> bool:
-        """Behind a kernel of its own a pod's users are its own anyway."""
+    def _has_user_namespace(self, spec: Object) -> bool:
+        """Whether the runtime must create a user namespace. A gVisor sandbox separates users anyway."""
         return spec.get("hostUsers") is False and self.runtime.isolation is Isolation.NAMESPACES
 
     async def drop_sandbox(self, id: ContainerId) -> None:
         await self._remove_containers()
-        await self._shop.network.detach(self.key)
-        self._attachment = _NOTHING_YET
+        await self._services.network.detach(self.key)
+        self._attachment = _NOT_ATTACHED
 
     # Containers
 
     async def fetch(self, pod: Object, container: DesiredContainer, attempt: int) -> None:
         id = container_labels.container_id(self.key, container.name, attempt)
         image = await self._image(pod, container)
-        self._made[id] = image.digest
-        services = self._shop.network.environment(self.key, pod)
+        self._image_digests[id] = image.digest
+        service_variables = self._services.network.environment(self.key, pod)
         try:
-            variables = await self._shop.environment.of(
-                self.key, self._with_addresses(pod), container.spec, services
+            variables = await self._services.environment.variables(
+                self.key, self._with_addresses(pod), container.spec, service_variables
             )
         except (ApiError, ClientError) as error:
             raise ContainerConfigError(str(error)) from error
@@ -252,32 +266,33 @@ class RealPodExecutor:
     async def make_container(
         self, pod: Object, container: DesiredContainer, attempt: int, sandbox: ContainerStatus
     ) -> ContainerMark:
-        id, asked = container_labels.container_id(self.key, container.name, attempt), container.spec
+        id = container_labels.container_id(self.key, container.name, attempt)
+        container_spec = container.spec
         image, variables = self._fetched.pop(id)
-        message = files.make_message(self._folder / "messages", f"{container.name}.{attempt}")
+        message = files.make_message(self._directory / "messages", f"{container.name}.{attempt}")
         mark = ContainerMark(
             self.key,
             container.name,
             attempt,
-            str(asked.get("image", "")),
-            image.id_as(str(asked.get("image", ""))),
+            str(container_spec.get("image", "")),
+            image.id_as(str(container_spec.get("image", ""))),
             str(message),
             image.config.stop_signal,
             image.digest,
         )
         spec, shared = pod["spec"], await self._shared(pod["spec"], container, sandbox)
         try:
-            user = resolve(spec, asked, image.config.user, image.accounts())
-            mounts = await asyncio.to_thread(self._mounts, pod, asked, message, variables)
-            rootfs = await asyncio.to_thread(self._shop.snapshots.mount, id, image.rootfs, shared.user)
-            context = self._place(id, str(rootfs), shared, spec, asked)
-            config = container_config(spec, asked, image.config, variables, user, mounts, context)
+            user = resolve(spec, container_spec, image.config.user, image.accounts())
+            mounts = await asyncio.to_thread(self._mounts, pod, container_spec, message, variables)
+            rootfs = await asyncio.to_thread(self._services.snapshots.mount, id, image.rootfs, shared.user)
+            context = self._context(id, str(rootfs), shared, spec, container_spec)
+            config = container_config(spec, container_spec, image.config, variables, user, mounts, context)
         except (SpecRefused, VolumeFailure) as error:
             raise ContainerConfigError(str(error)) from error
         except MountFailed as error:
             raise ContainerStartError("Failed", f"Error: {error}", "CreateContainerError") from error
-        log = self._shop.folders.log(self.key, container.name, attempt)
-        is_open, is_once = bool(asked.get("stdin")), bool(asked.get("stdinOnce"))
+        log = self._services.folders.log(self.key, container.name, attempt)
+        is_open, is_once = bool(container_spec.get("stdin")), bool(container_spec.get("stdinOnce"))
         await self.runtime.create(ContainerSpec(id, sandbox.id, config, log, mark.labels(), is_open, is_once))
         return mark
 
@@ -293,9 +308,9 @@ class RealPodExecutor:
         return structs.replace(shared, pid=f"/proc/{process}/ns/pid") if process else shared
 
     async def _process_of(self, name: str) -> int:
-        """The first process of a container of this pod, on the node; zero where it cannot be seen."""
+        """The host's pid of the first process of a container of this pod; 0 if it has none on the host."""
         prefix = f"{self.key.directory_name}.{name}."
-        ids = [each for each in self._made if each.startswith(prefix)]
+        ids = [each for each in self._image_digests if each.startswith(prefix)]
         if not ids:
             return 0
         try:
@@ -306,64 +321,65 @@ class RealPodExecutor:
             return 0
 
     async def _image(self, pod: Object, container: DesiredContainer) -> Image:
-        def tell(type_: str, reason: str, message: str) -> None:
-            self._shop.note(self.key, type_, reason, message)
+        def record_event(type_: str, reason: str, message: str) -> None:
+            self._services.note(self.key, type_, reason, message)
 
         try:
-            return await self._shop.pulls.ensure(self.key, pod, container.spec, tell)
+            return await self._services.pulls.ensure(self.key, pod, container.spec, record_event)
         except ImageUnavailable as error:
             raise ContainerStartError("", str(error), error.reason, error.retry_seconds) from error
 
     def _mounts(
         self, pod: Object, container: Object, message: Path, variables: Sequence[tuple[str, str]]
     ) -> list[BindMount]:
-        own = container_mounts(pod, container, self._volumes, environment(variables))
+        volume_mounts = container_mounts(pod, container, self._volumes, environment(variables))
         path = container.get("terminationMessagePath") or files.TERMINATION_LOG
-        return [*own, *files.mounts(self._folder, own), BindMount(str(message), path)]
+        node_files = files.mounts(self._directory, volume_mounts)
+        return [*volume_mounts, *node_files, BindMount(str(message), path)]
 
     def termination_message(
         self, container: DesiredContainer, mark: ContainerMark, status: ContainerStatus
     ) -> str:
-        log = self._shop.folders.log(self.key, container.name, mark.attempt)
+        log = self._services.folders.log(self.key, container.name, mark.attempt)
         return files.termination_message(container.spec, Path(mark.term_message), log, status.exit_code)
 
     async def discard(self, id: ContainerId) -> None:
         await self.runtime.delete(id)
-        await asyncio.to_thread(self._shop.snapshots.remove, id)
+        await asyncio.to_thread(self._services.snapshots.remove, id)
         name = id.removeprefix(f"{self.key.directory_name}.")
         with contextlib.suppress(FileNotFoundError):
-            (self._folder / "messages" / name).unlink()
-        self._made.pop(id, None)
+            (self._directory / "messages" / name).unlink()
+        self._image_digests.pop(id, None)
         self._fetched.pop(id, None)
 
-    # The end
+    # Teardown
 
     async def _remove_containers(self) -> None:
-        """Sandboxes, which have one dot less in their ids, go last."""
-        for id in sorted(self._made, key=lambda each: -each.count(".")):
+        """Removes sandboxes last; their ids have one dot less."""
+        for id in sorted(self._image_digests, key=lambda each: -each.count(".")):
             await self.discard(id)
 
-    async def dismantle(self) -> None:
-        shop = self._shop
+    async def tear_down(self) -> None:
+        services = self._services
         await self._remove_containers()
-        shop.cgroups.kill(self._group)
-        await shop.network.detach(self.key)
-        await shop.volumes.unmount(self.key)
-        shop.cgroups.remove(self._group)
-        shop.pulls.forget(self.key)
-        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
-        self._attachment, self._volumes = _NOTHING_YET, {}
+        services.cgroups.kill(self._group)
+        await services.network.detach(self.key)
+        await services.volumes.unmount(self.key)
+        services.cgroups.remove(self._group)
+        services.pulls.forget(self.key)
+        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+        self._attachment, self._volumes = _NOT_ATTACHED, {}
 
-    async def forget(self) -> None:
-        await asyncio.to_thread(shutil.rmtree, self._shop.folders.logs(self.key), ignore_errors=True)
+    async def remove_logs(self) -> None:
+        await asyncio.to_thread(shutil.rmtree, self._services.folders.logs(self.key), ignore_errors=True)
 
     async def dial(self, port: int) -> socket.socket:
         attachment = self._attachment
         if attachment.addresses and not attachment.namespace_path:
-            return await connect_node(attachment.addresses[0], port)  # It is on the node's own network.
-        return await self._shop.network.dial(self.key, port)
+            return await connect_node(attachment.addresses[0], port)  # The pod uses the host network.
+        return await self._services.network.dial(self.key, port)
 
     async def forward(self, port: int) -> socket.socket:
         if self.runtime.isolation is Isolation.NAMESPACES:
             return await connect_loopback(self._attachment.namespace_path, port)
-        return await self.dial(port)  # Loopback is in the sandbox's own kernel.
+        return await self.dial(port)  # The loopback device is inside the sandbox's kernel.

@@ -1,4 +1,4 @@
-"""What follows from a container's end: how soon it runs again."""
+"""The restart back-off after a container has exited."""
 
 from alcove.agent.pods import backoff
 from alcove.agent.pods.containers import DesiredContainer, restarts
@@ -7,7 +7,8 @@ from alcove.api.objects import Object
 
 
 def after(container: DesiredContainer, observed: ObservedContainer, spec: Object, now: float) -> str | None:
-    """Writes down when the container may run again; what is to be told of it, if that takes a while."""
+    """Sets when the container may be restarted. Returns the back-off message; None if it is not restarted or
+    restarts immediately."""
     assert observed.current is not None
     ended = observed.current.status
     ran = ended.finished_at - ended.started_at if ended.started_at else 0.0
@@ -20,6 +21,6 @@ def after(container: DesiredContainer, observed: ObservedContainer, spec: Object
 
 
 def duration(seconds: float) -> str:
-    """As Go writes it: `10s`, `1m20s`, `5m0s`."""
+    """In Go's format: `10s`, `1m20s`, `5m0s`."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"

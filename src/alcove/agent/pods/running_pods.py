@@ -1,4 +1,4 @@
-"""The node's pods for its server: logs, exec, attach, port-forward, usage."""
+"""The node's pods as the agent's server uses them: for logs, exec, attach, port-forward and usage."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from alcove.client.keys import ObjectKey, PlaneId
 
 
 class RunningPod:
-    def __init__(self, worker: PodWorker, folders: PodDirectories) -> None:
+    def __init__(self, worker: PodWorker, directories: PodDirectories) -> None:
         self._worker = worker
-        self._folders = folders
+        self._directories = directories
 
     @property
     def key(self) -> PodKey:
@@ -37,17 +37,17 @@ class RunningPod:
 
     @property
     def containers(self) -> Mapping[str, ContainerHandle]:
-        seen = self._worker.view.containers
-        return {name: self._handle(name, each) for name, each in seen.items() if each.next_attempt}
+        observed = self._worker.view.containers
+        return {name: self._handle(name, each) for name, each in observed.items() if each.next_attempt}
 
     def _handle(self, name: str, observed: ObservedContainer) -> ContainerHandle:
         attempt = observed.current.number if observed.current is not None else observed.next_attempt - 1
-        before = self._folders.log(self.key, name, attempt - 1) if attempt else None
+        previous = self._directories.log(self.key, name, attempt - 1) if attempt else None
         return ContainerHandle(
             id=container_labels.container_id(self.key, name, attempt),
-            log_path=self._folders.log(self.key, name, attempt),
+            log_path=self._directories.log(self.key, name, attempt),
             attempt=attempt,
-            previous_log_path=before if before is not None and before.exists() else None,
+            previous_log_path=previous if previous is not None and previous.exists() else None,
         )
 
     async def dial(self, port: int) -> socket:
@@ -58,13 +58,13 @@ class RunningPod:
 
 
 class RunningPods:
-    def __init__(self, workers: PodWorkers, folders: PodDirectories) -> None:
+    def __init__(self, workers: PodWorkers, directories: PodDirectories) -> None:
         self._workers = workers
-        self._folders = folders
+        self._directories = directories
 
     def find(self, plane: PlaneId, tenant: TenantId, namespace: str, name: str) -> RunningPod | None:
         worker = self._workers.find(ObjectKey(plane, tenant, namespace, name))
-        return RunningPod(worker, self._folders) if worker is not None else None
+        return RunningPod(worker, self._directories) if worker is not None else None
 
     def all(self) -> Iterable[RunningPod]:
-        return [RunningPod(worker, self._folders) for worker in self._workers]
+        return [RunningPod(worker, self._directories) for worker in self._workers]

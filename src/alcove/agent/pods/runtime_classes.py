@@ -1,7 +1,7 @@
-"""Which runtime a pod gets: its RuntimeClass' handler, or what its tenant gets without one.
+"""Which runtime a pod gets: the handler of its RuntimeClass, or the tenant's default.
 
-A tenant may choose among what is at least as strong as what it gets anyway. Something weaker it gets only by a class
-that ring0 has, too, under the same name and with the same handler: offering it is the operator's to decide.
+A tenant may choose any handler that isolates at least as strongly as the default. A weaker handler needs a
+RuntimeClass in ring0 of the same name and with the same handler: the operator decides whether to offer it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from alcove.client.planes import Planes
 from alcove.client.resources import Resource
 
 RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False)
-REMEMBERED_SECONDS = 30.0
-REMEMBERED_MAX = 1_024
+CACHE_SECONDS = 30.0
+CACHE_ENTRIES_MAX = 1_024
 _STRENGTH = {Isolation.NONE: 0, Isolation.NAMESPACES: 1, Isolation.SANDBOX: 2}
 
 
 def is_ring0(key: PodKey) -> bool:
-    """A dedicated plane may have a tenant called `system` as well: it is not ring0."""
+    """Whether the pod is ring0's. A tenant named `system` on a dedicated plane is not ring0."""
     return key.plane == HOME and key.tenant == SYSTEM
 
 
@@ -39,23 +39,24 @@ class RuntimeClasses:
         self._planes = planes
         self._handlers = handlers
         self._clock = clock
-        self._known: dict[tuple[PlaneId, TenantId, str], tuple[float, str]] = {}
+        self._handler_cache: dict[tuple[PlaneId, TenantId, str], tuple[float, str]] = {}
 
     async def pick(self, key: PodKey, spec: Object) -> ContainerRuntime:
-        """PodTrouble: there is no such class, or no such handler here, or it is not for the tenant."""
+        """Raises PodSetupError if the RuntimeClass or its handler does not exist, or the tenant may not use
+        it."""
         name = spec.get("runtimeClassName") or ""
         try:
             if not name:
                 return self._handlers.pick("", is_ring0=is_ring0(key))
             handler = await self._handler(key.plane, key.tenant, name)
             runtime = self._handlers.pick(handler, is_ring0=is_ring0(key))
-            usual = self._handlers.pick("", is_ring0=is_ring0(key))
+            default = self._handlers.pick("", is_ring0=is_ring0(key))
         except NoSuchHandler as error:
             raise PodSetupError("FailedCreatePodSandBox", str(error)) from error
-        is_weaker = _STRENGTH[runtime.isolation] < _STRENGTH[usual.isolation]
+        is_weaker = _STRENGTH[runtime.isolation] < _STRENGTH[default.isolation]
         if is_weaker and not is_ring0(key) and not await self._is_offered(name, handler):
-            message = f'RuntimeClass "{name}" asks for less isolation than tenants get here ({handler})'
-            raise PodSetupError("FailedCreatePodSandBox", message)
+            message = f"handler {handler} isolates less than the tenant default"
+            raise PodSetupError("FailedCreatePodSandBox", f'RuntimeClass "{name}" is not allowed: {message}')
         return runtime
 
     async def _is_offered(self, name: str, handler: str) -> bool:
@@ -66,11 +67,11 @@ class RuntimeClasses:
 
     async def _handler(self, plane: PlaneId, tenant: TenantId, name: str) -> str:
         now = self._clock()
-        known = self._known.get((plane, tenant, name))
-        if known is not None and now < known[0]:
-            return known[1]
+        cached = self._handler_cache.get((plane, tenant, name))
+        if cached is not None and now < cached[0]:
+            return cached[1]
         try:
-            found = await self._planes.client(plane).get(tenant, RUNTIME_CLASSES, name)
+            runtime_class = await self._planes.client(plane).get(tenant, RUNTIME_CLASSES, name)
         except (NotFound, Forbidden) as error:
             raise PodSetupError(
                 "FailedCreatePodSandBox", f'failed to get sandbox runtime: RuntimeClass "{name}" not found'
@@ -79,8 +80,8 @@ class RuntimeClasses:
             raise PodSetupError(
                 "FailedCreatePodSandBox", f"failed to get sandbox runtime: {error}"
             ) from error
-        if len(self._known) >= REMEMBERED_MAX:
-            self._known.clear()
-        handler = str(found.get("handler") or "")
-        self._known[plane, tenant, name] = (now + REMEMBERED_SECONDS, handler)
+        if len(self._handler_cache) >= CACHE_ENTRIES_MAX:
+            self._handler_cache.clear()
+        handler = str(runtime_class.get("handler") or "")
+        self._handler_cache[plane, tenant, name] = (now + CACHE_SECONDS, handler)
         return handler

@@ -1,6 +1,6 @@
-"""The status of a pod as its node tells it: a pure function of what is wanted and what is seen.
+"""The status of a pod as its node reports it: a pure function of the spec and the observed state.
 
-Fields, reasons and rules are the kubelet's. A pod that has ended stays as it ended.
+Fields, reasons and rules are the kubelet's. A terminal phase never changes.
 """
 
 from collections.abc import Sequence
@@ -32,11 +32,11 @@ _FIELDS = {
 
 
 class HostFacts(Struct, frozen=True):
-    """What of the node is told in a pod's status."""
+    """The node's part of a pod's status."""
 
     addresses: tuple[str, ...]
     handler: str = ""
-    """Of the pod's runtime."""
+    """The pod's runtime handler."""
 
 
 def is_ended(pod: Object) -> bool:
@@ -46,14 +46,14 @@ def is_ended(pod: Object) -> bool:
 def status_of(
     pod: Object, view: PodRuntimeView, host: HostFacts, addresses: Sequence[str], now: float
 ) -> Object:
-    """`addresses` are the pod's own, none while it has none; `now` is the wall clock's."""
+    """`addresses` are the pod's, empty before it has any; `now` is wall clock time."""
     spec, before = pod["spec"], pod.get("status") or {}
-    everything = desired_containers(spec)
+    containers = desired_containers(spec)
     status: Object = {}
-    for each in everything:
-        told = _container_status(each, spec, view, host)
-        status.setdefault(_FIELDS[each.role], []).append(told)
-    phase = _phase(spec, everything, view, status)
+    for each in containers:
+        container_status = _container_status(each, spec, view, host)
+        status.setdefault(_FIELDS[each.role], []).append(container_status)
+    phase = _phase(spec, containers, view, status)
     status["phase"] = phase
     status["startTime"] = before.get("startTime") or meta.format_time(now)
     if generation := pod["metadata"].get("generation"):
@@ -64,9 +64,9 @@ def status_of(
     if addresses:
         status["podIP"] = addresses[0]
         status["podIPs"] = [{"ip": each} for each in addresses]
-    if view.end is not None and view.end.why is TerminationCause.FAILED and phase == FAILED:
+    if view.end is not None and view.end.cause is TerminationCause.FAILED and phase == FAILED:
         status["reason"], status["message"] = view.end.reason, view.end.message
-    status["conditions"] = conditions.of(pod, everything, view, status, now)
+    status["conditions"] = conditions.pod_conditions(pod, containers, view, status, now)
     return status
 
 
@@ -78,7 +78,7 @@ def _container_status(
 ) -> Object:
     observed = view.containers.get(container.name) or ObservedContainer()
     current, previous = observed.current, observed.previous
-    told: Object = {
+    status: Object = {
         "name": container.name,
         "image": (current.image if current else "") or container.spec.get("image", ""),
         "imageID": current.image_id if current else "",
@@ -89,19 +89,19 @@ def _container_status(
         "lastState": {},
     }
     if current is not None:
-        told["containerID"] = _container_id(host, current)
+        status["containerID"] = _container_id(host, current)
     if (
         observed.is_running
         and container.role is not ContainerRole.EPHEMERAL
         and container.spec.get("resources")
     ):
-        told["resources"] = container.spec["resources"]
-        if asked := container.spec["resources"].get("requests"):
-            told["allocatedResources"] = asked
-    ended = current if "waiting" in told["state"] and current is not None and current.is_over else previous
+        status["resources"] = container.spec["resources"]
+        if requests := container.spec["resources"].get("requests"):
+            status["allocatedResources"] = requests
+    ended = current if "waiting" in status["state"] and current is not None and current.is_over else previous
     if ended is not None:
-        told["lastState"] = {"terminated": _terminated(ended, host)}
-    return told
+        status["lastState"] = {"terminated": _terminated(ended, host)}
+    return status
 
 
 def _is_ready(container: DesiredContainer, observed: ObservedContainer) -> bool:
@@ -121,30 +121,30 @@ def _state(
     if current is not None and current.is_running:
         return {"running": {"startedAt": meta.format_time(current.status.started_at)}}
     if current is not None and current.is_over:
-        goes_on = view.end is None and restarts(container, spec, current.status.exit_code)
-        if not goes_on or observed.waiting is None:
+        will_restart = view.end is None and restarts(container, spec, current.status.exit_code)
+        if not will_restart or observed.waiting is None:
             return {"terminated": _terminated(current, host)}
-    waiting = observed.waiting or view.trouble or WaitingState(_first_reason(container, spec))
-    told = {"reason": waiting.reason}
+    waiting = observed.waiting or view.waiting or WaitingState(_initial_reason(container, spec))
+    state = {"reason": waiting.reason}
     if waiting.message:
-        told["message"] = waiting.message
-    return {"waiting": told}
+        state["message"] = waiting.message
+    return {"waiting": state}
 
 
-def _first_reason(container: DesiredContainer, spec: Object) -> str:
+def _initial_reason(container: DesiredContainer, spec: Object) -> str:
     waits = container.role is ContainerRole.MAIN and spec.get("initContainers")
     return "PodInitializing" if waits else "ContainerCreating"
 
 
 def _terminated(ended: ContainerRun, host: HostFacts) -> Object:
     status = ended.status
-    told: Object = {"exitCode": status.exit_code, "reason": reason_of(ended)}
+    state: Object = {"exitCode": status.exit_code, "reason": reason_of(ended)}
     if ended.message:
-        told["message"] = ended.message
-    told["startedAt"] = meta.format_time(status.started_at) if status.started_at else None
-    told["finishedAt"] = meta.format_time(status.finished_at) if status.finished_at else None
-    told["containerID"] = _container_id(host, ended)
-    return told
+        state["message"] = ended.message
+    state["startedAt"] = meta.format_time(status.started_at) if status.started_at else None
+    state["finishedAt"] = meta.format_time(status.finished_at) if status.finished_at else None
+    state["containerID"] = _container_id(host, ended)
+    return state
 
 
 def reason_of(ended: ContainerRun) -> str:
@@ -162,15 +162,15 @@ def _container_id(host: HostFacts, attempt: ContainerRun) -> str:
 # The pod
 
 
-def _phase(spec: Object, everything: Sequence[DesiredContainer], view: PodRuntimeView, status: Object) -> str:
+def _phase(spec: Object, containers: Sequence[DesiredContainer], view: PodRuntimeView, status: Object) -> str:
     if view.end is not None and not view.has_running:
-        if view.end.why is TerminationCause.FAILED:
+        if view.end.cause is TerminationCause.FAILED:
             return FAILED
-        return SUCCEEDED if _all_succeeded(everything, view) else FAILED
-    inits = [each for each in everything if each.role in (ContainerRole.INIT, ContainerRole.SIDECAR)]
+        return SUCCEEDED if _all_succeeded(containers, view) else FAILED
+    inits = [each for each in containers if each.role in (ContainerRole.INIT, ContainerRole.SIDECAR)]
     if any(_failed_for_good(spec, each, view) for each in inits):
         return FAILED if not view.has_running else PENDING
-    if not _is_initialized(inits, everything, view):
+    if not _is_initialized(inits, containers, view):
         return PENDING
     return _phase_of_mains(spec, status.get("containerStatuses") or [], view)
 
@@ -184,15 +184,15 @@ def _failed_for_good(spec: Object, container: DesiredContainer, view: PodRuntime
 
 
 def _is_initialized(
-    inits: Sequence[DesiredContainer], everything: Sequence[DesiredContainer], view: PodRuntimeView
+    inits: Sequence[DesiredContainer], containers: Sequence[DesiredContainer], view: PodRuntimeView
 ) -> bool:
-    if any(view.observed(each.name).current for each in everything if each.role is ContainerRole.MAIN):
+    if any(view.observed(each.name).current for each in containers if each.role is ContainerRole.MAIN):
         return True
-    return all(is_through(each, view.observed(each.name)) for each in inits)
+    return all(_has_passed(each, view.observed(each.name)) for each in inits)
 
 
-def is_through(container: DesiredContainer, observed: ObservedContainer) -> bool:
-    """An init container is done; a sidecar has started."""
+def _has_passed(container: DesiredContainer, observed: ObservedContainer) -> bool:
+    """Whether the next init container may start: an init container has completed, a sidecar has started."""
     if container.role is ContainerRole.SIDECAR:
         return observed.is_running and observed.is_started
     return observed.current is not None and observed.is_over and observed.current.status.exit_code == 0
@@ -222,8 +222,8 @@ def _phase_of_mains(spec: Object, statuses: Sequence[Object], view: PodRuntimeVi
     return FAILED if spec.get("restartPolicy") == "Never" else RUNNING
 
 
-def _all_succeeded(everything: Sequence[DesiredContainer], view: PodRuntimeView) -> bool:
-    for each in everything:
+def _all_succeeded(containers: Sequence[DesiredContainer], view: PodRuntimeView) -> bool:
+    for each in containers:
         if each.role in (ContainerRole.SIDECAR, ContainerRole.EPHEMERAL):
             continue
         current = view.observed(each.name).current

@@ -1,4 +1,5 @@
-"""Keeps what is told of a pod true: told when it changes, told again when somebody else has written otherwise."""
+"""Keeps a pod's status in the API up to date: writes it when it changes, and again if another writer
+overwrote it."""
 
 from __future__ import annotations
 
@@ -21,51 +22,53 @@ class StatusReporter:
         *,
         is_final: bool,
     ) -> None:
-        """`addresses` are the node's."""
+        """`addresses` are the node's; `is_final`: the pod's last status was written already."""
         self._writer = writer
         self._addresses = addresses
         self._wall = wall
-        self._told: Object = {}
+        self._reported: Object = {}
         self.is_final = is_final
-        """How the pod ended is told: it is never told otherwise."""
+        """Whether the final status was written; nothing is written after it."""
 
     @property
     def has_reported(self) -> bool:
-        return bool(self._told)
+        return bool(self._reported)
 
     def update(self, pod: Object, view: PodRuntimeView, executor: PodExecutor) -> None:
-        """How the pod is now, if that is not what was told last."""
+        """Writes the pod's current status, unless it is the one written last."""
         if self.is_final:
             return
         host = status.HostFacts(self._addresses, executor.runtime.handler)
-        found = status.status_of(self._as_told(pod), view, host, executor.addresses, self._wall())
-        if found != self._told:
-            self._told = found
-            self._writer.write(found)
+        current = status.status_of(self._as_reported(pod), view, host, executor.addresses, self._wall())
+        if current != self._reported:
+            self._reported = current
+            self._writer.write(current)
 
     async def finish(self) -> None:
-        """Waits until the last of it is written; after that nothing is told any more."""
+        """Waits until the last status is written; after that `update` writes nothing."""
         await self._writer.flush()
         self.is_final = True
 
-    def listen(self, pod: Object) -> None:
-        """The pod as the API has it now."""
-        if self._is_contradicted(pod):
-            self._told = {}
+    def observe(self, pod: Object) -> None:
+        """Compares the pod as the API server has it now; the next `update` writes again if it was
+        overwritten."""
+        if self._is_overwritten(pod):
+            self._reported = {}
 
-    def _is_contradicted(self, pod: Object) -> bool:
-        """Somebody has written, after this node did, that the pod is otherwise: the node was thought lost."""
-        if not self._told or self.is_final or not self._writer.is_idle:
+    def _is_overwritten(self, pod: Object) -> bool:
+        """Whether another writer changed conditions after this node did: the node lifecycle controller does
+        that to pods of a node that it considers lost."""
+        if not self._reported or self.is_final or not self._writer.is_idle:
             return False
         if int(pod["metadata"].get("resourceVersion") or 0) <= self._writer.revision:
             return False
         conditions = objects.get(pod, "status", "conditions", default=[])
-        there = {each["type"]: each["status"] for each in conditions}
-        return any(there.get(each["type"]) != each["status"] for each in self._told["conditions"])
+        existing = {each["type"]: each["status"] for each in conditions}
+        return any(existing.get(each["type"]) != each["status"] for each in self._reported["conditions"])
 
-    def _as_told(self, pod: Object) -> Object:
-        """The pod with what was told of it last, whether or not the API has shown it yet."""
+    def _as_reported(self, pod: Object) -> Object:
+        """The pod with the status written last, whether or not the watch has delivered it yet."""
         before = pod.get("status") or {}
         conditions = {each["type"]: each for each in before.get("conditions") or ()}
-        conditions |= {each["type"]: each for each in self._told.get("conditions") or ()}
-        return {**pod, "status": {**before, **self._told, "conditions": [*conditions.values()]}}
+        conditions |= {each["type"]: each for each in self._reported.get("conditions") or ()}
+        return {**pod, "status": {**before, **self._reported, "conditions": [*conditions.values()]}}

@@ -1,4 +1,5 @@
-"""Tells a pod's status to its API server: the latest counts, one write at a time, again until it is heard."""
+"""Writes a pod's status to its API server: one write at a time, always the latest status, retried until it
+succeeds."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ ClientOf = Callable[[PlaneId], Client]
 
 
 class StatusWriter:
-    """Of one pod. `limit` bounds how many pods of the node write at the same time."""
+    """The writer of one pod. `limit` bounds how many pods of the node write at the same time."""
 
     def __init__(self, key: PodKey, client_of: ClientOf, limit: asyncio.Semaphore) -> None:
         self._key = key
@@ -35,31 +36,32 @@ class StatusWriter:
         self._limit = limit
         self._pending: Object | None = None
         self._task: asyncio.Task[None] | None = None
-        self._hurry = asyncio.Event()
+        self._stopped = asyncio.Event()
         self.revision = 0
-        """Of the pod, as the last write left it."""
-        self.is_gone = False
-        """The API server no longer has the pod: nobody listens."""
+        """The pod's resourceVersion after the last write."""
+        self.is_deleted = False
+        """The API server no longer has the pod: nothing more is written."""
 
     def write(self, status: Object) -> None:
-        """At once, or when the write before is through."""
+        """Writes the status in the background, after the write before it is done."""
         self._pending = status
         if self._task is None or self._task.done():
             self._task = spawn(f"status of {self._key}", self._write_all())
 
-    def set_gone(self) -> None:
-        """A node may not even ask for pods that are not its own: that it is gone, others have to say."""
-        self.is_gone = True
-        self._hurry.set()
+    def set_deleted(self) -> None:
+        """Stops retries because the pod was deleted. A node may not read pods that are not bound to it, so
+        the watch has to report the deletion."""
+        self.is_deleted = True
+        self._stopped.set()
 
     async def flush(self) -> None:
-        """Waits until everything is written, or nobody listens any more."""
+        """Waits until everything is written, or the pod was deleted."""
         if self._task is not None:
             await asyncio.wait((self._task,))
 
     @property
     def is_idle(self) -> bool:
-        """Everything is written."""
+        """Whether everything is written."""
         return self._task is None or self._task.done()
 
     def stop(self) -> None:
@@ -67,19 +69,19 @@ class StatusWriter:
             self._task.cancel()
 
     async def delete(self) -> None:
-        """The pod's object, now that nothing of it is left here."""
+        """Deletes the pod's object, with a grace period of 0."""
         with request_ids.scope(request_ids.new()):
-            await self._insist(self._delete)
+            await self._retry(self._delete)
 
     async def _write_all(self) -> None:
         request_ids.current.set(request_ids.new())
-        while self._pending is not None and not self.is_gone:
+        while self._pending is not None and not self.is_deleted:
             status, self._pending = self._pending, None
-            await self._insist(partial(self._write, status))
+            await self._retry(partial(self._write, status))
 
     async def _write(self, status: Object) -> None:
         key = self._key
-        answer = await self._client_of(key.plane).patch(
+        pod = await self._client_of(key.plane).patch(
             key.tenant,
             PODS,
             key.name,
@@ -88,7 +90,7 @@ class StatusWriter:
             kind=Patch.STRATEGIC,
             subresource="status",
         )
-        self.revision = int(objects.get(answer, "metadata", "resourceVersion", default=0))
+        self.revision = int(objects.get(pod, "metadata", "resourceVersion", default=0))
 
     async def _delete(self) -> None:
         key = self._key
@@ -96,20 +98,23 @@ class StatusWriter:
             key.tenant, PODS, key.name, namespace=key.namespace, uid=key.uid, grace_seconds=0
         )
 
-    async def _insist(self, request: Callable[[], Awaitable[None]]) -> None:
-        """Until it is done, or there is something newer to write, or nobody to write it to."""
+    async def _retry(self, request: Callable[[], Awaitable[None]]) -> None:
+        """Repeats the request until it succeeds, a newer status is pending, or the pod was deleted."""
         waits = RETRY_SECONDS
-        while not self.is_gone:
+        while not self.is_deleted:
             try:
                 async with self._limit:
                     await request()
                 return
             except NotFound:
-                self.is_gone = True
+                self.is_deleted = True
                 return
             except (BadRequest, Invalid) as error:
-                # It would never be taken; a pod must not stay for that.
-                log.error("pod status refused", extra={"pod": str(self._key), "error": str(error)})
+                # A retry would be rejected as well, and the pod's teardown must not wait for it.
+                log.error(
+                    "pod status update rejected by the API server",
+                    extra={"pod": str(self._key), "error": str(error)},
+                )
                 return
             except (ApiError, ClientError) as error:
                 log.info(
@@ -118,7 +123,7 @@ class StatusWriter:
                 )
             try:
                 async with asyncio.timeout(waits):
-                    await self._hurry.wait()
+                    await self._stopped.wait()
             except TimeoutError:
                 waits = min(waits * 2, RETRY_SECONDS_MAX)
             if self._pending is not None:

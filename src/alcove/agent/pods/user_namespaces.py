@@ -1,5 +1,5 @@
-"""Whether a node can give a pod users of its own (`hostUsers: false`): by a runtime that maps files' owners in volumes, and
-with a way to the pod's files for others than root."""
+"""Whether a node can run a pod in a user namespace (`hostUsers: false`): the runtime must support idmapped
+mounts, and the path to the pod's files must be searchable by users other than root."""
 
 import logging
 import stat
@@ -11,35 +11,35 @@ from alcove.agent.runtime.flavors import CRUN
 log = logging.getLogger(__name__)
 
 
-def closed_folders(path: Path) -> list[Path]:
-    """The folders on the way to `path`, itself included, that let only their owner through."""
+def inaccessible_directories(path: Path) -> list[Path]:
+    """The directories on the path to `path`, itself included, that others than their owner cannot enter."""
     path = path.resolve()
     return [each for each in (*reversed(path.parents), path) if not each.stat().st_mode & stat.S_IXOTH]
 
 
 def can_map(handler: str, data: Path) -> bool:
-    return handler == CRUN.handler and not closed_folders(data)
+    return handler == CRUN.handler and not inaccessible_directories(data)
 
 
 def check(handler: str, data: Path, *, is_ring0: bool) -> None:
-    """Raises PodTrouble, which tells what to do: it is tried again, and the pod runs once that was done."""
+    """Raises PodSetupError with a message that says how to fix it; the pod starts on a retry after the
+    fix."""
     if handler != CRUN.handler:
-        message = (
-            f"hostUsers: false cannot be had in {handler}, which does not map the owners of files in volumes"
-        )
+        message = f"hostUsers: false is not supported by {handler}, which does not map file owners in volumes"
         raise PodSetupError(
-            "FailedCreatePodSandBox", f"{message}: use a RuntimeClass of {CRUN.handler}, or gvisor"
+            "FailedCreatePodSandBox",
+            f"{message}: use a RuntimeClass with handler {CRUN.handler} or gvisor",
         )
-    closed = closed_folders(data)
-    if not closed:
+    inaccessible = inaccessible_directories(data)
+    if not inaccessible:
         return
-    remedy = f"chmod o+x {' '.join(map(str, closed))}"
-    log.warning("a pod with users of its own cannot get to its files", extra={"remedy": remedy})
-    message = "hostUsers: false needs a node whose data directory lets others than root pass through"
-    # Where a node keeps its files is not a tenant's business.
+    remedy = f"chmod o+x {' '.join(map(str, inaccessible))}"
+    log.warning("user namespace cannot access pod files", extra={"remedy": remedy})
+    message = "hostUsers: false needs a node whose data directory can be entered by users other than root"
+    # Paths on the node are not shown to tenants.
     message += (
-        f": `{remedy}`, or keep it elsewhere (--data)"
+        f": run `{remedy}`, or use another directory (--data)"
         if is_ring0
-        else "; ask its operator, whose log says how"
+        else "; ask the operator, the node's log says how"
     )
     raise PodSetupError("FailedCreatePodSandBox", message)

@@ -1,6 +1,6 @@
-"""What a node knows of a pod that it runs: the observed half of what the plan is made from.
+"""The observed state of a pod on its node: with the spec, the input of the plan and of the pod's status.
 
-Times that decide when to act are of the monotonic clock; times that are told are of the wall clock.
+Times that decide when to act are of the monotonic clock; times that go into the status are of the wall clock.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from alcove.api.objects import Object
 
 
 class WaitingState(Struct, frozen=True):
-    """Why a container does not run."""
+    """Why a container is not running, as in `state.waiting` of its status."""
 
     reason: str
     message: str = ""
@@ -27,9 +27,9 @@ class ContainerRun(Struct, frozen=True):
     image: str = ""
     image_id: str = ""
     reason: str = ""
-    """Why it ended, where the runtime cannot know."""
+    """Why it exited, if the runtime cannot know; else empty."""
     message: str = ""
-    """Its last words."""
+    """Its termination message."""
 
     @property
     def is_running(self) -> bool:
@@ -41,25 +41,25 @@ class ContainerRun(Struct, frozen=True):
 
 
 class ObservedContainer(Struct):
-    """A container, through all its runs."""
+    """A container over all its runs."""
 
     current: ContainerRun | None = None
     previous: ContainerRun | None = None
     stale: Sequence[ContainerId] = ()
-    """Runs before those, and what never came to be: to be removed."""
+    """Earlier runs, and runs that were never completely created: to be removed."""
     waiting: WaitingState | None = None
-    """What keeps it from being started, as it was told last."""
+    """What keeps it from being started, as last reported."""
     next_attempt: int = 0
     retry_at: float = 0.0
     crashes: int = 0
-    """Ends in a row, none of them after a long time."""
+    """Exits in a row, each after less than backoff.HEALTHY_SECONDS."""
     failures: int = 0
-    """Attempts in a row that did not even become a run."""
+    """Attempts in a row that failed before the container was created."""
     is_started: bool = False
-    """It runs and its startup probe, if it has one, succeeded."""
+    """It is running, and its startup probe, if it has one, succeeded."""
     is_ready: bool = False
-    doom: str = ""
-    """Why this run of it has to end; empty: it need not."""
+    kill_message: str = ""
+    """Why the current run has to be stopped and restarted; empty if it need not."""
 
     @property
     def is_running(self) -> bool:
@@ -76,17 +76,17 @@ class ObservedContainer(Struct):
 
 class TerminationCause(Enum):
     DELETED = "deleted"
-    """By the API, or by whoever took it from there."""
+    """The pod's object is being deleted, or was removed from the API."""
     FAILED = "failed"
-    """The node ends it: evicted, past its deadline, refused."""
+    """The node terminates the pod: evicted, past its deadline, or rejected."""
     FINISHED = "finished"
-    """Its containers have ended and do not run again."""
+    """The pod's containers have exited and are not restarted."""
 
 
 class PodTermination(Struct, frozen=True):
-    """The pod is to end as a whole."""
+    """Why and how the whole pod is terminated."""
 
-    why: TerminationCause
+    cause: TerminationCause
     grace_seconds: float = 0.0
     reason: str = ""
     message: str = ""
@@ -97,17 +97,17 @@ class PodRuntimeView(Struct):
     sandbox: ContainerStatus | None = None
     next_sandbox: int = 0
     is_set_up: bool = False
-    """Its network, volumes and control group are there, as far as this process knows."""
+    """Network, volumes and cgroup were set up by this process."""
     retry_at: float = 0.0
-    """Neither is tried again before."""
+    """Neither setup nor sandbox is tried again before this time."""
     failures: int = 0
-    trouble: WaitingState | None = None
-    """What keeps the pod as a whole from starting."""
+    waiting: WaitingState | None = None
+    """What keeps the whole pod from starting; None if nothing does."""
     end: PodTermination | None = None
     is_clean: bool = False
-    """Nothing of it is left on the node."""
-    given: list[Object] | None = None
-    """What its containers were allowed to use; None: nothing yet."""
+    """Everything of the pod has been removed from the node."""
+    applied_resources: list[Object] | None = None
+    """The containers' resources as they were applied last; None before the pod was set up."""
 
     def observed(self, name: str) -> ObservedContainer:
         return self.containers.setdefault(name, ObservedContainer())

@@ -1,7 +1,7 @@
-"""One pod's worker: asks the plan what to do, does it, and tells how the pod is.
+"""One pod's worker: computes the plan, carries out its steps, and reports the pod's status.
 
-What it does, another can undo at any moment: the pod may be deleted while its image is fetched. So steps run
-beside it; when the plan changes, a step that is no longer wanted is cancelled.
+The pod can change while a step runs; it may be deleted while its image is pulled. Each step is therefore a
+task of its own: when the plan changes, a step that it no longer contains is cancelled.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ from alcove.component import request_ids
 log = logging.getLogger(__name__)
 
 READINESS = "arktos.futurewei.com/network-readiness"
-"""Of the pod's network: an annotation."""
+"""Annotation on the pod: "true" once its network is ready."""
 STATUS_SECONDS = 1.0
-"""A step that takes longer does not keep back what is known."""
+"""While a step runs, the status is updated this often."""
 
 
 class PodWorker:
@@ -69,41 +69,41 @@ class PodWorker:
         pod: Object,
         view: PodRuntimeView,
         writer: StatusWriter,
-        around: WorkerContext,
+        context: WorkerContext,
     ) -> None:
         self.key = executor.key
         self.executor = executor
         self.pod = pod
         self.view = view
         self._writer = writer
-        self._around = around
+        self._context = context
         self._woken = asyncio.Event()
         self.cleaned = asyncio.Event()
-        """Nothing of the pod is left on the node."""
+        """Set when everything of the pod has been removed from the node."""
         self._tasks = asyncio.TaskGroup()
-        self._watcher = ContainerWatcher(executor, view, around, self._tasks, lambda: self.pod, self.wake)
-        self._reporter = StatusReporter(writer, around.addresses, around.wall, is_final=is_ended(pod))
+        self._watcher = ContainerWatcher(executor, view, context, self._tasks, lambda: self.pod, self.wake)
+        self._reporter = StatusReporter(writer, context.addresses, context.wall, is_final=is_ended(pod))
         if self._reporter.is_final:
             self.view.end = PodTermination(TerminationCause.FINISHED, grace_of_pod(pod["spec"]))
         self._began = self._start_of(pod)
         self.change(pod)
 
-    # What the node tells it
+    # Input
 
     def change(self, pod: Object | None) -> None:
-        """The pod as the API has it now; None: the API has it no more."""
+        """Sets the pod as the API server has it now; None if the API server no longer has it."""
         if pod is None:
-            self._around.admission.release(self.key)
-            self._writer.set_gone()
-            self._end(PodTermination(TerminationCause.DELETED, grace_of_pod(self.pod["spec"])))
+            self._context.admission.release(self.key)
+            self._writer.set_deleted()
+            self._terminate(PodTermination(TerminationCause.DELETED, grace_of_pod(self.pod["spec"])))
             return
         if objects.annotations(self.pod).get(READINESS) != objects.annotations(pod).get(READINESS):
-            self.view.retry_at = 0.0  # What was missing may be there now.
+            self.view.retry_at = 0.0  # The network may be ready now.
         self.pod = pod
-        self._reporter.listen(pod)
+        self._reporter.observe(pod)
         if "deletionTimestamp" in pod["metadata"]:
             grace = pod["metadata"].get("deletionGracePeriodSeconds")
-            self._end(
+            self._terminate(
                 PodTermination(
                     TerminationCause.DELETED, float(grace) if grace is not None else grace_of_pod(pod["spec"])
                 )
@@ -111,27 +111,27 @@ class PodWorker:
         self.wake()
 
     def fail(self, reason: str, message: str, grace_seconds: float) -> None:
-        """The node ends the pod, unless it is ending already."""
+        """Terminates the pod as Failed, unless it is terminating already."""
         if self.view.end is None:
-            self._end(PodTermination(TerminationCause.FAILED, grace_seconds, reason, message))
+            self._terminate(PodTermination(TerminationCause.FAILED, grace_seconds, reason, message))
 
     def wake(self) -> None:
         self._woken.set()
 
-    def _end(self, end: PodTermination) -> None:
+    def _terminate(self, end: PodTermination) -> None:
         self.view.end = end
-        if end.why is not TerminationCause.DELETED:
-            self._around.admission.release(self.key)
+        if end.cause is not TerminationCause.DELETED:
+            self._context.admission.release(self.key)
         self.wake()
 
     # The loop
 
     async def run(self) -> None:
-        """Returns when nothing of the pod is left, here and in the API."""
+        """Returns when the pod has been removed from the node and from the API."""
         async with self._tasks:
             try:
                 if self.view.sandbox is not None and self.view.end is None:
-                    self._around.admission.adopt(self.key, self.pod)
+                    self._context.admission.adopt(self.key, self.pod)
                 self._watcher.adopt()
                 await self._work()
             finally:
@@ -143,14 +143,14 @@ class PodWorker:
             self._woken.clear()
             planned = self._plan()
             if planned.step is None or not self._reporter.has_reported:
-                # What changes from step to step, in a moment, is not worth a write each.
-                self._tell()
+                # The status is not written after every step: most steps take a moment only.
+                self._update_status()
             if planned.step is not None:
-                await self._carry_out(planned.step)
+                await self._run_step(planned.step)
             elif planned.is_over:
-                self._around.admission.release(self.key)
+                self._context.admission.release(self.key)
                 await self._writer.delete()
-                await self.executor.forget()
+                await self.executor.remove_logs()
                 return
             else:
                 await self._sleep(planned.wake_at)
@@ -160,8 +160,8 @@ class PodWorker:
         if self.view.end is None:
             end = finished(self.pod["spec"], desired_containers(self.pod["spec"]), self.view)
             if end is not None:
-                self._end(end)
-        planned = plan(self.pod["spec"], self.view, self._around.clock())
+                self._terminate(end)
+        planned = plan(self.pod["spec"], self.view, self._context.clock())
         for stop in planned.stops:
             self._watcher.stop(stop)
         return planned
@@ -170,79 +170,79 @@ class PodWorker:
         deadline = self._deadline()
         times = [each for each in (until, deadline) if each is not None]
         try:
-            async with asyncio.timeout(max(0.0, min(times) - self._around.clock()) if times else None):
+            async with asyncio.timeout(max(0.0, min(times) - self._context.clock()) if times else None):
                 await self._woken.wait()
         except TimeoutError:
             return
 
-    async def _carry_out(self, step: Step) -> None:
-        task = self._tasks.create_task(self._guarded(step), name=f"{type(step).__name__} {self.key}")
+    async def _run_step(self, step: Step) -> None:
+        task = self._tasks.create_task(self._try_step(step), name=f"{type(step).__name__} {self.key}")
         while not task.done():
             woken = asyncio.create_task(self._woken.wait())
             await asyncio.wait((task, woken), timeout=STATUS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             woken.cancel()
             if not task.done():
-                self._tell()
+                self._update_status()
                 self._woken.clear()
-                if self._is_unwanted(step, self._plan()):
+                if self._is_obsolete(step, self._plan()):
                     task.cancel()
                     await asyncio.wait((task,))
 
-    def _is_unwanted(self, step: Step, planned: PodPlan) -> bool:
+    def _is_obsolete(self, step: Step, planned: PodPlan) -> bool:
         if planned.step == step:
             return False
         if not isinstance(step, StartContainer | StartCreatedContainer) or self.view.end is not None:
             return True
-        # A container that runs is still being started while its postStart hook is.
+        # Starting includes the postStart hook, so the step goes on while the container is running.
         return not self.view.observed(step.container).is_running
 
-    async def _guarded(self, step: Step) -> None:
-        """Troubles are written down, and tried again later."""
-        began = self._around.clock()
-        # In the step's own task: whatever it logs and writes carries the id.
+    async def _try_step(self, step: Step) -> None:
+        """Runs the step; failures are recorded in the view, and the plan retries later."""
+        began = self._context.clock()
+        # The step is a task, so only its log lines and requests carry this id.
         request_ids.current.set(request_ids.new())
         try:
             await self._do(step)
         except PodRejected as error:
             self._note(WARNING, error.reason, str(error))
-            self._end(PodTermination(TerminationCause.FAILED, 0.0, error.reason, str(error)))
+            self._terminate(PodTermination(TerminationCause.FAILED, 0.0, error.reason, str(error)))
         except (PodSetupError, RuntimeFailure, OSError) as error:
-            self._trouble(step, error)
+            self._step_failed(step, error)
             if not isinstance(step, SetUpPod | MakeSandbox):
                 await asyncio.sleep(backoff.try_seconds(self.view.failures))
         else:
-            seconds = round(self._around.clock() - began, 4)
+            seconds = round(self._context.clock() - began, 4)
             log.debug(
                 "pod step done", extra={"pod": str(self.key), "step": type(step).__name__, "seconds": seconds}
             )
             if not isinstance(step, SetUpPod):
-                self.view.failures, self.view.trouble = 0, None
+                self.view.failures, self.view.waiting = 0, None
 
-    def _trouble(self, step: Step, error: Exception) -> None:
+    def _step_failed(self, step: Step, error: Exception) -> None:
         view = self.view
-        is_end = isinstance(step, RemoveContainer | RemoveSandbox | TearDownPod)
+        is_teardown = isinstance(step, RemoveContainer | RemoveSandbox | TearDownPod)
         view.failures += 1
-        view.retry_at = self._around.clock() + backoff.try_seconds(view.failures)
-        usual = "FailedKillPod" if is_end else "FailedCreatePodSandBox"
-        event = error.event if isinstance(error, PodSetupError) else usual
-        view.trouble = WaitingState(error.reason if isinstance(error, PodSetupError) else "ContainerCreating")
-        log.info("pod in trouble", extra={"pod": str(self.key), "error": str(error)})
+        view.retry_at = self._context.clock() + backoff.try_seconds(view.failures)
+        default = "FailedKillPod" if is_teardown else "FailedCreatePodSandBox"
+        event = error.event if isinstance(error, PodSetupError) else default
+        view.waiting = WaitingState(error.reason if isinstance(error, PodSetupError) else "ContainerCreating")
+        log.info("pod sync failed; retrying", extra={"pod": str(self.key), "error": str(error)})
         if event and view.failures > 1:
-            # The first time it is most often only a matter of order: the network is told a moment later.
+            # No event for the first failure: usually the pod's network is ready a moment later.
             self._note(WARNING, event, str(error))
 
     async def _do(self, step: Step) -> None:
         match step:
             case SetUpPod():
-                self._around.admission.admit(self.key, self.pod)
+                self._context.admission.admit(self.key, self.pod)
                 await self.executor.set_up(self.pod)
-                self.view.is_set_up, self.view.given = True, resources_of(self.pod["spec"])
+                self.view.is_set_up, self.view.applied_resources = True, resources_of(self.pod["spec"])
             case MakeSandbox(attempt=attempt):
                 await self._make_sandbox(attempt)
             case StartContainer(container=name, attempt=attempt):
-                await self._start(self._wanted(name), attempt)
+                await self._start(self._desired(name), attempt)
             case StartCreatedContainer(container=name, id=id):
-                await self._resume(self._wanted(name), id)
+                await self._resume(self._desired(name), id)
             case RemoveContainer(container=name, id=id):
                 await self.executor.discard(id)
                 observed = self.view.observed(name)
@@ -250,26 +250,26 @@ class PodWorker:
             case ResizeContainers():
                 await self._resize()
             case RemoveSandbox():
-                await self._drop_sandbox()
+                await self._remove_sandbox()
             case TearDownPod():
-                await self._dismantle()
+                await self._tear_down()
             case _:
                 assert_never(step)
 
     # Steps
 
     async def _make_sandbox(self, attempt: int) -> None:
-        """The view changes when it is done: while it is not, the plan must go on saying the same."""
-        found = self.view.sandbox
-        id = found.id if found is not None else container_labels.sandbox_id(self.key, attempt)
-        async with self._around.starts:
+        """Updates the view at the end only: this step is cancelled if the plan changes before that."""
+        existing = self.view.sandbox
+        id = existing.id if existing is not None else container_labels.sandbox_id(self.key, attempt)
+        async with self._context.starts:
             try:
-                if found is None:
+                if existing is None:
                     await self.executor.make_sandbox(self.pod, attempt)
                 await self.executor.runtime.start(id)
                 running = await self.executor.runtime.status(id)
             except BaseException:
-                # Two sandboxes of one pod would share its network: there is none before this one is gone.
+                # Two sandboxes of one pod would share its network: remove this one before the next attempt.
                 await asyncio.shield(self.executor.discard(id))
                 self.view.sandbox, self.view.next_sandbox = None, attempt + 1
                 raise
@@ -282,25 +282,25 @@ class PodWorker:
         mark: ContainerMark | None = None
         try:
             await self.executor.fetch(self.pod, container, attempt)
-            async with self._around.starts:
+            async with self._context.starts:
                 mark = await self.executor.make_container(self.pod, container, attempt, sandbox)
                 self._note(NORMAL, "Created", f"Created container: {container.name}")
                 await self.executor.runtime.start(
                     container_labels.container_id(self.key, container.name, attempt)
                 )
         except ContainerStartError as error:
-            self._container_trouble(observed, error)
+            self._container_failed(observed, error)
         except CreateFailed as error:
             await self._could_not_run(container, attempt, mark, str(error))
         except (RuntimeFailure, OSError) as error:
-            # The node's trouble, not the container's: a full disk, most likely.
+            # A failure of the node, not of the container: most likely a full disk.
             await self.executor.discard(container_labels.container_id(self.key, container.name, attempt))
-            self._container_trouble(
+            self._container_failed(
                 observed, ContainerStartError("Failed", f"Error: {error}", "CreateContainerError")
             )
         except BaseException:
             if mark is not None:
-                # Not wanted any more: it is known, so that it is stopped and removed as every other.
+                # Cancelled: the container goes into the view, to be stopped and removed like any other.
                 await asyncio.shield(self._began_running(container, mark))
             raise
         else:
@@ -323,9 +323,9 @@ class PodWorker:
     async def _began_running(self, container: DesiredContainer, mark: ContainerMark) -> None:
         id = container_labels.container_id(self.key, container.name, mark.attempt)
         observed = self.view.observed(container.name)
-        found = await self.executor.runtime.status(id)
-        self._advance(observed, ContainerRun(mark.attempt, found, mark.image, mark.image_id))
-        observed.waiting, observed.doom, observed.failures = None, "", 0
+        status = await self.executor.runtime.status(id)
+        self._advance(observed, ContainerRun(mark.attempt, status, mark.image, mark.image_id))
+        observed.waiting, observed.kill_message, observed.failures = None, "", 0
         observed.is_started = observed.is_ready = False
         self._watcher.watch(container.name, id)
 
@@ -337,11 +337,12 @@ class PodWorker:
                 await lifecycle_hooks.run(hook, container.spec, self.executor, observed.current.status.id)
             except lifecycle_hooks.HookFailed as error:
                 self._note(WARNING, "FailedPostStartHook", f"PostStartHook failed: {error}")
-                observed.doom = f"FailedPostStartHook: container {container.name}"
+                observed.kill_message = f"FailedPostStartHook: container {container.name}"
                 return
         self._watcher.probe(container)
 
     def _advance(self, observed: ObservedContainer, attempt: ContainerRun) -> None:
+        """Makes `attempt` the container's current run, and the run before it the previous one."""
         before = observed.current
         if before is not None and before.number != attempt.number:
             if observed.previous is not None and observed.previous.status.created_at:
@@ -350,34 +351,35 @@ class PodWorker:
         observed.current = attempt
         observed.next_attempt = max(observed.next_attempt, attempt.number + 1)
 
-    def _container_trouble(self, observed: ObservedContainer, error: ContainerStartError) -> None:
+    def _container_failed(self, observed: ObservedContainer, error: ContainerStartError) -> None:
         observed.failures += 1
         waits = error.retry_seconds
         if waits is None:
             waits = backoff.try_seconds(observed.failures)
         elif error.reason == "ErrImagePull":
-            waits = min(waits, backoff.FAILURE_SHOWN_SECONDS)  # The next time it says that it waits.
-        observed.retry_at = self._around.clock() + waits
+            waits = min(waits, backoff.FAILURE_SHOWN_SECONDS)  # Then the reason becomes ImagePullBackOff.
+        observed.retry_at = self._context.clock() + waits
         observed.waiting = WaitingState(error.reason, str(error))
         if error.event:
             self._note(WARNING, error.event, str(error))
 
     async def _could_not_run(
-        self, container: DesiredContainer, attempt: int, mark: ContainerMark | None, why: str
+        self, container: DesiredContainer, attempt: int, mark: ContainerMark | None, message: str
     ) -> None:
-        """Its image is there, but its command is not, or the runtime cannot run it: an end like any other."""
+        """Records a run that failed to start (command not found, refused by the runtime) as one that has
+        exited."""
         id = container_labels.container_id(self.key, container.name, attempt)
         await self.executor.discard(id)
-        sandbox, now = self.view.sandbox, self._around.wall()
-        code = 127 if "not found" in why or "no such file" in why.lower() else 128
+        sandbox, now = self.view.sandbox, self._context.wall()
+        code = 127 if "not found" in message or "no such file" in message.lower() else 128
         ended = ContainerStatus(
             id, sandbox.id if sandbox else id, ContainerPhase.EXITED, {}, 0.0, 0.0, now, code
         )
         observed = self.view.observed(container.name)
         image = (mark.image, mark.image_id) if mark else (str(container.spec.get("image", "")), "")
-        self._advance(observed, ContainerRun(attempt, ended, *image, "ContainerCannotRun", why))
-        self._note(WARNING, "Failed", f"Error: {why}")
-        self._watcher.ended(container, observed, WaitingState("RunContainerError", why))
+        self._advance(observed, ContainerRun(attempt, ended, *image, "ContainerCannotRun", message))
+        self._note(WARNING, "Failed", f"Error: {message}")
+        self._watcher.ended(container, observed, WaitingState("RunContainerError", message))
 
     async def _resize(self) -> None:
         spec = self.pod["spec"]
@@ -389,11 +391,11 @@ class PodWorker:
         try:
             await self.executor.resize(self.pod, running)
         except OSError as error:
-            # Less memory than it uses, most likely: it keeps what it has.
+            # Most likely the new memory limit is below the usage: the old limits stay.
             self._note(WARNING, "FailedResize", str(error))
-        self.view.given = resources_of(spec)
+        self.view.applied_resources = resources_of(spec)
 
-    async def _drop_sandbox(self) -> None:
+    async def _remove_sandbox(self) -> None:
         sandbox = self.view.sandbox
         assert sandbox is not None
         self._note(NORMAL, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
@@ -402,29 +404,29 @@ class PodWorker:
             observed.stale = ()
         self.view.sandbox, self.view.is_set_up = None, False
 
-    async def _dismantle(self) -> None:
-        # Told before it is forgotten: after this, nobody could find out how its containers ended.
-        self._tell()
+    async def _tear_down(self) -> None:
+        # The last status is written first: after the teardown, exit codes can no longer be read.
+        self._update_status()
         await self._reporter.finish()
-        await self.executor.dismantle()
+        await self.executor.tear_down()
         self.view.sandbox, self.view.is_set_up, self.view.is_clean = None, False, True
         self.cleaned.set()
 
-    # Telling
+    # Reporting
 
-    def _tell(self) -> None:
+    def _update_status(self) -> None:
         self._reporter.update(self.pod, self.view, self.executor)
 
     def _note(self, type_: str, reason: str, message: str) -> None:
-        self._around.note(self.key, type_, reason, message)
+        self._context.note(self.key, type_, reason, message)
 
     # Time
 
     def _start_of(self, pod: Object) -> float:
-        """When the pod began, by the monotonic clock."""
-        told = (pod.get("status") or {}).get("startTime")
-        ago = max(0.0, self._around.wall() - meta.parse_time(told)) if told else 0.0
-        return self._around.clock() - ago
+        """The pod's start time, by the monotonic clock."""
+        start_time = (pod.get("status") or {}).get("startTime")
+        ago = max(0.0, self._context.wall() - meta.parse_time(start_time)) if start_time else 0.0
+        return self._context.clock() - ago
 
     def _deadline(self) -> float | None:
         seconds = self.pod["spec"].get("activeDeadlineSeconds")
@@ -432,9 +434,9 @@ class PodWorker:
 
     def _check_deadline(self) -> None:
         deadline = self._deadline()
-        if deadline is not None and self._around.clock() >= deadline:
+        if deadline is not None and self._context.clock() >= deadline:
             message = "Pod was active on the node longer than the specified deadline"
             self.fail("DeadlineExceeded", message, grace_of_pod(self.pod["spec"]))
 
-    def _wanted(self, name: str) -> DesiredContainer:
+    def _desired(self, name: str) -> DesiredContainer:
         return next(each for each in desired_containers(self.pod["spec"]) if each.name == name)

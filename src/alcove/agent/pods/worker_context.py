@@ -1,4 +1,4 @@
-"""What all pods' workers of a node share."""
+"""What all pod workers of a node share."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,11 +16,12 @@ Note = Callable[[PodKey, str, str, str], None]
 
 class WorkerContext(Struct, frozen=True):
     addresses: tuple[str, ...]
-    """The node's."""
+    """The node's addresses."""
     note: Note
     admission: NodeAdmission
     starts: asyncio.Semaphore
-    """As many sandboxes and containers are made at the same time."""
+    """Limits how many sandboxes and containers are created at the same time."""
     wall: Callable[[], float]
+    """Wall clock, in epoch seconds."""
     clock: Callable[[], float]
-    """Monotonic."""
+    """Monotonic clock."""

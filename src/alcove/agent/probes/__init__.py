@@ -1,1 +1,1 @@
-"""Probes: whether containers have started, live and are ready."""
+"""Startup, liveness and readiness probes of containers."""

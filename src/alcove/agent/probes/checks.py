@@ -1,7 +1,7 @@
-"""One check of a container: a command in it, or a connection to its pod by HTTP, TCP or gRPC.
+"""One probe of a container: a command in it, or a connection to its pod by HTTP, TCP or gRPC.
 
-Connections go where the pod's own network leads, and nowhere else: a pod cannot have its node knock on
-others' doors. `host` of an HTTP check is only what the request says.
+Connections are made to the pod through its own network only, so a pod cannot make its node connect elsewhere.
+The `host` of an HTTP probe only sets the Host header.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ProbeResult(Struct, frozen=True):
 
 
 async def check(handler: Object, container: Object, executor: PodExecutor, id: ContainerId) -> ProbeResult:
-    """`handler` is a probe or hook; whoever calls bounds its time."""
+    """Runs the `handler`, which is a probe or a lifecycle hook. The caller applies a timeout."""
     try:
         if "exec" in handler:
             return await _exec(handler["exec"].get("command") or [], executor, id)
@@ -38,16 +38,16 @@ async def check(handler: Object, container: Object, executor: PodExecutor, id: C
             (await executor.dial(port_of(handler["tcpSocket"].get("port"), container))).close()
             return ProbeResult(True)
         if "grpc" in handler:
-            asked = handler["grpc"]
-            dialled = await executor.dial(int(asked["port"]))
-            return ProbeResult(*(await grpc.is_serving(dialled, asked.get("service") or "")))
+            grpc_probe = handler["grpc"]
+            sock = await executor.dial(int(grpc_probe["port"]))
+            return ProbeResult(*(await grpc.is_serving(sock, grpc_probe.get("service") or "")))
     except (OSError, RuntimeFailure, ValueError, EOFError, asyncio.LimitOverrunError) as error:
         return ProbeResult(False, str(error) or type(error).__name__)
     return ProbeResult(False, "missing probe handler")
 
 
 def port_of(port: object, container: Object) -> int:
-    """A number, or the name of one of the container's ports. ValueError: there is none."""
+    """Resolves a port number or the name of one of the container's ports. Raises ValueError."""
     if isinstance(port, int):
         return port
     for each in container.get("ports") or ():
@@ -66,52 +66,52 @@ async def _exec(command: list[str], executor: PodExecutor, id: ContainerId) -> P
         os.close(writing)
         os.set_blocking(reading, False)
         try:
-            said = os.read(reading, OUTPUT_BYTES_MAX)
+            output = os.read(reading, OUTPUT_BYTES_MAX)
         except BlockingIOError:
-            said = b""
+            output = b""
         os.close(reading)
-    return ProbeResult(code == 0, said.decode(errors="replace").strip() or f"command ended with {code}")
+    return ProbeResult(code == 0, output.decode(errors="replace").strip() or f"command exited with {code}")
 
 
-async def _http(asked: Object, container: Object, executor: PodExecutor) -> ProbeResult:
-    port = port_of(asked.get("port"), container)
-    dialled = await executor.dial(port)
+async def _http(http_get: Object, container: Object, executor: PodExecutor) -> ProbeResult:
+    port = port_of(http_get.get("port"), container)
+    sock = await executor.dial(port)
     address = executor.addresses[0] if executor.addresses else "localhost"
-    is_tls = (asked.get("scheme") or "HTTP") == "HTTPS"
+    is_tls = (http_get.get("scheme") or "HTTP") == "HTTPS"
     reader, writer = await asyncio.open_connection(
-        sock=dialled,
+        sock=sock,
         limit=HEAD_BYTES_MAX,
-        ssl=_unverified() if is_tls else None,
-        server_hostname=(asked.get("host") or address) if is_tls else None,
+        ssl=_unverified_tls() if is_tls else None,
+        server_hostname=(http_get.get("host") or address) if is_tls else None,
     )
     try:
-        writer.write(request(asked, asked.get("host") or f"{address}:{port}"))
+        writer.write(request(http_get, http_get.get("host") or f"{address}:{port}"))
         await writer.drain()
         line = await reader.readline()
     finally:
         writer.close()
-    words = line.split()
-    if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+    status_line = line.split()
+    if len(status_line) < 2 or not status_line[0].startswith(b"HTTP/") or not status_line[1].isdigit():
         return ProbeResult(False, "malformed HTTP response")
-    code = int(words[1])
+    code = int(status_line[1])
     return ProbeResult(200 <= code < 400, f"HTTP probe failed with statuscode: {code}")
 
 
-def request(asked: Object, host: str) -> bytes:
+def request(http_get: Object, host: str) -> bytes:
     headers = {"Host": host, "User-Agent": USER_AGENT, "Accept": "*/*", "Connection": "close"}
-    for each in asked.get("httpHeaders") or ():
+    for each in http_get.get("httpHeaders") or ():
         headers = {name: value for name, value in headers.items() if name.lower() != each["name"].lower()}
         headers[each["name"]] = each.get("value") or ""
-    path = asked.get("path") or "/"
+    path = http_get.get("path") or "/"
     lines = [f"GET {path if path.startswith('/') else f'/{path}'} HTTP/1.1"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if any("\r" in line or "\n" in line for line in lines):
-        raise ValueError("a line break in the request")
+        raise ValueError("invalid request: line break in path or header")
     return "\r\n".join([*lines, "", ""]).encode()
 
 
-def _unverified() -> ssl.SSLContext:
-    """Probes ask whether somebody answers, not who."""
+def _unverified_tls() -> ssl.SSLContext:
+    """Probes do not verify certificates, as in kubelet."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

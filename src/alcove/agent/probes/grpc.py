@@ -1,7 +1,7 @@
-"""gRPC's health check over a connection that is there already (a library would want to connect itself).
+"""The gRPC health check over an existing connection (gRPC libraries would open their own).
 
-One request, written as HTTP/2 frames with headers that need no compression; of the answer only the message
-matters: `grpc.health.v1.HealthCheckResponse`, whose status 1 is SERVING.
+Sends one request as HTTP/2 frames with uncompressed headers. Only the message of the response is
+used: `grpc.health.v1.HealthCheckResponse`, whose status 1 is SERVING.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _STATES = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 _SERVING = 1
 
 
-async def is_serving(dialled: socket.socket, service: str) -> tuple[bool, str]:
-    """Whether the service says that it serves; else what it said. Closes the connection."""
-    reader, writer = await asyncio.open_connection(sock=dialled)
+async def is_serving(sock: socket.socket, service: str) -> tuple[bool, str]:
+    """Whether the service is SERVING, and a message for when it is not. Closes the connection."""
+    reader, writer = await asyncio.open_connection(sock=sock)
     try:
         writer.write(_PREFACE + _frame(_SETTINGS, 0, 0, b"") + _request(service))
-        message = await _answer(reader, writer)
+        message = await _read_response(reader, writer)
     finally:
         writer.close()
     state = _status(message)
@@ -52,7 +52,7 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def _text(value: str) -> bytes:
-    """A string of a header: short, and as it is."""
+    """A header string shorter than 127 bytes, without Huffman coding."""
     return bytes([len(value)]) + value.encode()
 
 
@@ -64,28 +64,28 @@ def _varint(number: int) -> bytes:
     return out + bytes([number])
 
 
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-    """The bytes of the answer's message; empty where the stream ended without one."""
+async def _read_response(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    """The bytes of the response message; empty if the stream ended without one."""
     data = b""
     while True:
         head = await reader.readexactly(9)
         length, kind, flags = int.from_bytes(head[:3], "big"), head[3], head[4]
         stream = unpack(">I", head[5:])[0] & 0x7FFFFFFF
         if length > _FRAME_BYTES_MAX:
-            raise ValueError("the answer's frame is too large")
+            raise ValueError("response frame is too large")
         payload = await reader.readexactly(length)
         if kind in (_SETTINGS, _PING) and not flags & _ACK:
             writer.write(_frame(kind, _ACK, 0, payload if kind == _PING else b""))
         elif kind in (_GOAWAY, _RESET):
-            raise ValueError("the connection was refused")
+            raise ValueError("request was rejected by the server")
         elif stream == _STREAM and kind == _DATA:
             data += payload[1 : len(payload) - payload[0]] if flags & 8 else payload
             if len(data) > _FRAME_BYTES_MAX:
-                raise ValueError("the answer is too long")
+                raise ValueError("response is too long")
         if stream == _STREAM and kind in (_DATA, _HEADERS) and flags & _END_STREAM:
             return data[5:]
 
 
 def _status(message: bytes) -> int:
-    """Field 1 of the message; what is not written is zero."""
+    """Field 1 of the message; zero if it is missing."""
     return message[1] if len(message) >= 2 and message[0] == 0x08 else 0

@@ -1,8 +1,8 @@
-"""Runs a container's probes and tells what they found, when it changes.
+"""Runs a container's probes and reports changes of their outcome through callbacks.
 
-startup ──succeeded──▶ liveness and readiness, each in its own time
+startup ──succeeded──▶ liveness and readiness, each with its own period
 
-The outcome of a probe changes after as many equal results in a row as its threshold says.
+The outcome of a probe changes after as many equal consecutive results as its threshold.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ STARTUP, LIVENESS, READINESS = "startup", "liveness", "readiness"
 
 
 class ResultStreak(Struct):
-    """Equal results in a row."""
+    """Counts equal consecutive results."""
 
     success_threshold: int
     failure_threshold: int
     is_good: bool
-    """What holds, as of now."""
+    """The current outcome."""
     count: int = 0
     last: bool | None = None
 
     def add(self, result: bool) -> bool:
-        """Whether what holds is now decided by enough results, for the first time in this row or again."""
+        """Adds a result; returns whether the number of equal results has reached the threshold."""
         self.count = self.count + 1 if result is self.last else 1
         self.last = result
         if self.count < (self.success_threshold if result else self.failure_threshold):
@@ -42,14 +42,14 @@ class ResultStreak(Struct):
 
 
 class ProbeCallbacks(Struct, frozen=True):
-    """What the prober tells of a container."""
+    """Callbacks for the probe results of one container."""
 
     started: Callable[[], None]
     ready: Callable[[bool], None]
     restart_needed: Callable[[str], None]
-    """A probe's kind: the container has to be started anew."""
+    """(kind of probe): the container must be restarted."""
     unhealthy: Callable[[str, str], None]
-    """A probe's kind, and what it said: for those who read events."""
+    """(kind of probe, message): a probe failed; for events."""
 
 
 class Prober:
@@ -62,7 +62,7 @@ class Prober:
         self._callbacks = callbacks
 
     async def run(self, is_started: bool) -> None:
-        """Until cancelled, or until there is nothing left to probe."""
+        """Runs until cancelled, or until there is nothing left to probe."""
         startup = self._container.get("startupProbe")
         if startup and not is_started and not await self._startup(startup):
             return
@@ -107,12 +107,12 @@ class Prober:
         seconds = float(probe.get("timeoutSeconds") or 1)
         try:
             async with asyncio.timeout(seconds):
-                found = await check(probe, self._container, self._executor, self._id)
+                result = await check(probe, self._container, self._executor, self._id)
         except TimeoutError:
-            found = ProbeResult(False, f"no answer within {seconds:.0f}s")
-        if not found.is_good:
-            self._callbacks.unhealthy(kind, found.message)
-        return found.is_good
+            result = ProbeResult(False, f"probe timed out after {seconds:.0f}s")
+        if not result.is_good:
+            self._callbacks.unhealthy(kind, result.message)
+        return result.is_good
 
 
 def _streak(probe: Object, *, is_good: bool) -> ResultStreak:
@@ -126,6 +126,7 @@ def _period(probe: Object) -> float:
 
 
 async def _delay(probe: Object) -> None:
-    """A little spread, so that an agent that starts anew does not probe all at the same moment."""
+    """Waits for the initial delay plus a small jitter, so that a restarted agent does not run all probes at
+    once."""
     delay = float(probe.get("initialDelaySeconds") or 0)
     await asyncio.sleep(delay + random.random() * min(0.1, _period(probe)))

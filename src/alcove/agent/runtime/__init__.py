@@ -1,5 +1,5 @@
-"""Running containers: one small interface, the runtimes behind it, and what they are told to run.
+"""Container runtimes: one small interface, its implementations, and the OCI configurations that they run.
 
-pod ──▶ config (pure: what to run) ──▶ Runtime ──▶ conmon ──▶ crun, runc, runsc
-                                          └──────▶ nothing (hollow)
+pod ──▶ config (pure) ──▶ ContainerRuntime ──▶ OciRuntime ──▶ conmon ──▶ crun, runc, runsc
+                                 └───────────▶ HollowRuntime (no processes)
 """

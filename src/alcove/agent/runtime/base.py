@@ -1,14 +1,14 @@
-"""The interface of container runtimes, and what can go wrong with one.
+"""The interface of container runtimes, and its errors.
 
-A container belongs to a sandbox; a sandbox is itself a container that holds what the pod's containers
-share. Ids are chosen by the caller, one per attempt to run a container, and never used again: whoever
-starts anew after a crash finds everything by `list` and makes nothing twice. Containers outlive the agent.
+A container belongs to a sandbox; a sandbox is itself a container, which holds the namespaces that the pod's
+containers share. Ids are chosen by the caller, one per attempt to run a container, and never used again: an
+agent that restarts finds everything by `list` and creates nothing twice. Containers outlive the agent.
 
 RuntimeFailure
-├── NoSuchContainer   never made, or deleted
-├── AlreadyThere      a container of that id was made before
-├── CreateFailed      the runtime could not make or start it; the message is the runtime's
-├── SpecRefused       the pod asks for what it may not have, or what makes no sense
+├── NoSuchContainer   never created, or deleted
+├── ContainerExists   a container of that id was created before
+├── CreateFailed      the runtime failed to create or start it; the message is the runtime's
+├── SpecRefused       the pod requests something forbidden or invalid
 └── NoSuchHandler     this node has not proven that handler
 """
 
@@ -51,19 +51,19 @@ class NoSuchHandler(RuntimeFailure):
 
 
 class Isolation(Enum):
-    """What stands between a container and the node's kernel, the weakest first."""
+    """How a container is isolated from the node's kernel, the weakest first."""
 
     NONE = "none"
-    """Nothing runs at all."""
+    """Hollow: no processes."""
     NAMESPACES = "namespaces"
-    """The kernel is shared."""
+    """The containers share the node's kernel."""
     SANDBOX = "sandbox"
-    """A kernel of its own."""
+    """The pod has its own kernel (gVisor)."""
 
 
 class ContainerPhase(Enum):
     BROKEN = "broken"
-    """It never came to be: whoever was making it was stopped. To be deleted."""
+    """Not completely created, because the agent was stopped meanwhile. To be deleted."""
     CREATED = "created"
     RUNNING = "running"
     EXITED = "exited"
@@ -71,17 +71,17 @@ class ContainerPhase(Enum):
 
 class ContainerSpec(Struct, frozen=True):
     id: ContainerId
-    """Of lower case letters, digits, dots and dashes."""
+    """Consists of lower case letters, digits, dots and dashes."""
     sandbox: ContainerId
     """The sandbox it belongs to; a sandbox belongs to itself."""
     config: Object
-    """What to run, as the OCI runtime specification has it; `root.path` is absolute."""
+    """The OCI runtime configuration; `root.path` is absolute."""
     log_path: Path
     labels: Mapping[str, str] = {}
-    """Given back by `list` and `status`: whatever the caller wants to know after it was stopped."""
+    """Returned by `list` and `status`, also after the agent was restarted."""
     stdin: bool = False
     stdin_once: bool = False
-    """Its input ends when the first who attached to it leaves."""
+    """Its stdin is closed when the first attached client disconnects."""
 
     @property
     def is_sandbox(self) -> bool:
@@ -94,14 +94,14 @@ class ContainerStatus(Struct, frozen=True):
     phase: ContainerPhase
     labels: Mapping[str, str]
     created_at: float
-    """Times are seconds since the epoch; zero: not yet."""
+    """Times are in epoch seconds; 0 if not yet."""
     started_at: float = 0.0
     finished_at: float = 0.0
     exit_code: int = 0
-    """128 and the signal's number if it was ended by one; 255 if nobody knows."""
+    """128 plus the signal's number if a signal killed it; 255 if the exit code is unknown."""
     oom_killed: bool = False
     process: int = 0
-    """The host's id of its first process, while it lives; zero where there is none to see."""
+    """The host's pid of its first process while it runs; 0 if it has none on the host."""
 
     @property
     def is_sandbox(self) -> bool:
@@ -109,17 +109,17 @@ class ContainerStatus(Struct, frozen=True):
 
 
 class ExecSession(Struct, frozen=True):
-    """A process to run inside a container. Streams are descriptors of the caller's; None: nothing."""
+    """A process to run inside a container. Streams are the caller's descriptors; None for /dev/null."""
 
     args: Sequence[str]
     tty: bool = False
-    """All streams are one terminal: the same descriptor, of its lower end; or see `on_terminal`."""
+    """All streams are the same descriptor, a terminal's slave side; or see `on_terminal`."""
     stdin: int | None = None
     stdout: int | None = None
     stderr: int | None = None
     on_terminal: Callable[[int], None] | None = None
-    """The process' own terminal: called with its upper end, which is the caller's from then on, also to set its
-    size. The streams then only carry what the runtime has to say, if it cannot start the process."""
+    """Called with the master side of the process' terminal, which the callee owns from then on, also to
+    resize it. The streams then only carry the runtime's error messages if it fails to start the process."""
 
 
 class ContainerRuntime(Protocol):
@@ -127,37 +127,38 @@ class ContainerRuntime(Protocol):
     isolation: Isolation
 
     async def create(self, spec: ContainerSpec) -> None:
-        """The container, ready to be started. A sandbox comes before its containers."""
+        """Creates the container without starting it. A sandbox is created before its containers."""
         ...
 
     async def start(self, container: ContainerId) -> None:
-        """Idempotent; a container that has exited is not started again."""
+        """Idempotent. A container that has exited is not started again."""
         ...
 
     async def status(self, container: ContainerId) -> ContainerStatus: ...
 
     async def list(self) -> Sequence[ContainerStatus]:
-        """Everything that was made and not deleted, also by those before us."""
+        """All containers that were created and not deleted, also by earlier agent processes."""
         ...
 
     async def wait(self, container: ContainerId) -> ContainerStatus:
-        """Returns when it has exited, at once if it already has."""
+        """Returns when the container has exited, immediately if it already has."""
         ...
 
     async def kill(self, container: ContainerId, signal: int) -> None:
-        """To its first process. Nothing happens to one that has exited or never started."""
+        """Sends the signal to its first process. Does nothing if it has exited or never started."""
         ...
 
     async def delete(self, container: ContainerId) -> None:
-        """Whatever it does, it is over and nothing of it is left but its log. Idempotent. Sandboxes go last."""
+        """Kills and removes the container; its log stays. Idempotent. Delete a sandbox after its
+        containers."""
         ...
 
     async def exec(self, container: ContainerId, process: ExecSession) -> int:
-        """The process' exit code. Cancelled, it ends the process."""
+        """Runs the process and returns its exit code. Kills the process when cancelled."""
         ...
 
     async def stats(self, container: ContainerId) -> CgroupUsage: ...
 
     async def reopen_log(self, container: ContainerId) -> None:
-        """Its log was renamed: go on in a new file at the old path."""
+        """Continues the log in a new file at the same path, after the old one was renamed."""
         ...

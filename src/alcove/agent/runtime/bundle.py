@@ -1,15 +1,15 @@
-"""A container's directory: everything that is known of it, for whoever comes after us.
+"""A container's directory: all its state, so that a restarted agent finds it.
 
-record.json   id, sandbox, labels, log, when it was made; written first
-config.json   what is run
-pid           the first process, written by the runtime; the stand-in's for gVisor
-process       the same with its start time, so that a pid used again is not mistaken for it
-conmon.pid    who watches it, writes its log, and says how it ended
-started       when it was started
-<id>          its exit code, written by conmon when it ends
-lost          becomes that where nobody tells it; written in advance, since it is also wanted where the disk is full
-oom           it was ended because its memory was full
-attach, ctl   conmon's doors: streams, and the log to be opened anew
+record.json   id, sandbox, labels, log, cgroup and creation time; written first
+config.json   the OCI runtime configuration
+pid           pid of the first process, written by the runtime; of the proxy process for gVisor
+process       the same with its start time, so that a reused pid is not mistaken for it
+conmon.pid    pid of conmon, which monitors the container
+started       its modification time is the container's start time
+<id>          the exit code, written by conmon
+lost          renamed to <id> if conmon was killed; written in advance, since the disk may be full then
+oom-killed    exists if the container was killed because of its memory limit
+attach, ctl   conmon's sockets and pipes: streams, and reopening of the log
 """
 
 import os
@@ -37,7 +37,7 @@ _is_id = re.compile(r"[a-z0-9][a-z0-9.-]{0,200}").fullmatch
 
 _LOST = "lost"
 _KIND, _SANDBOX = "io.kubernetes.cri.container-type", "io.kubernetes.cri.sandbox-id"
-"""How gVisor is told which containers share a sandbox."""
+"""Annotations by which gVisor knows which containers share a sandbox."""
 
 
 def _runtime_id(id: ContainerId) -> str:
@@ -54,14 +54,14 @@ class ContainerRecord(Struct, frozen=True):
 
 
 class ProcessIdentity(Struct, frozen=True):
-    """A process, told from a later one of the same id by its start time."""
+    """A process; its start time distinguishes it from a later one with the same pid."""
 
     id: int
     start: int
 
 
 def process_of(pid: int) -> ProcessIdentity | None:
-    """The process of that id as it is now; None: there is none, or only what is left of one."""
+    """The current process with that pid; None if there is none, or only a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -70,23 +70,25 @@ def process_of(pid: int) -> ProcessIdentity | None:
 
 
 class Bundle:
-    """A container's directory below the runtime's own folder. This is the only place where an id becomes a path."""
+    """A container's directory below the runtime's directory. This is the only code that turns an id into a
+    path."""
 
-    def __init__(self, folder: Path, id: ContainerId) -> None:
-        """Raises SpecRefused if `id` is not an id: it might lead out of the folder."""
+    def __init__(self, parent: Path, id: ContainerId) -> None:
+        """Raises SpecRefused if `id` is not a valid id: it could lead out of the directory."""
         if not _is_id(id):
             raise SpecRefused(f"{id[:200]!r} is not a container id")
-        self.path = folder / id
+        self.path = parent / id
         self.id = id
 
     @property
     def runtime_id(self) -> str:
-        """Its name for the runtime. `runsc` takes a prefix for the whole, so none may be another's prefix."""
+        """The container's id for the runtime. `runsc` accepts unique prefixes of ids, so none may be a prefix
+        of another."""
         return _runtime_id(self.id)
 
     @classmethod
-    def make(cls, folder: Path, spec: ContainerSpec) -> "Bundle":
-        bundle = cls(folder, spec.id)
+    def make(cls, parent: Path, spec: ContainerSpec) -> "Bundle":
+        bundle = cls(parent, spec.id)
         try:
             bundle.path.mkdir(mode=0o700)
         except FileExistsError:
@@ -96,13 +98,17 @@ class Bundle:
             spec.id, spec.sandbox, dict(spec.labels), str(spec.log_path), cgroup, time.time()
         )
         bundle._write("record.json", msgspec.json.encode(record))
-        told = {_KIND: "sandbox" if spec.is_sandbox else "container", _SANDBOX: _runtime_id(spec.sandbox)}
+        annotations = {
+            _KIND: "sandbox" if spec.is_sandbox else "container",
+            _SANDBOX: _runtime_id(spec.sandbox),
+        }
         bundle._write(_LOST, str(UNKNOWN_EXIT_CODE).encode())
-        bundle._write("config.json", msgspec.json.encode({**spec.config, "annotations": told}))
+        bundle._write("config.json", msgspec.json.encode({**spec.config, "annotations": annotations}))
         return bundle
 
     def record(self) -> ContainerRecord:
-        """Raises NoSuchContainer if it is gone, unreadable, or was being made when its maker was stopped."""
+        """Raises NoSuchContainer if the record is missing or unreadable, as when the agent was stopped before
+        it was written."""
         try:
             return msgspec.json.decode((self.path / "record.json").read_bytes(), type=ContainerRecord)
         except (FileNotFoundError, msgspec.DecodeError):
@@ -112,7 +118,7 @@ class Bundle:
         return msgspec.json.decode((self.path / "config.json").read_bytes())  # type: ignore[no-any-return]
 
     def process(self) -> ProcessIdentity | None:
-        """Its first process, alive or not; None: it was never made."""
+        """The container's first process, running or not; None if it was never created."""
         try:
             return msgspec.json.decode((self.path / "process").read_bytes(), type=ProcessIdentity)
         except FileNotFoundError:
@@ -128,7 +134,7 @@ class Bundle:
         return process is not None and process_of(process.id) == process
 
     def monitor(self) -> int | None:
-        """The process that watches over it, if it is there."""
+        """The pid of the container's conmon; None if it is not running."""
         pid = self._number("conmon.pid")
         if pid is None:
             return None
@@ -144,7 +150,7 @@ class Bundle:
 
     @property
     def failed(self) -> bool:
-        """It could not be started."""
+        """Whether starting it failed."""
         return (self.path / FAILED).exists()
 
     def set_started(self) -> None:
@@ -155,13 +161,14 @@ class Bundle:
         return _modified(self.path / self.runtime_id)
 
     def exit_code(self) -> int | None:
-        """None: it has not ended, as far as anybody told."""
+        """None if the container has not exited, or conmon has not recorded it yet."""
         return self._number(self.runtime_id)
 
     def set_lost(self) -> None:
-        """It ended, and whoever would have told how is gone as well. Takes no room on the disk."""
+        """Records that the container exited with an unknown code, because conmon was killed. Needs no disk
+        space."""
         lost = self.path / _LOST
-        if not lost.exists():  # An earlier version made the container.
+        if not lost.exists():  # The container was created by an earlier version.
             self._write(_LOST, str(UNKNOWN_EXIT_CODE).encode())
         os.utime(lost)
         lost.rename(self.path / self.runtime_id)
@@ -184,7 +191,7 @@ class Bundle:
         return int(text) if text.isdigit() else None
 
     def _write(self, name: str, content: bytes) -> None:
-        """At once or not at all."""
+        """Writes the file atomically."""
         draft = self.path / f".{name}.new"
         draft.write_bytes(content)
         draft.rename(self.path / name)

@@ -1,6 +1,7 @@
-"""A canary: a small pod that is really run before a node says that it has a runtime.
+"""The canary: a small pod that is run before the node offers a runtime handler.
 
-It proves making, starting, streams, exit codes and removal; a runtime that cannot do all of it has none.
+It proves that the runtime can create and start containers, connect their streams, report exit codes and
+remove them.
 """
 
 import os
@@ -22,30 +23,30 @@ from alcove.agent.runtime.resources import PROCESSES_MAX
 from alcove.agent.runtime.users import User
 from alcove.dataplane import namespaces
 
-WORD, EXIT_CODE = "tweet", 7
+OUTPUT, EXIT_CODE = "tweet", 7
 _SANDBOX = ContainerId("canary-sandbox")
 _CONTAINER = ContainerId("canary")
 
 
-class CanaryDied(RuntimeFailure):
+class CanaryFailed(RuntimeFailure):
     pass
 
 
 class Canary:
-    def __init__(self, rootfs: Path, folder: Path, group: str = "/alcove-canary") -> None:
+    def __init__(self, rootfs: Path, directory: Path, group: str = "/alcove-canary") -> None:
         self._group = group
-        """The control group that everything of it is in."""
+        """The cgroup of the canary's containers."""
         self._rootfs = rootfs
-        """The built-in image's files; nothing is written to them."""
-        self._folder = folder
+        """The root file system of the built-in image; nothing is written to it."""
+        self._directory = directory
         self._network = f"alcove-canary-{os.getpid()}"
 
     async def __call__(self, runtime: ContainerRuntime) -> None:
-        """CanaryDied, or the runtime's own failure."""
+        """Raises CanaryFailed, or another RuntimeFailure of the runtime."""
         os.close(namespaces.make(self._network))
         try:
             await self._clean(runtime)
-            await self._fly(runtime)
+            await self._run_pod(runtime)
         finally:
             await self._clean(runtime)
             namespaces.remove(self._network)
@@ -55,30 +56,32 @@ class Canary:
         for container in (_CONTAINER, _SANDBOX):
             await runtime.delete(container)
 
-    async def _fly(self, runtime: ContainerRuntime) -> None:
+    async def _run_pod(self, runtime: ContainerRuntime) -> None:
         network = str(namespaces.path_of(self._network))
-        context = self._place(runtime, _SANDBOX, NamespacePaths(network=network))
+        context = self._context(runtime, _SANDBOX, NamespacePaths(network=network))
         await self._run(runtime, _SANDBOX, sandbox_config({}, context, "canary"))
         process = (await runtime.status(_SANDBOX)).process
         shared = shared_namespaces({}, runtime.isolation, network, process, None)
-        container = {"command": ["sh", "-c", f"echo {WORD}; exit {EXIT_CODE}"]}
+        container = {"command": ["sh", "-c", f"echo {OUTPUT}; exit {EXIT_CODE}"]}
         image = ImageConfig(env=("PATH=/bin",))
-        context = self._place(runtime, _CONTAINER, shared)
+        context = self._context(runtime, _CONTAINER, shared)
         log = await self._run(
             runtime, _CONTAINER, container_config({}, container, image, (), User(0, 0), (), context)
         )
         status = await runtime.wait(_CONTAINER)
-        said = [line.split(" ", 3)[3:] for line in _lines(log)]
-        if status.exit_code != EXIT_CODE or [WORD] not in said:
-            raise CanaryDied(f"a container ended with {status.exit_code} and said {said}")
+        output = [line.split(" ", 3)[3:] for line in _lines(log)]
+        if status.exit_code != EXIT_CODE or [OUTPUT] not in output:
+            raise CanaryFailed(f"canary container exited with code {status.exit_code} and output {output}")
 
     async def _run(self, runtime: ContainerRuntime, id: ContainerId, config: dict[str, object]) -> Path:
-        log = self._folder / f"{id}.log"
+        log = self._directory / f"{id}.log"
         await runtime.create(ContainerSpec(id, _SANDBOX, config, log))
         await runtime.start(id)
         return log
 
-    def _place(self, runtime: ContainerRuntime, id: ContainerId, shared: NamespacePaths) -> ContainerContext:
+    def _context(
+        self, runtime: ContainerRuntime, id: ContainerId, shared: NamespacePaths
+    ) -> ContainerContext:
         return ContainerContext(
             isolation=runtime.isolation,
             policy=security.TENANT,

@@ -1,4 +1,4 @@
-"""What a runtime is told to run: the OCI configuration of sandboxes and containers, from the pod. Pure."""
+"""The OCI configuration of sandboxes and containers, from the pod's spec. Pure: no I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
@@ -17,13 +17,13 @@ OCI_VERSION = "1.0.2"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SHM_BYTES = 64 << 20
 PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; sleep 2147483647 & wait")
-"""Holds a sandbox, and buries the orphans of a pod whose containers share their processes."""
+"""The sandbox's process: holds the namespaces, and reaps orphans if the pod shares its process namespace."""
 _PING = {"net.ipv4.ping_group_range": "0 2147483647"}
 _ANY_PORT = {"net.ipv4.ip_unprivileged_port_start": "0"}
 
 
 class ImageConfig(Struct, frozen=True):
-    """What an image says about running it."""
+    """An image's defaults for running it."""
 
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class ImageConfig(Struct, frozen=True):
 
 
 class BindMount(Struct, frozen=True):
-    """A file or directory of the node inside the container."""
+    """A bind mount of a file or directory of the node."""
 
     source: str
     destination: str
@@ -50,11 +50,11 @@ class IdMapping(Struct, frozen=True):
 
 
 NODE = "node"
-"""In a path's place: it is the node's own that is shared."""
+"""Instead of a path in NamespacePaths: the node's namespace."""
 
 
 class NamespacePaths(Struct, frozen=True):
-    """Paths of what a container shares; empty: it gets its own. An empty network is the node's."""
+    """Paths of the namespaces that a container joins; empty for a new one. An empty network is the node's."""
 
     network: str = ""
     ipc: str = ""
@@ -64,7 +64,7 @@ class NamespacePaths(Struct, frozen=True):
 
 
 def sandbox_namespaces(pod: Object, network: str) -> NamespacePaths:
-    """What the sandbox of a pod does not make for it."""
+    """The namespaces that the pod's sandbox joins."""
     pid, ipc = (NODE if pod.get(field) else "" for field in ("hostPID", "hostIPC"))
     return NamespacePaths(network=network, pid=pid, ipc=ipc)
 
@@ -72,23 +72,24 @@ def sandbox_namespaces(pod: Object, network: str) -> NamespacePaths:
 def shared_namespaces(
     pod: Object, isolation: Isolation, network: str, sandbox_process: int, mapping: IdMapping | None
 ) -> NamespacePaths:
-    """What the containers of a pod share: what their sandbox holds, which is `sandbox_process` on the node."""
+    """The namespaces that the pod's containers join: those of `sandbox_process`, the host's pid of the
+    sandbox."""
     shares_processes = bool(pod.get("shareProcessNamespace"))
     if isolation is not Isolation.NAMESPACES:
-        # Within gVisor's sandbox all is shared but processes, and those among all who name the same file.
+        # In gVisor's sandbox containers share all but processes, and these too if they name the same file.
         return NamespacePaths(network=network, pid="/proc/self/ns/pid" if shares_processes else "")
-    own, given = f"/proc/{sandbox_process}/ns", sandbox_namespaces(pod, network)
+    sandbox, host = f"/proc/{sandbox_process}/ns", sandbox_namespaces(pod, network)
     return NamespacePaths(
         network=network,
-        ipc=given.ipc or f"{own}/ipc",
-        uts=f"{own}/uts",
-        pid=f"{own}/pid" if shares_processes else given.pid,
-        user=f"{own}/user" if mapping is not None else "",
+        ipc=host.ipc or f"{sandbox}/ipc",
+        uts=f"{sandbox}/uts",
+        pid=f"{sandbox}/pid" if shares_processes else host.pid,
+        user=f"{sandbox}/user" if mapping is not None else "",
     )
 
 
 class ContainerContext(Struct, frozen=True):
-    """Where and how strictly a container is run."""
+    """The node's part of a container's configuration."""
 
     isolation: Isolation
     policy: security.SecurityPolicy
@@ -96,17 +97,17 @@ class ContainerContext(Struct, frozen=True):
     cgroup: str
     limits: CgroupLimits
     seccomp: Object
-    """As `seccomp.load` gave it."""
+    """The result of `seccomp.load`."""
     namespaces: NamespacePaths = NamespacePaths()
     mapping: IdMapping | None = None
     unified_cgroups: bool = False
     oom_score: int = 0
     capabilities: tuple[str, ...] = security.ALL_CAPABILITIES
-    """What the node can give at all."""
+    """The capabilities that the agent itself has."""
 
 
 def sandbox_config(pod: Object, context: ContainerContext, hostname: str) -> Object:
-    """The sandbox of a pod: it holds the namespaces, the pod's name and its sysctls."""
+    """The configuration of a pod's sandbox, which holds the namespaces, the host name and the sysctls."""
     security.check_pod(pod, context.policy)
     process = {
         "user": {"uid": 0, "gid": 0},
@@ -134,10 +135,10 @@ def container_config(
     mounts: Iterable[BindMount],
     context: ContainerContext,
 ) -> Object:
-    """`variables` are the container's own, resolved but not expanded, in order."""
+    """The configuration of a container. `variables` are resolved but not expanded, in order."""
     have = security.capabilities(container, context.policy, context.capabilities)
     env = _environment(container, image, variables, user)
-    own: Object = container.get("securityContext") or {}
+    security_context: Object = container.get("securityContext") or {}
     process = {
         "terminal": bool(container.get("tty")),
         "user": {"uid": user.uid, "gid": user.gid, "additionalGids": list(user.groups)},
@@ -149,7 +150,7 @@ def container_config(
         "oomScoreAdj": context.oom_score,
     }
     config = _config(context, process, mounts)
-    config["root"]["readonly"] = bool(own.get("readOnlyRootFilesystem"))
+    config["root"]["readonly"] = bool(security_context.get("readOnlyRootFilesystem"))
     config["linux"]["seccomp"] = security.seccomp_profile(
         pod, container, have, context.policy, context.seccomp
     )
@@ -160,19 +161,20 @@ def container_config(
 
 
 def command(container: Object, image: ImageConfig, env: Mapping[str, str]) -> list[str]:
-    """A container's command comes without the image's arguments; its arguments come with the image's command."""
+    """The command line. A container's `command` replaces the image's entrypoint and command; `args` replace
+    only the image's command. Raises SpecRefused if both are empty."""
     entry = container.get("command") or image.entrypoint
     args = container.get("args") or (() if container.get("command") else image.command)
-    asked = [expand(each, env) for each in (*entry, *args)]
-    if not asked:
+    arguments = [expand(each, env) for each in (*entry, *args)]
+    if not arguments:
         raise SpecRefused("no command specified")
-    return asked
+    return arguments
 
 
 def _environment(
     container: Object, image: ImageConfig, variables: Sequence[tuple[str, str]], user: User
 ) -> dict[str, str]:
-    """The image's variables as they are, the container's own over them, and what every program expects."""
+    """PATH, HOME and TERM, overridden by the image's variables, which the container's override."""
     env = {"PATH": PATH, "HOME": user.home}
     if container.get("tty"):
         env["TERM"] = "xterm"
@@ -183,7 +185,7 @@ def _environment(
 
 
 def _capability_sets(have: Sequence[str]) -> Object:
-    """No ambient and no inheritable ones: a program of another user than root starts with none."""
+    """No ambient or inheritable capabilities: a program of a user other than root starts without any."""
     return {name: list(have) for name in ("bounding", "effective", "permitted")}
 
 
@@ -203,27 +205,27 @@ def _config(context: ContainerContext, process: Object, mounts: Iterable[BindMou
         "ociVersion": OCI_VERSION,
         "process": process,
         "root": {"path": context.rootfs, "readonly": False},
-        "mounts": [*_own_mounts(context), *_mounts(mounts, context)],
+        "mounts": [*_standard_mounts(context), *_mounts(mounts, context)],
         "linux": linux,
     }
 
 
 def _namespaces(context: ContainerContext) -> list[Object]:
     shared = context.namespaces
-    wanted = {"pid": shared.pid, "ipc": shared.ipc, "uts": shared.uts, "mount": "", "cgroup": ""}
+    namespaces = {"pid": shared.pid, "ipc": shared.ipc, "uts": shared.uts, "mount": "", "cgroup": ""}
     if shared.network:
-        wanted["network"] = shared.network
+        namespaces["network"] = shared.network
     if context.mapping is not None:
-        wanted["user"] = shared.user
+        namespaces["user"] = shared.user
     return [
         {"type": kind, "path": path} if path else {"type": kind}
-        for kind, path in wanted.items()
+        for kind, path in namespaces.items()
         if path != NODE
     ]
 
 
-def _own_mounts(context: ContainerContext) -> list[Object]:
-    """What every container has. In a user namespace of its own it may not mount the network's part of /sys."""
+def _standard_mounts(context: ContainerContext) -> list[Object]:
+    """The mounts of every container. In a user namespace, sysfs cannot be mounted, so /sys is empty."""
     mounts = [
         _mount("/proc", "proc", "proc", "nosuid", "noexec", "nodev"),
         _mount("/dev", "tmpfs", "tmpfs", "nosuid", "strictatime", "mode=755", "size=65536k"),
@@ -257,38 +259,39 @@ def _mount(destination: str, kind: str, source: str, *options: str) -> Object:
 
 
 def _mounts(mounts: Iterable[BindMount], context: ContainerContext) -> list[Object]:
-    """In order of depth: what is mounted inside another mount comes after it."""
+    """In order of depth: a mount inside another one comes after it."""
     ordered = sorted(mounts, key=lambda mount: len(PurePosixPath(mount.destination).parts))
-    told = []
+    entries = []
     for mount in ordered:
         options = ["rbind", mount.propagation, "ro" if mount.read_only else "rw", "nodev"]
         if context.mapping is not None:
             options.append("idmap")
-        told.append(_mount(mount.destination, "bind", mount.source, *options))
-    return told
+        entries.append(_mount(mount.destination, "bind", mount.source, *options))
+    return entries
 
 
 def network_sysctls(pod: Object) -> dict[str, str]:
-    """Settings of the pod's network: leave to ping without raw sockets, and what the pod asks for.
+    """The pod's network sysctls: unprivileged ping, and those of its spec.
 
-    A runtime sets them, except in a pod with a user namespace of its own, whose root may not: there whoever
-    makes the network has to. Such a root is none to the network, so ports below 1024 are for everybody there.
+    The runtime sets them, except in a pod with a user namespace, whose root may not: there the agent sets
+    them before. Such a root has no capabilities on the network namespace either, so every user may bind ports
+    below 1024 there.
     """
-    usual = _PING if pod.get("hostUsers") is not False else {**_PING, **_ANY_PORT}
-    return {name: value for name, value in {**usual, **_asked(pod)}.items() if _is_of_network(name)}
+    defaults = _PING if pod.get("hostUsers") is not False else {**_PING, **_ANY_PORT}
+    return {name: value for name, value in {**defaults, **_pod_sysctls(pod)}.items() if _is_of_network(name)}
 
 
 def _is_of_network(name: str) -> bool:
     return name.startswith(("net.", "net/"))
 
 
-def _asked(pod: Object) -> dict[str, str]:
+def _pod_sysctls(pod: Object) -> dict[str, str]:
     sysctls = (pod.get("securityContext") or {}).get("sysctls") or ()
     return {each["name"]: each["value"] for each in sysctls}
 
 
 def _sysctls(pod: Object, context: ContainerContext) -> dict[str, str]:
-    others = {name: value for name, value in _asked(pod).items() if not _is_of_network(name)}
+    others = {name: value for name, value in _pod_sysctls(pod).items() if not _is_of_network(name)}
     if context.mapping is not None or not context.namespaces.network:
         return others
     return {**network_sysctls(pod), **others}

@@ -1,5 +1,6 @@
-"""conmon watches over each container: it calls the runtime to make it, writes its log in Kubernetes' format,
-holds its streams and says how it ended. It lives as long as the container, whatever becomes of the agent.
+"""conmon, the monitor process of each container: it calls the runtime to create the container, writes its log
+in the CRI format, holds its streams and records its exit code. It runs as long as the container, also without
+the agent.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ _REOPEN_LOG = b"2 0 0\n"
 
 
 async def create(program: str, runtime: Path, bundle: Bundle, spec: ContainerSpec) -> None:
-    """Has the runtime make the container. CreateFailed carries what the runtime said."""
+    """Lets the runtime create the container. Raises CreateFailed with the runtime's message."""
     reading, writing = os.pipe()
     try:
         arguments = _arguments(runtime, bundle, spec)
@@ -27,7 +28,7 @@ async def create(program: str, runtime: Path, bundle: Bundle, spec: ContainerSpe
         process = await asyncio.create_subprocess_exec(
             program, *arguments, pass_fds=(writing,), env=environment, stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-            cwd=bundle.path,  # Where memory runs out, it leaves a note in the directory that it is in.
+            cwd=bundle.path,  # conmon creates its "oom" file in the working directory.
         )  # fmt: skip
     except BaseException:
         os.close(reading)
@@ -57,7 +58,7 @@ def _arguments(runtime: Path, bundle: Bundle, spec: ContainerSpec) -> Sequence[s
 
 
 async def _read(descriptor: int) -> bytes:
-    """What conmon says once the container is made, or is not."""
+    """The line that conmon writes when the container was created, or creating it failed."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     file = os.fdopen(descriptor, "rb", buffering=0)
@@ -73,27 +74,27 @@ async def _read(descriptor: int) -> bytes:
 
 def _check(output: bytes) -> None:
     if not output:
-        raise CreateFailed("conmon ended without a word")
-    answer = orjson.loads(output)
-    if answer.get("data", -1) < 0:
-        raise CreateFailed((answer.get("message") or "the runtime gave no reason").strip())
+        raise CreateFailed("conmon exited without output")
+    result = orjson.loads(output)
+    if result.get("data", -1) < 0:
+        raise CreateFailed((result.get("message") or "the runtime gave no reason").strip())
 
 
 def reopen_log(bundle: Bundle) -> None:
-    """Its log was renamed: go on in a new file of the old name."""
-    _tell(bundle, "ctl", _REOPEN_LOG)
+    """Continues the log in a new file of the same name, after the old one was renamed."""
+    _send(bundle, "ctl", _REOPEN_LOG)
 
 
 def resize(bundle: Bundle, width: int, height: int) -> None:
-    """Of the container's terminal."""
-    _tell(bundle, "winsz", b"%d %d\n" % (height, width))
+    """Resizes the container's terminal."""
+    _send(bundle, "winsz", b"%d %d\n" % (height, width))
 
 
-def _tell(bundle: Bundle, pipe: str, message: bytes) -> None:
+def _send(bundle: Bundle, pipe: str, message: bytes) -> None:
     try:
         control = os.open(bundle.path / pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return  # Nobody listens any more: it has ended, and so has its log.
+        return  # conmon has exited: the container and its log have ended.
     try:
         os.write(control, message)
     finally:

@@ -1,8 +1,9 @@
-"""The terminal of a process, for whoever wants to see it and set its size.
+"""The terminal of an exec process, for the caller to read, write and resize.
 
-crun makes a terminal of its own for the process; given one to copy to, it forgets to pass changes of size on. So it
-is told to hand over its own, through a socket. The others hand none over to a caller that waits, but do
-copy well: they get a terminal that is made here, and that is theirs (only then are they told of sizes).
+crun creates a terminal for the process; if its streams are a terminal, it does not forward size changes. So
+crun passes its terminal through a console socket. runc and runsc do not pass one with a foreground exec, but
+forward size changes: they get a terminal created here as their controlling terminal (without that, they get
+no SIGWINCH).
 """
 
 import asyncio
@@ -20,56 +21,57 @@ _NAME = "console"
 _MESSAGE_BYTES_MAX = 4_096
 
 OnTerminal = Callable[[int], None]
-"""Called with a terminal's upper end, which is then the callee's."""
+"""Called with a terminal's master side, which the callee then owns."""
 
 
 class ConsoleOptions(Struct, frozen=True):
-    """How the runtime is to be called."""
+    """Additional options and streams for the runtime's command line."""
 
     options: Sequence[str] = ()
     prefix: Sequence[str] = ()
     descriptor: int | None = None
-    """The lower end of a terminal that is to be all its streams; None: what the caller says."""
+    """The slave side of a terminal to use for all streams; None for the caller's streams."""
 
 
 @asynccontextmanager
 async def opened(
-    folder: Path, on_terminal: OnTerminal | None, is_handed: bool
+    directory: Path, on_terminal: OnTerminal | None, uses_socket: bool
 ) -> AsyncIterator[ConsoleOptions]:
-    """`is_handed`: by the runtime. Without `on_terminal`, nobody wants one."""
+    """`uses_socket`: the runtime creates the terminal and passes it through a console socket in `directory`.
+    Without `on_terminal`, no terminal is created."""
     if on_terminal is None:
         yield ConsoleOptions()
-    elif is_handed:
-        async with _handed_over(folder, on_terminal) as terminal:
-            yield terminal
+    elif uses_socket:
+        async with _console_socket(directory, on_terminal) as options:
+            yield options
     else:
-        upper, lower = os.openpty()
-        on_terminal(upper)
+        master, slave = os.openpty()
+        on_terminal(master)
         try:
-            yield ConsoleOptions(prefix=("setsid", "--ctty"), descriptor=lower)
+            yield ConsoleOptions(prefix=("setsid", "--ctty"), descriptor=slave)
         finally:
-            os.close(lower)
+            os.close(slave)
 
 
 @asynccontextmanager
-async def _handed_over(folder: Path, on_terminal: OnTerminal) -> AsyncIterator[ConsoleOptions]:
-    # By its descriptor: the whole path may be too long for a socket.
-    place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+async def _console_socket(directory: Path, on_terminal: OnTerminal) -> AsyncIterator[ConsoleOptions]:
+    # Through a descriptor: the whole path may be too long for a socket address.
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
-        listener.bind(f"/proc/self/fd/{place}/{_NAME}")
+        listener.bind(f"/proc/self/fd/{descriptor}/{_NAME}")
         listener.listen(1)
-        taking = asyncio.create_task(_take(listener, on_terminal), name="console socket")
+        receiver = asyncio.create_task(_receive(listener, on_terminal), name="console socket")
         try:
-            yield ConsoleOptions(("--console-socket", f"/proc/{os.getpid()}/fd/{place}/{_NAME}"))
+            yield ConsoleOptions(("--console-socket", f"/proc/{os.getpid()}/fd/{descriptor}/{_NAME}"))
         finally:
-            await stop(taking)
+            await stop(receiver)
     finally:
         listener.close()
-        os.close(place)
+        os.close(descriptor)
 
 
-async def _take(listener: socket.socket, on_terminal: OnTerminal) -> None:
+async def _receive(listener: socket.socket, on_terminal: OnTerminal) -> None:
     loop = asyncio.get_running_loop()
     sender, _ = await loop.sock_accept(listener)
     with sender:

@@ -1,6 +1,6 @@
-"""`$(NAME)` in commands and in the values of variables, as Kubernetes replaces it.
+"""Expansion of `$(NAME)` in commands and in values of variables, as in Kubernetes.
 
-What is not known stays as it is; `$$` is a dollar that begins nothing.
+References to unknown variables stay as they are; `$$` is a literal dollar sign.
 """
 
 import re
@@ -9,19 +9,19 @@ from collections.abc import Mapping, Sequence
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
 
 
-def expand(text: str, known: Mapping[str, str]) -> str:
+def expand(text: str, variables: Mapping[str, str]) -> str:
     def replaced(match: re.Match[str]) -> str:
         name = match[1]
         if name is None:
             return "$"
-        return known.get(name, match[0])
+        return variables.get(name, match[0])
 
     return _REFERENCE.sub(replaced, text)
 
 
 def environment(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Variables in order: each may refer to those before it; of two with the same name the later counts."""
-    known: dict[str, str] = {}
+    """Expands variables in order: each may refer to those before it. A later one of the same name wins."""
+    variables: dict[str, str] = {}
     for name, value in pairs:
-        known[name] = expand(value, known)
-    return known
+        variables[name] = expand(value, variables)
+    return variables

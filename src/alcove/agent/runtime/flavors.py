@@ -1,9 +1,9 @@
-"""The OCI runtimes that the driver can use, and the script each is called by on this machine.
+"""The OCI runtimes that the driver can use, and the wrapper script by which each is called.
 
-A script, because each has a way of its own that the machine may need: `crun` fails where an empty version 2
-hierarchy is mounted beside version 1, so it is called where that is not to be seen; `runsc` of some versions
-fails on newer kernels unless /proc/sys/net is hidden from it, and its containers are no processes of this
-machine, so that one that waits stands in for each. Mounts are changed in a mount namespace of the call's own.
+The scripts work around limits of the runtimes. `crun` fails if an empty cgroup v2 hierarchy is mounted beside
+v1, so it is called in a mount namespace without that mount. Some versions of `runsc` fail on newer kernels
+unless /proc/sys/net is hidden. And a container in gVisor is no process of the host, so a proxy process waits
+for each.
 """
 
 import shlex
@@ -17,19 +17,19 @@ from alcove.agent.runtime.base import HandlerName, Isolation
 
 _DIRECT = """\
 #!/bin/sh
-# What makes no control groups needs no other view of them, and is called often.
+# These commands are called often and create no cgroups, so they need no other view of the mounts.
 case $1 in start | kill | state) exec {plain} "$@" ;; esac
 exec {call} "$@"
 """
 
-_STAND_IN = """\
+_PROXY = """\
 #!/bin/sh
-# conmon waits for a process of this machine; a container in gVisor is none. So one that waits for it
-# stands in: its id goes into the file where conmon looks, and it exits as the container does. It also
-# starts the container when told to: what starts it gives it its streams, and must be conmon's child, so that
-# conmon buries what the start leaves behind.
-# Only what makes and starts containers is called in a mount namespace of its own: a process that stays, to
-# wait or for somebody's shell, would keep every volume mounted there that the node has at that moment.
+# conmon waits for a process of the host; a container in gVisor is none. So a proxy process waits for the
+# container: its pid is in the file that conmon reads, and it exits with the container's exit code. It also
+# starts the container when signalled: the process that starts it passes its streams on, and must be conmon's
+# child, so that conmon reaps the processes that the start leaves behind.
+# Only create and start are called in a separate mount namespace: a long-running process (wait, exec) would
+# keep all volumes mounted there that the node has at that moment.
 [ "$1" = create ] || exec {plain} "$@"
 for word in "$@"; do
     case ${{before-}} in --bundle) bundle=$word ;; --pid-file) pid_file=$word ;; esac
@@ -39,8 +39,8 @@ mkfifo "$bundle/{go}" || exit
 {call} "$@" || exit
 exec 3<&0
 (
-    # Whoever would say so may have been killed: without its bundle the container is nobody's.
-    until timeout {look} head -c 1 "$bundle/{go}" >/dev/null 2>&1; do
+    # The agent may have been killed, and the bundle removed: check for it while waiting.
+    until timeout {poll} head -c 1 "$bundle/{go}" >/dev/null 2>&1; do
         [ -p "$bundle/{go}" ] || exit 255
     done
     if {call} --log="$bundle/{start_log}" start "$word"; then
@@ -50,8 +50,8 @@ exec 3<&0
         exit 255
     fi
     exec </dev/null >/dev/null 2>&1 3<&-
-    told=$({plain} wait "$word") || exit 255
-    code=${{told##*:}}
+    result=$({plain} wait "$word") || exit 255
+    code=${{result##*:}}
     code=${{code%%[!0-9]*}}
     exit "${{code:-255}}"
 ) <&3 &
@@ -59,11 +59,11 @@ echo "$!" >"$pid_file"
 """
 
 STARTED, FAILED = "started", "failed"
-"""Files in a bundle that say that its container was started, or could not be."""
-LOOK_SECONDS = 5
-"""How often one who stands in looks whether its bundle is still there while it waits to be told to start."""
+"""Files in a bundle that exist if its container was started, or failed to start."""
+POLL_SECONDS = 5
+"""How often a proxy process checks that its bundle exists while it waits for the start signal."""
 GO, START_LOG = "go", "start.log"
-"""The pipe by which one who stands in is told to start, and what the runtime has to say about it."""
+"""The pipe that signals a proxy process to start the container, and the runtime's log of the start."""
 
 
 class RuntimeFlavor(Struct, frozen=True):
@@ -74,7 +74,7 @@ class RuntimeFlavor(Struct, frozen=True):
     hides_proc_sys_net: bool = False
 
     def find(self) -> str | None:
-        """Where the program is; None: not installed."""
+        """The path of the binary; None if it is not installed."""
         return shutil.which(self.binary, path="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 
 
@@ -89,24 +89,24 @@ GVISOR = RuntimeFlavor(
 GVISOR_HIDING = RuntimeFlavor(
     GVISOR.handler, GVISOR.binary, GVISOR.isolation, GVISOR.options, hides_proc_sys_net=True
 )
-"""For kernels whose /proc/sys/net the version of gVisor does not understand."""
+"""For kernels whose /proc/sys/net the installed version of gVisor cannot read."""
 
 
 def script(flavor: RuntimeFlavor, program: str, root: Path, cgroups: Cgroups) -> str:
     """The text of the script that calls `program` with its state in `root`."""
-    words = [program, f"--root={root}", *flavor.options]
-    call = plain = shlex.join(words)
+    arguments = [program, f"--root={root}", *flavor.options]
+    call = plain = shlex.join(arguments)
     hiding = _hiding(flavor, cgroups)
     if hiding:
         inner = f'{hiding} && exec "$0" "$@"'
         prefix = ["unshare", "--mount", "--propagation=private", "/bin/sh", "-c", inner]
-        call = shlex.join([*prefix, *words])
+        call = shlex.join([*prefix, *arguments])
     if flavor.isolation is Isolation.SANDBOX:
-        return _STAND_IN.format(
+        return _PROXY.format(
             call=call,
             plain=plain,
             go=GO,
-            look=LOOK_SECONDS,
+            poll=POLL_SECONDS,
             started=STARTED,
             failed=FAILED,
             start_log=START_LOG,
@@ -115,6 +115,7 @@ def script(flavor: RuntimeFlavor, program: str, root: Path, cgroups: Cgroups) ->
 
 
 def _hiding(flavor: RuntimeFlavor, cgroups: Cgroups) -> str:
+    """The command that hides a mount from the runtime; empty if none has to be."""
     if flavor.hides_proc_sys_net:
         return "mount -t tmpfs -o ro tmpfs /proc/sys/net"
     if flavor.binary == CRUN.binary and cgroups.layout is CgroupLayout.HYBRID:

@@ -1,8 +1,8 @@
-"""Which runtimes this node has proven, and which of them a pod gets.
+"""The runtime handlers that this node has proven, and which of them a pod gets.
 
-A handler is proven by a canary: a sandbox and a container in it that are really run. A pod that names a
-handler gets that or nothing. One that names none gets the strongest its node is meant to have; if that one is
-installed but failed its canary, the pod gets nothing either: never silently something weaker.
+A handler is proven by a canary: a sandbox with a container that is run. A pod that names a handler gets that
+handler or none. A tenant's pod that names none gets the strongest one that is installed; if that one failed
+its canary, the pod gets none: it never silently runs with weaker isolation.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ TRIED: Mapping[HandlerName, tuple[RuntimeFlavor, ...]] = {
     RUNC.handler: (RUNC,),
     GVISOR.handler: (GVISOR, GVISOR_HIDING),
 }
-"""Ways of calling each handler's runtime, the plainest first."""
+"""The flavors to try for each handler, the simplest first."""
 _STRONGEST_FIRST = (GVISOR.handler, CRUN.handler, RUNC.handler)
 _ORDINARY_FIRST = (CRUN.handler, RUNC.handler, GVISOR.handler)
 
 Canary = Callable[[ContainerRuntime], Awaitable[None]]
-"""Really runs something; raises RuntimeFailure where that does not go well."""
+"""Runs a container; raises RuntimeFailure if that fails."""
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +38,13 @@ log = logging.getLogger(__name__)
 class RuntimeHandlers(Struct):
     proven: dict[HandlerName, ContainerRuntime]
     failed: dict[HandlerName, str]
-    """Installed, but what they ran did not run well: why."""
+    """Installed handlers that failed their canary, with the error."""
 
-    def pick(self, asked: str, *, is_ring0: bool) -> ContainerRuntime:
-        """The runtime of a pod; `asked` is the handler its RuntimeClass names, empty without one."""
-        if asked:
-            name = HandlerName(asked)
+    def pick(self, requested: str, *, is_ring0: bool) -> ContainerRuntime:
+        """The runtime of a pod; `requested` is the handler of its RuntimeClass, or empty. Raises
+        NoSuchHandler."""
+        if requested:
+            name = HandlerName(requested)
             return self._proven(ALIASES.get(name, name))
         for name in _ORDINARY_FIRST if is_ring0 else _STRONGEST_FIRST:
             if name in self.proven or name in self.failed:
@@ -62,34 +63,35 @@ class RuntimeHandlers(Struct):
         return True
 
     def names(self) -> list[str]:
-        """What the node may tell the world that it has."""
+        """The proven handlers with their aliases, for the node's status."""
         return sorted([*self.proven, *(alias for alias, name in ALIASES.items() if name in self.proven)])
 
     def _proven(self, name: HandlerName) -> ContainerRuntime:
         if name in self.proven:
             return self.proven[name]
-        why = self.failed.get(name, "it is not installed")
-        raise NoSuchHandler(f'no runtime for "{name}" is configured: {why}')
+        message = self.failed.get(name, "it is not installed")
+        raise NoSuchHandler(f'no runtime for "{name}" is configured: {message}')
 
 
-async def prove_all(folder: Path, cgroups: Cgroups, canary: Canary) -> RuntimeHandlers:
-    """Tries every handler that is installed and was not proven since the machine was started."""
+async def prove_all(directory: Path, cgroups: Cgroups, canary: Canary) -> RuntimeHandlers:
+    """Runs the canary with every installed handler that was not proven since boot."""
     handlers = RuntimeHandlers({}, {})
-    await prove_more(handlers, folder, cgroups, canary)
+    await prove_more(handlers, directory, cgroups, canary)
     return handlers
 
 
-async def prove_more(handlers: RuntimeHandlers, folder: Path, cgroups: Cgroups, canary: Canary) -> bool:
-    """Tries those that are installed and not proven, also what failed before; whether there are more now."""
-    proofs, before = ProvenRuntimes(folder / FOLDER), len(handlers.proven)
+async def prove_more(handlers: RuntimeHandlers, directory: Path, cgroups: Cgroups, canary: Canary) -> bool:
+    """Runs the canary with installed handlers that are not proven, including those that failed before.
+    Returns whether there are more proven handlers now."""
+    proofs, before = ProvenRuntimes(directory / FOLDER), len(handlers.proven)
     for name, flavors in TRIED.items():
         if flavors[0].find() is None or name in handlers.proven:
             continue
-        known = proofs.find(name)
-        if known is not None:
-            handlers.proven[name] = OciRuntime(known, folder / name, cgroups)
+        flavor = proofs.find(name)
+        if flavor is not None:
+            handlers.proven[name] = OciRuntime(flavor, directory / name, cgroups)
             continue
-        await _prove(handlers, name, flavors, folder / name, cgroups, canary)
+        await _prove(handlers, name, flavors, directory / name, cgroups, canary)
         if (proven := handlers.proven.get(name)) is not None and isinstance(proven, OciRuntime):
             proofs.keep(proven.flavor)
     return len(handlers.proven) > before
@@ -99,24 +101,24 @@ async def _prove(
     handlers: RuntimeHandlers,
     name: HandlerName,
     flavors: tuple[RuntimeFlavor, ...],
-    folder: Path,
+    directory: Path,
     cgroups: Cgroups,
     canary: Canary,
 ) -> None:
-    reasons: list[str] = []
+    errors: list[str] = []
     for flavor in flavors:
         try:
-            # Apart from the pods that a stopped agent may have left running.
-            probe = OciRuntime(flavor, folder / "canary", cgroups)
+            # In a directory of its own, apart from pods that an earlier agent process may have left running.
+            probe = OciRuntime(flavor, directory / "canary", cgroups)
             async with asyncio.timeout(CANARY_SECONDS_MAX):
                 await canary(probe)
-            runtime = OciRuntime(flavor, folder, cgroups)
+            runtime = OciRuntime(flavor, directory, cgroups)
         except (RuntimeFailure, OSError, TimeoutError) as error:
-            reasons.append(str(error) or type(error).__name__)
+            errors.append(str(error) or type(error).__name__)
             continue
         handlers.proven[name] = runtime
         handlers.failed.pop(name, None)
         log.info("runtime proven", extra={"handler": name})
         return
-    why = handlers.failed[name] = "; ".join(reasons)
-    log.warning("runtime failed its canary", extra={"handler": name, "error": why})
+    message = handlers.failed[name] = "; ".join(errors)
+    log.warning("runtime failed its canary", extra={"handler": name, "error": message})

@@ -1,8 +1,8 @@
-"""The hollow runtime: states of containers without any processes, for machines without the rights to run them,
-and for tests with more nodes than a machine can hold.
+"""The hollow runtime: container states without processes, for machines without the privileges to run
+containers, and for tests with more nodes than a machine can hold.
 
-Containers run until they are killed or their sandbox is, but for those whose configuration says that they
-end at once (`ENDS`). Everything is forgotten when the agent stops: there is nothing to find again.
+Containers run until they or their sandbox are killed, except those whose configuration says that they exit
+immediately (`ENDS`). All state is in memory, and lost when the agent stops.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from alcove.agent.runtime.base import (
 
 HANDLER = HandlerName("hollow")
 ENDS = "ends"
+"""Key in the configuration: whether the container exits as soon as it is started."""
 _SIGNALLED = 128
 
 
@@ -48,46 +49,51 @@ class HollowRuntime:
         if spec.id in self._containers:
             raise ContainerExists(spec.id)
         if not spec.is_sandbox and spec.sandbox not in self._containers:
-            raise CreateFailed(f"there is no sandbox {spec.sandbox}")
+            raise CreateFailed(f"sandbox {spec.sandbox} not found")
         status = ContainerStatus(
             spec.id, spec.sandbox, ContainerPhase.CREATED, dict(spec.labels), self._clock()
         )
         self._containers[spec.id] = _Hollow(status, bool(spec.config.get(ENDS)), asyncio.Event())
 
     async def start(self, container: ContainerId) -> None:
-        found = self._find(container)
-        if found.status.phase is ContainerPhase.CREATED:
-            found.status = structs.replace(
-                found.status, phase=ContainerPhase.RUNNING, started_at=self._clock()
+        container_state = self._find(container)
+        if container_state.status.phase is ContainerPhase.CREATED:
+            container_state.status = structs.replace(
+                container_state.status, phase=ContainerPhase.RUNNING, started_at=self._clock()
             )
-            if found.ends:
-                self._end(found, 0)
+            if container_state.ends:
+                self._end(container_state, 0)
 
     async def status(self, container: ContainerId) -> ContainerStatus:
         return self._find(container).status
 
     async def list(self) -> Sequence[ContainerStatus]:
-        return [found.status for found in self._containers.values()]
+        return [container_state.status for container_state in self._containers.values()]
 
     async def wait(self, container: ContainerId) -> ContainerStatus:
-        found = self._find(container)
-        await found.ended.wait()
-        return found.status
+        container_state = self._find(container)
+        await container_state.ended.wait()
+        return container_state.status
 
     async def kill(self, container: ContainerId, signal: int) -> None:
-        found = self._find(container)
-        for each in list(self._containers.values()) if found.status.is_sandbox else [found]:
-            if each.status.sandbox == found.status.sandbox and each.status.phase is ContainerPhase.RUNNING:
+        container_state = self._find(container)
+        for each in (
+            list(self._containers.values()) if container_state.status.is_sandbox else [container_state]
+        ):
+            if (
+                each.status.sandbox == container_state.status.sandbox
+                and each.status.phase is ContainerPhase.RUNNING
+            ):
                 self._end(each, _SIGNALLED + signal)
 
     async def delete(self, container: ContainerId) -> None:
-        found = self._containers.pop(container, None)
-        if found is not None:
-            self._end(found, _SIGNALLED + 9)
+        container_state = self._containers.pop(container, None)
+        if container_state is not None:
+            self._end(container_state, _SIGNALLED + 9)
 
     async def exec(self, container: ContainerId, process: ExecSession) -> int:
         self._find(container)
-        raise RuntimeFailure(f"{container} is hollow: there is nothing to run {process.args[0]} in")
+        raise RuntimeFailure(f"{container} is hollow: cannot run {process.args[0]}")
 
     async def stats(self, container: ContainerId) -> CgroupUsage:
         self._find(container)
@@ -97,15 +103,15 @@ class HollowRuntime:
         self._find(container)
 
     def _find(self, container: ContainerId) -> _Hollow:
-        found = self._containers.get(container)
-        if found is None:
+        container_state = self._containers.get(container)
+        if container_state is None:
             raise NoSuchContainer(container)
-        return found
+        return container_state
 
-    def _end(self, found: _Hollow, code: int) -> None:
-        if found.status.phase is not ContainerPhase.EXITED:
+    def _end(self, container_state: _Hollow, code: int) -> None:
+        if container_state.status.phase is not ContainerPhase.EXITED:
             ended = structs.replace(
-                found.status, phase=ContainerPhase.EXITED, exit_code=code, finished_at=self._clock()
+                container_state.status, phase=ContainerPhase.EXITED, exit_code=code, finished_at=self._clock()
             )
-            found.status = ended
-        found.ended.set()
+            container_state.status = ended
+        container_state.ended.set()

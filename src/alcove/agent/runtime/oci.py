@@ -1,7 +1,6 @@
-"""The driver for OCI runtimes: `crun`, `runc` and `runsc` behind the `Runtime` interface.
+"""The driver for OCI runtimes: `crun`, `runc` and `runsc` behind the `ContainerRuntime` interface.
 
-What is known of a container is in its directory, not in this process: an agent that starts anew sees the
-same containers, and waits for the same ends.
+A container's state is in its directory, not in this process: a restarted agent continues with all containers.
 """
 
 import asyncio
@@ -44,9 +43,9 @@ _POLL_SECONDS = 0.01
 
 
 class OciRuntime:
-    """Everything of it on this machine is below `folder`, which must not survive a reboot, and `cgroup`."""
+    """All its files are below `directory`, which must not survive a reboot."""
 
-    def __init__(self, flavor: RuntimeFlavor, folder: Path, cgroups: Cgroups) -> None:
+    def __init__(self, flavor: RuntimeFlavor, directory: Path, cgroups: Cgroups) -> None:
         program, monitor = flavor.find(), shutil.which(conmon.PROGRAM)
         if program is None or monitor is None:
             raise RuntimeFailure(f"{flavor.binary if program is None else conmon.PROGRAM} is not installed")
@@ -55,36 +54,39 @@ class OciRuntime:
         self.isolation = flavor.isolation
         self._cgroups = cgroups
         self._monitor = monitor
-        self._bundles = folder / "containers"
+        self._bundles = directory / "containers"
         self._bundles.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._script = folder / flavor.binary
-        _install(self._script, script(flavor, program, folder / "state", cgroups))
-        self._making: set[ContainerId] = set()
-        self._fresh: set[ContainerId] = set()
-        """Made by this process and not started yet: there is no need to ask."""
-        self._hands_over_terminals = flavor.binary == "crun"
+        self._script = directory / flavor.binary
+        _install(self._script, script(flavor, program, directory / "state", cgroups))
+        self._creating: set[ContainerId] = set()
+        self._unstarted: set[ContainerId] = set()
+        """Created by this process and not started yet, so their status need not be read."""
+        self._uses_console_socket = flavor.binary == "crun"
 
     async def create(self, spec: ContainerSpec) -> None:
         spec.log_path.parent.mkdir(parents=True, exist_ok=True)
         bundle = Bundle.make(self._bundles, spec)
-        self._making.add(spec.id)
+        self._creating.add(spec.id)
         try:
             await conmon.create(self._monitor, self._script, bundle, spec)
             bundle.process()
-            self._fresh.add(spec.id)
+            self._unstarted.add(spec.id)
         except BaseException:
             await asyncio.shield(self._delete(bundle))
             raise
         finally:
-            self._making.discard(spec.id)
+            self._creating.discard(spec.id)
 
     async def start(self, container: ContainerId) -> None:
         bundle = self._find(container)
-        if container not in self._fresh and (await self._status(bundle)).phase is not ContainerPhase.CREATED:
+        if (
+            container not in self._unstarted
+            and (await self._status(bundle)).phase is not ContainerPhase.CREATED
+        ):
             return
-        self._fresh.discard(container)
+        self._unstarted.discard(container)
         if self.isolation is Isolation.SANDBOX:
-            await self._start_by_stand_in(bundle)
+            await self._start_by_proxy(bundle)
         else:
             await self._call("start", bundle.runtime_id)
             bundle.set_started()
@@ -93,16 +95,16 @@ class OciRuntime:
         return await self._status(self._find(container))
 
     async def list(self) -> Sequence[ContainerStatus]:
-        found = []
+        statuses = []
         for path in sorted(self._bundles.iterdir()):
             bundle = Bundle(self._bundles, ContainerId(path.name))
-            if bundle.id in self._making:
+            if bundle.id in self._creating:
                 continue
             try:
-                found.append(await self._status(bundle))
+                statuses.append(await self._status(bundle))
             except NoSuchContainer:
-                await self._delete(bundle)  # Its maker was stopped before it could write down what it makes.
-        return found
+                await self._delete(bundle)  # The agent was stopped before it wrote the record.
+        return statuses
 
     async def wait(self, container: ContainerId) -> ContainerStatus:
         bundle = self._find(container)
@@ -111,7 +113,7 @@ class OciRuntime:
             if status.phase in (ContainerPhase.EXITED, ContainerPhase.BROKEN):
                 return status
             process = bundle.process()
-            await _ended(bundle.monitor() or (process.id if process is not None else 0))
+            await _process_exited(bundle.monitor() or (process.id if process is not None else 0))
 
     async def kill(self, container: ContainerId, signal: int) -> None:
         bundle = self._find(container)
@@ -132,39 +134,39 @@ class OciRuntime:
         bundle = self._find(container)
         if (await self._status(bundle)).phase is not ContainerPhase.RUNNING:
             raise NoSuchContainer(f"{container} is not running")
-        told = bundle.config()["process"] | {"args": [*process.args], "terminal": process.tty}
-        with _scratch(bundle, msgspec.json.encode(told)) as folder:
-            return await self._exec(bundle, Path(folder), process)
+        process_spec = bundle.config()["process"] | {"args": [*process.args], "terminal": process.tty}
+        with _exec_directory(bundle, msgspec.json.encode(process_spec)) as directory:
+            return await self._exec(bundle, Path(directory), process)
 
     async def stats(self, container: ContainerId) -> CgroupUsage:
         bundle = self._find(container)
         record = bundle.record()
         if self.isolation is not Isolation.SANDBOX or record.id == record.sandbox:
             return self._cgroups.usage(record.cgroup)
-        told = orjson.loads(await self._call("events", "--stats", bundle.runtime_id))["data"]
-        memory = told["memory"]["usage"].get("usage", 0)
-        cpu = told["cpu"]["usage"].get("total", 0)
-        return CgroupUsage(cpu, memory, memory, told["pids"].get("current", 0))
+        stats = orjson.loads(await self._call("events", "--stats", bundle.runtime_id))["data"]
+        memory = stats["memory"]["usage"].get("usage", 0)
+        cpu = stats["cpu"]["usage"].get("total", 0)
+        return CgroupUsage(cpu, memory, memory, stats["pids"].get("current", 0))
 
     async def reopen_log(self, container: ContainerId) -> None:
         conmon.reopen_log(self._find(container))
 
     def attach(self, container: ContainerId) -> socket.socket:
-        """The container's streams, from now on. What is sent is its input; of each packet received the first
-        byte tells the stream (2: output, 3: errors)."""
-        folder = os.open(self._find(container).path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        """A socket to the container's streams, from now on. What is sent is its stdin; the first byte of each
+        received packet is the stream (2 for stdout, 3 for stderr)."""
+        directory = os.open(self._find(container).path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         stream = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         try:
-            stream.connect(f"/proc/self/fd/{folder}/attach")  # The whole path may be too long for a socket.
+            stream.connect(f"/proc/self/fd/{directory}/attach")  # The path may be too long for a socket.
         except OSError as error:
             stream.close()
             raise NoSuchContainer(f"{container} is not running") from error
         finally:
-            os.close(folder)
+            os.close(directory)
         return stream
 
     def resize(self, container: ContainerId, width: int, height: int) -> None:
-        """Of the container's terminal, if it has one."""
+        """Resizes the container's terminal, if it has one."""
         conmon.resize(self._find(container), width, height)
 
     def _find(self, container: ContainerId) -> Bundle:
@@ -173,17 +175,17 @@ class OciRuntime:
             raise NoSuchContainer(container)
         return bundle
 
-    async def _start_by_stand_in(self, bundle: Bundle) -> None:
-        has_told = False
+    async def _start_by_proxy(self, bundle: Bundle) -> None:
+        is_signalled = False  # The container's proxy process starts it, see `flavors`.
         for _ in range(int(CALL_SECONDS_MAX / _POLL_SECONDS)):
             if bundle.started_at:
                 return
             if bundle.failed or not bundle.is_alive():
-                raise CreateFailed(_complaint(bundle.path / START_LOG))
-            # On a busy machine the one who stands in may not be there yet.
-            has_told = has_told or _tell_to_start(bundle)
+                raise CreateFailed(_last_message(bundle.path / START_LOG))
+            # On a busy machine the proxy process may not be reading yet.
+            is_signalled = is_signalled or _signal_start(bundle)
             await asyncio.sleep(_POLL_SECONDS)
-        raise CreateFailed(f"start did not end within {CALL_SECONDS_MAX:.0f} seconds")
+        raise CreateFailed(f"start timed out after {CALL_SECONDS_MAX:.0f} seconds")
 
     async def _status(self, bundle: Bundle) -> ContainerStatus:
         record = bundle.record()
@@ -192,13 +194,13 @@ class OciRuntime:
         if (
             phase is ContainerPhase.EXITED
             and not oom_killed
-            and self._cgroups.oom_kills(self._limited(record))
+            and self._cgroups.oom_kills(self._memory_cgroup(record))
         ):
             oom_killed = True
-            with suppress(OSError):  # For later; a disk that is full must not keep it from being told now.
+            with suppress(OSError):  # For later calls; a full disk must not fail this one.
                 bundle.set_oom_killed()
         process = bundle.process()
-        is_seen = (
+        is_on_host = (
             phase in (ContainerPhase.CREATED, ContainerPhase.RUNNING)
             and self.isolation is not Isolation.SANDBOX
         )
@@ -212,11 +214,11 @@ class OciRuntime:
             finished_at=bundle.finished_at,
             exit_code=bundle.exit_code() or 0,
             oom_killed=oom_killed,
-            process=process.id if process is not None and is_seen else 0,
+            process=process.id if process is not None and is_on_host else 0,
         )
 
-    def _limited(self, record: ContainerRecord) -> str:
-        """The group whose memory the container uses up: in gVisor all of a sandbox is one process."""
+    def _memory_cgroup(self, record: ContainerRecord) -> str:
+        """The cgroup whose memory limit applies: in gVisor a whole sandbox is in one cgroup."""
         if self.isolation is not Isolation.SANDBOX:
             return record.cgroup
         try:
@@ -232,7 +234,7 @@ class OciRuntime:
         if bundle.is_alive():
             if bundle.started_at:
                 return ContainerPhase.RUNNING
-            # Started or not: whoever started it may have been stopped before writing it down.
+            # Ask the runtime: an agent may have been stopped between starting it and recording that.
             if await self._is_running(bundle):
                 bundle.set_started()
                 return ContainerPhase.RUNNING
@@ -243,26 +245,26 @@ class OciRuntime:
 
     async def _is_running(self, bundle: Bundle) -> bool:
         try:
-            told = orjson.loads(await self._call("state", bundle.runtime_id))
+            state = orjson.loads(await self._call("state", bundle.runtime_id))
         except CreateFailed:
             return False
-        return bool(told.get("status") == "running")
+        return bool(state.get("status") == "running")
 
-    async def _exec(self, bundle: Bundle, folder: Path, process: ExecSession) -> int:
+    async def _exec(self, bundle: Bundle, directory: Path, process: ExecSession) -> int:
         pid_option = "--internal-pid-file" if self.isolation is Isolation.SANDBOX else "--pid-file"
-        async with console.opened(folder, process.on_terminal, self._hands_over_terminals) as terminal:
+        async with console.opened(directory, process.on_terminal, self._uses_console_socket) as terminal:
             arguments = [
-                *(*terminal.prefix, str(self._script), "exec", "--process", str(folder / "process.json")),
-                *(pid_option, str(folder / "pid"), *terminal.options, bundle.runtime_id),
+                *(*terminal.prefix, str(self._script), "exec", "--process", str(directory / "process.json")),
+                *(pid_option, str(directory / "pid"), *terminal.options, bundle.runtime_id),
             ]
             if terminal.descriptor is not None:
-                lower = terminal.descriptor
-                process = structs.replace(process, stdin=lower, stdout=lower, stderr=lower)
-            return await self._run(bundle, folder, process, arguments)
+                slave = terminal.descriptor
+                process = structs.replace(process, stdin=slave, stdout=slave, stderr=slave)
+            return await self._run(bundle, directory, process, arguments)
 
-    async def _run(self, bundle: Bundle, folder: Path, process: ExecSession, arguments: Sequence[str]) -> int:
+    async def _run(self, bundle: Bundle, directory: Path, process: ExecSession, argv: Sequence[str]) -> int:
         child = await asyncio.create_subprocess_exec(
-            *arguments,
+            *argv,
             stdin=_stream(process.stdin),
             stdout=_stream(process.stdout),
             stderr=_stream(process.stderr),
@@ -272,10 +274,10 @@ class OciRuntime:
             return await child.wait()
         finally:
             if child.returncode is None:
-                await asyncio.shield(self._end_exec(bundle, folder / "pid", child))
+                await asyncio.shield(self._kill_exec(bundle, directory / "pid", child))
 
-    async def _end_exec(self, bundle: Bundle, pid_file: Path, child: asyncio.subprocess.Process) -> None:
-        """Whoever asked for the process has left: it must not go on."""
+    async def _kill_exec(self, bundle: Bundle, pid_file: Path, child: asyncio.subprocess.Process) -> None:
+        """Kills the process: its client has disconnected."""
         pid = await _pid(pid_file, child)
         for _ in range(KILLS_MAX if pid else 0):
             await self._kill_process(bundle, pid)
@@ -284,7 +286,7 @@ class OciRuntime:
                     await child.wait()
                 return
             except TimeoutError:
-                continue  # The runtime did not get through to it, or is slow to say so.
+                continue  # The signal did not reach the process, or the runtime is slow to exit.
         if child.returncode is None:
             child.kill()
         await child.wait()
@@ -296,17 +298,17 @@ class OciRuntime:
             else:
                 os.kill(int(pid), signals.SIGKILL)
         except (CreateFailed, ProcessLookupError):
-            pass  # It ended by itself meanwhile.
+            pass  # The process exited meanwhile.
 
     async def _delete(self, bundle: Bundle) -> None:
-        """Safe to repeat, and from any point on where another was stopped."""
-        self._fresh.discard(bundle.id)
+        """Safe to repeat, also after an agent was stopped at any point of it."""
+        self._unstarted.discard(bundle.id)
         try:
             await self._call("delete", "--force", bundle.runtime_id)
         except CreateFailed:
-            pass  # The runtime never knew it, or does not any more.
-        self._end_stand_in(bundle)
-        await self._end_monitor(bundle)
+            pass  # The runtime does not have it.
+        self._kill_proxy(bundle)
+        await self._stop_monitor(bundle)
         try:
             group = bundle.record().cgroup
         except NoSuchContainer:
@@ -319,54 +321,54 @@ class OciRuntime:
                 await asyncio.sleep(_POLL_SECONDS)
         bundle.remove()
 
-    def _end_stand_in(self, bundle: Bundle) -> None:
+    def _kill_proxy(self, bundle: Bundle) -> None:
         process = bundle.process()
         if self.isolation is Isolation.SANDBOX and process is not None and bundle.is_alive():
-            # It may end by itself between the look and the kill.
+            # It may exit between the check and the kill.
             with suppress(ProcessLookupError):
                 os.kill(process.id, signals.SIGKILL)
 
-    async def _end_monitor(self, bundle: Bundle) -> None:
-        """Lets conmon write the last of the log; then it has to go."""
+    async def _stop_monitor(self, bundle: Bundle) -> None:
+        """Waits until conmon has written the log and exited; kills it after MONITOR_SECONDS_MAX."""
         monitor = bundle.monitor()
         if monitor is None:
             return
         try:
             async with asyncio.timeout(MONITOR_SECONDS_MAX):
-                await _ended(monitor)
+                await _process_exited(monitor)
         except TimeoutError:
             if bundle.monitor() == monitor:
                 with suppress(ProcessLookupError):
                     os.kill(monitor, signals.SIGKILL)
 
     async def _call(self, *arguments: str) -> bytes:
-        """What the runtime says. CreateFailed carries its complaint."""
+        """The runtime's output. Raises CreateFailed with its error message."""
         child = await asyncio.create_subprocess_exec(
             str(self._script), *arguments, stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:
             async with asyncio.timeout(CALL_SECONDS_MAX):
-                output, complaint = await child.communicate()
+                output, errors = await child.communicate()
         except TimeoutError:
-            raise CreateFailed(f"{arguments[0]} did not end within {CALL_SECONDS_MAX:.0f} seconds") from None
+            raise CreateFailed(f"{arguments[0]} timed out after {CALL_SECONDS_MAX:.0f} seconds") from None
         finally:
             if child.returncode is None:
                 child.kill()
                 await child.wait()
         if child.returncode:
-            raise CreateFailed(complaint.decode(errors="replace").strip() or f"{arguments[0]} failed")
+            raise CreateFailed(errors.decode(errors="replace").strip() or f"{arguments[0]} failed")
         return output
 
 
-def _tell_to_start(bundle: Bundle) -> bool:
-    """Whether anybody was there to be told."""
+def _signal_start(bundle: Bundle) -> bool:
+    """Signals the proxy process to start the container; False if it is not reading yet."""
     try:
         pipe = os.open(bundle.path / GO, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ENXIO:
             return False
-        raise CreateFailed(f"nobody is there to start {bundle.id}: {error}") from error
+        raise CreateFailed(f"failed to signal the start of {bundle.id}: {error}") from error
     try:
         os.write(pipe, b"\n")
     finally:
@@ -375,15 +377,15 @@ def _tell_to_start(bundle: Bundle) -> bool:
 
 
 def _install(path: Path, text: str) -> None:
-    """As a new file: shells may be reading the old one."""
+    """Replaces the file instead of overwriting it: shells may be reading the old one."""
     draft = path.with_suffix(".new")
     draft.write_text(text)
     draft.chmod(0o700)
     draft.rename(path)
 
 
-def _complaint(log: Path) -> str:
-    """The last thing a runtime wrote into its log of lines of JSON."""
+def _last_message(log: Path) -> str:
+    """The message of the last line of a runtime's JSON log."""
     lines = _content(log).splitlines() or ["{}"]
     try:
         return str(orjson.loads(lines[-1]).get("msg") or "start failed")
@@ -396,7 +398,7 @@ def _content(path: Path) -> str:
 
 
 async def _pid(pid_file: Path, child: asyncio.subprocess.Process) -> str:
-    """The id of a process that was started, perhaps this very moment: it may run before its id is written."""
+    """The pid of a process that was just started; waits for the file, which may be written later."""
     for _ in range(int(PID_SECONDS_MAX / _POLL_SECONDS)):
         if (pid := _content(pid_file)) or child.returncode is not None:
             return pid
@@ -404,32 +406,32 @@ async def _pid(pid_file: Path, child: asyncio.subprocess.Process) -> str:
     return _content(pid_file)
 
 
-def _scratch(bundle: Bundle, process: bytes) -> tempfile.TemporaryDirectory[str]:
-    """A folder with what is to be run. In memory, if the disk is full: that is no reason for a probe to fail."""
+def _exec_directory(bundle: Bundle, process: bytes) -> tempfile.TemporaryDirectory[str]:
+    """A temporary directory with the process' configuration; on tmpfs if the disk is full, for probes."""
     try:
-        return _filled(bundle.path, process)
+        return _with_process_file(bundle.path, process)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        return _filled(_IN_MEMORY, process)
+        return _with_process_file(_IN_MEMORY, process)
 
 
-def _filled(place: Path, process: bytes) -> tempfile.TemporaryDirectory[str]:
-    made = tempfile.TemporaryDirectory(dir=place, prefix="alcove-exec-")
+def _with_process_file(parent: Path, process: bytes) -> tempfile.TemporaryDirectory[str]:
+    directory = tempfile.TemporaryDirectory(dir=parent, prefix="alcove-exec-")
     try:
-        (Path(made.name) / "process.json").write_bytes(process)
+        (Path(directory.name) / "process.json").write_bytes(process)
     except BaseException:
-        made.cleanup()
+        directory.cleanup()
         raise
-    return made
+    return directory
 
 
 def _stream(descriptor: int | None) -> int:
     return asyncio.subprocess.DEVNULL if descriptor is None else descriptor
 
 
-async def _ended(pid: int) -> None:
-    """Returns when the process, anybody's child, has ended; at once if there is none."""
+async def _process_exited(pid: int) -> None:
+    """Returns when the process has exited, immediately if there is none. It need not be a child."""
     if process_of(pid) is None:
         await asyncio.sleep(0)
         return
@@ -438,10 +440,10 @@ async def _ended(pid: int) -> None:
     except ProcessLookupError:
         return
     loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    loop.add_reader(descriptor, ended.set)
+    exited = asyncio.Event()
+    loop.add_reader(descriptor, exited.set)
     try:
-        await ended.wait()
+        await exited.wait()
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)

@@ -1,6 +1,7 @@
-"""Which runtimes were proven since the machine was started: an agent that starts anew need not prove them again.
+"""Records of the runtimes that were proven since the machine was booted: a restarted agent does not prove
+them again.
 
-A proof holds for the very programs it was made with, on the kernel that ran then.
+A proof is valid only for the same binaries (path, size, modification time) and the same boot.
 """
 
 import shutil
@@ -20,16 +21,16 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class _Proof(Struct, frozen=True):
     boot_id: str
     programs: tuple[str, ...]
-    """Path, size and time of change of each."""
+    """Path, size and modification time of each."""
     flavor: RuntimeFlavor
 
 
 class ProvenRuntimes:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
 
     def find(self, handler: HandlerName) -> RuntimeFlavor | None:
-        """How the handler was called when it was proven; None: that is to be found out."""
+        """The flavor with which the handler was proven; None if it has no valid proof."""
         try:
             proof = msgspec.json.decode(self._path(handler).read_bytes(), type=_Proof)
         except (FileNotFoundError, msgspec.DecodeError):
@@ -37,26 +38,27 @@ class ProvenRuntimes:
         return proof.flavor if proof == _proof(proof.flavor) else None
 
     def keep(self, flavor: RuntimeFlavor) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        draft = self._folder / f"{flavor.handler}.new"
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        draft = self._directory / f"{flavor.handler}.new"
         draft.write_bytes(msgspec.json.encode(_proof(flavor)))
         draft.rename(self._path(flavor.handler))
 
     def copy_to(self, other: "ProvenRuntimes") -> None:
-        """The proofs that still hold, for another who uses the same programs on this machine."""
-        for path in self._folder.glob("*.json"):
+        """Copies the proofs that are still valid, for another node on this machine."""
+        for path in self._directory.glob("*.json"):
             if (flavor := self.find(HandlerName(path.stem))) is not None:
                 other.keep(flavor)
 
     def _path(self, handler: HandlerName) -> Path:
-        return self._folder / f"{handler}.json"
+        return self._directory / f"{handler}.json"
 
 
 def _proof(flavor: RuntimeFlavor) -> _Proof:
-    found = (flavor.find(), shutil.which(conmon.PROGRAM))
-    return _Proof(_BOOT_ID.read_text().strip(), tuple(_mark(each) for each in found if each), flavor)
+    programs = (flavor.find(), shutil.which(conmon.PROGRAM))
+    fingerprints = tuple(_fingerprint(each) for each in programs if each)
+    return _Proof(_BOOT_ID.read_text().strip(), fingerprints, flavor)
 
 
-def _mark(program: str) -> str:
+def _fingerprint(program: str) -> str:
     state = Path(program).stat()
     return f"{program} {state.st_size} {state.st_mtime_ns}"

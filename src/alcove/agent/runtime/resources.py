@@ -1,4 +1,4 @@
-"""Requests and limits as control groups and the kernel's killer take them."""
+"""Requests and limits as cgroup limits and OOM scores."""
 
 from msgspec import Struct
 
@@ -8,17 +8,17 @@ from alcove.api.objects import Object
 from alcove.api.quantity import of
 
 PROCESSES_MAX = 4_096
-"""In one container; gVisor's own threads count as well."""
+"""Most processes in one container; gVisor's threads count as well."""
 _SHARES_MIN, _SHARES_MAX = 2, 262_144
 _GUARANTEED_OOM_SCORE, _BEST_EFFORT_OOM_SCORE = -997, 1_000
 
 
 class NodeCapacity(Struct, frozen=True):
-    """What the node has and the agent may do."""
+    """The node's memory, and the lowest OOM score that the agent may set."""
 
     memory_bytes: int
     oom_score_floor: int = -1_000
-    """The lowest score the agent may give: its own, where it may not go below."""
+    """The agent's own OOM score where it may not set a lower one."""
 
 
 def shares_of(cpu_milli: int) -> int:
@@ -29,21 +29,21 @@ def container_limits_of(container: Object) -> CgroupLimits:
     resources: Object = container.get("resources") or {}
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     cpu = of(limits["cpu"]).milli if "cpu" in limits else 0
-    asked = of(requests["cpu"]).milli if "cpu" in requests else cpu
+    requested = of(requests["cpu"]).milli if "cpu" in requests else cpu
     memory = of(limits["memory"]).value if "memory" in limits else 0
-    return CgroupLimits(cpu, shares_of(asked), memory, PROCESSES_MAX)
+    return CgroupLimits(cpu, shares_of(requested), memory, PROCESSES_MAX)
 
 
 def pod_limits_of(pod: Object) -> CgroupLimits:
-    """A limit holds for the pod only where every container has one; its sandbox' overhead comes on top."""
+    """The pod has a limit only if every container has one; the RuntimeClass overhead is added."""
     limits, requests = container_limits(pod), container_requests(pod)
     containers = [*(pod.get("containers") or ()), *(pod.get("initContainers") or ())]
     overhead = {name: of(value) for name, value in (pod.get("overhead") or {}).items()}
-    more_cpu = overhead["cpu"].milli if "cpu" in overhead else 0
-    more_memory = overhead["memory"].value if "memory" in overhead else 0
-    cpu = limits["cpu"].milli + more_cpu if _all_have(containers, "cpu") else 0
-    memory = limits["memory"].value + more_memory if _all_have(containers, "memory") else 0
-    return CgroupLimits(cpu, shares_of(_milli(requests) + more_cpu), memory, PROCESSES_MAX)
+    overhead_cpu = overhead["cpu"].milli if "cpu" in overhead else 0
+    overhead_memory = overhead["memory"].value if "memory" in overhead else 0
+    cpu = limits["cpu"].milli + overhead_cpu if _all_have(containers, "cpu") else 0
+    memory = limits["memory"].value + overhead_memory if _all_have(containers, "memory") else 0
+    return CgroupLimits(cpu, shares_of(_milli(requests) + overhead_cpu), memory, PROCESSES_MAX)
 
 
 def _all_have(containers: list[Object], resource: str) -> bool:
@@ -55,7 +55,7 @@ def _milli(amounts: Amounts) -> int:
 
 
 def oom_score(pod: Object, container: Object, machine: NodeCapacity) -> int:
-    """Who is killed first when the node's memory is full: those who promised least, as the kubelet scores."""
+    """The OOM score adjustment, as the kubelet computes it from the pod's QoS class and memory request."""
     match qos_class(pod):
         case "Guaranteed":
             score = _GUARANTEED_OOM_SCORE
@@ -70,7 +70,7 @@ def oom_score(pod: Object, container: Object, machine: NodeCapacity) -> int:
 
 
 def oci_resources(limits: CgroupLimits) -> Object:
-    """As the OCI runtime specification has them; swap is never used."""
+    """The limits in the form of the OCI runtime specification; swap is never allowed."""
     cpu: Object = {"shares": limits.cpu_shares or _SHARES_MIN}
     if limits.cpu_milli:
         cpu |= {"quota": max(1_000, limits.cpu_milli * CPU_PERIOD_US // 1_000), "period": CPU_PERIOD_US}

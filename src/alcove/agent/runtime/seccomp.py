@@ -1,8 +1,8 @@
-"""The `RuntimeDefault` seccomp profile: the distribution's, with the calls that make namespaces taken out.
+"""The `RuntimeDefault` seccomp profile: the distribution's, without the system calls that create namespaces.
 
-The profile comes as a file with conditions (architecture, capabilities); a runtime wants a plain one. The
-distribution's lets unprivileged processes make user namespaces and mount inside them: a door to much of
-the kernel that strangers on one node must not have.
+The profile is a file with conditions (architecture, capabilities), which are resolved here. The
+distribution's lets unprivileged processes create user namespaces and mount inside them: that exposes much of
+the kernel, which tenants that share a node must not reach.
 """
 
 import os
@@ -19,7 +19,7 @@ PROFILE = Path("/usr/share/containers/seccomp.json")
 ADMIN = "CAP_SYS_ADMIN"
 EPERM, ENOSYS = 1, 38
 NAMESPACE_FLAGS = 0x7E020080
-"""Every flag of `clone` that makes a namespace."""
+"""All flags of `clone` that create a namespace."""
 
 _ADMIN_CALLS = frozenset(
     [
@@ -38,12 +38,12 @@ _NEVER_CALLS = frozenset(
         "userfaultfd",
     ]
 )
-"""Each with a history of escapes, and little used; what needs one of them runs in gVisor."""
+"""Each has a history of container escapes and is rarely used; containers that need one run in gVisor."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def load(path: Path = PROFILE) -> Object:
-    """SpecRefused where there is no profile: nothing is run with less than was asked for."""
+    """Raises SpecRefused if there is no profile: no container runs with less confinement than configured."""
     try:
         return orjson.loads(path.read_bytes())  # type: ignore[no-any-return]
     except (OSError, orjson.JSONDecodeError) as error:
@@ -51,7 +51,7 @@ def load(path: Path = PROFILE) -> Object:
 
 
 def default_profile(raw: Object, capabilities: Collection[str], machine: str = "") -> Object:
-    """The profile for a container with these capabilities, as the OCI runtime specification has it."""
+    """The profile for a container with these capabilities, in the form of the OCI runtime specification."""
     machine = machine or os.uname().machine
     architecture = _ARCHITECTURES.get(machine, machine)
     rules: list[Object] = []
@@ -80,12 +80,12 @@ def _applies(rule: Object, architecture: str, capabilities: Collection[str]) -> 
 
 
 def _plain(rule: Object, capabilities: Collection[str]) -> list[Object]:
-    """A rule without conditions, and without the calls that we decide ourselves."""
-    taken = set(_NEVER_CALLS)
+    """The rule without conditions, and without system calls that are decided here; empty if none is left."""
+    excluded = set(_NEVER_CALLS)
     if ADMIN not in capabilities:
-        taken |= _ADMIN_CALLS | {"clone", "clone3"}
+        excluded |= _ADMIN_CALLS | {"clone", "clone3"}
     allows = rule["action"] == "SCMP_ACT_ALLOW"
-    names = [name for name in rule["names"] if not (allows and name in taken)]
+    names = [name for name in rule["names"] if not (allows and name in excluded)]
     if not names:
         return []
     plain: Object = {"names": names, "action": rule["action"]}
@@ -97,14 +97,15 @@ def _plain(rule: Object, capabilities: Collection[str]) -> list[Object]:
 
 
 def _argument(raw: Object) -> Object:
-    kept: dict[str, Any] = {"index": raw["index"], "value": raw["value"], "op": raw["op"]}
+    argument: dict[str, Any] = {"index": raw["index"], "value": raw["value"], "op": raw["op"]}
     if raw.get("valueTwo"):
-        kept["valueTwo"] = raw["valueTwo"]
-    return kept
+        argument["valueTwo"] = raw["valueTwo"]
+    return argument
 
 
 def _clone_rules() -> list[Object]:
-    """Processes and threads, but no namespaces. The flags of `clone3` cannot be seen: libraries fall back."""
+    """Allows processes and threads, but no namespaces. The flags of `clone3` cannot be filtered, so it fails
+    with ENOSYS, and libraries fall back to `clone`."""
     no_namespaces = {"index": 0, "value": NAMESPACE_FLAGS, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
     refused = sorted(_ADMIN_CALLS | _NEVER_CALLS)
     return [
@@ -115,8 +116,8 @@ def _clone_rules() -> list[Object]:
 
 
 def _architectures(raw: Object, machine: str) -> list[str]:
-    own = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}.get(machine)
+    native = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}.get(machine)
     for entry in raw.get("archMap") or ():
-        if entry.get("architecture") == own:
+        if entry.get("architecture") == native:
             return [entry["architecture"], *(entry.get("subArchitectures") or ())]
-    return [own] if own else []
+    return [native] if native else []

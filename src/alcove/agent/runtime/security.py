@@ -1,6 +1,8 @@
-"""What a container may do: capabilities, profiles, hidden paths; and what a tenant may ask for at all.
+"""Security settings of containers: capabilities, seccomp profiles, masked paths; and what tenants may
+request.
 
-Less than most runtimes give: no raw sockets (unprivileged ping works), no device nodes, no audit records.
+The default capabilities are fewer than those of most runtimes: without CAP_NET_RAW (unprivileged ping works),
+CAP_MKNOD and CAP_AUDIT_WRITE.
 """
 
 from collections.abc import Sequence
@@ -25,7 +27,7 @@ ALL_CAPABILITIES = (
     *("CAP_SETFCAP", "CAP_MAC_OVERRIDE", "CAP_MAC_ADMIN", "CAP_SYSLOG", "CAP_WAKE_ALARM"),
     *("CAP_BLOCK_SUSPEND", "CAP_AUDIT_READ", "CAP_PERFMON", "CAP_BPF", "CAP_CHECKPOINT_RESTORE"),
 )
-"""In the kernel's order: the place is the bit."""
+"""In the kernel's order: the index is the bit."""
 MASKED_PATHS = (
     *("/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
     *("/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats"),
@@ -35,7 +37,7 @@ READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysr
 HARMLESS_CAPABILITIES = frozenset(
     [*DEFAULT_CAPABILITIES, *("CAP_AUDIT_WRITE", "CAP_IPC_LOCK", "CAP_LEASE", "CAP_NET_RAW", "CAP_SYS_NICE")]
 )
-"""What a tenant may add: nothing in it reaches beyond the container."""
+"""The capabilities that a tenant may add: none of them has effects outside the container."""
 SAFE_SYSCTLS = frozenset(
     [
         *("kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_local_reserved_ports"),
@@ -47,11 +49,11 @@ SAFE_SYSCTLS = frozenset(
 
 
 class SecurityPolicy(Struct, frozen=True):
-    """What a pod may ask for beyond the ordinary."""
+    """What a pod may request beyond the defaults."""
 
     privileged: bool
     unconfined: bool
-    """No seccomp profile."""
+    """Whether it may run without a seccomp profile."""
     any_capability: bool
     any_sysctl: bool
     host_namespaces: bool
@@ -63,7 +65,7 @@ TENANT = SecurityPolicy(
 TENANT_SANDBOXED = SecurityPolicy(
     privileged=False, unconfined=True, any_capability=True, any_sysctl=False, host_namespaces=False
 )
-"""Behind a kernel of its own: what capabilities allow ends there, and so does every system call."""
+"""In a sandbox with its own kernel: capabilities and system calls apply to that kernel only."""
 RING0 = SecurityPolicy(
     privileged=True, unconfined=True, any_capability=True, any_sysctl=True, host_namespaces=True
 )
@@ -76,7 +78,7 @@ def policy_of(is_ring0: bool, isolation: Isolation) -> SecurityPolicy:
 
 
 def check_pod(pod: Object, policy: SecurityPolicy) -> None:
-    """SpecRefused where the pod asks for what only ring0 may have."""
+    """Raises SpecRefused if the pod requests something that only ring0's pods may have."""
     for field in ("hostNetwork", "hostPID", "hostIPC"):
         if pod.get(field) and not policy.host_namespaces:
             raise SpecRefused(f"{field} is not allowed for pods of tenants")
@@ -86,29 +88,31 @@ def check_pod(pod: Object, policy: SecurityPolicy) -> None:
 
 
 def is_privileged(container: Object, policy: SecurityPolicy) -> bool:
-    asked = bool((container.get("securityContext") or {}).get("privileged"))
-    if asked and not policy.privileged:
+    """Whether the container is privileged. Raises SpecRefused if the policy does not allow that."""
+    requested = bool((container.get("securityContext") or {}).get("privileged"))
+    if requested and not policy.privileged:
         raise SpecRefused("privileged containers are not allowed for pods of tenants")
-    return asked
+    return requested
 
 
 def held(mask: int) -> tuple[str, ...]:
-    """The capabilities of a mask, as /proc shows it."""
+    """The capabilities in a mask of /proc/PID/status."""
     return tuple(name for bit, name in enumerate(ALL_CAPABILITIES) if mask >> bit & 1)
 
 
 def capabilities(
-    container: Object, policy: SecurityPolicy, everything: Sequence[str] = ALL_CAPABILITIES
+    container: Object, policy: SecurityPolicy, available: Sequence[str] = ALL_CAPABILITIES
 ) -> tuple[str, ...]:
-    """The capabilities that a container's processes may have at most; `everything` is what the node can give."""
+    """The bounding set of a container; `available` are the capabilities that the node can give. Raises
+    SpecRefused."""
     if is_privileged(container, policy):
-        return tuple(everything)
-    asked = (container.get("securityContext") or {}).get("capabilities") or {}
-    added = [_full_name(name) for name in asked.get("add") or ()]
-    dropped = [_full_name(name) for name in asked.get("drop") or ()]
+        return tuple(available)
+    requested = (container.get("securityContext") or {}).get("capabilities") or {}
+    added = [_full_name(name) for name in requested.get("add") or ()]
+    dropped = [_full_name(name) for name in requested.get("drop") or ()]
     have = set() if "CAP_ALL" in dropped else set(DEFAULT_CAPABILITIES) - set(dropped)
     if "CAP_ALL" in added:
-        added = [name for name in everything if name not in dropped]
+        added = [name for name in available if name not in dropped]
     _check_added(added, policy)
     return tuple(sorted(have | set(added)))
 
@@ -129,11 +133,15 @@ def _check_added(added: Sequence[str], policy: SecurityPolicy) -> None:
 def seccomp_profile(
     pod: Object, container: Object, have: Sequence[str], policy: SecurityPolicy, raw: Object
 ) -> Object | None:
-    """The container's seccomp profile; None: none. `raw` is what `seccomp.load` gave."""
+    """The container's seccomp profile; None for unconfined. `raw` comes from `seccomp.load`.
+
+    Raises SpecRefused.
+    """
     if is_privileged(container, policy):
         return None
-    own = (container.get("securityContext") or {}).get("seccompProfile")
-    profile = own or (pod.get("securityContext") or {}).get("seccompProfile") or {"type": "RuntimeDefault"}
+    container_profile = (container.get("securityContext") or {}).get("seccompProfile")
+    pod_profile = (pod.get("securityContext") or {}).get("seccompProfile")
+    profile = container_profile or pod_profile or {"type": "RuntimeDefault"}
     match profile["type"]:
         case "RuntimeDefault":
             return seccomp.default_profile(raw, have)
@@ -144,5 +152,5 @@ def seccomp_profile(
 
 
 def no_new_privileges(container: Object) -> bool:
-    """Whether programs may not gain rights when they start. Said by `allowPrivilegeEscalation: false`."""
+    """Whether `allowPrivilegeEscalation: false` is set, so that setuid programs gain no privileges."""
     return (container.get("securityContext") or {}).get("allowPrivilegeEscalation") is False

@@ -1,4 +1,5 @@
-"""Who a container runs as: from the pod, else from the image, names looked up in the image's own files."""
+"""The user a container runs as: from the pod, else from the image; names are looked up in the image's
+files."""
 
 from collections.abc import Sequence
 
@@ -14,12 +15,12 @@ class User(Struct, frozen=True):
     uid: int
     gid: int
     groups: tuple[int, ...] = ()
-    """Supplementary ones, sorted."""
+    """Supplementary groups, sorted."""
     home: str = "/"
 
 
 class Accounts(Struct, frozen=True):
-    """The text of the image's passwd and group files; empty where it has none."""
+    """The text of the image's passwd and group files; empty if it has none."""
 
     passwd: str = ""
     group: str = ""
@@ -33,22 +34,21 @@ class _Account(Struct, frozen=True):
 
 
 def resolve(pod: Object, container: Object, image_user: str, accounts: Accounts) -> User:
-    """The user of a container, after the pod's and its own security context. SpecRefused: there is none."""
+    """The user of a container by its security context, the pod's, and the image. Raises SpecRefused."""
     shared: Object = pod.get("securityContext") or {}
-    own: Object = container.get("securityContext") or {}
-    asked_uid = own.get("runAsUser", shared.get("runAsUser"))
-    asked_gid = own.get("runAsGroup", shared.get("runAsGroup"))
-    known = _accounts(accounts.passwd)
+    context: Object = container.get("securityContext") or {}
+    run_as_user = context.get("runAsUser", shared.get("runAsUser"))
+    run_as_group = context.get("runAsGroup", shared.get("runAsGroup"))
     name, _, group = image_user.partition(":")
-    account = _find(known, str(asked_uid) if asked_uid is not None else name)
+    account = _find(_accounts(accounts.passwd), str(run_as_user) if run_as_user is not None else name)
     if account is None:
-        account = _unknown(str(asked_uid) if asked_uid is not None else name)
+        account = _unknown(str(run_as_user) if run_as_user is not None else name)
     gid = account.gid
-    if asked_gid is not None:
-        gid = asked_gid
-    elif group and asked_uid is None:
+    if run_as_group is not None:
+        gid = run_as_group
+    elif group and run_as_user is None:
         gid = _group_id(group, accounts.group)
-    _check_not_root(own.get("runAsNonRoot", shared.get("runAsNonRoot")), account.uid, asked_uid, name)
+    _check_not_root(context.get("runAsNonRoot", shared.get("runAsNonRoot")), account.uid, run_as_user, name)
     groups = {*shared.get("supplementalGroups", ()), *_fs_groups(shared)}
     if shared.get("supplementalGroupsPolicy", "Merge") == "Merge":
         groups.update(_groups_of(account.name, accounts.group))
@@ -59,19 +59,19 @@ def _fs_groups(shared: Object) -> Sequence[int]:
     return [shared["fsGroup"]] if shared.get("fsGroup") is not None else []
 
 
-def _check_not_root(must: bool | None, uid: int, asked_uid: int | None, name: str) -> None:
+def _check_not_root(must: bool | None, uid: int, run_as_user: int | None, name: str) -> None:
     if not must:
         return
     if uid == 0:
         raise SpecRefused("container has runAsNonRoot and image will run as root")
-    if asked_uid is None and name and not name.isdigit():
+    if run_as_user is None and name and not name.isdigit():
         raise SpecRefused(
             f"container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user is non-root"
         )
 
 
 def _unknown(text: str) -> _Account:
-    """Numbers need no account; the empty name is root."""
+    """The account of a user that is not in passwd: a number needs no entry; the empty name is root."""
     if not text:
         return _Account("root", 0, 0, "/")
     if not text.isdigit() or int(text) > ID_MAX:
@@ -80,16 +80,16 @@ def _unknown(text: str) -> _Account:
 
 
 def _accounts(passwd: str) -> list[_Account]:
-    found = []
+    accounts = []
     for line in passwd.splitlines():
         fields = line.split(":")
         if len(fields) >= 6 and fields[2].isdigit() and fields[3].isdigit():
-            found.append(_Account(fields[0], int(fields[2]), int(fields[3]), fields[5] or "/"))
-    return found
+            accounts.append(_Account(fields[0], int(fields[2]), int(fields[3]), fields[5] or "/"))
+    return accounts
 
 
-def _find(known: Sequence[_Account], text: str) -> _Account | None:
-    for account in known:
+def _find(accounts: Sequence[_Account], text: str) -> _Account | None:
+    for account in accounts:
         if account.name == text or str(account.uid) == text or (not text and account.uid == 0):
             return account
     return None

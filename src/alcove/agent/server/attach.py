@@ -1,4 +1,4 @@
-"""The streams of a container's own process, from now on, beside whoever else is attached."""
+"""Attach: the streams of a container's main process. Several clients may be attached at the same time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from alcove.agent.server.channels import STDERR, STDOUT, RequestedStreams, Strea
 from alcove.component.tasks import stop
 
 PACKET_BYTES_MAX = 8 << 10
-"""conmon reads no longer packets."""
+"""conmon does not read longer packets."""
 RECEIVE_BYTES = 64 << 10
 RESIZE_SECONDS_MIN = 0.05
-_FROM_ERRORS = 3
+_STDERR_PACKET = 3
 
 
 @runtime_checkable
@@ -23,11 +23,12 @@ class Attachable(Protocol):
     """A runtime whose containers have streams to attach to."""
 
     def attach(self, container: ContainerId) -> socket.socket:
-        """Packets: input as it is; of what comes out, the first byte tells the stream (2: output, 3: errors)."""
+        """A packet socket. Packets sent are stdin; the first byte of a received packet is its stream (2:
+        stdout, 3: stderr)."""
         ...
 
     def resize(self, container: ContainerId, width: int, height: int) -> None:
-        """Of the container's terminal, if it has one."""
+        """Sets the size of the container's terminal; does nothing if it has none."""
         ...
 
 
@@ -35,31 +36,33 @@ async def run(
     runtime: Attachable,
     container: ContainerId,
     stream: socket.socket,
-    wanted: RequestedStreams,
+    requested: RequestedStreams,
     client: StreamChannels,
 ) -> None:
-    """Until the container's process ends, or the client leaves. Raises ConnectionError."""
-    feeding = [asyncio.create_task(_copy_in(stream, client), name="attach stdin")] if wanted.stdin else []
-    if wanted.tty:
-        feeding.append(asyncio.create_task(_resize(runtime, container, client), name="attach resize"))
+    """Returns when the container's process exits or the client disconnects. Raises ConnectionError."""
+    input_tasks = (
+        [asyncio.create_task(_copy_in(stream, client), name="attach stdin")] if requested.stdin else []
+    )
+    if requested.tty:
+        input_tasks.append(asyncio.create_task(_resize(runtime, container, client), name="attach resize"))
     try:
-        await _copy_out(stream, wanted, client)
+        await _copy_out(stream, requested, client)
     finally:
-        await stop(*feeding)
+        await stop(*input_tasks)
     await client.finish(channels.success())
 
 
-async def _copy_out(stream: socket.socket, wanted: RequestedStreams, client: StreamChannels) -> None:
+async def _copy_out(stream: socket.socket, requested: RequestedStreams, client: StreamChannels) -> None:
     loop = asyncio.get_running_loop()
-    while packet := await _received(loop, stream):
-        is_errors = packet[0] == _FROM_ERRORS
-        if is_errors and wanted.stderr:
+    while packet := await _receive(loop, stream):
+        is_stderr = packet[0] == _STDERR_PACKET
+        if is_stderr and requested.stderr:
             await client.write(STDERR, packet[1:])
-        elif not is_errors and wanted.stdout:
+        elif not is_stderr and requested.stdout:
             await client.write(STDOUT, packet[1:])
 
 
-async def _received(loop: asyncio.AbstractEventLoop, stream: socket.socket) -> bytes:
+async def _receive(loop: asyncio.AbstractEventLoop, stream: socket.socket) -> bytes:
     try:
         return await loop.sock_recv(stream, RECEIVE_BYTES)
     except OSError:
@@ -74,11 +77,11 @@ async def _copy_in(stream: socket.socket, client: StreamChannels) -> None:
                 await loop.sock_sendall(stream, data[start : start + PACKET_BYTES_MAX])
         stream.shutdown(socket.SHUT_WR)
     except OSError:
-        pass  # The container has ended; what comes out says so.
+        pass  # The container has exited; reading its output returns the end.
 
 
 async def _resize(runtime: Attachable, container: ContainerId, client: StreamChannels) -> None:
     async for size in channels.sizes_of(client.sizes):
         runtime.resize(container, size.width, size.height)
-        # Of two that it finds at once, conmon takes the first; the last is the one that counts.
+        # Of two sizes that arrive together conmon applies only the first, but the last is the current one.
         await asyncio.sleep(RESIZE_SECONDS_MIN)

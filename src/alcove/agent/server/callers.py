@@ -1,7 +1,8 @@
-"""Who may call a node: API servers, each for the pods of its own plane, by their client certificates.
+"""Authentication of callers of a node: API servers, identified by client certificates, each for its plane's
+pods.
 
-The home plane's API servers and a dedicated tenant's have authorities of their own. All of them can make any
-name up; which authority signed tells them apart.
+The home plane and every dedicated plane have separate certificate authorities. An authority can issue a
+certificate with any name, so the plane is determined by the authority that signed.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _ORGANIZATION = "tenant:system"
 
 
 class AuthorizedCallers:
-    """The server's side of TLS, and the planes that may call."""
+    """The TLS server context and the certificate authorities of the planes that may call."""
 
     def __init__(self, pair: Path) -> None:
-        """This node's serving certificate with its key. Raises OSError, ssl.SSLError."""
+        """`pair` is the path of this node's serving certificate and key. Raises OSError, ssl.SSLError."""
         self._pair = pair
         self._authorities: dict[PlaneId, x509.Certificate] = {}
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -34,11 +35,11 @@ class AuthorizedCallers:
         self.reload()
 
     def reload(self) -> None:
-        """Shows what is in the file now: the certificate was renewed."""
+        """Loads the certificate from its file again, after it was renewed."""
         self.context.load_cert_chain(self._pair)
 
     def trust(self, plane: PlaneId, authority_pem: bytes) -> None:
-        """Lets the plane's API servers in, from the next connection on."""
+        """Accepts the plane's API servers from the next connection on."""
         self.context.load_verify_locations(cadata=authority_pem.decode("ascii"))
         self._authorities[plane] = x509.load_pem_x509_certificate(authority_pem)
 
@@ -46,16 +47,17 @@ class AuthorizedCallers:
         self._authorities.pop(plane, None)
 
     def plane_of(self, der: bytes) -> PlaneId:
-        """Whose API server shows this certificate, which the handshake found good. Raises Forbidden."""
+        """The plane of the API server that presented this certificate, which TLS has verified. Raises
+        Forbidden."""
         certificate = x509.load_der_x509_certificate(der)
-        if _names(certificate) == ([_ORGANIZATION], [API_SERVER_GROUP], [API_SERVER_USER]):
+        if _subject(certificate) == ([_ORGANIZATION], [API_SERVER_GROUP], [API_SERVER_USER]):
             for plane, authority in self._authorities.items():
                 if _is_issued_by(certificate, authority):
                     return plane
         raise Forbidden("only API servers may call a node")
 
 
-def _names(certificate: x509.Certificate) -> tuple[list[object], list[object], list[object]]:
+def _subject(certificate: x509.Certificate) -> tuple[list[object], list[object], list[object]]:
     kinds = (NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.COMMON_NAME)
     first, second, third = (
         [each.value for each in certificate.subject.get_attributes_for_oid(kind)] for kind in kinds

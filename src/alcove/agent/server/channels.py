@@ -1,7 +1,8 @@
-"""The streams of an exec or attach: input, output, errors, window sizes and the outcome, however they are carried.
+"""The streams of an exec or attach: stdin, stdout, stderr, terminal sizes and the outcome, over WebSocket or
+SPDY.
 
-WebSocket (`v5.channel.k8s.io` and older): the first byte of a message names its stream; in version 5 a message (255, n)
-ends the stream n. SPDY/3.1: each stream is one of SPDY's, named by its header `streamtype`.
+WebSocket (`v5.channel.k8s.io` and older): the first byte of a message names its stream; in version 5 a
+message (255, n) ends the stream n. SPDY/3.1: each stream is one of SPDY's, named by its header `streamtype`.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 _CLOSE = 255
 _NAMES = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR, "resize": RESIZE}
 
-_TELL_STATUS = frozenset((V5, V4, V4_TEXT))
-"""Protocols in which the outcome is a Status; in the others it is words, and none means that all went well."""
+_STATUS_PROTOCOLS = frozenset((V5, V4, V4_TEXT))
+"""Protocols that send the outcome as a Status. The older ones send an error message, and nothing on
+success."""
 SPDY = "SPDY/3.1"
 STREAMS_SECONDS_MAX = 30.0
 SIZE_BYTES_MAX = 1 << 10
 
 
 class RequestedStreams(Struct, frozen=True):
-    """Which streams the client asked for."""
+    """The streams that the client requested."""
 
     stdin: bool = False
     stdout: bool = False
@@ -45,13 +47,15 @@ class RequestedStreams(Struct, frozen=True):
     tty: bool = False
 
     @classmethod
-    def of(cls, request: NodeRequest) -> RequestedStreams:
+    def from_request(cls, request: NodeRequest) -> RequestedStreams:
         """Raises BadRequest."""
         tty = request.flag("tty")
-        wanted = cls(request.flag("stdin"), request.flag("stdout"), request.flag("stderr") and not tty, tty)
-        if not (wanted.stdin or wanted.stdout or wanted.stderr):
+        requested = cls(
+            request.flag("stdin"), request.flag("stdout"), request.flag("stderr") and not tty, tty
+        )
+        if not (requested.stdin or requested.stdout or requested.stderr):
             raise BadRequest("you must specify at least one of stdin, stdout, stderr")
-        return wanted
+        return requested
 
 
 class TerminalSize(Struct, frozen=True):
@@ -64,7 +68,7 @@ class StreamChannels(Protocol):
     sizes: Inbox
 
     async def run(self) -> None:
-        """Reads what comes in; returns when the client is gone."""
+        """Reads from the client; returns when the client has disconnected."""
         ...
 
     async def write(self, channel: int, data: bytes) -> None:
@@ -72,44 +76,45 @@ class StreamChannels(Protocol):
         ...
 
     async def finish(self, outcome: Object) -> None:
-        """Tells the outcome and that it is over."""
+        """Sends the outcome and closes the streams."""
         ...
 
 
 @asynccontextmanager
 async def opened(
-    connection: HttpServerStream, request: NodeRequest, wanted: RequestedStreams
-) -> AsyncIterator[_Open]:
-    """The streams, once both sides agree on how; raises BadRequest before anything was agreed."""
+    connection: HttpServerStream, request: NodeRequest, requested: RequestedStreams
+) -> AsyncIterator[_OpenChannels]:
+    """Negotiates the protocol and yields the open streams. Raises BadRequest before the connection is
+    upgraded."""
     if websocket.is_upgrade_request(request):
         protocol = websocket.chosen(request, (V5, *BEFORE_V5))
         socket = await WebSocket.accept(connection, request, protocol)
         channels: StreamChannels = WebSocketChannels(
-            socket, may_end=protocol == V5, tells_status=protocol in _TELL_STATUS
+            socket, can_close_stdin=protocol == V5, sends_status=protocol in _STATUS_PROTOCOLS
         )
         reading = asyncio.create_task(channels.run(), name="WebSocket channels")
     elif request.headers.get("upgrade", "").lower() == SPDY.lower():
         session = await _accept_spdy(connection, request)
         reading = asyncio.create_task(session.run(), name="SPDY session")
         try:
-            channels = await SpdyChannels.gather(session, wanted)
+            channels = await SpdyChannels.gather(session, requested)
         except BaseException:
             await stop(reading)
             raise
     else:
         raise BadRequest("unable to upgrade: missing upgrade headers in request")
     try:
-        yield _Open(channels, reading)
+        yield _OpenChannels(channels, reading)
     finally:
         await stop(reading)
 
 
-class _Open(Struct, frozen=True):
+class _OpenChannels(Struct, frozen=True):
     channels: StreamChannels
     reading: asyncio.Task[None]
 
     async def during(self, work: Coroutine[Any, Any, None]) -> None:
-        """Does the work; cancels it when the client leaves first."""
+        """Runs `work`, and cancels it if the client disconnects first."""
         task = asyncio.create_task(work)
         try:
             await asyncio.wait((task, self.reading), return_when=asyncio.FIRST_COMPLETED)
@@ -119,19 +124,19 @@ class _Open(Struct, frozen=True):
             await asyncio.gather(task, return_exceptions=True)
         if not task.cancelled() and (error := task.exception()) is not None:
             raise error
-        # The client was told that it is over: it hangs up.
+        # The outcome has been sent: wait for the client to close the connection.
         self.channels.stdin.discard()
         self.channels.sizes.discard()
         await asyncio.wait((self.reading,), timeout=ANSWER_SECONDS_MAX)
 
 
 class WebSocketChannels:
-    def __init__(self, socket: WebSocket, *, may_end: bool, tells_status: bool) -> None:
+    def __init__(self, socket: WebSocket, *, can_close_stdin: bool, sends_status: bool) -> None:
         self.stdin, self.sizes = Inbox(), Inbox(SIZE_BYTES_MAX)
         self._socket = socket
-        self._may_end = may_end
-        """The client can end its input and go on listening."""
-        self._tells_status = tells_status
+        self._can_close_stdin = can_close_stdin
+        """Whether the client can close stdin and continue to read (version 5)."""
+        self._sends_status = sends_status
 
     async def run(self) -> None:
         async with pinging(self._ping):
@@ -155,16 +160,16 @@ class WebSocketChannels:
                 await self.stdin.put(data)
             elif channel == RESIZE:
                 await self.sizes.put(data)
-            elif channel == _CLOSE and self._may_end and data[:1] == bytes([STDIN]):
+            elif channel == _CLOSE and self._can_close_stdin and data[:1] == bytes([STDIN]):
                 self.stdin.end()
 
     async def write(self, channel: int, data: bytes) -> None:
         await self._socket.send(bytes([channel]) + data)
 
     async def finish(self, outcome: Object) -> None:
-        told = orjson.dumps(outcome) if self._tells_status else outcome.get("message", "").encode()
-        if told:
-            await self.write(ERROR, told)
+        message = orjson.dumps(outcome) if self._sends_status else outcome.get("message", "").encode()
+        if message:
+            await self.write(ERROR, message)
         await self._socket.close()
 
 
@@ -176,16 +181,24 @@ class SpdyChannels:
         self._streams = streams
 
     @classmethod
-    async def gather(cls, session: SpdySession, wanted: RequestedStreams) -> SpdyChannels:
-        """Waits for the streams that the client said it would open. Raises ConnectionError, TimeoutError."""
-        asked = {STDIN: wanted.stdin, STDOUT: wanted.stdout, STDERR: wanted.stderr, RESIZE: wanted.tty}
-        missing = {ERROR, *(channel for channel, is_wanted in asked.items() if is_wanted)}
+    async def gather(cls, session: SpdySession, requested: RequestedStreams) -> SpdyChannels:
+        """Waits until the client has opened the requested streams. Raises ConnectionError, TimeoutError."""
+        is_requested_by_channel = {
+            STDIN: requested.stdin,
+            STDOUT: requested.stdout,
+            STDERR: requested.stderr,
+            RESIZE: requested.tty,
+        }
+        missing = {
+            ERROR,
+            *(channel for channel, is_requested in is_requested_by_channel.items() if is_requested),
+        }
         streams: dict[int, SpdyStream] = {}
         async with asyncio.timeout(STREAMS_SECONDS_MAX):
             while missing:
                 stream = await session.accept()
                 if stream is None:
-                    raise ConnectionResetError("the client left before it opened its streams")
+                    raise ConnectionResetError("the client disconnected before it opened its streams")
                 channel = _NAMES.get(stream.headers.get("streamtype", ""), -1)
                 if channel in missing:
                     missing.discard(channel)
@@ -211,14 +224,17 @@ class SpdyChannels:
 async def _accept_spdy(connection: HttpServerStream, request: NodeRequest) -> SpdySession:
     offered = [each.strip() for each in request.headers.get("x-stream-protocol-version", "").split(",")]
     if V4 not in offered:
-        raise BadRequest(f"unable to upgrade: none of the protocols {offered} is {V4}")
+        raise BadRequest(
+            "unable to upgrade: unable to negotiate protocol: "
+            f"client supports {offered}, server accepts {[V4]}"
+        )
     headers = {"Upgrade": SPDY, "Connection": "Upgrade", "X-Stream-Protocol-Version": V4}
     await connection.switch(headers)
     return SpdySession(connection)
 
 
 async def sizes_of(inbox: Inbox) -> AsyncIterator[TerminalSize]:
-    """Window sizes as clients send them: one flat JSON object after the other."""
+    """Terminal sizes, which clients send as a sequence of flat JSON objects."""
     unread = b""
     while data := await inbox.get():
         unread += data
@@ -231,8 +247,8 @@ async def sizes_of(inbox: Inbox) -> AsyncIterator[TerminalSize]:
 
 def _size(text: bytes) -> TerminalSize | None:
     try:
-        told = orjson.loads(text)
-        width, height = told["Width"], told["Height"]
+        size = orjson.loads(text)
+        width, height = size["Width"], size["Height"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return None
     if not all(isinstance(each, int) and 0 < each <= 0xFFFF for each in (width, height)):
@@ -252,7 +268,7 @@ def failure(message: str) -> Object:
 
 
 def exited(code: int) -> Object:
-    """How a process ended, as clients turn it into their own exit code."""
+    """The outcome of a process that exited. kubectl exits with the same code."""
     if code == 0:
         return success()
     return {

@@ -1,4 +1,4 @@
-"""Pipes and terminals of this machine, read and written without blocking."""
+"""Non-blocking reading and writing of pipes and pseudoterminals."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ READ_BYTES = 32 << 10
 
 
 class DescriptorReader:
-    """The reading end of a pipe, or a terminal's upper end."""
+    """Reads from a pipe or from the master of a pseudoterminal."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
@@ -17,7 +17,7 @@ class DescriptorReader:
         self._waiting: Future[None] | None = None
 
     async def read(self) -> bytes:
-        """What there is; empty at the end."""
+        """The next bytes; empty at the end."""
         while True:
             try:
                 return os.read(self._descriptor, READ_BYTES)
@@ -25,11 +25,12 @@ class DescriptorReader:
                 if self._is_finishing:
                     return b""
             except OSError:
-                return b""  # A terminal whose lower end nobody holds any more.
+                return b""  # EIO: no process has the terminal open any more.
             await self._readable()
 
     def finish(self) -> None:
-        """Whoever wrote has ended: what is there now is all, whoever else may still hold the other end."""
+        """Makes `read` return the bytes that are buffered now, then the end, even if another process still
+        has the writing end open."""
         self._is_finishing = True
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
@@ -45,17 +46,18 @@ class DescriptorReader:
 
 
 class DescriptorWriter:
-    """The writing end of a pipe, or a terminal's upper end. Takes what nobody reads any more, and drops it."""
+    """Writes to a pipe or to the master of a pseudoterminal. Drops the data once the reading end is
+    closed."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor
 
     async def write(self, data: bytes) -> None:
-        left = memoryview(data)
-        while left:
+        remaining = memoryview(data)
+        while remaining:
             try:
-                left = left[os.write(self._descriptor, left) :]
+                remaining = remaining[os.write(self._descriptor, remaining) :]
             except BlockingIOError:
                 await self._writable()
             except OSError:

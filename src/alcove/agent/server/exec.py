@@ -1,4 +1,4 @@
-"""A process in a container, with the client's streams. It ends when the client leaves."""
+"""Exec: a process in a container with the client's streams. It is killed when the client disconnects."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ async def run(
     runtime: ContainerRuntime,
     container: ContainerId,
     command: Sequence[str],
-    wanted: RequestedStreams,
+    requested: RequestedStreams,
     client: StreamChannels,
 ) -> None:
-    """Runs the command to its end and tells the client how it ended. Raises ConnectionError."""
-    with ExitStack() as closing:
-        async with _Copying(client, closing) as copying:
-            process = copying.terminal(command) if wanted.tty else copying.pipes(command, wanted)
+    """Runs the command until it exits and sends the outcome to the client. Raises ConnectionError."""
+    with ExitStack() as stack:
+        async with _StreamCopier(client, stack) as copier:
+            process = copier.terminal(command) if requested.tty else copier.pipes(command, requested)
             outcome = await _outcome(runtime, container, process)
-            await copying.drain()
+            await copier.drain()
         await client.finish(outcome)
 
 
@@ -41,73 +41,77 @@ async def _outcome(runtime: ContainerRuntime, container: ContainerId, process: E
         return channels.failure(f"error executing command in container: {error}")
 
 
-class _Copying:
-    """What goes between the client and the process; descriptors are closed with the stack."""
+class _StreamCopier:
+    """Copies data between the client and the process. The exit stack closes the descriptors."""
 
-    def __init__(self, client: StreamChannels, closing: ExitStack) -> None:
+    def __init__(self, client: StreamChannels, stack: ExitStack) -> None:
         self._client = client
-        self._closing = closing
+        self._stack = stack
         self._sources: list[DescriptorReader] = []
-        self._out: list[asyncio.Task[None]] = []
-        self._in: list[asyncio.Task[None]] = []
+        self._output_tasks: list[asyncio.Task[None]] = []
+        self._input_tasks: list[asyncio.Task[None]] = []
 
-    async def __aenter__(self) -> _Copying:
+    async def __aenter__(self) -> _StreamCopier:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await stop(*self._in, *self._out)
+        await stop(*self._input_tasks, *self._output_tasks)
 
     async def drain(self) -> None:
-        """The process has ended: what it said before is told, then it is over. Raises ConnectionError."""
+        """Sends the remaining output of the process, which has exited. Raises ConnectionError."""
         for source in self._sources:
             source.finish()
-        await asyncio.gather(*self._out)
+        await asyncio.gather(*self._output_tasks)
 
-    def pipes(self, command: Sequence[str], wanted: RequestedStreams) -> ExecSession:
-        stdin = self._input() if wanted.stdin else None
-        stdout = self._output(STDOUT) if wanted.stdout else None
-        stderr = self._output(STDERR) if wanted.stderr else None
+    def pipes(self, command: Sequence[str], requested: RequestedStreams) -> ExecSession:
+        stdin = self._input() if requested.stdin else None
+        stdout = self._output(STDOUT) if requested.stdout else None
+        stderr = self._output(STDERR) if requested.stderr else None
         return ExecSession(command, False, stdin, stdout, stderr)
 
     def terminal(self, command: Sequence[str]) -> ExecSession:
-        complaints = self._output(STDOUT)
-        return ExecSession(command, True, None, complaints, complaints, self._take_terminal)
+        errors = self._output(STDOUT)
+        return ExecSession(command, True, None, errors, errors, self._attach_terminal)
 
-    def _take_terminal(self, upper: int) -> None:
-        self._closing.callback(os.close, upper)
-        self._copy_out(upper, STDOUT)
-        self._in.append(asyncio.create_task(self._copy_in(DescriptorWriter(upper)), name="exec stdin"))
-        self._in.append(asyncio.create_task(self._resize(upper), name="exec resize"))
+    def _attach_terminal(self, master: int) -> None:
+        self._stack.callback(os.close, master)
+        self._start_output(master, STDOUT)
+        self._input_tasks.append(
+            asyncio.create_task(self._copy_in(DescriptorWriter(master)), name="exec stdin")
+        )
+        self._input_tasks.append(asyncio.create_task(self._resize(master), name="exec resize"))
 
     def _output(self, channel: int) -> int:
         reading, writing = os.pipe()
-        self._closing.callback(os.close, reading)
-        self._closing.callback(os.close, writing)
-        self._copy_out(reading, channel)
+        self._stack.callback(os.close, reading)
+        self._stack.callback(os.close, writing)
+        self._start_output(reading, channel)
         return writing
 
     def _input(self) -> int:
         reading, writing = os.pipe()
-        self._closing.callback(os.close, reading)
-        end = self._closing.enter_context(ExitStack())
-        end.callback(os.close, writing)
-        self._in.append(asyncio.create_task(self._copy_in(DescriptorWriter(writing), end), name="exec stdin"))
+        self._stack.callback(os.close, reading)
+        close_stdin = self._stack.enter_context(ExitStack())
+        close_stdin.callback(os.close, writing)
+        self._input_tasks.append(
+            asyncio.create_task(self._copy_in(DescriptorWriter(writing), close_stdin), name="exec stdin")
+        )
         return reading
 
-    def _copy_out(self, descriptor: int, channel: int) -> None:
+    def _start_output(self, descriptor: int, channel: int) -> None:
         source = DescriptorReader(descriptor)
         self._sources.append(source)
-        self._out.append(asyncio.create_task(self._tell(source, channel), name="exec output"))
+        self._output_tasks.append(asyncio.create_task(self._send_output(source, channel), name="exec output"))
 
-    async def _tell(self, source: DescriptorReader, channel: int) -> None:
+    async def _send_output(self, source: DescriptorReader, channel: int) -> None:
         while data := await source.read():
             await self._client.write(channel, data)
 
-    async def _copy_in(self, sink: DescriptorWriter, end: ExitStack | None = None) -> None:
+    async def _copy_in(self, sink: DescriptorWriter, close_stdin: ExitStack | None = None) -> None:
         while data := await self._client.stdin.get():
             await sink.write(data)
-        if end is not None:
-            end.close()
+        if close_stdin is not None:
+            close_stdin.close()
 
     async def _resize(self, terminal: int) -> None:
         async for size in channels.sizes_of(self._client.sizes):

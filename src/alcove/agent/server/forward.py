@@ -1,8 +1,8 @@
-"""Ports of a pod, forwarded: a pair of streams (data, errors) for every connection.
+"""Port-forward to a pod: a pair of streams (data, errors) for every connection.
 
-Over SPDY/3.1 the client opens a pair for each connection, named by the headers `port` and `requestid`; SPDY may
-itself be carried by a WebSocket (`SPDY/3.1+portforward.k8s.io`, what kubectl speaks since 1.31). Over a plain
-WebSocket (`v4.channel.k8s.io` and older) there is one connection for each port that the request names.
+Over SPDY/3.1 the client opens a pair for each connection, named by the headers `port` and `requestid`; SPDY
+may itself be carried by a WebSocket (`SPDY/3.1+portforward.k8s.io`, what kubectl speaks since 1.31). Over a
+plain WebSocket (`v4.channel.k8s.io` and older) there is one connection for each port that the request names.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ForwardedStream(Protocol):
 
 
 async def serve(connection: HttpServerStream, request: NodeRequest, pod: PodHandle) -> None:
-    """Until the client leaves. Raises BadRequest before anything was agreed."""
+    """Returns when the client disconnects. Raises BadRequest before the connection is upgraded."""
     if websocket.is_upgrade_request(request):
         protocol = websocket.chosen(request, (TUNNELLED, *BEFORE_V5))
         if protocol == TUNNELLED:
@@ -51,10 +51,10 @@ async def serve(connection: HttpServerStream, request: NodeRequest, pod: PodHand
             await _serve_session(SpdySession(tunnel), pod)
         else:
             ports = _ports(request)
-            await _Plain(await WebSocket.accept(connection, request, protocol), pod, ports).run()
+            await _PlainWebSocket(await WebSocket.accept(connection, request, protocol), pod, ports).run()
     elif request.headers.get("upgrade", "").lower() == SPDY.lower():
         if FORWARD not in request.headers.get("x-stream-protocol-version", ""):
-            raise BadRequest(f"unable to upgrade: the protocol {FORWARD} is needed")
+            raise BadRequest(f"unable to upgrade: protocol {FORWARD} is required")
         headers = {"Upgrade": SPDY, "Connection": "Upgrade", "X-Stream-Protocol-Version": FORWARD}
         await connection.switch(headers)
         await _serve_session(SpdySession(connection), pod)
@@ -64,7 +64,7 @@ async def serve(connection: HttpServerStream, request: NodeRequest, pod: PodHand
 
 async def _serve_session(session: SpdySession, pod: PodHandle) -> None:
     waiting: dict[str, SpdyStream] = {}
-    """The first stream of a pair, until the second comes."""
+    """The first stream of each pair, until the second is opened."""
     reading = asyncio.create_task(session.run(), name="SPDY session")
     connections = TaskSet()
     try:
@@ -81,7 +81,7 @@ async def _serve_session(session: SpdySession, pod: PodHandle) -> None:
 
 
 def _pair(stream: SpdyStream) -> str:
-    """What the streams of a connection have in common; the oldest clients name no request."""
+    """The key shared by both streams of a connection; the oldest clients send no `requestid`."""
     return stream.headers.get("requestid") or f"port {stream.headers.get('port', '')}"
 
 
@@ -92,55 +92,58 @@ def _is_data(stream: SpdyStream) -> bool:
 async def _forward_streams(pod: PodHandle, data: SpdyStream, errors: SpdyStream) -> None:
     text = data.headers.get("port", "")
     try:
-        message = await _forward(pod, int(text), data) if _is_port(text) else f'"{text}" is not a port'
+        message = await _forward(pod, int(text), data) if _is_port(text) else f'invalid port "{text}"'
         if message:
             await errors.write(message.encode())
         await errors.close()
         await data.close()
     except ConnectionError:
-        return  # The client is gone.
+        return  # The client has disconnected.
 
 
 async def _forward(pod: PodHandle, port: int, data: ForwardedStream) -> str:
-    """One connection, to its end; what went wrong, if anything. Raises ConnectionError where the client left."""
+    """Forwards one connection until it ends. Returns an error message, or an empty string. Raises
+    ConnectionError if the client disconnects."""
     try:
         async with asyncio.timeout(DIAL_SECONDS_MAX):
             dialed = await pod.dial(port)
     except (OSError, TimeoutError) as error:
-        # By its number: the text may tell of addresses that are not the tenant's business.
-        why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "it does not answer"
-        return f"error forwarding port {port} to pod {pod.key.name}, uid {pod.key.uid}: {why}"
+        # From the errno: the exception's text may contain node addresses that tenants must not see.
+        reason = (
+            os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "connection timed out"
+        )
+        return f"error forwarding port {port} to pod {pod.key.name}, uid {pod.key.uid}: {reason}"
     with dialed:
         dialed.setblocking(False)
-        feeding = asyncio.create_task(_copy_in(data, dialed), name="port forward in")
+        input_task = asyncio.create_task(_copy_in(data, dialed), name="port forward in")
         try:
             await _copy_out(dialed, data)
         finally:
-            await stop(feeding)
+            await stop(input_task)
     return ""
 
 
 async def _copy_in(data: ForwardedStream, dialed: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     try:
-        while part := await data.read():
-            await loop.sock_sendall(dialed, part)
+        while chunk := await data.read():
+            await loop.sock_sendall(dialed, chunk)
         dialed.shutdown(socket.SHUT_WR)
     except OSError:
-        pass  # Its other half says so too.
+        pass  # The connection ended; `_copy_out` reports it.
 
 
 async def _copy_out(dialed: socket.socket, data: ForwardedStream) -> None:
     loop = asyncio.get_running_loop()
     while True:
         try:
-            part = await loop.sock_recv(dialed, READ_BYTES)
+            chunk = await loop.sock_recv(dialed, READ_BYTES)
         except OSError:
-            part = b""
-        if not part:
+            chunk = b""
+        if not chunk:
             await data.end()
             return
-        await data.write(part)
+        await data.write(chunk)
 
 
 def _is_port(text: str) -> bool:
@@ -148,20 +151,21 @@ def _is_port(text: str) -> bool:
 
 
 def _ports(request: NodeRequest) -> Sequence[int]:
-    texts = [text for given in request.query.get("ports", ()) for text in given.split(",")]
+    texts = [text for value in request.query.get("ports", ()) for text in value.split(",")]
     if not texts or len(texts) > PORTS_MAX or not all(map(_is_port, texts)):
-        raise BadRequest(f"query parameter ports must name 1 to {PORTS_MAX} ports")
+        raise BadRequest(f'query parameter "ports" must list 1 to {PORTS_MAX} ports')
     return [int(text) for text in texts]
 
 
-class _Plain:
-    """Channels 2n and 2n+1 are data and errors of the nth port; the first message on each tells the port."""
+class _PlainWebSocket:
+    """A plain WebSocket: channels 2n and 2n+1 are data and errors of the nth port. The first message on each
+    is its port."""
 
     def __init__(self, socket: WebSocket, pod: PodHandle, ports: Sequence[int]) -> None:
         self._socket = socket
         self._pod = pod
         self._ports = ports
-        self._data = [_PlainData(socket, 2 * index) for index in range(len(ports))]
+        self._data = [_PlainStream(socket, 2 * index) for index in range(len(ports))]
 
     async def run(self) -> None:
         connections: list[asyncio.Task[None]] = []
@@ -173,18 +177,19 @@ class _Plain:
                 asyncio.create_task(self._forward(index), name="port forward")
                 for index in range(len(self._ports))
             ]
-            ended = asyncio.create_task(_all(tuple(connections)))
+            all_ended = asyncio.create_task(_wait_all(tuple(connections)))
             reading = asyncio.create_task(self._read())
-            connections += [ended, reading]
-            # That a port has ended has no word of its own: who waits for it sees the end of all.
+            connections += [all_ended, reading]
+            # The protocol cannot signal the end of one port: the WebSocket is closed once all ports have
+            # ended.
             async with pinging(self._ping):
-                await asyncio.wait((reading, ended), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((reading, all_ended), return_when=asyncio.FIRST_COMPLETED)
             await self._socket.close()
             for each in self._data:
                 each.inbox.discard()
             await asyncio.wait((reading,), timeout=ANSWER_SECONDS_MAX)
         except ConnectionError:
-            pass  # The client is gone.
+            pass  # The client has disconnected.
         finally:
             await stop(*connections)
 
@@ -207,11 +212,11 @@ class _Plain:
             await self._socket.send(bytes([2 * index + 1]) + message.encode())
 
 
-async def _all(tasks: Sequence[asyncio.Task[None]]) -> None:
+async def _wait_all(tasks: Sequence[asyncio.Task[None]]) -> None:
     await asyncio.wait(tasks)
 
 
-class _PlainData:
+class _PlainStream:
     def __init__(self, socket: WebSocket, channel: int) -> None:
         self.inbox = Inbox()
         self._socket = socket
@@ -224,5 +229,5 @@ class _PlainData:
         await self._socket.send(bytes([self._channel]) + data)
 
     async def end(self) -> None:
-        """This protocol has no word for it: the WebSocket ends with the last of its ports."""
+        """Only stops reading: the protocol cannot signal the end of one port, so nothing is sent."""
         self.inbox.discard()

@@ -1,4 +1,4 @@
-"""GET of a container's log."""
+"""GET of a container's log, with `follow`, `previous`, `tailLines` and the other options of kubelet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STREAMS = {"": b"", "All": b"", "Stdout": b"stdout", "Stderr": b"stderr"}
 
 
 async def serve(connection: HttpServerStream, request: NodeRequest, pod: PodHandle, name: str) -> None:
-    """Raises BadRequest, NotFound before the answer has begun."""
+    """Raises BadRequest and NotFound, before the response has begun."""
     options = _options(request)
     container = pod.containers.get(name)
     if container is None:
@@ -31,11 +31,13 @@ async def serve(connection: HttpServerStream, request: NodeRequest, pod: PodHand
             raise BadRequest(message)
         path = container.previous_log_path
     await connection.begin("text/plain")
-    ended = asyncio.Event()
-    tasks = [asyncio.create_task(reader.read(path, options, ended, connection.chunk))]
+    exited = asyncio.Event()
+    tasks = [asyncio.create_task(reader.read(path, options, exited, connection.chunk))]
     if options.follow:
-        tasks.append(asyncio.create_task(_gone(connection)))
-    waiting = asyncio.create_task(_wait(pod.runtime, container.id, ended)) if options.follow else None
+        tasks.append(asyncio.create_task(_wait_for_disconnect(connection)))
+    waiting = (
+        asyncio.create_task(_wait_for_exit(pod.runtime, container.id, exited)) if options.follow else None
+    )
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if tasks[0].done():
@@ -45,19 +47,19 @@ async def serve(connection: HttpServerStream, request: NodeRequest, pod: PodHand
         await stop(*tasks, *([waiting] if waiting is not None else []))
 
 
-async def _gone(connection: HttpServerStream) -> None:
-    """Returns when the client has left: it has nothing more to say."""
+async def _wait_for_disconnect(connection: HttpServerStream) -> None:
+    """Returns when the client has disconnected; anything it sends is ignored."""
     while await connection.read():
         pass
 
 
-async def _wait(runtime: ContainerRuntime, container: ContainerId, ended: asyncio.Event) -> None:
+async def _wait_for_exit(runtime: ContainerRuntime, container: ContainerId, exited: asyncio.Event) -> None:
     try:
         await runtime.wait(container)
     except RuntimeFailure:
-        pass  # It was deleted: it has ended before.
+        pass  # The container was deleted, so it has exited.
     finally:
-        ended.set()
+        exited.set()
 
 
 def _options(request: NodeRequest) -> LogOptions:
@@ -68,10 +70,10 @@ def _options(request: NodeRequest) -> LogOptions:
         try:
             since = meta.parse_time(text)
         except ValueError as error:
-            raise BadRequest(f'sinceTime: "{text}" is not a time') from error
+            raise BadRequest(f'invalid sinceTime "{text}": must be an RFC 3339 time') from error
     stream = request.first("stream")
     if stream not in _STREAMS:
-        raise BadRequest(f'stream: "{stream}" is none of All, Stdout, Stderr')
+        raise BadRequest(f'invalid stream "{stream}": must be All, Stdout or Stderr')
     return LogOptions(
         request.flag("follow") and not request.flag("previous"),
         request.flag("timestamps"),

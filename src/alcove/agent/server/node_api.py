@@ -1,4 +1,4 @@
-"""What a node tells ring0 of itself, at the paths and in the shapes that kubelet's users know."""
+"""The kubelet API of the node itself, for ring0: /healthz, /metrics, /pods and /stats/summary."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class NodeApi:
         self._paths: dict[tuple[str, ...], Callable[[], Awaitable[NodeApiResponse]]] = {
             ("healthz",): self._healthz,
             ("metrics",): self._metrics_text,
-            ("pods",): self._list,
+            ("pods",): self._pod_list,
             ("stats", "summary"): self._summary,
         }
 
-    async def answer(self, path: Sequence[str]) -> NodeApiResponse:
+    async def respond(self, path: Sequence[str]) -> NodeApiResponse:
         """Raises NotFound."""
-        known = self._paths.get(tuple(path))
-        if known is None:
+        handler = self._paths.get(tuple(path))
+        if handler is None:
             raise NotFound.path()
-        return await known()
+        return await handler()
 
     async def _healthz(self) -> NodeApiResponse:
         return NodeApiResponse(b"ok", TEXT)
@@ -52,38 +52,38 @@ class NodeApi:
     async def _metrics_text(self) -> NodeApiResponse:
         return NodeApiResponse(self._metrics(), "text/plain; version=0.0.4; charset=utf-8")
 
-    async def _list(self) -> NodeApiResponse:
-        """Pods of the home plane: a dedicated tenant's are its own plane's to show."""
+    async def _pod_list(self) -> NodeApiResponse:
+        """Only pods of the home plane: a dedicated tenant's pods are visible on its dedicated plane alone."""
         items = [each.pod for each in self._pods.all() if each.key.plane == HOME]
-        listed = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
-        return NodeApiResponse(orjson.dumps(listed), JSON)
+        pod_list = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
+        return NodeApiResponse(orjson.dumps(pod_list), JSON)
 
     async def _summary(self) -> NodeApiResponse:
-        told = summary(self._name, await self._meter.summary(HOME))
-        return NodeApiResponse(orjson.dumps(told), JSON)
+        body = summary(self._name, await self._meter.summary(HOME))
+        return NodeApiResponse(orjson.dumps(body), JSON)
 
 
-def summary(node: str, found: NodeSummary) -> Object:
-    own: Object = {"nodeName": node}
-    if found.node is not None:
-        own |= _usage(found.node, found.time)
-    return {"node": own, "pods": [_pod(each) for each in found.pods]}
+def summary(node: str, usage: NodeSummary) -> Object:
+    node_stats: Object = {"nodeName": node}
+    if usage.node is not None:
+        node_stats |= _usage(usage.node, usage.time)
+    return {"node": node_stats, "pods": [_pod(each) for each in usage.pods]}
 
 
-def _pod(found: PodUsage) -> Object:
-    containers = [{"name": each.name, **_usage(each.usage, found.time)} for each in found.containers]
-    whole = ResourceUsage(
-        sum(each.usage.cpu_nanocores for each in found.containers),
-        sum(each.usage.memory_bytes for each in found.containers),
+def _pod(pod: PodUsage) -> Object:
+    containers = [{"name": each.name, **_usage(each.usage, pod.time)} for each in pod.containers]
+    total = ResourceUsage(
+        sum(each.usage.cpu_nanocores for each in pod.containers),
+        sum(each.usage.memory_bytes for each in pod.containers),
     )
-    # Namespaces of one name are many here: kubelet's reference has no word for whose.
-    ref = {"tenant": found.tenant, "namespace": found.namespace, "name": found.name, "uid": found.uid}
-    return {"podRef": ref, "containers": containers, **_usage(whole, found.time)}
+    # The same namespace name exists in many tenants, so the reference has a field that kubelet's lacks.
+    ref = {"tenant": pod.tenant, "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+    return {"podRef": ref, "containers": containers, **_usage(total, pod.time)}
 
 
-def _usage(used: ResourceUsage, time: float) -> Object:
-    when = meta.format_time(time)
+def _usage(usage: ResourceUsage, time: float) -> Object:
+    timestamp = meta.format_time(time)
     return {
-        "cpu": {"time": when, "usageNanoCores": used.cpu_nanocores},
-        "memory": {"time": when, "workingSetBytes": used.memory_bytes},
+        "cpu": {"time": timestamp, "usageNanoCores": usage.cpu_nanocores},
+        "memory": {"time": timestamp, "workingSetBytes": usage.memory_bytes},
     }

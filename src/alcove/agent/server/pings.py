@@ -1,8 +1,8 @@
-"""Pings to clients whose input nobody takes.
+"""Pings to clients whose input is not being read.
 
-A client that dies while it has more to send than anybody takes leaves its machine with unsent bytes, and the end of the
-connection waits behind them: to whoever does not read, the connection looks open for minutes. Bytes sent to such a client
-are answered by a reset at once. Where input is read, the end of a client is seen without pings.
+If a client dies while its input is not being read, its machine still has unsent bytes, and the FIN waits
+behind them: the connection looks open for minutes. Sending to such a client is answered by an immediate
+reset. Where input is read, the end of a client is noticed without pings.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ PING_SECONDS = 15.0
 
 @asynccontextmanager
 async def pinging(ping: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Calls `ping` at regular intervals until the block ends or `ping` raises ConnectionError. `ping` sends something only
-    if input waits to be taken."""
+    """Calls `ping` at regular intervals until the block ends or `ping` raises ConnectionError. `ping` sends
+    something only if unread input is waiting."""
     task = asyncio.create_task(_repeat(ping))
     try:
         yield

@@ -1,4 +1,4 @@
-"""A request to the node: its path by segments, its query by names. Errors are answered as Status objects."""
+"""A request to the node, with its path split and its query parsed. Errors are returned as Status objects."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from alcove.http.streams import HttpServerStream
 class NodeRequest(Struct, frozen=True):
     method: str
     path: tuple[str, ...]
-    """Its segments, unquoted."""
+    """The segments, percent-decoded."""
     query: Mapping[str, list[str]]
     headers: Mapping[str, str]
-    """Names in lower case; several of one name are joined by commas."""
+    """By lower-case name; repeated headers are joined by commas."""
 
     def first(self, name: str, default: str = "") -> str:
         return self.query.get(name, [default])[0]
@@ -33,12 +33,12 @@ class NodeRequest(Struct, frozen=True):
         if not text:
             return None
         if not text.isascii() or not text.isdigit():
-            raise BadRequest(f'{name}: "{text}" is not a number')
+            raise BadRequest(f'invalid {name} "{text}": must be a non-negative integer')
         return int(text)
 
 
 async def read_request(stream: HttpServerStream) -> NodeRequest:
-    """Raises BadRequest, and for a client that leaves or dawdles EOFError, TimeoutError."""
+    """Raises BadRequest, EOFError if the client disconnects and TimeoutError if it is too slow."""
     try:
         head = await stream.request()
     except HttpError as error:

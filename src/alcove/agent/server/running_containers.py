@@ -1,4 +1,4 @@
-"""What the server needs to know of the pods that run here; the agent's core implements it."""
+"""The interface through which the server finds the pods of this node; implemented by the agent."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -21,11 +21,11 @@ class ContainerHandle(Struct, frozen=True):
     log_path: Path
     attempt: int = 0
     previous_log_path: Path | None = None
-    """The log of the attempt before, while it is kept."""
+    """The log of the previous attempt, while it exists."""
 
 
 class PodHandle(Protocol):
-    """One pod of this node, as it is now."""
+    """The current state of one pod of this node."""
 
     @property
     def key(self) -> PodKey: ...
@@ -38,15 +38,17 @@ class PodHandle(Protocol):
 
     @property
     def containers(self) -> Mapping[str, ContainerHandle]:
-        """By name, of every kind, those that were made at least once."""
+        """Containers of every kind that were created at least once, by name."""
         ...
 
     async def dial(self, port: int) -> socket:
-        """A connection to a port of the pod, from inside it where that can be, non-blocking. Raises OSError."""
+        """A non-blocking connection to a port of the pod, from inside its network namespace where possible.
+        Raises OSError."""
         ...
 
     async def reach(self, port: int) -> socket:
-        """The same to the pod's own address, as others reach it."""
+        """A non-blocking connection to a port at the pod's IP address, as other pods connect. Raises
+        OSError."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The node's HTTPS server: who calls, for which pod, and what is asked of it."""
+"""The agent's HTTPS server: authorizes the caller, finds the pod and dispatches the request."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _ESTABLISHED = 1
 
 
 class AgentServer:
-    """`async with Server(…)` listens; leaving it hangs up on everybody."""
+    """`async with AgentServer(…)` listens; leaving the block closes all connections."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class AgentServer:
         self._callers = callers
         self._host, self._port = host, port
         self._meter = meter or UsageMeter(pods)
-        self._answers = NodeApi(node, pods, self._meter, metrics)
+        self._node_api = NodeApi(node, pods, self._meter, metrics)
         self._connections: dict[asyncio.Task[None], StreamWriter] = {}
         self._listener: asyncio.Server | None = None
         self._background = BackgroundTasks()
@@ -77,7 +77,7 @@ class AgentServer:
             limit=READ_BYTES, reuse_address=True,
         )  # fmt: skip
         await self._background.__aenter__()
-        self._background.restart("closed connections", self._watch)
+        self._background.restart("closed connections", self._cancel_disconnected)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -94,11 +94,11 @@ class AgentServer:
 
     @property
     def connections(self) -> int:
-        """How many are open now."""
+        """The number of open connections."""
         return len(self._connections)
 
-    async def _watch(self) -> None:
-        """Ends what is done for clients that are gone, also where nothing is read from them at the moment."""
+    async def _cancel_disconnected(self) -> None:
+        """Cancels requests whose client has disconnected, also while nothing is being read from it."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             for task, writer in list(self._connections.items()):
@@ -106,11 +106,11 @@ class AgentServer:
                     task.cancel()
 
     def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
-        task = spawn("connection", self._connected(HttpServerStream(reader, writer), writer))
+        task = spawn("connection", self._serve_connection(HttpServerStream(reader, writer), writer))
         self._connections[task] = writer
         task.add_done_callback(self._connections.pop)
 
-    async def _connected(self, connection: HttpServerStream, writer: StreamWriter) -> None:
+    async def _serve_connection(self, connection: HttpServerStream, writer: StreamWriter) -> None:
         try:
             await self._serve(connection, writer)
         except ApiError as error:
@@ -118,12 +118,12 @@ class AgentServer:
                 with suppress(ConnectionError):
                     await refuse(connection, error)
         except (ConnectionError, EOFError, TimeoutError):
-            pass  # The client is gone, or does not say what it wants.
+            pass  # The client disconnected, or did not send a complete request in time.
         except Exception:
-            log.exception("request failed")
+            log.exception("failed to serve request")
             if not connection.is_answered:
                 with suppress(ConnectionError):
-                    await refuse(connection, InternalError("the node's agent failed; its log has more"))
+                    await refuse(connection, InternalError("internal error in the node agent; see its log"))
         finally:
             await _close(writer)
 
@@ -131,11 +131,11 @@ class AgentServer:
         tls = writer.get_extra_info("ssl_object")
         plane = self._callers.plane_of(tls.getpeercert(binary_form=True))
         request = await read_request(connection)
-        # In the connection's own task, which serves this one request.
+        # A context variable of this connection's task, which serves this request only.
         request_ids.current.set(request_ids.from_headers(request.headers))
         log.debug("serving request", extra={"method": request.method, "path": "/".join(request.path)})
         if len(self._connections) > CONNECTIONS_MAX:
-            raise ServiceUnavailable("this node serves too many streams; close some")
+            raise ServiceUnavailable("too many open connections to the node; close some or retry later")
         match request.path:
             case ("healthz",):
                 await connection.respond(200, b"ok", "text/plain")
@@ -144,12 +144,12 @@ class AgentServer:
                 await connection.respond(200, msgspec.json.encode(summary))
             case ("node" | "nodeport", *path):
                 if plane != HOME:
-                    raise Forbidden("nodes are ring0's")
+                    raise Forbidden("only ring0 may access nodes")
                 await self._serve_node(connection, request, path)
-            case ("pods", of, tenant, namespace, name, uid, verb) if verb in POD_VERBS:
-                if of != plane:
-                    raise Forbidden("an API server asks for pods of its own plane")
-                pod = self._find(plane, TenantId(tenant), namespace, name, uid)
+            case ("pods", pod_plane, tenant, namespace, name, uid, verb) if verb in POD_VERBS:
+                if pod_plane != plane:
+                    raise Forbidden("an API server may only access pods of its own plane")
+                pod = self._find_pod(plane, TenantId(tenant), namespace, name, uid)
                 await self._serve_pod(connection, request, pod, verb)
             case _:
                 raise NotFound.path()
@@ -161,14 +161,14 @@ class AgentServer:
             await tunnel.serve(connection, request, partial(connect_node, self._host))
             return
         if request.method not in ("GET", "HEAD"):
-            raise MethodNotAllowed("the node's agent only answers GET")
-        answer = await self._answers.answer(path)
-        await connection.respond(200, answer.body, answer.content_type)
+            raise MethodNotAllowed("the node agent only supports GET")
+        response = await self._node_api.respond(path)
+        await connection.respond(200, response.body, response.content_type)
 
-    def _find(self, plane: PlaneId, tenant: TenantId, namespace: str, name: str, uid: str) -> PodHandle:
+    def _find_pod(self, plane: PlaneId, tenant: TenantId, namespace: str, name: str, uid: str) -> PodHandle:
         pod = self._pods.find(plane, tenant, namespace, name)
         if pod is None or pod.key.uid != uid:
-            raise NotFound(f'pod "{name}" is not on this node')
+            raise NotFound(f'pod "{name}" not found on this node')
         return pod
 
     async def _serve_pod(
@@ -189,30 +189,30 @@ class AgentServer:
 
 
 async def _exec(connection: HttpServerStream, request: NodeRequest, pod: PodHandle, name: str) -> None:
-    command, wanted = request.query.get("command", []), RequestedStreams.of(request)
+    command, requested = request.query.get("command", []), RequestedStreams.from_request(request)
     if not command:
         raise BadRequest("you must specify at least 1 argument for the command")
-    container = await _running(pod, name)
-    async with channels.opened(connection, request, wanted) as client:
-        await client.during(execution.run(pod.runtime, container.id, command, wanted, client.channels))
+    container = await _running_container(pod, name)
+    async with channels.opened(connection, request, requested) as client:
+        await client.during(execution.run(pod.runtime, container.id, command, requested, client.channels))
 
 
 async def _attach(connection: HttpServerStream, request: NodeRequest, pod: PodHandle, name: str) -> None:
-    wanted = RequestedStreams.of(request)
-    container = await _running(pod, name)
+    requested = RequestedStreams.from_request(request)
+    container = await _running_container(pod, name)
     runtime = pod.runtime
     if not isinstance(runtime, Attachable):
-        raise BadRequest(f"containers of the runtime {runtime.handler} cannot be attached to")
+        raise BadRequest(f"attach is not supported by the runtime handler {runtime.handler}")
     try:
         stream = runtime.attach(container.id)
     except RuntimeFailure as error:
         raise _not_running(name) from error
     with stream:
-        async with channels.opened(connection, request, wanted) as client:
-            await client.during(attach.run(runtime, container.id, stream, wanted, client.channels))
+        async with channels.opened(connection, request, requested) as client:
+            await client.during(attach.run(runtime, container.id, stream, requested, client.channels))
 
 
-async def _running(pod: PodHandle, name: str) -> ContainerHandle:
+async def _running_container(pod: PodHandle, name: str) -> ContainerHandle:
     container = pod.containers.get(name)
     if container is None:
         raise _not_running(name)
@@ -230,17 +230,17 @@ def _not_running(name: str) -> InternalError:
 
 
 def _is_connected(writer: StreamWriter) -> bool:
-    found = writer.get_extra_info("socket")
-    if found is None:
+    sock = writer.get_extra_info("socket")
+    if sock is None:
         return False
     try:
-        return bool(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED)
+        return bool(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED)
     except OSError:
         return False
 
 
 async def _close(writer: StreamWriter) -> None:
-    """Lets what was written go out, if the client takes it in time."""
+    """Closes the connection; unsent data is dropped after CLOSE_SECONDS_MAX."""
     writer.close()
     try:
         async with asyncio.timeout(CLOSE_SECONDS_MAX):

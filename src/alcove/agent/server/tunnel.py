@@ -1,6 +1,7 @@
-"""One connection to a port of a pod, or of the node itself: bytes both ways, for the API server to speak HTTP over.
+"""A connection to a port of a pod or of the node, relayed as bytes; the API server's proxy speaks HTTP over
+it.
 
-What the API server proxies is its business; this end dials, and does the TLS where the port wants it.
+The agent only dials, and adds TLS if the request's scheme is https.
 """
 
 from __future__ import annotations
@@ -25,46 +26,48 @@ Dial = Callable[[int], Awaitable[socket.socket]]
 
 
 async def serve(connection: HttpServerStream, request: NodeRequest, dial: Dial) -> None:
-    """Until either side ends. Raises BadRequest, and ServiceUnavailable where nobody listens."""
+    """Returns when either side closes. Raises BadRequest, and ServiceUnavailable if the port cannot be
+    reached."""
     port, scheme = request.number("port") or 0, request.first("scheme", "http")
     if not 0 < port <= 0xFFFF or scheme not in ("http", "https"):
-        raise BadRequest("a port from 1 to 65535 and a scheme, http or https, are needed")
+        raise BadRequest("query parameters port (1 to 65535) and scheme (http or https) are required")
     if request.headers.get("upgrade", "").lower() != TUNNEL:
-        raise BadRequest(f"unable to upgrade: the protocol {TUNNEL} is needed")
-    reader, writer = await _dialed(dial, port, scheme)
+        raise BadRequest(f"unable to upgrade: protocol {TUNNEL} is required")
+    reader, writer = await _connect(dial, port, scheme)
     try:
         await connection.switch({"Connection": "Upgrade", "Upgrade": TUNNEL})
-        if not await _relayed(connection, reader, writer):
+        if not await _relay(connection, reader, writer):
             connection.reset()
     finally:
         writer.transport.abort()
 
 
-async def _dialed(dial: Dial, port: int, scheme: str) -> tuple[StreamReader, StreamWriter]:
+async def _connect(dial: Dial, port: int, scheme: str) -> tuple[StreamReader, StreamWriter]:
     try:
         async with asyncio.timeout(DIAL_SECONDS_MAX):
-            made = await dial(port)
+            sock = await dial(port)
             try:
                 if scheme == "http":
-                    return await asyncio.open_connection(sock=made)
-                return await asyncio.open_connection(sock=made, ssl=_any_certificate(), server_hostname="")
+                    return await asyncio.open_connection(sock=sock)
+                return await asyncio.open_connection(sock=sock, ssl=_unverified_tls(), server_hostname="")
             except BaseException:
-                made.close()
+                sock.close()
                 raise
     except (OSError, TimeoutError) as error:
-        raise ServiceUnavailable(f"error trying to reach service: {_why(error, port)}") from error
+        raise ServiceUnavailable(f"error trying to reach service: {_dial_error(error, port)}") from error
 
 
-def _any_certificate() -> ssl.SSLContext:
-    """Nobody vouches for pods' certificates; who they are is known by the way to them."""
+def _unverified_tls() -> ssl.SSLContext:
+    """No certificate is verified: there is no authority for pods' certificates, and the agent dials the pod
+    directly."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
 
 
-def _why(error: OSError | TimeoutError, port: int) -> str:
-    """As Go tells it, whose words users know, but without addresses, which may not be the caller's business."""
+def _dial_error(error: OSError | TimeoutError, port: int) -> str:
+    """The message in the form of Go's net package, without addresses, which tenants must not see."""
     if isinstance(error, ssl.SSLError):
         return "tls: first record does not look like a TLS handshake"
     if isinstance(error, OSError) and error.errno:
@@ -72,8 +75,8 @@ def _why(error: OSError | TimeoutError, port: int) -> str:
     return f"dial tcp :{port}: {'i/o timeout' if isinstance(error, TimeoutError) else 'connect: connection refused'}"
 
 
-async def _relayed(connection: HttpServerStream, reader: StreamReader, writer: StreamWriter) -> bool:
-    """Whether it ended as it should: the port's last byte was sent, or the caller left."""
+async def _relay(connection: HttpServerStream, reader: StreamReader, writer: StreamWriter) -> bool:
+    """Whether the connection ended cleanly: all data of the port was sent, or the caller disconnected."""
     inward = asyncio.create_task(_copy_in(connection, writer), name="tunnel in")
     outward = asyncio.create_task(_copy_out(connection, reader), name="tunnel out")
     try:
@@ -91,7 +94,7 @@ async def _copy_in(connection: HttpServerStream, writer: StreamWriter) -> bool:
             writer.write(data)
             await writer.drain()
         except ConnectionError:
-            # It hung up before it had everything; it may have said why before that.
+            # The port closed before it read everything. Wait: its response may still be on its way out.
             await asyncio.Event().wait()
     return True
 

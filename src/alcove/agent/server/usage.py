@@ -1,7 +1,7 @@
-"""CPU and memory in use, measured when asked: nothing is done on a node that nobody asks.
+"""CPU and memory usage, measured on request only.
 
-CPU is a rate, so it takes two looks. The first of them is the last that was asked for, if that is not too long
-ago, else one taken now, a second before the other.
+CPU usage is a rate, so it takes two snapshots. The first is the one of the previous request if that is recent
+enough; otherwise one is taken now, WINDOW_SECONDS_MIN before the second.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from alcove.client.keys import HOME, PlaneId
 
 WINDOW_SECONDS_MIN = 1.0
 WINDOW_SECONDS_MAX = 120.0
-AT_ONCE_MAX = 8
+CONCURRENT_MAX = 8
 _NANOSECONDS = 1_000_000_000
 
 
-_Measured = tuple[PodKey, str, ContainerId]
+_ContainerKey = tuple[PodKey, str, ContainerId]
 
 
 class UsageSnapshot(Struct, frozen=True):
-    """All of a node at one moment."""
+    """The counters of the node and its containers at one moment."""
 
     at: float
     node: CgroupUsage
-    containers: Mapping[_Measured, CgroupUsage]
+    containers: Mapping[_ContainerKey, CgroupUsage]
 
 
 class UsageMeter:
@@ -52,60 +52,60 @@ class UsageMeter:
         self._sleep = sleep
         self._before: UsageSnapshot | None = None
         self._now: UsageSnapshot | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def summary(self, plane: PlaneId) -> NodeSummary:
-        """What the plane may know: its own pods; the node as a whole is ring0's."""
-        async with self._turn:
-            before, now = await self._looks()
+        """The usage of the plane's pods; for the home plane also that of the node."""
+        async with self._lock:
+            before, now = await self._snapshots()
         return _summary(before, now, plane)
 
-    async def _looks(self) -> tuple[UsageSnapshot, UsageSnapshot]:
-        """Two looks that are far enough apart; who asks at once sees the same."""
+    async def _snapshots(self) -> tuple[UsageSnapshot, UsageSnapshot]:
+        """Two snapshots that are far enough apart. Requests within WINDOW_SECONDS_MIN get the same two."""
         before, now = self._before, self._now
         if before is not None and now is not None and self._clock() - now.at < WINDOW_SECONDS_MIN:
             return before, now
-        latest = await self._look()
-        if now is None or not self._compares(now, latest):
+        latest = await self._take_snapshot()
+        if now is None or not self._is_comparable(now, latest):
             now = latest
             await self._sleep(WINDOW_SECONDS_MIN)
-            latest = await self._look()
+            latest = await self._take_snapshot()
         self._before, self._now = now, latest
         return now, latest
 
     @staticmethod
-    def _compares(before: UsageSnapshot, now: UsageSnapshot) -> bool:
+    def _is_comparable(before: UsageSnapshot, now: UsageSnapshot) -> bool:
         window = now.at - before.at
-        is_apart = WINDOW_SECONDS_MIN <= window <= WINDOW_SECONDS_MAX
-        return is_apart and now.containers.keys() <= before.containers.keys()
+        is_in_window = WINDOW_SECONDS_MIN <= window <= WINDOW_SECONDS_MAX
+        return is_in_window and now.containers.keys() <= before.containers.keys()
 
-    async def _look(self) -> UsageSnapshot:
-        room = asyncio.Semaphore(AT_ONCE_MAX)
-        found = await asyncio.gather(*(_used(pod, room) for pod in self._pods.all()))
+    async def _take_snapshot(self) -> UsageSnapshot:
+        limit = asyncio.Semaphore(CONCURRENT_MAX)
+        usages = await asyncio.gather(*(_pod_usage(pod, limit) for pod in self._pods.all()))
         return UsageSnapshot(
-            self._clock(), self._node(), {key: used for each in found for key, used in each.items()}
+            self._clock(), self._node(), {key: used for each in usages for key, used in each.items()}
         )
 
 
-async def _used(pod: PodHandle, room: asyncio.Semaphore) -> dict[_Measured, CgroupUsage]:
-    """What each container of the pod has used that runs."""
+async def _pod_usage(pod: PodHandle, limit: asyncio.Semaphore) -> dict[_ContainerKey, CgroupUsage]:
+    """The counters of each running container of the pod."""
     containers = {name: handle.id for name, handle in pod.containers.items()}
-    async with room:
+    async with limit:
         if pod.runtime.isolation is Isolation.SANDBOX:
             containers = await _running(pod.runtime, containers)
             if len(containers) == 1:
-                return await _used_in_sandbox(pod, *containers.popitem())
-        found: dict[_Measured, CgroupUsage] = {}
+                return await _sandbox_usage(pod, *containers.popitem())
+        usages: dict[_ContainerKey, CgroupUsage] = {}
         for name, id in containers.items():
             used = await _stats(pod.runtime, id)
             if used is not None:
-                found[pod.key, name, id] = used
-        return found
+                usages[pod.key, name, id] = used
+        return usages
 
 
-async def _used_in_sandbox(pod: PodHandle, name: str, id: ContainerId) -> dict[_Measured, CgroupUsage]:
-    """A container that is alone in its sandbox uses what that uses, which is what limits are on. To look into the
-    sandbox takes a hundred times as long."""
+async def _sandbox_usage(pod: PodHandle, name: str, id: ContainerId) -> dict[_ContainerKey, CgroupUsage]:
+    """For a container that is alone in its sandbox, the counters of the sandbox, to which the limits apply
+    too. Reading those inside the sandbox takes a hundred times as long."""
     try:
         used = await _stats(pod.runtime, (await pod.runtime.status(id)).sandbox)
     except RuntimeFailure:
@@ -116,18 +116,18 @@ async def _used_in_sandbox(pod: PodHandle, name: str, id: ContainerId) -> dict[_
 async def _running(
     runtime: ContainerRuntime, containers: Mapping[str, ContainerId]
 ) -> dict[str, ContainerId]:
-    found: dict[str, ContainerId] = {}
+    running: dict[str, ContainerId] = {}
     for name, id in containers.items():
         try:
             if (await runtime.status(id)).phase is ContainerPhase.RUNNING:
-                found[name] = id
+                running[name] = id
         except RuntimeFailure:
             continue
-    return found
+    return running
 
 
 async def _stats(runtime: ContainerRuntime, container: ContainerId) -> CgroupUsage | None:
-    """None where nothing runs."""
+    """None if the container is not running."""
     try:
         used = await runtime.stats(container)
     except (RuntimeFailure, OSError):
@@ -156,12 +156,12 @@ def _summary(before: UsageSnapshot, now: UsageSnapshot, plane: PlaneId) -> NodeS
 
 
 def _usage(before: CgroupUsage, now: CgroupUsage, window: float) -> ResourceUsage:
-    spent = max(0, now.cpu_nanoseconds - before.cpu_nanoseconds)
-    return ResourceUsage(int(spent / window), now.working_set_bytes)
+    cpu_nanoseconds = max(0, now.cpu_nanoseconds - before.cpu_nanoseconds)
+    return ResourceUsage(int(cpu_nanoseconds / window), now.working_set_bytes)
 
 
 def machine(proc: Path = Path("/proc")) -> CgroupUsage:
-    """All of this machine."""
+    """The counters of the whole machine."""
     ticks = [int(each) for each in (proc / "stat").read_text().splitlines()[0].split()[1:9]]
     user, nice, system, _idle, _iowait, *interrupts = ticks
     busy = user + nice + system + sum(interrupts[:2])

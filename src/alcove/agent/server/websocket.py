@@ -1,8 +1,8 @@
-"""The server's side of a WebSocket: the handshake, and messages over a connection. Frames are wsproto's business.
+"""The server side of a WebSocket: the handshake and messages over a connection. wsproto handles the frames.
 
-Streams are carried as `v5.channel.k8s.io` and `v4.channel.k8s.io`, and in the older ways that clients still speak: with
-`channel.k8s.io`, or no protocol at all, an outcome is told in words instead of a Status; with `base64.` in the name, messages
-are text, for browsers: the digit of the channel, then base64.
+Supported subprotocols are `v5.channel.k8s.io`, `v4.channel.k8s.io` and the older ones that clients still use:
+with `channel.k8s.io`, or without a subprotocol, the outcome is an error message instead of a Status; with
+`base64.` in the name, messages are text, for browsers: the digit of the channel, then base64.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ V5, V4, OLDEST = "v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io"
 V4_TEXT, OLDEST_TEXT = "v4.base64.channel.k8s.io", "base64.channel.k8s.io"
 UNNAMED = ""
 BEFORE_V5 = (V4, V4_TEXT, OLDEST, OLDEST_TEXT, UNNAMED)
-"""In the order in which we prefer them."""
+"""In order of preference."""
 _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _NORMAL = 1000
 ANSWER_SECONDS_MAX = 5.0
-"""How long a client has to answer a close. One that is hung up on before may take what it was told for cut off."""
+"""How long a client has to answer a close frame. If the connection is cut before, clients may report lost
+data."""
 
 
 class WebSocketPiece(Struct, frozen=True):
@@ -49,13 +50,16 @@ def offered(request: NodeRequest) -> list[str]:
     return [each.strip() for each in request.headers.get("sec-websocket-protocol", "").split(",")]
 
 
-def chosen(request: NodeRequest, known: Collection[str]) -> str:
-    """The first protocol of ours that the client offers, in our order. Raises BadRequest."""
-    theirs = offered(request)
-    for protocol in known:
-        if protocol in theirs:
+def chosen(request: NodeRequest, supported: Collection[str]) -> str:
+    """The first of the `supported` protocols that the client offers. Raises BadRequest."""
+    client_protocols = offered(request)
+    for protocol in supported:
+        if protocol in client_protocols:
             return protocol
-    raise BadRequest(f"unable to upgrade: none of the protocols {theirs} is one of {list(known)}")
+    raise BadRequest(
+        "unable to upgrade: unable to negotiate protocol: "
+        f"client supports {client_protocols}, server accepts {list(supported)}"
+    )
 
 
 class WebSocket:
@@ -70,7 +74,9 @@ class WebSocket:
         """Raises BadRequest."""
         key = request.headers.get("sec-websocket-key", "")
         if request.headers.get("sec-websocket-version") != "13" or not _is_key(key):
-            raise BadRequest("unable to upgrade: a WebSocket of version 13 with its key is needed")
+            raise BadRequest(
+                "unable to upgrade: Sec-WebSocket-Version 13 and a valid Sec-WebSocket-Key are required"
+            )
         token = base64.b64encode(hashlib.sha1(key.encode() + _MAGIC, usedforsecurity=False).digest())
         headers = {
             "Upgrade": "websocket",
@@ -81,10 +87,10 @@ class WebSocket:
         return TextWebSocket(connection) if protocol in (V4_TEXT, OLDEST_TEXT) else cls(connection)
 
     async def receive(self) -> WebSocketPiece | None:
-        """The next part of a message; None when the other side has ended, or has lost its way."""
+        """The next part of a message; None when the peer has closed, or violated the protocol."""
         while not self._pieces:
             data = await self._connection.read()
-            if not data or not await self._take(data):
+            if not data or not await self._receive_data(data):
                 return None
         return self._pieces.pop(0)
 
@@ -103,12 +109,12 @@ class WebSocket:
         if self._frames.state is ConnectionState.OPEN:
             await self._connection.write(self._frames.send(CloseConnection(code=code)))
 
-    async def _take(self, data: bytes) -> bool:
+    async def _receive_data(self, data: bytes) -> bool:
         try:
             self._frames.receive_data(data)
             for event in self._frames.events():
                 if isinstance(event, BytesMessage | TextMessage):
-                    self._keep(event)
+                    self._add_message(event)
                 elif isinstance(event, Ping):
                     await self._connection.write(self._frames.send(event.response()))
                 elif isinstance(event, CloseConnection):
@@ -119,19 +125,19 @@ class WebSocket:
             return False
         return True
 
-    def _keep(self, event: BytesMessage | TextMessage) -> None:
+    def _add_message(self, event: BytesMessage | TextMessage) -> None:
         data = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
         self._pieces.append(WebSocketPiece(data, self._is_first, event.message_finished))
         self._is_first = event.message_finished
 
 
 class TextWebSocket(WebSocket):
-    """The same messages, as text."""
+    """A WebSocket whose messages are base64 text."""
 
     def __init__(self, connection: HttpServerStream) -> None:
         super().__init__(connection)
         self._undecoded = ""
-        """Of a message of which more is to come: less than what three bytes become."""
+        """The end of an incomplete message: fewer than four base64 characters."""
 
     async def send(self, data: bytes) -> None:
         if self._frames.state is not ConnectionState.OPEN:
@@ -139,21 +145,21 @@ class TextWebSocket(WebSocket):
         text = chr(ord("0") + data[0]) + base64.b64encode(data[1:]).decode()
         await self._connection.write(self._frames.send(TextMessage(data=text)))
 
-    def _keep(self, event: BytesMessage | TextMessage) -> None:
+    def _add_message(self, event: BytesMessage | TextMessage) -> None:
         text = event.data if isinstance(event, TextMessage) else bytes(event.data).decode("latin-1")
         channel = b""
         if self._is_first and text:
             channel, text = bytes([(ord(text[0]) - ord("0")) % 256]), text[1:]
         text = self._undecoded + text
-        whole = len(text) if event.message_finished else len(text) - len(text) % 4
-        self._undecoded = text[whole:]
-        data = channel + base64.b64decode(text[:whole], validate=True)
+        complete = len(text) if event.message_finished else len(text) - len(text) % 4
+        self._undecoded = text[complete:]
+        data = channel + base64.b64decode(text[:complete], validate=True)
         self._pieces.append(WebSocketPiece(data, self._is_first, event.message_finished))
         self._is_first = event.message_finished
 
 
 class WebSocketTunnel:
-    """A connection inside a WebSocket: binary messages, whose bounds mean nothing. A `Wire`."""
+    """A byte stream inside a WebSocket: message boundaries are ignored. Implements `Wire`."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket

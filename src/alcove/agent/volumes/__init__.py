@@ -1,4 +1,5 @@
-"""Volumes of pods: files made of objects, empty folders, persistent volumes; each tenant's out of others' reach."""
+"""Volumes of pods: projected files, emptyDir, persistent and image volumes. Tenants cannot reach each
+other's."""
 
 from alcove.agent.volumes.errors import VolumeFailure
 from alcove.agent.volumes.mounts import VolumePath

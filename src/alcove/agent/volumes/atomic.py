@@ -1,10 +1,11 @@
-"""A folder whose files change all at once: whoever reads them sees all as they were, or all as they are.
+"""A directory whose files are replaced atomically: readers see either all old or all new files (kubelet's
+AtomicWriter).
 
-    <folder>/..2026_01_02_03_04_05.123    the files, in a folder of their own for each change
-    <folder>/..data                       a link to the one that counts: changing it changes everything
-    <folder>/name                         links into ..data, by which users know the files
+    <directory>/..2026_01_02_03_04_05.123    the files; a new directory for each change
+    <directory>/..data                       a symbolic link to the current one, replaced atomically
+    <directory>/name                         symbolic links into ..data, one per file
 
-Only this process writes there; containers get it read only.
+Only this process writes there; containers mount it read-only.
 """
 
 import os
@@ -22,55 +23,58 @@ _DRAFT = "..data_tmp"
 Checkpoint = Callable[[str], None]
 
 
-def write(folder: Path, files: Mapping[str, VolumeFile], group: int | None, checkpoint: Checkpoint) -> bool:
-    """Whether anything changed. Safe to repeat, and from any point on where another was stopped."""
-    current = _current(folder)
+def write(
+    directory: Path, files: Mapping[str, VolumeFile], group: int | None, checkpoint: Checkpoint
+) -> bool:
+    """Writes the files; returns whether anything changed. Idempotent, also after an earlier call was
+    interrupted."""
+    current = _current(directory)
     is_new = current is None or not _is_same(current, files, group)
     if is_new:
-        made = Path(tempfile.mkdtemp(prefix=time.strftime("..%Y_%m_%d_%H_%M_%S."), dir=folder))
+        new = Path(tempfile.mkdtemp(prefix=time.strftime("..%Y_%m_%d_%H_%M_%S."), dir=directory))
         checkpoint("make folder of files")
-        _fill(made, files, group)
+        _fill(new, files, group)
         checkpoint("write files")
-        (folder / _DRAFT).unlink(missing_ok=True)
-        (folder / _DRAFT).symlink_to(made.name)
+        (directory / _DRAFT).unlink(missing_ok=True)
+        (directory / _DRAFT).symlink_to(new.name)
         checkpoint("link draft")
-        (folder / _DRAFT).rename(folder / DATA)
+        (directory / _DRAFT).rename(directory / DATA)
         checkpoint("swap")
-        current = made
+        current = new
     assert current is not None
-    _link(folder, {path.partition("/")[0] for path in files}, checkpoint)
-    _remove_others(folder, current.name)
+    _link(directory, {path.partition("/")[0] for path in files}, checkpoint)
+    _remove_others(directory, current.name)
     return is_new
 
 
-def _current(folder: Path) -> Path | None:
+def _current(directory: Path) -> Path | None:
     try:
-        return folder / (folder / DATA).readlink()
+        return directory / (directory / DATA).readlink()
     except FileNotFoundError:
         return None
 
 
 def _is_same(current: Path, files: Mapping[str, VolumeFile], group: int | None) -> bool:
     try:
-        found = {str(path.relative_to(current)) for path in current.rglob("*") if not path.is_dir()}
-        return found == set(files) and all(
-            _is_as(current / path, each, group) for path, each in files.items()
+        paths = {str(path.relative_to(current)) for path in current.rglob("*") if not path.is_dir()}
+        return paths == set(files) and all(
+            _is_same_file(current / path, each, group) for path, each in files.items()
         )
     except FileNotFoundError:
         return False
 
 
-def _is_as(path: Path, file: VolumeFile, group: int | None) -> bool:
+def _is_same_file(path: Path, file: VolumeFile, group: int | None) -> bool:
     state = path.stat()
     owner = (file.uid, group or 0, file.mode)
     is_alike = (state.st_uid, state.st_gid, state.st_mode & 0o777) == owner
     return is_alike and state.st_size == len(file.content) and path.read_bytes() == file.content
 
 
-def _fill(made: Path, files: Mapping[str, VolumeFile], group: int | None) -> None:
-    made.chmod(0o755)
+def _fill(new: Path, files: Mapping[str, VolumeFile], group: int | None) -> None:
+    new.chmod(0o755)
     for path, file in files.items():
-        target = made / path
+        target = new / path
         target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         with target.open("xb") as opened:
             os.fchown(opened.fileno(), file.uid, group or 0)
@@ -78,19 +82,19 @@ def _fill(made: Path, files: Mapping[str, VolumeFile], group: int | None) -> Non
             opened.write(file.content)
 
 
-def _link(folder: Path, names: set[str], checkpoint: Checkpoint) -> None:
-    there = {entry.name for entry in os.scandir(folder) if not entry.name.startswith("..")}
-    for name in sorted(names - there):
-        (folder / name).symlink_to(f"{DATA}/{name}")
+def _link(directory: Path, names: set[str], checkpoint: Checkpoint) -> None:
+    existing = {entry.name for entry in os.scandir(directory) if not entry.name.startswith("..")}
+    for name in sorted(names - existing):
+        (directory / name).symlink_to(f"{DATA}/{name}")
         checkpoint("link name")
-    for name in there - names:
-        (folder / name).unlink()
+    for name in existing - names:
+        (directory / name).unlink()
         checkpoint("unlink name")
 
 
-def _remove_others(folder: Path, kept: str) -> None:
-    for entry in list(os.scandir(folder)):
-        if entry.name.startswith("..") and entry.name not in (kept, DATA):
+def _remove_others(directory: Path, current: str) -> None:
+    for entry in list(os.scandir(directory)):
+        if entry.name.startswith("..") and entry.name not in (current, DATA):
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
             else:

@@ -1,4 +1,4 @@
-"""What a pod can learn of itself: its fields, and what its containers may use. Pure."""
+"""The downward API: a pod's fields and the resources of its containers, as text. Pure: no I/O."""
 
 import re
 from collections.abc import Mapping
@@ -22,36 +22,36 @@ _SHORT = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t":
 
 
 def field(pod: Object, path: str) -> str:
-    """The text of a pod's field, as `fieldRef` names it. VolumeFailure: there is no such field."""
+    """The value of a `fieldRef`. Raises VolumeFailure if the field is not supported."""
     if path in _PLAIN:
         return str(objects.get(pod, *_PLAIN[path], default=""))
     if path in _ADDRESSES:
-        found = objects.get(pod, "status", _ADDRESSES[path], default=())
-        return ",".join(str(each.get("ip", "")) for each in found)
+        addresses = objects.get(pod, "status", _ADDRESSES[path], default=())
+        return ",".join(str(each.get("ip", "")) for each in addresses)
     if path == "metadata.labels":
         return _lines(objects.labels(pod))
     if path == "metadata.annotations":
         return _lines(objects.annotations(pod))
     if subscript := _SUBSCRIPT(path):
-        whole = objects.labels(pod) if subscript[1] == "labels" else objects.annotations(pod)
-        return whole.get(subscript[2], "")
+        values = objects.labels(pod) if subscript[1] == "labels" else objects.annotations(pod)
+        return values.get(subscript[2], "")
     raise VolumeFailure(f"unsupported fieldPath: {path}")
 
 
 def resource(pod: Object, ref: Object, allocatable: Mapping[str, str]) -> str:
-    """What a container may use, or asked for, in units of the divisor, rounded up. A limit that is not set is
-    what the node has."""
+    """The value of a `resourceFieldRef` in units of the divisor, rounded up. A limit that is not set defaults
+    to the node's allocatable amount. Raises VolumeFailure."""
     container = _container(pod, ref.get("containerName") or "")
     bound, _, name = str(ref.get("resource") or "").partition(".")
     if bound not in ("limits", "requests") or not name:
         raise VolumeFailure(f"unsupported container resource: {ref.get('resource')}")
-    told = objects.get(container, "resources", bound, name)
-    if told is None:
-        told = allocatable.get(name, "0") if bound == "limits" else "0"
+    amount = objects.get(container, "resources", bound, name)
+    if amount is None:
+        amount = allocatable.get(name, "0") if bound == "limits" else "0"
     divisor = quantity.of(ref.get("divisor") or "1")
     if not divisor:
         divisor = quantity.of("1")
-    return str(-(-quantity.of(told).nano // divisor.nano))
+    return str(-(-quantity.of(amount).nano // divisor.nano))
 
 
 def _container(pod: Object, name: str) -> Object:

@@ -1,4 +1,5 @@
-"""Why a pod's volumes are not there: the pod waits in ContainerCreating, an event says this, and it is tried again."""
+"""Volume errors. The pod stays in ContainerCreating, an event has the reason and message, and the agent
+retries."""
 
 import os
 
@@ -7,17 +8,17 @@ class VolumeFailure(Exception):
     def __init__(self, message: str, reason: str = "FailedMount") -> None:
         super().__init__(message)
         self.reason = reason
-        """The event's."""
+        """The reason of the event."""
         self.message = message
 
 
-def of_volume(volume: str, why: object) -> VolumeFailure:
-    """In the words that users know from kubelet."""
-    return VolumeFailure(f'MountVolume.SetUp failed for volume "{volume}" : {tenant_message(why)}')
+def mount_failure(volume: str, error: object) -> VolumeFailure:
+    """The failure of one volume, with kubelet's message."""
+    return VolumeFailure(f'MountVolume.SetUp failed for volume "{volume}" : {tenant_message(error)}')
 
 
-def tenant_message(why: object) -> str:
-    """What a tenant may read: where on the node something went wrong is not its business."""
-    if isinstance(why, OSError) and why.errno is not None:
-        return os.strerror(why.errno)
-    return str(why)
+def tenant_message(error: object) -> str:
+    """The error's message for tenants, without paths of the node."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno)
+    return str(error)

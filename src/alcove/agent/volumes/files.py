@@ -1,6 +1,7 @@
-"""What is in volumes that are made of objects: config maps, secrets, the pod's own fields. Pure.
+"""The files of projected volumes: config maps, secrets, the pod's fields. Pure: no I/O.
 
-A tree of files is a mapping from paths to what is there. Paths come from tenants: none leaves its volume.
+Files are a mapping from relative paths to contents. Tenants choose the paths, so they are checked to stay
+inside the volume.
 """
 
 import base64
@@ -26,24 +27,24 @@ class VolumeFile(Struct, frozen=True):
 Files = dict[str, VolumeFile]
 
 
-def of_config_map(found: Object | None, source: Object, default_mode: int) -> Files:
-    """`source` is the volume's: its name, items, and whether the object may be missing."""
+def from_config_map(config_map: Object | None, source: Object, default_mode: int) -> Files:
+    """`source` is the volume source, with name, items and optional. Raises VolumeFailure."""
     name = source.get("name") or ""
-    if found is None:
+    if config_map is None:
         _check_optional(source, f'configmap "{name}" not found')
         return {}
-    content = {key: text.encode() for key, text in (found.get("data") or {}).items()}
-    content |= _decoded(found.get("binaryData") or {}, f"configmap {name}")
-    return _chosen(content, source, default_mode, "configmap references non-existent config key")
+    content = {key: text.encode() for key, text in (config_map.get("data") or {}).items()}
+    content |= _decoded(config_map.get("binaryData") or {}, f"configmap {name}")
+    return _select(content, source, default_mode, "configmap references non-existent config key")
 
 
-def of_secret(found: Object | None, source: Object, default_mode: int) -> Files:
+def from_secret(secret: Object | None, source: Object, default_mode: int) -> Files:
     name = source.get("secretName") or source.get("name") or ""
-    if found is None:
+    if secret is None:
         _check_optional(source, f'secret "{name}" not found')
         return {}
-    content = _decoded(found.get("data") or {}, f"secret {name}")
-    return _chosen(content, source, default_mode, "references non-existent secret key")
+    content = _decoded(secret.get("data") or {}, f"secret {name}")
+    return _select(content, source, default_mode, "references non-existent secret key")
 
 
 def file(path: str, content: bytes, mode: int, uid: int = 0) -> Files:
@@ -51,23 +52,23 @@ def file(path: str, content: bytes, mode: int, uid: int = 0) -> Files:
 
 
 def checked(path: str) -> str:
-    """A path inside of a volume, in its plain form."""
+    """The normalized path. Raises VolumeFailure if it is not a path inside the volume."""
     parts = PurePosixPath(path).parts
     is_inside = bool(parts) and not path.startswith("/") and ".." not in parts
-    # Names that begin with two dots are what the volume itself is made of.
+    # Names that begin with two dots are reserved for atomic.py.
     if not is_inside or parts[0].startswith("..") or "\0" in path:
         raise VolumeFailure(f"invalid path {path!r} in a volume")
     return "/".join(parts)
 
 
 def for_group(files: Mapping[str, VolumeFile], group: int | None) -> Files:
-    """Whatever their modes are, the pod's group can read them."""
+    """The same files, readable by the pod's group."""
     if group is None:
         return dict(files)
     return {path: VolumeFile(each.content, each.mode | 0o440, each.uid) for path, each in files.items()}
 
 
-def _chosen(content: Mapping[str, bytes], source: Object, default_mode: int, missing: str) -> Files:
+def _select(content: Mapping[str, bytes], source: Object, default_mode: int, missing: str) -> Files:
     items: Sequence[Object] = source.get("items") or ()
     if not items:
         return {checked(key): VolumeFile(content[key], default_mode & MODE_MAX) for key in sorted(content)}
@@ -81,13 +82,13 @@ def _chosen(content: Mapping[str, bytes], source: Object, default_mode: int, mis
     return files
 
 
-def _check_optional(source: Object, why: str) -> None:
+def _check_optional(source: Object, message: str) -> None:
     if not source.get("optional"):
-        raise VolumeFailure(why)
+        raise VolumeFailure(message)
 
 
-def _decoded(data: Mapping[str, str], what: str) -> dict[str, bytes]:
+def _decoded(data: Mapping[str, str], description: str) -> dict[str, bytes]:
     try:
         return {key: base64.b64decode(text, validate=True) for key, text in data.items()}
     except binascii.Error as error:
-        raise VolumeFailure(f"{what}: {error}") from error
+        raise VolumeFailure(f"{description}: {error}") from error

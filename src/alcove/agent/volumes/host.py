@@ -1,4 +1,4 @@
-"""Paths of the node itself in a volume (hostPath), checked to be what the pod says. For ring0's pods only."""
+"""hostPath volumes, whose path is checked against the type in the spec. For ring0's pods only."""
 
 import stat
 from pathlib import Path
@@ -16,7 +16,8 @@ _KINDS = {
 
 
 def path_of(source: Object) -> Path:
-    """The path, made where the type says so. VolumeFailure: it is something else."""
+    """The path, created if the type is DirectoryOrCreate or FileOrCreate. Raises VolumeFailure if it has
+    another type."""
     path, kind = Path(source.get("path") or ""), source.get("type") or ""
     if not path.is_absolute() or ".." in path.parts:
         raise VolumeFailure(f"invalid hostPath {str(path)!r}")
@@ -24,13 +25,13 @@ def path_of(source: Object) -> Path:
         path.mkdir(mode=0o755, parents=True)
     if kind == "FileOrCreate" and not path.exists():
         path.touch(mode=0o644)
-    wanted = kind.removesuffix("OrCreate")
-    if wanted and wanted not in _KINDS:
+    expected = kind.removesuffix("OrCreate")
+    if expected and expected not in _KINDS:
         raise VolumeFailure(f"hostPath type check failed: unknown type {kind}")
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        raise VolumeFailure(f"hostPath type check failed: {path} is not there: {error.strerror}") from error
-    if wanted and not _KINDS[wanted][0](mode):
-        raise VolumeFailure(f"hostPath type check failed: {path} is not {_KINDS[wanted][1]}")
+        raise VolumeFailure(f"hostPath type check failed: cannot access {path}: {error.strerror}") from error
+    if expected and not _KINDS[expected][0](mode):
+        raise VolumeFailure(f"hostPath type check failed: {path} is not {_KINDS[expected][1]}")
     return path

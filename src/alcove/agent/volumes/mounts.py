@@ -1,7 +1,8 @@
-"""A container's view of its pod's volumes: what is mounted where, and parts of volumes (subPath) safely.
+"""The bind mounts of a container for its pod's volumes, including subPath.
 
-A part is opened inside of its volume, whatever links a container put there, and mounted by its descriptor at
-a place that no container sees; the runtime gets that place.
+A subPath is opened beneath its volume without following symbolic links out of it, and bind-mounted by its
+descriptor at a path that no container can access; the runtime mounts that path. So a container cannot
+redirect it.
 """
 
 import errno
@@ -16,21 +17,21 @@ from msgspec import Struct
 from alcove.agent import mount_calls
 from alcove.agent.runtime.config import BindMount
 from alcove.agent.runtime.expand import expand
-from alcove.agent.volumes.errors import VolumeFailure, of_volume
+from alcove.agent.volumes.errors import VolumeFailure, mount_failure
 from alcove.api.objects import Object
 
 _PROPAGATION = {None: "rprivate", "None": "rprivate", "HostToContainer": "rslave", "Bidirectional": "rshared"}
 
 
 class VolumePath(Struct, frozen=True):
-    """Where a volume of a pod is on the node."""
+    """The location of a pod's volume on the node."""
 
     path: Path
     read_only: bool
     parts: Path
-    """A folder for mounts of parts of the pod's volumes."""
+    """The directory for subPath mounts of the pod."""
     is_shared_with_node: bool = False
-    """Mounts inside of it may come and go while the pod runs: what the node itself has."""
+    """A hostPath, in which mounts may come and go while the pod runs."""
 
 
 def container_mounts(
@@ -39,135 +40,136 @@ def container_mounts(
     paths: Mapping[str, VolumePath],
     variables: Mapping[str, str] | None = None,
 ) -> list[BindMount]:
-    """What the runtime mounts for the container; `variables` are its environment, for `subPathExpr`. Waits
-    for the disk where parts of volumes are mounted. To be called for each start of the container."""
+    """The bind mounts for the container; `variables` is its environment, for `subPathExpr`. Must be called
+    for each start of the container. Blocks on disk I/O if there are subPaths. Raises VolumeFailure."""
     if container.get("volumeDevices"):
-        raise VolumeFailure("volumes of mode Block are not supported on this node")
+        raise VolumeFailure("volumeMode Block is not supported on this node")
     return [
-        _mount(container, number, asked, paths, variables or {})
-        for number, asked in enumerate(container.get("volumeMounts") or ())
+        _mount(container, number, mount, paths, variables or {})
+        for number, mount in enumerate(container.get("volumeMounts") or ())
     ]
 
 
 def _mount(
     container: Object,
     number: int,
-    asked: Object,
+    mount: Object,
     paths: Mapping[str, VolumePath],
     variables: Mapping[str, str],
 ) -> BindMount:
-    name = asked.get("name") or ""
+    name = mount.get("name") or ""
     volume = paths.get(name)
     if volume is None:
         raise VolumeFailure(f'volume "{name}" is not mounted')
-    if volume.is_shared_with_node and asked.get("recursiveReadOnly") == "Enabled":
-        # In volumes of other kinds nothing is mounted: read only is read only all through.
-        raise of_volume(name, "recursive read-only mounts of the node's paths are not supported")
+    if volume.is_shared_with_node and mount.get("recursiveReadOnly") == "Enabled":
+        # Volumes of other kinds contain no mounts, so a read-only mount is recursively read-only.
+        raise mount_failure(name, "recursive read-only mounts are not supported for hostPath volumes")
     source = volume.path
-    if part := _part(asked, variables):
+    if part := _sub_path(mount, variables):
         target = volume.parts / f"{_short(container.get('name') or '')}-{number}"
         try:
-            source = _mount_part(volume, part, target)
+            source = _mount_sub_path(volume, part, target)
         except OSError as error:
-            raise of_volume(name, _told(part, error)) from error
+            raise mount_failure(name, _sub_path_error(part, error)) from error
     return BindMount(
         source=str(source),
-        destination=_destination(asked),
-        read_only=volume.read_only or bool(asked.get("readOnly")),
-        propagation=_propagation(asked, volume),
+        destination=_destination(mount),
+        read_only=volume.read_only or bool(mount.get("readOnly")),
+        propagation=_propagation(mount, volume),
     )
 
 
-def _part(asked: Object, variables: Mapping[str, str]) -> str:
-    """The part of the volume that is mounted; empty: all of it."""
-    part = asked.get("subPath") or expand(asked.get("subPathExpr") or "", _Known(variables))
+def _sub_path(mount: Object, variables: Mapping[str, str]) -> str:
+    """The normalized subPath; empty if the whole volume is mounted."""
+    part = mount.get("subPath") or expand(mount.get("subPathExpr") or "", _RequiredVariables(variables))
     parts = PurePosixPath(part).parts
     if part.startswith("/") or ".." in parts or "\0" in part:
-        raise VolumeFailure(f"subPath {part!r} is not a path inside of the volume")
+        raise VolumeFailure(f'invalid subPath {part!r}: must be a relative path without ".."')
     return "/".join(parts)
 
 
-class _Known(dict[str, str]):
+class _RequiredVariables(dict[str, str]):
     def get(self, name: str, *_: object) -> str:
-        """A path with a part that is missing would be another path."""
+        """Raises VolumeFailure for a missing variable: an empty value would result in another path."""
         if name not in self:
             raise VolumeFailure(f"failed to expand subPathExpr: variable {name} is not set")
         return self[name]
 
 
-def _destination(asked: Object) -> str:
-    path = asked.get("mountPath") or ""
+def _destination(mount: Object) -> str:
+    path = mount.get("mountPath") or ""
     return path if path.startswith("/") else f"/{path}"
 
 
-def _propagation(asked: Object, volume: VolumePath) -> str:
-    """Only mounts of the node itself can pass through a volume, so only there it means anything."""
-    message = _PROPAGATION.get(asked.get("mountPropagation"), "rprivate")
-    return message if volume.is_shared_with_node else "rprivate"
+def _propagation(mount: Object, volume: VolumePath) -> str:
+    """The propagation of a hostPath mount; other volumes contain no mounts to propagate."""
+    propagation = _PROPAGATION.get(mount.get("mountPropagation"), "rprivate")
+    return propagation if volume.is_shared_with_node else "rprivate"
 
 
-def _mount_part(volume: VolumePath, part: str, target: Path) -> Path:
+def _mount_sub_path(volume: VolumePath, part: str, target: Path) -> Path:
     mount_calls.unmount_all(target)
     top = os.open(volume.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        found = _opened(top, part, is_made=not volume.read_only)
+        descriptor = _open_sub_path(top, part, may_create=not volume.read_only)
         try:
-            _make_place(target, stat.S_ISDIR(os.fstat(found).st_mode))
-            mount_calls.bind(found, target)
+            _create_mount_point(target, stat.S_ISDIR(os.fstat(descriptor).st_mode))
+            mount_calls.bind(descriptor, target)
         finally:
-            os.close(found)
+            os.close(descriptor)
     finally:
         os.close(top)
     return target
 
 
-def _opened(top: int, part: str, is_made: bool) -> int:
-    """The part, as a folder like the volume itself where it is not there yet."""
+def _open_sub_path(top: int, part: str, may_create: bool) -> int:
+    """Opens the subPath; creates it with the owner and mode of the volume if it is missing and
+    `may_create`."""
     try:
         return mount_calls.open_beneath(top, part, os.O_PATH)
     except OSError as error:
-        if error.errno != errno.ENOENT or not is_made:
+        if error.errno != errno.ENOENT or not may_create:
             raise
-    here = os.dup(top)
+    current = os.dup(top)
     try:
         for name in part.split("/"):
-            below = _below(here, name, os.fstat(top))
-            os.close(here)
-            here = below
+            child = _open_or_create(current, name, os.fstat(top))
+            os.close(current)
+            current = child
     except BaseException:
-        os.close(here)
+        os.close(current)
         raise
-    return here
+    return current
 
 
-def _below(parent: int, name: str, like: os.stat_result) -> int:
+def _open_or_create(parent: int, name: str, like: os.stat_result) -> int:
     try:
         os.mkdir(name, dir_fd=parent)
     except FileExistsError:
         return mount_calls.open_beneath(parent, name, os.O_RDONLY | os.O_DIRECTORY)
-    made = mount_calls.open_beneath(parent, name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    created = mount_calls.open_beneath(parent, name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        os.fchown(made, like.st_uid, like.st_gid)
-        os.fchmod(made, stat.S_IMODE(like.st_mode))
+        os.fchown(created, like.st_uid, like.st_gid)
+        os.fchmod(created, stat.S_IMODE(like.st_mode))
     except BaseException:
-        os.close(made)
+        os.close(created)
         raise
-    return made
+    return created
 
 
-def _make_place(target: Path, is_folder: bool) -> None:
+def _create_mount_point(target: Path, is_directory: bool) -> None:
     target.parent.mkdir(exist_ok=True, mode=0o711)
-    if target.exists() and target.is_dir() != is_folder:
+    if target.exists() and target.is_dir() != is_directory:
         target.rmdir() if target.is_dir() else target.unlink()
-    if is_folder:
+    if is_directory:
         target.mkdir(exist_ok=True)
     else:
         target.touch()
 
 
-def _told(part: str, error: OSError) -> str:
+def _sub_path_error(part: str, error: OSError) -> str:
     if error.errno in (errno.EXDEV, errno.ELOOP):
-        return f'failed to prepare subPath "{part}": it leads out of the volume'
+        return f'failed to prepare subPath "{part}": the path escapes the volume'
     return f'failed to prepare subPath "{part}": {os.strerror(error.errno or 0)}'
 
 

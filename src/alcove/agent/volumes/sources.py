@@ -1,6 +1,6 @@
-"""From what a pod says of its volumes to what has to be there: everything is looked up, nothing is made yet.
+"""Plans a pod's volumes from its spec: looks up all objects, but creates nothing.
 
-What a tenant may not have, or this node cannot give, ends here.
+Volumes that the tenant may not use, or that this node does not support, are rejected here.
 """
 
 import re
@@ -13,7 +13,7 @@ from alcove.agent.images.model import Image, ImageFailure
 from alcove.agent.lookup import ObjectLookup
 from alcove.agent.podkey import PodKey
 from alcove.agent.volumes import downward, files, tokens
-from alcove.agent.volumes.errors import VolumeFailure, of_volume
+from alcove.agent.volumes.errors import VolumeFailure, mount_failure
 from alcove.agent.volumes.files import Files
 from alcove.agent.volumes.local import SIZE_BYTES_MIN, LocalVolume
 from alcove.agent.volumes.tokens import Tokens
@@ -28,11 +28,11 @@ _is_name = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?").fullmatch
 _TOKEN_MODE = 0o600
 
 GetImage = Callable[[PodKey, Object, Object], Awaitable[Image]]
-"""(key, pod, container) → the image, as `images.policy.Pulls.ensure` gives it."""
+"""(key, pod, container) → the image; see `images.pull_policy.ImagePuller.ensure`."""
 
 
 class ProjectedFiles(Struct, frozen=True):
-    """Of files that are written, and change with what they are made of."""
+    """A volume of files that are updated when their sources change."""
 
     name: str
     files: Files
@@ -42,7 +42,7 @@ class EmptyDirMount(Struct, frozen=True):
     name: str
     is_memory: bool
     size_bytes: int
-    """Zero: not limited by itself."""
+    """Zero if the volume has no limit."""
 
 
 class HostPathMount(Struct, frozen=True):
@@ -56,11 +56,11 @@ class LocalVolumeMount(Struct, frozen=True):
     volume: LocalVolume
     read_only: bool
     is_exclusive: bool
-    """For one pod only (ReadWriteOncePod)."""
+    """Whether only one pod may use it (ReadWriteOncePod)."""
 
 
 class ImageVolumeMount(Struct, frozen=True):
-    """An image's files."""
+    """An image volume: the files of an image, read-only."""
 
     name: str
     path: Path
@@ -74,7 +74,7 @@ class PodVolumePlan(Struct, frozen=True):
     volumes: list[Planned]
     tokens: Tokens
     failure: VolumeFailure | None = None
-    """The first, where others are nevertheless planned."""
+    """The first failure, if the other volumes were planned nevertheless."""
 
 
 class VolumeSources:
@@ -93,81 +93,82 @@ class VolumeSources:
         self._image = image
 
     async def plan(self, key: PodKey, pod: Object, known: Tokens) -> PodVolumePlan:
-        """Everything the pod's volumes need. VolumeFailure where anything is missing."""
-        made: Tokens = {}
-        planned = [await self._planned(key, pod, volume, known, made) for volume in _volumes(pod)]
-        return PodVolumePlan(planned, made)
+        """The plan for all volumes of the pod. Raises VolumeFailure if anything is missing."""
+        renewed: Tokens = {}
+        planned = [await self._plan_volume(key, pod, volume, known, renewed) for volume in _volumes(pod)]
+        return PodVolumePlan(planned, renewed)
 
     async def plan_changing(self, key: PodKey, pod: Object, known: Tokens) -> PodVolumePlan:
-        """What may have changed since; a volume that cannot be looked up stays out, and as it is."""
-        made: Tokens = {}
+        """The plan for volumes whose sources may have changed. A volume whose lookup fails is left out, and
+        so unchanged."""
+        renewed: Tokens = {}
         planned: list[Planned] = []
         failure = None
         for volume in _volumes(pod):
-            if not volume.keys() & _CHANGING:
+            if not volume.keys() & _UPDATED:
                 continue
             try:
-                planned.append(await self._planned(key, pod, volume, known, made))
+                planned.append(await self._plan_volume(key, pod, volume, known, renewed))
             except VolumeFailure as error:
                 failure = failure or error
-        return PodVolumePlan(planned, {**known, **made}, failure)
+        return PodVolumePlan(planned, {**known, **renewed}, failure)
 
-    async def _planned(
-        self, key: PodKey, pod: Object, volume: Object, known: Tokens, made: Tokens
+    async def _plan_volume(
+        self, key: PodKey, pod: Object, volume: Object, known: Tokens, renewed: Tokens
     ) -> Planned:
         name = str(volume.get("name") or "")
         if not _is_name(name):
-            raise VolumeFailure(f"invalid name of a volume: {name!r}")
+            raise VolumeFailure(f"invalid volume name {name!r}")
         kind = next((each for each in volume if each != "name"), "emptyDir")
         source: Object = volume.get(kind) or {}
         try:
             match kind:
                 case "emptyDir":
-                    return _empty(name, source, pod)
+                    return _empty_dir(name, source, pod)
                 case "configMap" | "secret" | "downwardAPI" | "projected":
                     mode = source.get("defaultMode")
                     mode = files.MODE if mode is None else mode
-                    whole = source if kind == "projected" else {"sources": [{kind: source}]}
-                    contents = await self._contents(key, pod, name, whole, mode, known, made)
+                    projected = source if kind == "projected" else {"sources": [{kind: source}]}
+                    contents = await self._projected_files(key, pod, name, projected, mode, known, renewed)
                     return ProjectedFiles(name, files.for_group(contents, fs_group(pod)))
                 case "persistentVolumeClaim":
                     claim = str(source.get("claimName") or "")
-                    return await self._claimed(key, name, claim, bool(source.get("readOnly")), None)
+                    return await self._claimed_volume(key, name, claim, bool(source.get("readOnly")), None)
                 case "ephemeral":
-                    return await self._claimed(key, name, f"{key.name}-{name}", False, pod)
+                    return await self._claimed_volume(key, name, f"{key.name}-{name}", False, pod)
                 case "hostPath":
                     check_ring0(key, "hostPath volumes are")
                     return HostPathMount(name, source)
                 case "image":
-                    return await self._unpacked(key, pod, name, source)
+                    return await self._image_volume(key, pod, name, source)
         except (VolumeFailure, ImageFailure, ClientError, ApiError) as error:
-            raise of_volume(name, error) from error
-        raise of_volume(name, f"volumes of the kind {kind} are not supported on this node")
+            raise mount_failure(name, error) from error
+        raise mount_failure(name, f"volume type {kind} is not supported on this node")
 
-    async def _contents(
-        self, key: PodKey, pod: Object, name: str, source: Object, mode: int, known: Tokens, made: Tokens
+    async def _projected_files(
+        self, key: PodKey, pod: Object, name: str, source: Object, mode: int, known: Tokens, renewed: Tokens
     ) -> Files:
         contents: Files = {}
         for number, each in enumerate(source.get("sources") or ()):
             for kind, part in each.items():
                 match kind:
                     case "configMap":
-                        found = await self._lookup.config_map(key, part.get("name") or "")
-                        contents |= files.of_config_map(found, part, mode)
+                        config_map = await self._lookup.config_map(key, part.get("name") or "")
+                        contents |= files.from_config_map(config_map, part, mode)
                     case "secret":
-                        wanted = part.get("secretName") or part.get("name") or ""
-                        contents |= files.of_secret(await self._lookup.secret(key, wanted), part, mode)
+                        secret_name = part.get("secretName") or part.get("name") or ""
+                        contents |= files.from_secret(await self._lookup.secret(key, secret_name), part, mode)
                     case "downwardAPI":
                         contents |= self._downward(pod, part, mode)
                     case "serviceAccountToken":
-                        place = f"{name}/{number}"
+                        token_key = f"{name}/{number}"
                         token = await tokens.renewed(
-                            self._lookup, key, pod, part, known.get(place), self._clock()
+                            self._lookup, key, pod, part, known.get(token_key), self._clock()
                         )
-                        made[place] = token
+                        renewed[token_key] = token
                         contents |= _token_file(pod, part, token.token, mode)
                     case _:
-                        raise VolumeFailure(f"projections of the kind {kind} are not supported on this node")
+                        raise VolumeFailure(f"projected volume source {kind} is not supported on this node")
         return contents
 
     def _downward(self, pod: Object, source: Object, mode: int) -> Files:
@@ -177,26 +178,28 @@ class VolumeSources:
                 text = downward.field(pod, item["fieldRef"].get("fieldPath") or "")
             else:
                 text = downward.resource(pod, item.get("resourceFieldRef") or {}, self._allocatable())
-            own = item.get("mode")
-            contents |= files.file(item.get("path") or "", text.encode(), mode if own is None else own)
+            item_mode = item.get("mode")
+            contents |= files.file(
+                item.get("path") or "", text.encode(), mode if item_mode is None else item_mode
+            )
         return contents
 
-    async def _claimed(
-        self, key: PodKey, name: str, claim_name: str, read_only: bool, maker: Object | None
+    async def _claimed_volume(
+        self, key: PodKey, name: str, claim_name: str, read_only: bool, owner_pod: Object | None
     ) -> Planned:
-        """`maker`: the claim must have been made for this very pod."""
+        """With `owner_pod`, the claim must have been created for this pod (ephemeral volume)."""
         claim = await self._lookup.claim(key, claim_name)
         if claim is None:
             raise VolumeFailure(f'persistentvolumeclaim "{claim_name}" not found')
-        if maker is not None and not _is_made_for(claim, key.uid):
+        if owner_pod is not None and not _is_owned_by(claim, key.uid):
             raise VolumeFailure(f'PVC "{claim_name}" was not created for pod "{key.name}" (pod is not owner)')
         volume_name = objects.get(claim, "spec", "volumeName", default="")
         if not volume_name or objects.get(claim, "status", "phase") != "Bound":
             raise VolumeFailure(f'PVC "{claim_name}" is not bound')
         volume = await self._lookup.volume(key, volume_name)
         ref = objects.get(volume, "spec", "claimRef", default={}) if volume else {}
-        own = (key.namespace, claim_name, claim["metadata"]["uid"])
-        if volume is None or (ref.get("namespace"), ref.get("name"), ref.get("uid")) != own:
+        expected = (key.namespace, claim_name, claim["metadata"]["uid"])
+        if volume is None or (ref.get("namespace"), ref.get("name"), ref.get("uid")) != expected:
             raise VolumeFailure(f'persistentvolume "{volume_name}" is not bound to PVC "{claim_name}"')
         return self._persistent(key, name, volume, read_only)
 
@@ -205,14 +208,16 @@ class VolumeSources:
         modes = spec.get("accessModes") or ()
         read_only = read_only or set(modes) == {"ReadOnlyMany"}
         if spec.get("volumeMode") == "Block":
-            raise VolumeFailure("volumes of mode Block are not supported on this node")
+            raise VolumeFailure("volumeMode Block is not supported on this node")
         if local_volumes.is_local(volume):
             node = local_volumes.node_of(volume)
             if node != self._node:
-                raise VolumeFailure(f'volume "{objects.name(volume)}" is on node "{node}", not here')
+                raise VolumeFailure(f'volume "{objects.name(volume)}" is on node "{node}", not on this node')
             size = quantity.whole(objects.get(spec, "capacity", "storage", default="0"))
-            wanted = LocalVolume(key.plane, key.tenant, objects.name(volume), uid, max(size, SIZE_BYTES_MIN))
-            return LocalVolumeMount(name, wanted, read_only, "ReadWriteOncePod" in modes)
+            local_volume = LocalVolume(
+                key.plane, key.tenant, objects.name(volume), uid, max(size, SIZE_BYTES_MIN)
+            )
+            return LocalVolumeMount(name, local_volume, read_only, "ReadWriteOncePod" in modes)
         for kind in ("hostPath", "local"):
             if kind in spec:
                 check_ring0(key, f"{kind} volumes are")
@@ -220,37 +225,37 @@ class VolumeSources:
                 return HostPathMount(name, {**spec[kind], **needed}, read_only)
         raise VolumeFailure("only local volumes are supported on this node")
 
-    async def _unpacked(self, key: PodKey, pod: Object, name: str, source: Object) -> Planned:
+    async def _image_volume(self, key: PodKey, pod: Object, name: str, source: Object) -> Planned:
         if self._image is None:
             raise VolumeFailure("image volumes are not supported on this node")
-        asked = {"image": source.get("reference"), "imagePullPolicy": source.get("pullPolicy")}
-        image = await self._image(key, pod, asked)
+        container = {"image": source.get("reference"), "imagePullPolicy": source.get("pullPolicy")}
+        image = await self._image(key, pod, container)
         return ImageVolumeMount(name, image.rootfs, image.digest)
 
 
-_CHANGING = {"configMap", "secret", "downwardAPI", "projected", "persistentVolumeClaim", "ephemeral"}
+_UPDATED = {"configMap", "secret", "downwardAPI", "projected", "persistentVolumeClaim", "ephemeral"}
 
 
 def is_ring0(key: PodKey) -> bool:
-    """A dedicated plane can say what it likes: its pods are never ring0's."""
+    """Only pods of the home plane can be ring0's: a dedicated plane may claim any tenant name."""
     return key.tenant == SYSTEM and key.plane == HOME
 
 
-def check_ring0(key: PodKey, what: str) -> None:
+def check_ring0(key: PodKey, description: str) -> None:
     if not is_ring0(key):
-        raise VolumeFailure(f"{what} not allowed for pods of tenants")
+        raise VolumeFailure(f"{description} not allowed for pods of tenants")
 
 
 def fs_group(pod: Object) -> int | None:
-    found = objects.get(pod, "spec", "securityContext", "fsGroup")
-    return None if found is None else int(found)
+    group = objects.get(pod, "spec", "securityContext", "fsGroup")
+    return None if group is None else int(group)
 
 
 def _volumes(pod: Object) -> list[Object]:
     return objects.get(pod, "spec", "volumes", default=[])  # type: ignore[no-any-return]
 
 
-def _empty(name: str, source: Object, pod: Object) -> EmptyDirMount:
+def _empty_dir(name: str, source: Object, pod: Object) -> EmptyDirMount:
     medium = source.get("medium") or ""
     if medium not in ("", "Memory"):
         raise VolumeFailure(f"emptyDir of medium {medium} is not supported on this node")
@@ -262,18 +267,18 @@ def _empty(name: str, source: Object, pod: Object) -> EmptyDirMount:
 
 
 def _memory_limit(pod: Object) -> int:
-    """What all containers together may use; zero: one of them as much as it likes."""
-    told = [objects.get(each, "resources", "limits", "memory") for each in pod["spec"]["containers"]]
-    return sum(quantity.whole(each) for each in told) if all(told) else 0
+    """The sum of all containers' memory limits; zero if any container has none."""
+    limits = [objects.get(each, "resources", "limits", "memory") for each in pod["spec"]["containers"]]
+    return sum(quantity.whole(each) for each in limits) if all(limits) else 0
 
 
-def _is_made_for(claim: Object, uid: str) -> bool:
+def _is_owned_by(claim: Object, uid: str) -> bool:
     owners = objects.get(claim, "metadata", "ownerReferences", default=())
     return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)
 
 
 def _token_file(pod: Object, source: Object, token: str, mode: int) -> Files:
-    """Readable by who needs it only, where the pod says who that is."""
+    """The token's file, readable only by the pod's user if the spec defines one user."""
     user = _common_user(pod)
     if user is not None or fs_group(pod) is not None:
         mode = _TOKEN_MODE
@@ -281,7 +286,7 @@ def _token_file(pod: Object, source: Object, token: str, mode: int) -> Files:
 
 
 def _common_user(pod: Object) -> int | None:
-    """The one user that all containers run as; None: there are several, or images decide."""
+    """The user that all containers run as; None if there are several, or if the images define it."""
     shared = objects.get(pod, "spec", "securityContext", "runAsUser")
     spec = pod["spec"]
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]

@@ -1,7 +1,7 @@
-"""Tokens of service accounts in volumes: made for one pod, renewed long before they end.
+"""Service account tokens in volumes: bound to one pod, renewed long before they expire.
 
-What was made is remembered beside the pod's volumes, in memory that ends with them: an agent that starts anew
-goes on with the same tokens.
+Tokens are stored beside the pod's volumes, on the same tmpfs, so that a restarted agent continues to use
+them.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ from alcove.api.objects import Object
 
 SECONDS_DEFAULT = 3600
 AGE_SECONDS_MAX = 24 * 3600
-LIFE_USED = 0.8
-"""Of a token's life; then it is renewed."""
+LIFETIME_FRACTION = 0.8
+"""The fraction of a token's lifetime after which it is renewed."""
 
 
 class ServiceAccountToken(Struct, frozen=True):
@@ -29,7 +29,7 @@ class ServiceAccountToken(Struct, frozen=True):
     renew_at: float
 
     def is_good(self, audience: str, now: float) -> bool:
-        # Made in the future: the clock was set back, and nothing is known of when it ends.
+        # If `made_at` is in the future the clock was set back, and `renew_at` is meaningless.
         return self.audience == audience and self.made_at - 60 <= now < self.renew_at
 
 
@@ -42,22 +42,23 @@ async def renewed(
     key: PodKey,
     pod: Object,
     source: Object,
-    known: ServiceAccountToken | None,
+    cached: ServiceAccountToken | None,
     now: float,
 ) -> ServiceAccountToken:
-    """The token for a volume's `serviceAccountToken`: the known one as long as it is good."""
+    """The token for a volume's `serviceAccountToken`: the cached one while it is valid. Raises
+    VolumeFailure."""
     audience = source.get("audience") or ""
-    if known is not None and known.is_good(audience, now):
-        return known
+    if cached is not None and cached.is_good(audience, now):
+        return cached
     seconds = source.get("expirationSeconds") or SECONDS_DEFAULT
     account = objects.get(pod, "spec", "serviceAccountName", default="default")
-    made = await lookup.token(key, account, [audience] if audience else [], seconds)
-    if made is None:
+    token_request = await lookup.token(key, account, [audience] if audience else [], seconds)
+    if token_request is None:
         raise VolumeFailure(f"failed to fetch token: no token for service account {account}")
-    status = made.get("status") or {}
-    ends_at = meta.parse_time(status["expirationTimestamp"])
-    life = min((ends_at - now) * LIFE_USED, AGE_SECONDS_MAX)
-    return ServiceAccountToken(status["token"], audience, now, now + life)
+    status = token_request.get("status") or {}
+    expires_at = meta.parse_time(status["expirationTimestamp"])
+    seconds_until_renewal = min((expires_at - now) * LIFETIME_FRACTION, AGE_SECONDS_MAX)
+    return ServiceAccountToken(status["token"], audience, now, now + seconds_until_renewal)
 
 
 def read(path: Path) -> Tokens:

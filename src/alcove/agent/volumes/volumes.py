@@ -1,13 +1,13 @@
-"""The volumes of a node's pods: made before a pod starts, kept up to date while it runs, gone when it is.
+"""The volumes of a node's pods: created before a pod starts, updated while it runs, removed after it.
 
-    <folder>/pods/<id>/record.json    whose it is; written first, removed last
-    <folder>/pods/<id>/memory/        a file system in memory: files made of objects, and tokens
-    <folder>/pods/<id>/empty/         empty folders on the disk, and file systems in memory, as pods ask for them
-    <folder>/pods/<id>/images/        where files of images are mounted
-    <folder>/pods/<id>/parts/         parts of volumes, where a container wants only these
-    <folder>/local/                   persistent volumes (local.py)
+    <directory>/pods/<id>/record.json    the pod and its volumes; written first, removed last
+    <directory>/pods/<id>/memory/        a tmpfs: projected files and tokens
+    <directory>/pods/<id>/empty/         emptyDir volumes, on disk or as a tmpfs
+    <directory>/pods/<id>/images/        mount points of image volumes
+    <directory>/pods/<id>/parts/         subPath mounts
+    <directory>/local/                   local persistent volumes (local.py)
 
-What is on disk tells everything: whoever starts anew, after a crash or a reboot, goes on from there.
+All state is on disk: after a crash or a reboot, the next agent continues from there.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from alcove.agent.lookup import ObjectLookup
 from alcove.agent.mount_calls import MS_NODEV, MS_NOEXEC, MS_NOSUID
 from alcove.agent.podkey import PodKey
 from alcove.agent.volumes import atomic, host, ownership, tokens
-from alcove.agent.volumes.errors import VolumeFailure, of_volume, tenant_message
+from alcove.agent.volumes.errors import VolumeFailure, mount_failure, tenant_message
 from alcove.agent.volumes.local import LocalVolume, LocalVolumeStore
 from alcove.agent.volumes.mounts import VolumePath
 from alcove.agent.volumes.sources import (
@@ -46,7 +46,8 @@ from alcove.api import objects
 from alcove.api.objects import Object
 
 FILES_BYTES_MAX = 64 << 20
-"""All files of a pod that are made of objects, and as much again while they change."""
+"""All projected files of a pod. The tmpfs has twice the size, since old and new files coexist during an
+update."""
 
 _RECORD = "record.json"
 log = logging.getLogger(__name__)
@@ -58,16 +59,16 @@ Checkpoint = Callable[[str], None]
 class _Record(Struct, frozen=True):
     key: PodKey
     local: dict[str, str] = {}
-    """Which persistent volumes it uses: by the volume's name in the pod."""
+    """The ids of the local persistent volumes it uses, by the volume's name in the pod."""
     images: dict[str, str] = {}
     paths: dict[str, VolumePath] = {}
-    """Empty until everything is there."""
+    """Empty until all volumes are mounted."""
 
 
 class PodVolumes:
     def __init__(
         self,
-        folder: Path,
+        directory: Path,
         lookup: ObjectLookup,
         clock: Callable[[], float],
         *,
@@ -76,98 +77,100 @@ class PodVolumes:
         image: GetImage | None = None,
         checkpoint: Checkpoint = lambda _step: None,
     ) -> None:
-        """`clock` is the wall's; `node` is this one's name; `image` fetches what image volumes name."""
-        self._pods = folder / "pods"
+        """`clock` returns wall-clock time; `node` is the name of this node; `image` pulls the images of image
+        volumes."""
+        self._pods = directory / "pods"
         self._pods.mkdir(parents=True, exist_ok=True, mode=0o711)
-        self.local = LocalVolumeStore(folder / "local", checkpoint)
+        self.local = LocalVolumeStore(directory / "local", checkpoint)
         self._lookup = lookup
         self._sources = VolumeSources(lookup, clock, node, allocatable, image)
         self._checkpoint = checkpoint
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._records: dict[str, _Record] = {}
         self._recover()
 
     # For the pods' workers
 
     async def mount(self, key: PodKey, pod: Object) -> Mapping[str, VolumePath]:
-        """All volumes of the pod, by name. Idempotent: what is there stays, with what is in it. `pod` is the
-        whole object. VolumeFailure: not now; to be tried again."""
+        """Mounts all volumes of the pod and returns their paths by name. Idempotent: existing volumes keep
+        their contents. `pod` is the whole object. Raises VolumeFailure; the caller retries."""
         id = _id(key)
-        async with self._turn(id):
-            known = tokens.read(self._tokens_of(id))
+        async with self._lock(id):
+            cached = tokens.read(self._tokens_path(id))
             try:
-                plan = await self._sources.plan(key, pod, known)
+                plan = await self._sources.plan(key, pod, cached)
             except VolumeFailure:
-                # A pod that runs goes on with what it has, whatever became of the objects it was made of.
-                if (record := self._records.get(id)) is not None and self._is_whole(id, record):
+                # A running pod keeps its volumes if their source objects were deleted.
+                if (record := self._records.get(id)) is not None and self._is_complete(id, record):
                     return record.paths
                 raise
             if not plan.volumes:
                 return {}
             locks = _local_ids(plan)
-            return await self._with_locks(locks, lambda: _in_thread(self._make, id, key, pod, plan))
+            return await self._with_locks(locks, lambda: _in_thread(self._set_up, id, key, pod, plan))
 
     async def refresh(self, key: PodKey, pod: Object) -> None:
-        """Brings what is made of objects up to date, each volume at once; renews tokens; lets volumes grow.
-        VolumeFailure: something could not be looked up, and is as it was; the rest is done."""
+        """Updates projected volumes, each atomically; renews tokens; grows persistent volumes. Raises
+        VolumeFailure if a lookup failed; that volume is unchanged, the others are updated."""
         id = _id(key)
-        async with self._turn(id):
+        async with self._lock(id):
             record = self._records.get(id)
             if record is None or not record.paths:
                 return
-            plan = await self._sources.plan_changing(key, pod, tokens.read(self._tokens_of(id)))
-            await self._with_locks(_local_ids(plan), lambda: _in_thread(self._change, id, pod, plan))
+            plan = await self._sources.plan_changing(key, pod, tokens.read(self._tokens_path(id)))
+            await self._with_locks(_local_ids(plan), lambda: _in_thread(self._update, id, pod, plan))
         if plan.failure is not None:
             raise plan.failure
 
     async def unmount(self, key: PodKey) -> None:
-        """Nothing is left of the pod's volumes but persistent ones. Its containers must be gone. Idempotent."""
+        """Removes all volumes of the pod except persistent ones. Its containers must have been removed.
+        Idempotent."""
         id = _id(key)
-        async with self._turn(id):
+        async with self._lock(id):
             record = self._records.get(id)
             locks = sorted(set(record.local.values())) if record is not None else []
             await self._with_locks(locks, lambda: _in_thread(self._remove, id))
-        # Another tenant may have this one's name soon: nothing that was looked up for it may be left.
+        # A later tenant may have the same name: it must not get cached objects of this one.
         self._lookup.forget(key)
 
     async def usage(self, key: PodKey) -> dict[str, int]:
-        """What the pod's empty folders on the disk take, in bytes, by the volume's name."""
+        """The disk usage of the pod's emptyDir volumes, in bytes, by the volume's name."""
         return (await self.usages([key])).get(key, {})
 
     async def usages(self, keys: list[PodKey]) -> dict[PodKey, dict[str, int]]:
-        """The same for many pods: one process measures them all."""
-        places = [(key, path) for key in keys for path in self._empties(_id(key))]
-        sizes = await _in_thread(file_trees.used_bytes, [path for _, path in places])
-        found: dict[PodKey, dict[str, int]] = {}
-        for (key, path), size in zip(places, sizes, strict=True):
-            found.setdefault(key, {})[path.name] = size
-        return found
+        """The disk usage of many pods' emptyDir volumes, measured by one process."""
+        paths = [(key, path) for key in keys for path in self._empty_dirs(_id(key))]
+        sizes = await _in_thread(file_trees.used_bytes, [path for _, path in paths])
+        usages: dict[PodKey, dict[str, int]] = {}
+        for (key, path), size in zip(paths, sizes, strict=True):
+            usages.setdefault(key, {})[path.name] = size
+        return usages
 
     def ids(self) -> list[PodKey]:
-        """Pods of whose volumes anything is on this node."""
+        """The pods that have volumes on this node."""
         return [record.key for record in list(self._records.values())]
 
     def images_in_use(self) -> set[str]:
-        """Digests of images that are volumes of pods."""
+        """The digests of images that pods use as volumes."""
         return {digest for record in list(self._records.values()) for digest in record.images.values()}
 
-    # For whoever wipes persistent volumes
+    # For the wiper of persistent volumes
 
-    def is_used(self, local_id: str, but_by: str = "") -> bool:
-        """Whether a pod has it, other than the one whose folder has the name `but_by`."""
-        records = list(self._records.items())  # Others make volumes in threads of their own meanwhile.
-        return any(local_id in record.local.values() for id, record in records if id != but_by)
+    def is_used(self, local_id: str, except_pod: str = "") -> bool:
+        """Whether a pod uses the volume, other than the pod with the id `except_pod`."""
+        records = list(self._records.items())  # A copy: other threads change the records concurrently.
+        return any(local_id in record.local.values() for id, record in records if id != except_pod)
 
     async def wipe(self, volume: LocalVolume) -> bool:
-        """False: not yet, it is still open. Then it should be tried again."""
-        async with self._turn(volume.id):
+        """False if the volume is still in use; the caller retries."""
+        async with self._lock(volume.id):
             return not self.is_used(volume.id) and await _in_thread(self.local.wipe, volume)
 
     # Making
 
-    def _make(self, id: str, key: PodKey, pod: Object, plan: PodVolumePlan) -> Mapping[str, VolumePath]:
-        before = self._records.get(id)
-        is_first = before is None or not before.paths
+    def _set_up(self, id: str, key: PodKey, pod: Object, plan: PodVolumePlan) -> Mapping[str, VolumePath]:
+        previous = self._records.get(id)
+        is_first = previous is None or not previous.paths
         home = self._pods / id
         try:
             self._check_exclusive(id, plan)
@@ -175,105 +178,107 @@ class PodVolumes:
             self._checkpoint("make folder of pod")
             local = {each.name: each.volume.id for each in plan.volumes if isinstance(each, LocalVolumeMount)}
             images = {each.name: each.digest for each in plan.volumes if isinstance(each, ImageVolumeMount)}
-            record = self._write(id, _Record(key, local, images, before.paths if before is not None else {}))
+            record = self._write(
+                id, _Record(key, local, images, previous.paths if previous is not None else {})
+            )
             self._write_tokens(home, plan)
-            paths = {each.name: self._made(home, pod, each, is_first) for each in plan.volumes}
+            paths = {each.name: self._mount_volume(home, pod, each, is_first) for each in plan.volumes}
         except OSError as error:
-            raise VolumeFailure(f"volumes of the pod cannot be made: {tenant_message(error)}") from error
+            raise VolumeFailure(f"failed to set up volumes: {tenant_message(error)}") from error
         self._write(id, structs.replace(record, paths=paths))
         return paths
 
-    def _made(self, home: Path, pod: Object, planned: Planned, is_first: bool) -> VolumePath:
+    def _mount_volume(self, home: Path, pod: Object, planned: Planned, is_first: bool) -> VolumePath:
         try:
-            return self._path(home, pod, planned, is_first)
+            return self._volume_path(home, pod, planned, is_first)
         except (VolumeFailure, OSError) as error:
-            raise of_volume(planned.name, error) from error
+            raise mount_failure(planned.name, error) from error
 
-    def _path(self, home: Path, pod: Object, planned: Planned, is_first: bool) -> VolumePath:
+    def _volume_path(self, home: Path, pod: Object, planned: Planned, is_first: bool) -> VolumePath:
         parts = home / "parts"
         match planned:
             case ProjectedFiles(name, contents):
-                folder = self._memory(home) / name
-                folder.mkdir(exist_ok=True, mode=0o755)
-                atomic.write(folder, contents, fs_group(pod), self._checkpoint)
-                return VolumePath(folder, True, parts)
+                directory = self._tmpfs(home) / name
+                directory.mkdir(exist_ok=True, mode=0o755)
+                atomic.write(directory, contents, fs_group(pod), self._checkpoint)
+                return VolumePath(directory, True, parts)
             case EmptyDirMount(name):
-                folder = self._empty(home, planned)
-                _own(folder, pod, is_first)
-                return VolumePath(folder, False, parts)
+                directory = self._empty_dir(home, planned)
+                _apply_fs_group(directory, pod, is_first)
+                return VolumePath(directory, False, parts)
             case HostPathMount(_, source, read_only):
                 return VolumePath(host.path_of(source), read_only, parts, is_shared_with_node=True)
             case LocalVolumeMount(_, volume, read_only):
-                folder = self.local.mount(volume)
+                directory = self.local.mount(volume)
                 if not read_only:
-                    _own(folder, pod, is_first)
-                return VolumePath(folder, read_only, parts)
+                    _apply_fs_group(directory, pod, is_first)
+                return VolumePath(directory, read_only, parts)
             case ImageVolumeMount():
-                return VolumePath(self._unpacked(home, planned), True, parts)
+                return VolumePath(self._image_volume(home, planned), True, parts)
         assert_never(planned)
 
-    def _memory(self, home: Path) -> Path:
-        folder = home / "memory"
-        folder.mkdir(exist_ok=True, mode=0o711)
-        if not os.path.ismount(folder):
+    def _tmpfs(self, home: Path) -> Path:
+        directory = home / "memory"
+        directory.mkdir(exist_ok=True, mode=0o711)
+        if not os.path.ismount(directory):
             flags = MS_NODEV | MS_NOSUID | MS_NOEXEC
-            _mount_memory(folder, flags, f"mode=711,size={2 * FILES_BYTES_MAX}")
+            _mount_memory(directory, flags, f"mode=711,size={2 * FILES_BYTES_MAX}")
             self._checkpoint("mount memory")
-        return folder
+        return directory
 
-    def _empty(self, home: Path, wanted: EmptyDirMount) -> Path:
-        folder = home / "empty" / wanted.name
-        folder.parent.mkdir(exist_ok=True, mode=0o711)
-        is_new = not folder.exists()
+    def _empty_dir(self, home: Path, volume: EmptyDirMount) -> Path:
+        directory = home / "empty" / volume.name
+        directory.parent.mkdir(exist_ok=True, mode=0o711)
+        is_new = not directory.exists()
         if is_new:
-            folder.mkdir()
+            directory.mkdir()
             self._checkpoint("make empty folder")
-        if is_new and not wanted.is_memory:
-            folder.chmod(0o777)
-        if mount_calls.has_devices(folder):
-            if wanted.is_memory:
-                size = f",size={wanted.size_bytes}" if wanted.size_bytes else ""
-                mount_calls.mount("tmpfs", folder, "tmpfs", MS_NODEV, f"mode=777{size}")
+        if is_new and not volume.is_memory:
+            directory.chmod(0o777)
+        if mount_calls.has_devices(directory):
+            if volume.is_memory:
+                size = f",size={volume.size_bytes}" if volume.size_bytes else ""
+                mount_calls.mount("tmpfs", directory, "tmpfs", MS_NODEV, f"mode=777{size}")
             else:
-                _bind(folder, folder, read_only=False)
+                _bind(directory, directory, read_only=False)
             self._checkpoint("mount empty folder")
-        return folder
+        return directory
 
-    def _unpacked(self, home: Path, wanted: ImageVolumeMount) -> Path:
-        """An image may hold device nodes: they must mean nothing, whatever the runtime makes of them."""
-        folder = home / "images" / wanted.name
-        folder.mkdir(parents=True, exist_ok=True, mode=0o711)
-        if mount_calls.has_devices(folder):
-            _bind(wanted.path, folder, read_only=True)
+    def _image_volume(self, home: Path, volume: ImageVolumeMount) -> Path:
+        """Mounts the image's files with nodev, as an image may contain device nodes."""
+        directory = home / "images" / volume.name
+        directory.mkdir(parents=True, exist_ok=True, mode=0o711)
+        if mount_calls.has_devices(directory):
+            _bind(volume.path, directory, read_only=True)
             self._checkpoint("mount image")
-        return folder
+        return directory
 
     def _check_exclusive(self, id: str, plan: PodVolumePlan) -> None:
         for each in plan.volumes:
             if not isinstance(each, LocalVolumeMount) or not each.is_exclusive:
                 continue
-            if self.is_used(each.volume.id, but_by=id):
-                why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
-                raise of_volume(each.name, why)
+            if self.is_used(each.volume.id, except_pod=id):
+                message = "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
+                raise mount_failure(each.name, message)
 
     # Changing
 
-    def _change(self, id: str, pod: Object, plan: PodVolumePlan) -> None:
+    def _update(self, id: str, pod: Object, plan: PodVolumePlan) -> None:
         home = self._pods / id
         try:
             self._write_tokens(home, plan)
             for each in plan.volumes:
                 if isinstance(each, ProjectedFiles):
-                    self._path(home, pod, each, is_first=False)
+                    self._volume_path(home, pod, each, is_first=False)
                 elif isinstance(each, LocalVolumeMount) and not each.read_only:
                     self.local.mount(each.volume)
         except OSError as error:
-            raise VolumeFailure(f"volumes of the pod cannot be changed: {tenant_message(error)}") from error
+            raise VolumeFailure(f"failed to update volumes: {tenant_message(error)}") from error
 
     def _write_tokens(self, home: Path, plan: PodVolumePlan) -> None:
         if plan.tokens:
-            self._memory(home)
-            tokens.write(self._tokens_of(home.name), plan.tokens)
+            self._tmpfs(home)
+            tokens.write(self._tokens_path(home.name), plan.tokens)
 
     # Removing
 
@@ -284,10 +289,10 @@ class PodVolumes:
             self._checkpoint("unmount")
         record = self._records.get(id)
         for local in set(record.local.values()) if record is not None else ():
-            if not self.is_used(local, but_by=id):
+            if not self.is_used(local, except_pod=id):
                 self.local.unmount(local)
                 self._checkpoint("unmount volume")
-        # The record goes last: while there is one, whoever starts anew knows that this is to be done.
+        # The record is removed last: after a crash the next agent uses it to finish the removal.
         file_trees.remove(*(path for path in _entries(home) if path.name != _RECORD))
         self._checkpoint("remove files")
         file_trees.remove(home)
@@ -301,8 +306,8 @@ class PodVolumes:
                     content, type=_Record, dec_hook=lambda _type, text: Path(text)
                 )
             except (FileNotFoundError, msgspec.DecodeError):
-                # Its maker was stopped before it could write down what it makes.
-                _try_to(self._remove, home.name)
+                # The agent was stopped before it had written the record.
+                _remove_leftover(self._remove, home.name)
         used = {local for record in self._records.values() for local in record.local.values()}
         for volume in self.local.all():
             if volume.id not in used:
@@ -318,67 +323,69 @@ class PodVolumes:
             self._checkpoint("write record")
         return record
 
-    def _is_whole(self, id: str, record: _Record) -> bool:
-        """Whether all that was made is still there: after a reboot it is not."""
+    def _is_complete(self, id: str, record: _Record) -> bool:
+        """Whether all volumes are still mounted; after a reboot they are not."""
         home = self._pods / id
-        needed = [path for path in (home / "memory",) if path.exists()]
-        needed += [self.local.root(local) for local in record.local.values()]
-        return bool(record.paths) and all(os.path.ismount(path) for path in needed)
+        mount_points = [path for path in (home / "memory",) if path.exists()]
+        mount_points += [self.local.root(local) for local in record.local.values()]
+        return bool(record.paths) and all(os.path.ismount(path) for path in mount_points)
 
-    def _empties(self, id: str) -> list[Path]:
-        found = _entries(self._pods / id / "empty")
-        return [path for path in found if not os.path.ismount(path)]  # Those in memory are bounded by it.
+    def _empty_dirs(self, id: str) -> list[Path]:
+        entries = _entries(self._pods / id / "empty")
+        return [path for path in entries if not os.path.ismount(path)]  # Those on a tmpfs count as memory.
 
-    def _tokens_of(self, id: str) -> Path:
+    def _tokens_path(self, id: str) -> Path:
         return self._pods / id / "memory" / ".tokens"
 
-    def _turn(self, id: str) -> asyncio.Lock:
-        lock = self._turns.get(id)
+    def _lock(self, id: str) -> asyncio.Lock:
+        lock = self._locks.get(id)
         if lock is None:
-            lock = self._turns[id] = asyncio.Lock()
+            lock = self._locks[id] = asyncio.Lock()
         return lock
 
     async def _with_locks(self, ids: list[str], work: Callable[[], Awaitable[T]]) -> T:
-        """Two pods that share a persistent volume take turns; always in the same order."""
+        """Runs `work` with the locks of the persistent volumes held. `ids` must be sorted, to avoid
+        deadlocks."""
         if not ids:
             return await work()
-        async with self._turn(ids[0]):
+        async with self._lock(ids[0]):
             return await self._with_locks(ids[1:], work)
 
 
-def _try_to(remove: Callable[[str], None], id: str) -> None:
+def _remove_leftover(remove: Callable[[str], None], id: str) -> None:
     try:
         remove(id)
     except OSError as error:
-        log.warning("volumes left by a pod not removed", extra={"folder": id, "why": str(error)})
+        log.warning("failed to remove leftover pod volumes", extra={"directory": id, "error": str(error)})
 
 
 def _local_ids(plan: PodVolumePlan) -> list[str]:
     return sorted({each.volume.id for each in plan.volumes if isinstance(each, LocalVolumeMount)})
 
 
-def _entries(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.exists() else []
+def _entries(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir()) if directory.exists() else []
 
 
 def _id(key: PodKey) -> str:
-    """A name for folders: whatever the parts of a key are, it is one of ours."""
+    """A safe directory name: a hash, since parts of the key are chosen by tenants."""
     whole = "\0".join((key.plane, key.tenant, key.namespace, key.name, key.uid))
     return hashlib.sha256(whole.encode()).hexdigest()[:32]
 
 
-def _own(folder: Path, pod: Object, is_first: bool) -> None:
-    """All of it when the pod starts, if it does not say otherwise; later only what is new as a whole."""
+def _apply_fs_group(directory: Path, pod: Object, is_first: bool) -> None:
+    """Applies fsGroup: to the whole volume when the pod starts, unless the policy is OnRootMismatch; later
+    only if the top directory has the wrong ownership."""
     group = fs_group(pod)
     if group is None:
         return
     policy = objects.get(pod, "spec", "securityContext", "fsGroupChangePolicy")
-    if (is_first and policy != "OnRootMismatch") or not ownership.is_owned(folder, group):
-        ownership.set_group_ownership(folder, group)
+    if (is_first and policy != "OnRootMismatch") or not ownership.is_owned(directory, group):
+        ownership.set_group_ownership(directory, group)
 
 
 def _bind(source: Path, target: Path, read_only: bool) -> None:
-    """Without the meaning of device nodes."""
+    """Bind-mounts `source` with nodev."""
     descriptor = os.open(source, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         mount_calls.bind(descriptor, target, nodev=True, read_only=read_only)
@@ -386,16 +393,17 @@ def _bind(source: Path, target: Path, read_only: bool) -> None:
         os.close(descriptor)
 
 
-def _mount_memory(folder: Path, flags: int, options: str) -> None:
-    """Never on a disk, not even in swap, where the kernel can promise that."""
+def _mount_memory(directory: Path, flags: int, options: str) -> None:
+    """Mounts a tmpfs that is never swapped to disk, if the kernel supports `noswap`."""
     try:
-        mount_calls.mount("tmpfs", folder, "tmpfs", flags, f"{options},noswap")
+        mount_calls.mount("tmpfs", directory, "tmpfs", flags, f"{options},noswap")
     except OSError:
-        mount_calls.mount("tmpfs", folder, "tmpfs", flags, options)
+        mount_calls.mount("tmpfs", directory, "tmpfs", flags, options)
 
 
 async def _in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Cancelled, it still waits for the end: nobody else may touch the same files before."""
+    """Runs `work` in a thread. If cancelled, it still waits for the thread, so that no other task uses the
+    same files."""
     task = asyncio.ensure_future(asyncio.to_thread(work, *arguments, **named))
     try:
         return await asyncio.shield(task)

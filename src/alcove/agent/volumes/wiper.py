@@ -1,7 +1,7 @@
-"""Persistent volumes that are deleted: wiped on this node, and then let go in the API.
+"""Wipes deleted local persistent volumes on this node, then removes their finalizer.
 
-A volume's object waits, by its finalizer, until the node has wiped the data. Data whose object is gone
-nevertheless is wiped after a while, in which every look at the API must find the same.
+The finalizer keeps a PersistentVolume until the node has wiped its data. Data whose object is missing
+nevertheless is wiped after ORPHAN_SECONDS, during which the object must have been missing all the time.
 """
 
 import asyncio
@@ -40,12 +40,12 @@ class VolumeWiper:
             ListSelection(PERSISTENT_VOLUMES, labels=f"{local_volumes.NODE_LABEL}={node}")
         )
         self._changed = asyncio.Event()
-        self._mirror.subscribe(self._hear)
+        self._mirror.subscribe(self._on_change)
         self._missing: dict[str, float] = {}
-        """Since when a volume here has had no object."""
+        """When the object of each volume on this node was first found missing."""
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs until cancelled."""
         while True:
             self._changed.clear()
             await self.round()
@@ -53,32 +53,32 @@ class VolumeWiper:
                 async with asyncio.timeout(ROUND_SECONDS_MAX):
                     await self._changed.wait()
             except TimeoutError:
-                pass  # What was open a while ago may be closed by now.
+                pass  # Retry: volumes that were in use may be free now.
 
     async def round(self) -> None:
         """Wipes everything that can be wiped now."""
         for key in list(self._mirror.everything()):
             volume = self._mirror.get(key)
-            if volume is not None and self._is_going(volume):
-                await self._guarded(key.name, self._end(key, volume))
-        for known in self._volumes.local.all():
-            if self._is_orphan(known):
-                await self._guarded(known.name, self._wipe_orphan(known))
+            if volume is not None and self._is_terminating(volume):
+                await self._guarded(key.name, self._finalize(key, volume))
+        for local in self._volumes.local.all():
+            if self._is_orphan(local):
+                await self._guarded(local.name, self._wipe_orphan(local))
 
-    def _hear(self, change: ObjectChange) -> None:
+    def _on_change(self, change: ObjectChange) -> None:
         if "deletionTimestamp" in change.obj["metadata"]:
             self._changed.set()
 
-    def _is_going(self, volume: Object) -> bool:
+    def _is_terminating(self, volume: Object) -> bool:
         metadata = volume["metadata"]
         is_held = local_volumes.FINALIZER in (metadata.get("finalizers") or ())
         return is_held and "deletionTimestamp" in metadata and local_volumes.node_of(volume) == self._node
 
-    async def _end(self, key: ObjectKey, volume: Object) -> None:
+    async def _finalize(self, key: ObjectKey, volume: Object) -> None:
         id = LocalVolume(key.plane, key.tenant, key.name, volume["metadata"]["uid"], 0).id
-        known = self._volumes.local.find(id)
-        if known is None or await self._wipe(known):
-            await self._let_go(key, volume)
+        local = self._volumes.local.find(id)
+        if local is None or await self._wipe(local):
+            await self._remove_finalizer(key, volume)
 
     async def _wipe(self, volume: LocalVolume) -> bool:
         is_wiped = await self._volumes.wipe(volume)
@@ -88,37 +88,38 @@ class VolumeWiper:
         return is_wiped
 
     async def _wipe_orphan(self, volume: LocalVolume) -> None:
-        """Not before the API has been asked itself: what we hear of it could be old."""
+        """Wipes only after a GET has confirmed that the object is missing, since the mirror may be
+        outdated."""
         client = self._planes.client(volume.plane)
         try:
-            found = await client.get(volume.tenant, PERSISTENT_VOLUMES, volume.name)
+            obj = await client.get(volume.tenant, PERSISTENT_VOLUMES, volume.name)
         except (NotFound, Forbidden):
-            found = {}
-        if objects.get(found, "metadata", "uid") != volume.uid:
+            obj = {}
+        if objects.get(obj, "metadata", "uid") != volume.uid:
             await self._wipe(volume)
 
-    async def _let_go(self, key: ObjectKey, volume: Object) -> None:
+    async def _remove_finalizer(self, key: ObjectKey, volume: Object) -> None:
         metadata = volume["metadata"]
-        rest = [each for each in metadata["finalizers"] if each != local_volumes.FINALIZER]
-        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": rest}}
+        finalizers = [each for each in metadata["finalizers"] if each != local_volumes.FINALIZER]
+        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": finalizers}}
         try:
             await self._planes.client(key.plane).patch(key.tenant, PERSISTENT_VOLUMES, key.name, patch)
         except (Conflict, NotFound):
-            pass  # It changed meanwhile, or is gone: the mirror will tell.
+            pass  # It was changed or deleted meanwhile; the mirror will report it.
 
-    def _is_orphan(self, known: LocalVolume) -> bool:
-        """Only what the API, when asked, has denied for long enough."""
-        found = self._mirror.get(known.key)
-        is_there = found is not None and objects.get(found, "metadata", "uid") == known.uid
-        if is_there or not self._mirror.is_synced(known.plane) or self._volumes.is_used(known.id):
-            self._missing.pop(known.id, None)
+    def _is_orphan(self, local: LocalVolume) -> bool:
+        """Whether the volume's object has been missing for ORPHAN_SECONDS and no pod uses the volume."""
+        obj = self._mirror.get(local.key)
+        exists = obj is not None and objects.get(obj, "metadata", "uid") == local.uid
+        if exists or not self._mirror.is_synced(local.plane) or self._volumes.is_used(local.id):
+            self._missing.pop(local.id, None)
             return False
-        since = self._missing.setdefault(known.id, self._clock())
+        since = self._missing.setdefault(local.id, self._clock())
         return self._clock() - since >= ORPHAN_SECONDS
 
     async def _guarded(self, name: str, work: Awaitable[object]) -> None:
-        """One volume's trouble is not the others': it is tried again in the next round."""
+        """Logs failures, so that one volume does not stop the others; the next round retries."""
         try:
             await work
         except (VolumeFailure, ApiError, ClientError, OSError) as error:
-            log.warning("volume not wiped", extra={"volume": name, "why": str(error)})
+            log.warning("failed to wipe volume; retrying", extra={"volume": name, "error": str(error)})

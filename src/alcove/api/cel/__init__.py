@@ -1,11 +1,11 @@
-"""The Common Expression Language as Kubernetes speaks it: CRD rules and admission policies.
+"""The Common Expression Language (CEL) with Kubernetes' libraries: CRD rules and admission policies.
 
     source ─▶ lexer ─▶ parser (expands macros) ─▶ checker (types) ─▶ planner ─▶ Program
                                                                         Program.evaluate(values, budget)
 
-An expression is checked against declared types before it is stored, and planned once into Python
-closures. Values are plain JSON values, read in place: nothing is converted that an expression does
-not touch. Evaluation spends a `Budget`, so no tenant's rule can hold up the server.
+An expression is checked against declared types before it is stored, and planned once into Python closures.
+Values are plain JSON values, read in place: nothing is converted that an expression does not read. Evaluation
+spends a `CostBudget`, so no tenant's rule can block the server.
 
-`environment.Environment` is the door. Nothing here is imported until a tenant uses CEL.
+`environment.CelEnvironment` is the entry point. Nothing here is imported until a tenant uses CEL.
 """

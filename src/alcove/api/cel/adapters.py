@@ -1,7 +1,7 @@
-"""From JSON to CEL values, where a type says that they differ.
+"""Conversion of JSON to CEL values, where the type says that they differ.
 
-Shallow adapting happens where a field is read (see `schema_types`). Objects stay plain JSON; only
-when one is compared as a whole is it adapted in depth, here.
+A field's value is adapted, not in depth, when it is read (see `schema_types`). Objects stay plain JSON; an
+object is adapted in depth only when it is compared as a whole, by the functions here.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Adapter = Callable[[Any], Any]
 
 
 def deep_adapter(of: CelType) -> Adapter | None:
-    """Adapts a value of this type in depth; None where JSON will do."""
+    """Return a function that adapts a value of this type in depth; None if JSON needs no adapting."""
     if of.kind is TypeKind.OBJECT:
         return of.deep
     if of.kind is TypeKind.LIST:
@@ -30,7 +30,7 @@ def deep_adapter(of: CelType) -> Adapter | None:
 
 
 def each_item(adapt: Adapter | None) -> Adapter | None:
-    """Adapts items; the list stays a set or map list if it is one."""
+    """Return a function that adapts a list's items; the list stays a set or map list if it is one."""
     if adapt is None:
         return None
 

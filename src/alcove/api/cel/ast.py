@@ -1,7 +1,7 @@
-"""The tree of an expression. The parser makes it; the checker writes types into it.
+"""The abstract syntax tree. The parser builds it; the checker writes types into it.
 
-Macros are not expanded into folds: `all`, `map`, `sortBy`, … keep their own node (`Comprehension`),
-so they type-check with good positions and run as plain loops.
+Macros are not expanded into folds: `all`, `map`, `sortBy`, … have a node (`Comprehension`), so that type
+errors have good positions and macros run as plain loops.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class AstNode:
     __slots__ = ("depth", "offset", "type")
 
     depth: int
-    """Height of the tree below this node, itself included."""
+    """Height of the tree below this node, including the node."""
 
     def __init__(self, offset: int, *children: AstNode) -> None:
         self.offset = offset
@@ -41,7 +41,7 @@ class Ident(AstNode):
         super().__init__(offset)
         self.name = name
         self.constant: CelType | None = None
-        """Set when the name is a type's (`int`, `string`), not a variable's."""
+        """Set if the name is that of a type (`int`, `string`) and not of a variable."""
 
 
 class Select(AstNode):
@@ -56,9 +56,9 @@ class Select(AstNode):
         self.optional = optional
         self.test = False
         self.constant: CelType | None = None
-        """Set when the whole is a type's qualified name."""
+        """Set if the whole expression is a type's qualified name."""
         self.variable = ""
-        """Set when the whole is the name of a variable (`authorizer.requestResource`)."""
+        """Set if the whole expression is the name of a variable (`authorizer.requestResource`)."""
 
 
 class CallNode(AstNode):

@@ -1,16 +1,16 @@
-"""How much an evaluation may cost, and the words used when it costs more.
+"""The cost limit of an evaluation, and the error message when it is exceeded.
 
-A unit is one small step (a lookup, a call, one round of a loop); work on strings and lists costs by
-their size, and is charged before it is done. The units are Kubernetes' own.
+A unit is one small step (a lookup, a call, one iteration of a loop); work on strings and lists costs by their
+size, and is charged before it is done. The units are those of Kubernetes.
 """
 
 from alcove.api.cel.errors import OutOfBudget
 
 CALL_MOST = 1_000_000
-"""Units one evaluation of one expression may spend."""
+"""Units that one evaluation of one expression may spend."""
 LIST_COST, MAP_COST, OBJECT_COST = 10, 30, 40
 PARSE_COST = 50
-"""On top of the text's length: reading an address, a quantity, a URL, running a pattern."""
+"""Cost in addition to the text's length: parsing an address, a quantity or a URL, running a pattern."""
 
 
 class CostBudget:
@@ -26,12 +26,12 @@ class CostBudget:
 
 
 def text_cost(length: int) -> int:
-    """Walking over a text of so many characters."""
+    """Return the cost of traversing a text of `length` characters."""
     return (length + 9) // 10
 
 
 def parse_cost(text: str, *_rest: object) -> int:
-    """Making a value of a text."""
+    """Return the cost of parsing a value from a text."""
     return PARSE_COST + text_cost(len(text))
 
 

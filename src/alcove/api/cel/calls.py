@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from alcove.api.cel.planner import Planner
 
 _LONG_TEXT = 64
-"""Texts up to this length are compared for the call's own cost."""
-_FOLD_COST_MOST = 1_000
+"""Comparing texts up to this length costs nothing beyond the call."""
+_FOLD_COST_MAX = 1_000
 _COMPARES_WHOLE = frozenset(
     [
         "_==_",
@@ -39,7 +39,7 @@ _COMPARES_WHOLE = frozenset(
         "sets.intersects",
     ]
 )
-"""Functions that look inside objects, so that these have to be adapted in depth."""
+"""Functions that read inside objects, which therefore have to be adapted in depth."""
 
 
 def plan_call(planner: Planner, node: CallNode) -> Step:
@@ -81,7 +81,7 @@ def truth(value: Any) -> bool:
 
 
 def _plan_logical(planner: Planner, node: CallNode, *, decisive: bool) -> Step:
-    """`&&` and `||`: one deciding operand is enough, even if another one fails."""
+    """Plan `&&` and `||`: one deciding operand is enough, even if another one fails."""
     terms = [planner.plan(arg) for arg in node.args]
 
     def evaluate(frame: Frame) -> bool:
@@ -216,21 +216,21 @@ def _plan_arithmetic(function: str, steps: list[Step], types: list[CelType]) -> 
 
 
 def _plan_in(node: CallNode, steps: list[Step]) -> Step:
-    wanted, container = steps
+    item_step, container = steps
     choices = node.args[1]
     if isinstance(choices, ListLiteral) and all(
         isinstance(item, Literal) and type(item.value) is str for item in choices.items
     ):
-        known = frozenset(item.value for item in choices.items if isinstance(item, Literal))
+        strings = frozenset(item.value for item in choices.items if isinstance(item, Literal))
 
         def is_choice(frame: Frame) -> bool:
-            value = wanted(frame)
-            return type(value) is str and value in known
+            value = item_step(frame)
+            return type(value) is str and value in strings
 
         return is_choice
 
     def is_in(frame: Frame) -> bool:
-        value, values = wanted(frame), container(frame)
+        value, values = item_step(frame), container(frame)
         if isinstance(values, list):
             frame[0].spend(weight(values) if isinstance(value, dict | list) else len(values))
         return operators.is_in(value, values)
@@ -246,7 +246,7 @@ def _plan_function(node: CallNode, nodes: list[AstNode], steps: list[Step], type
     if node.function in PATTERN_FUNCTIONS and isinstance(nodes[1], Literal) and type(nodes[1].value) is str:
         compiled = compiled_literal(nodes[1].value)
         steps = [steps[0], lambda _frame: compiled, *steps[2:]]
-    if len(overloads) == 1 and not any(_is_loose(given) for given in types):
+    if len(overloads) == 1 and not any(_is_loose(arg_type) for arg_type in types):
         planned = _plan_overload(overloads[0], steps)
         return _folded(overloads[0], nodes, planned)
     return _plan_dispatch(overloads, steps)
@@ -257,9 +257,9 @@ def _is_loose(of: CelType) -> bool:
 
 
 def _folded(overload: Overload, nodes: Sequence[AstNode], planned: Step) -> Step:
-    """The call's value, computed now, if its arguments are literals and it is cheap."""
+    """Return a constant step, evaluated now, if the arguments are literals and the call is cheap."""
     values = [arg.value for arg in nodes if isinstance(arg, Literal)]
-    if len(values) != len(nodes) or (overload.cost is not None and overload.cost(*values) > _FOLD_COST_MOST):
+    if len(values) != len(nodes) or (overload.cost is not None and overload.cost(*values) > _FOLD_COST_MAX):
         return planned
     try:
         value = overload.call(*values)
@@ -317,7 +317,7 @@ def _accepts(param: CelType, value: Any) -> bool:
 
 
 def _plan_dispatch(overloads: Sequence[Overload], steps: list[Step]) -> Step:
-    """Chooses the overload by the values' own types, and remembers the choice where these decide it."""
+    """Select the overload by the values' types, and cache the choice where the types determine it."""
     chosen: dict[tuple[type, ...], Overload] = {}
 
     def dispatch(frame: Frame) -> Any:
@@ -332,7 +332,7 @@ def _plan_dispatch(overloads: Sequence[Overload], steps: list[Step]) -> Step:
             if overload.cost is not None:
                 frame[0].spend(overload.cost(*values))
             return overload.call(*values)
-        except (TypeError, AttributeError):  # a list's later items are of another type than its first
+        except (TypeError, AttributeError):  # A list's later items have another type than its first.
             raise CelError(NO_SUCH_OVERLOAD) from None
 
     return dispatch

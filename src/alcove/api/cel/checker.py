@@ -1,4 +1,4 @@
-"""Type-checks a tree: resolves names and overloads, writes every node's type.
+"""The type checker: resolves names and overloads, and writes every node's type.
 
 Messages and positions are cel-go's, because users of Kubernetes search for them.
 """
@@ -19,7 +19,7 @@ from alcove.api.cel.ast import (
 )
 from alcove.api.cel.declarations import Functions, Overload
 from alcove.api.cel.errors import CompileError, Issue
-from alcove.api.cel.literals import literal_fault
+from alcove.api.cel.literals import literal_issue
 from alcove.api.cel.types import (
     BOOL,
     COMPARABLE,
@@ -46,7 +46,7 @@ def check(
     variables: Mapping[str, CelType],
     structs: Mapping[str, CelType],
 ) -> None:
-    """Types the tree in place. Raises CompileError with every issue found."""
+    """Set the types of the tree's nodes in place. Raises CompileError with every issue found."""
     checker = _Checker(functions, variables, structs)
     checker.check(root)
     if checker.issues:
@@ -66,50 +66,50 @@ class _Checker:
         self._bindings = Bindings()
         self._free = 0
         self._mixing = 0
-        """How many calls of `format`, whose list may mix types, are around this place."""
+        """Number of enclosing calls of `format`, whose list may mix types."""
         self._typed: list[AstNode] = []
 
     def settle(self) -> None:
-        """Replaces type variables by what they turned out to be, or by dyn."""
+        """Replace type variables by the types they are bound to, or by dyn."""
         for node in self._typed:
             node.type = substitute(self._bindings, node.type, free_to_dyn=True)
 
     def check(self, node: AstNode) -> CelType:
         match node:
             case Literal():
-                found = type_of(node.value)
+                node_type = type_of(node.value)
             case Ident():
-                found = self._ident(node)
+                node_type = self._ident(node)
             case Select():
-                found = self._select(node)
+                node_type = self._select(node)
             case CallNode():
-                found = self._call(node)
+                node_type = self._call(node)
             case ListLiteral():
-                found = self._list(node)
+                node_type = self._list(node)
             case MapLiteral():
-                found = self._map(node)
+                node_type = self._map(node)
             case StructLiteral():
-                found = self._struct(node)
+                node_type = self._struct(node)
             case Comprehension():
-                found = self._comprehension(node)
+                node_type = self._comprehension(node)
             case _:
                 raise AssertionError(node)
-        node.type = found
+        node.type = node_type
         self._typed.append(node)
-        return found
+        return node_type
 
-    # Small tools.
+    # Helpers.
 
     def _issue(self, offset: int, message: str) -> CelType:
         self.issues.append(Issue(offset, message))
         return ERROR
 
-    def _fits(self, wanted: CelType, given: CelType) -> bool:
-        return self._bindings.attempt((wanted,), (given,))
+    def _fits(self, expected: CelType, actual: CelType) -> bool:
+        return self._bindings.attempt((expected,), (actual,))
 
-    def _require(self, node: AstNode, wanted: CelType, given: CelType) -> None:
-        if not self._fits(wanted, given):
-            self._issue(node.offset, f"expected type '{wanted}' but found '{self._shown(given)}'")
+    def _require(self, node: AstNode, expected: CelType, actual: CelType) -> None:
+        if not self._fits(expected, actual):
+            self._issue(node.offset, f"expected type '{expected}' but found '{self._shown(actual)}'")
 
     def _shown(self, of: CelType) -> CelType:
         return substitute(self._bindings, of, free_to_dyn=True)
@@ -119,7 +119,7 @@ class _Checker:
         return CelType(TypeKind.PARAM, f"_var{self._free}")
 
     def _join(self, node: AstNode, previous: CelType | None, current: CelType) -> CelType:
-        """The type of a literal's elements: all alike, as Kubernetes demands."""
+        """Return the element type of a literal: all elements must have one type, as Kubernetes requires."""
         if previous is None:
             return current
         if self._fits(previous, current):
@@ -137,9 +137,9 @@ class _Checker:
         )
 
     def _resolve(self, node: Ident) -> CelType | None:
-        for name, found in reversed(self._locals):
+        for name, node_type in reversed(self._locals):
             if name == node.name:
-                return found
+                return node_type
         declared = self._globals.get(node.name)
         if declared is not None:
             return declared
@@ -150,32 +150,32 @@ class _Checker:
         return type_of_type(named)
 
     def _select(self, node: Select) -> CelType:
-        known = self._named(node)
-        if known is not None:
-            return known
+        named_type = self._named(node)
+        if named_type is not None:
+            return named_type
         operand = substitute(self._bindings, self.check(node.operand))
         target = operand.params[0] if is_optional(operand) else operand
-        found = self._field(node, target)
+        node_type = self._field(node, target)
         if node.test:
             return BOOL
-        return optional_of(found) if node.optional or is_optional(operand) else found
+        return optional_of(node_type) if node.optional or is_optional(operand) else node_type
 
     def _named(self, node: Select) -> CelType | None:
-        """A dotted name that is declared as a whole: a variable's or a type's."""
+        """Return the type of a dotted name that is declared as a whole, of a variable or a type."""
         name = self._dotted(node)
         declared = self._globals.get(name) if name else None
         if declared is not None:
             node.variable = name
             return declared
         name = name if name.partition(".")[0] not in self._globals else ""
-        found = NAMED.get(name) or self._structs.get(name) if name else None
-        if found is None:
+        node_type = NAMED.get(name) or self._structs.get(name) if name else None
+        if node_type is None:
             return None
-        node.constant = found
-        return type_of_type(found)
+        node.constant = node_type
+        return type_of_type(node_type)
 
     def _dotted(self, node: AstNode | None) -> str:
-        """The name that a chain of selections spells; empty if it starts at a local variable."""
+        """Return the name that a chain of selections spells; empty if it starts at a local variable."""
         parts: list[str] = []
         while isinstance(node, Select) and not node.test and not node.optional:
             parts.append(node.field)
@@ -203,20 +203,20 @@ class _Checker:
 
     def _call(self, node: CallNode) -> CelType:
         self._mixing += node.function == "format"
-        given = [self.check(arg) for arg in node.args]
+        actual = [self.check(arg) for arg in node.args]
         self._mixing -= node.function == "format"
         if node.function in ("_&&_", "_||_"):
-            return self._logical(node, given)
+            return self._logical(node, actual)
         if node.target is not None:
             qualified = self._qualified_function(node)
             if qualified:
                 node.function, node.target = qualified, None
             else:
-                given.insert(0, self.check(node.target))
+                actual.insert(0, self.check(node.target))
         overloads = self._functions.get(node.function)
         if overloads is None:
             return self._issue(node.offset, f"undeclared reference to '{node.function}' (in container '')")
-        return self._resolve_overload(node, overloads, given)
+        return self._resolve_overload(node, overloads, actual)
 
     def _qualified_function(self, node: CallNode) -> str:
         """`sets.contains(…)` is one name, unless a variable `sets` is in scope."""
@@ -226,13 +226,13 @@ class _Checker:
         name = f"{prefix}.{node.function}"
         return name if name in self._functions else ""
 
-    def _logical(self, node: CallNode, given: list[CelType]) -> CelType:
-        for arg, found in zip(node.args, given, strict=True):
-            self._require(arg, BOOL, found)
+    def _logical(self, node: CallNode, actual: list[CelType]) -> CelType:
+        for arg, node_type in zip(node.args, actual, strict=True):
+            self._require(arg, BOOL, node_type)
         return BOOL
 
     def _resolve_overload(
-        self, node: CallNode, overloads: Sequence[Overload], given: list[CelType]
+        self, node: CallNode, overloads: Sequence[Overload], actual: list[CelType]
     ) -> CelType:
         result: CelType | None = None
         for overload in overloads:
@@ -240,26 +240,26 @@ class _Checker:
                 continue
             fresh: dict[str, CelType] = {}
             params = [self._instantiate(param, fresh) for param in overload.params]
-            if not self._bindings.attempt(given, params):
+            if not self._bindings.attempt(actual, params):
                 continue
             node.overloads.append(overload)
-            found = substitute(self._bindings, self._instantiate(overload.result, fresh))
+            node_type = substitute(self._bindings, self._instantiate(overload.result, fresh))
             if result is None:
-                result = found
-            elif result.kind is not TypeKind.DYN and result != found:
+                result = node_type
+            elif result.kind is not TypeKind.DYN and result != node_type:
                 result = DYN
         if result is None:
-            message = _signature([self._shown(one) for one in given], node.target is not None)
+            message = _signature([self._shown(one) for one in actual], node.target is not None)
             return self._issue(
                 node.offset, f"found no matching overload for '{node.function}' applied to '{message}'"
             )
-        fault = literal_fault(node)
-        if fault is not None:
-            self.issues.append(fault)
+        issue = literal_issue(node)
+        if issue is not None:
+            self.issues.append(issue)
         return result
 
     def _instantiate(self, of: CelType, fresh: dict[str, CelType]) -> CelType:
-        """`of` with its own type variables renamed to unused ones."""
+        """Return `of` with its type variables renamed to unused ones."""
         if of.kind is TypeKind.PARAM:
             if of.name not in fresh:
                 fresh[of.name] = self._variable()
@@ -271,44 +271,44 @@ class _Checker:
     # Literals.
 
     def _list(self, node: ListLiteral) -> CelType:
-        found: CelType | None = None
+        node_type: CelType | None = None
         for index, item in enumerate(node.items):
-            given = self.check(item)
+            actual = self.check(item)
             if index in node.optional:
-                given = self._unwrap(item, given)
-            found = self._join(item, found, given)
-        return list_of(found or self._variable())
+                actual = self._unwrap(item, actual)
+            node_type = self._join(item, node_type, actual)
+        return list_of(node_type or self._variable())
 
     def _map(self, node: MapLiteral) -> CelType:
         key: CelType | None = None
         value: CelType | None = None
         for entry in node.entries:
             key = self._join(entry.key, key, self.check(entry.key))
-            given = self.check(entry.value)
+            actual = self.check(entry.value)
             if entry.optional:
-                given = self._unwrap(entry.value, given)
-            value = self._join(entry.value, value, given)
+                actual = self._unwrap(entry.value, actual)
+            value = self._join(entry.value, value, actual)
         return map_of(key or self._variable(), value or self._variable())
 
     def _struct(self, node: StructLiteral) -> CelType:
-        made = self._structs.get(node.name)
-        if made is None:
+        struct = self._structs.get(node.name)
+        if struct is None:
             return self._issue(node.offset, f"undeclared reference to '{node.name}' (in container '')")
         for entry in node.entries:
             assert isinstance(entry.key, Literal)
-            given = self.check(entry.value)
+            actual = self.check(entry.value)
             if entry.optional:
-                given = self._unwrap(entry.value, given)
-            field = made.fields.get(entry.key.value)
+                actual = self._unwrap(entry.value, actual)
+            field = struct.fields.get(entry.key.value)
             if field is None:
                 self._issue(entry.key.offset, f"undefined field '{entry.key.value}'")
-            elif not self._fits(field.type, given):
-                message = f"expected type of field '{entry.key.value}' is '{field.type}' but provided type is '{given}'"
+            elif not self._fits(field.type, actual):
+                message = f"expected type of field '{entry.key.value}' is '{field.type}' but provided type is '{actual}'"
                 self._issue(entry.key.offset, message)
-        return made
+        return struct
 
-    def _unwrap(self, node: AstNode, given: CelType) -> CelType:
-        settled = substitute(self._bindings, given)
+    def _unwrap(self, node: AstNode, actual: CelType) -> CelType:
+        settled = substitute(self._bindings, actual)
         if is_optional(settled):
             return settled.params[0]
         if settled.kind is not TypeKind.DYN:
@@ -321,17 +321,17 @@ class _Checker:
         source = substitute(self._bindings, self.check(node.source))
         if node.macro in (Macro.OPT_MAP, Macro.OPT_FLAT_MAP):
             return self._optional_map(node, source)
-        found = self._iterated(node, source)
+        node_type = self._iterated(node, source)
         scope = len(self._locals)
-        self._locals.extend(zip(node.variables, found, strict=True))
+        self._locals.extend(zip(node.variables, node_type, strict=True))
         if node.filter is not None:
             self._require(node.filter, BOOL, self.check(node.filter))
         body = self.check(node.body)
         del self._locals[scope:]
-        return self._result(node, source, body, found)
+        return self._result(node, source, body, node_type)
 
     def _iterated(self, node: Comprehension, source: CelType) -> tuple[CelType, ...]:
-        """Types of the variables."""
+        """Return the types of the comprehension's variables."""
         count = len(node.variables)
         match source.kind:
             case TypeKind.LIST:
@@ -346,7 +346,7 @@ class _Checker:
         return (ERROR,) * count
 
     def _result(
-        self, node: Comprehension, source: CelType, body: CelType, found: tuple[CelType, ...]
+        self, node: Comprehension, source: CelType, body: CelType, node_type: tuple[CelType, ...]
     ) -> CelType:
         match node.macro:
             case Macro.ALL | Macro.EXISTS | Macro.EXISTS_ONE:
@@ -354,11 +354,11 @@ class _Checker:
                 return BOOL
             case Macro.FILTER:
                 self._require(node.body, BOOL, body)
-                return list_of(found[0])
+                return list_of(node_type[0])
             case Macro.MAP | Macro.TRANSFORM_LIST:
                 return list_of(body)
             case Macro.TRANSFORM_MAP:
-                return map_of(found[0], body)
+                return map_of(node_type[0], body)
             case Macro.TRANSFORM_MAP_ENTRY:
                 entry = map_of(self._variable(), self._variable())
                 self._require(node.body, entry, body)
@@ -393,7 +393,7 @@ class _Checker:
         return flat
 
 
-def _signature(given: list[CelType], member: bool) -> str:
+def _signature(actual: list[CelType], member: bool) -> str:
     if member:
-        return f"{given[0]}.({', '.join(map(str, given[1:]))})"
-    return f"({', '.join(map(str, given))})"
+        return f"{actual[0]}.({', '.join(map(str, actual[1:]))})"
+    return f"({', '.join(map(str, actual))})"

@@ -1,7 +1,7 @@
-"""Functions an expression may call: their overloads, and libraries that gather them.
+"""Functions that an expression may call: their overloads, and the libraries that define them.
 
-A library registers plain Python functions with decorators. An implementation gets CEL values and
-returns one, or raises CelError.
+A library registers plain Python functions with decorators. A function is called with CEL values and returns
+one, or raises CelError.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,14 +13,14 @@ from alcove.api.cel.types import CelType
 
 Implementation = Callable[..., Any]
 Cost = Callable[..., int]
-"""Gets the call's arguments; what it returns is spent before the call."""
+"""Called with the call's arguments; the result is spent before the call."""
 
 _F = TypeVar("_F", bound=Implementation)
 
 
 class Overload(Struct, frozen=True):
     params: tuple[CelType, ...]
-    """The receiver comes first where there is one."""
+    """Includes the receiver of a method, as the first."""
     result: CelType
     call: Implementation
     member: bool
@@ -33,7 +33,7 @@ Functions = Mapping[str, Sequence[Overload]]
 
 
 class Library:
-    """Functions under construction."""
+    """A mutable collection of functions."""
 
     def __init__(self) -> None:
         self.functions: dict[str, list[Overload]] = {}
@@ -41,13 +41,13 @@ class Library:
     def function(
         self, name: str, params: Sequence[CelType], result: CelType, cost: Cost | None = None
     ) -> Callable[[_F], _F]:
-        """Registers a global function (`name` may be qualified: `sets.contains`)."""
+        """Register a global function (`name` may be qualified: `sets.contains`)."""
         return self._register(name, params, result, False, cost)
 
     def member(
         self, name: str, params: Sequence[CelType], result: CelType, cost: Cost | None = None
     ) -> Callable[[_F], _F]:
-        """Registers a method; `params[0]` is the receiver."""
+        """Register a method; `params[0]` is the receiver."""
         return self._register(name, params, result, True, cost)
 
     def _register(

@@ -1,8 +1,8 @@
-"""The door to CEL: an environment of variables compiles sources into programs.
+"""The entry point to CEL: an environment of variables compiles sources into programs.
 
-environment = Environment({"self": schema_type, "oldSelf": schema_type})
+environment = CelEnvironment({"self": schema_type, "oldSelf": schema_type})
 program = environment.compile("self.replicas <= 10")
-program.evaluate((self_value, old_value), Budget())
+program.evaluate((self_value, old_value), CostBudget())
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,19 +42,19 @@ class Program:
         self._room = [None] * room
         self.source = source
         self.result = result
-        """The static type of the value."""
+        """The static type of the result."""
         self.uses = uses
         """Names of the environment's variables that the expression reads."""
 
     def evaluate(self, values: Sequence[Any], budget: CostBudget) -> Any:
-        """The value, for the variables' `values` in the order of their declaration.
+        """Evaluate with the variables' `values`, given in the order of their declaration.
 
-        Raises CelError, or OutOfBudget (then part of the budget is spent for nothing).
+        Raises CelError, or OutOfBudget (then part of the budget is already spent).
         """
         budget.spend(self._cost)
         try:
             return self._step([budget, *values, *self._room])
-        except RecursionError:  # values nested too deep to compare
+        except RecursionError:  # The values are nested too deep to compare.
             raise OutOfBudget from None
 
 
@@ -72,7 +72,7 @@ class CelEnvironment:
         self._structs = structs if structs is not None else {}
 
     def compile(self, source: str) -> Program:
-        """Raises CompileError."""
+        """Compile an expression. Raises CompileError."""
         root = parse(source)
         check(source, root, self._functions, self._variables, self._structs)
         planner = Planner(self._variables)
@@ -83,20 +83,20 @@ class CelEnvironment:
 
 
 def _free_names(root: AstNode) -> set[str]:
-    """Names read that no comprehension around them binds."""
-    found: set[str] = set()
+    """Return the names that are read and not bound by a comprehension around them."""
+    free: set[str] = set()
     pending: list[tuple[AstNode, frozenset[str]]] = [(root, frozenset())]
     while pending:
         node, bound = pending.pop()
         if isinstance(node, Ident) and node.constant is None and node.name not in bound:
-            found.add(node.name)
+            free.add(node.name)
         if isinstance(node, Comprehension):
             pending.append((node.source, bound))
             inner = bound | set(node.variables)
             pending.extend((each, inner) for each in (node.filter, node.body) if each is not None)
         else:
             pending.extend((child, bound) for child in _children(node))
-    return found
+    return free
 
 
 def _children(node: AstNode) -> list[AstNode]:

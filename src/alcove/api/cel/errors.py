@@ -1,6 +1,6 @@
-"""What goes wrong with an expression, before and while it runs.
+"""Errors of compiling and evaluating an expression.
 
-CompileError   the source does not parse or does not type-check; names every place
+CompileError   the source does not parse or type-check; contains every issue found
 CelError       evaluation failed (no such key, overflow, …); `&&`, `||`, `all`, `exists` may absorb it
 OutOfBudget    evaluation would cost too much; nothing absorbs it
 """
@@ -9,24 +9,24 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-_ISSUES_TOLD = 10
+_ISSUES_MAX = 10
 
 
 class Issue(Struct, frozen=True):
-    """One complaint about a source text. `offset` counts code points from the start."""
+    """One error in a source text. `offset` counts code points from the start."""
 
     offset: int
     message: str
 
 
 class CompileError(Exception):
-    """Told as Kubernetes tells it: position, message, the line, a mark below it."""
+    """Formatted as Kubernetes does: position, message, the source line, a marker below it."""
 
     def __init__(self, source: str, issues: Sequence[Issue]) -> None:
         self.issues = tuple(issues)
-        messages = [_display(source, issue) for issue in issues[:_ISSUES_TOLD]]
-        if len(issues) > _ISSUES_TOLD:
-            messages.append(f"{len(issues) - _ISSUES_TOLD} more errors were truncated")
+        messages = [_display(source, issue) for issue in issues[:_ISSUES_MAX]]
+        if len(issues) > _ISSUES_MAX:
+            messages.append(f"{len(issues) - _ISSUES_MAX} more errors were truncated")
         super().__init__("\n".join(messages))
 
 
@@ -39,7 +39,7 @@ class OutOfBudget(Exception):
         super().__init__("operation cancelled: actual cost limit exceeded")
 
 
-_SNIPPET_MOST = 4_096
+_SNIPPET_MAX = 4_096
 
 
 def _display(source: str, issue: Issue) -> str:
@@ -50,7 +50,7 @@ def _display(source: str, issue: Issue) -> str:
     line = source[start : end if end >= 0 else len(source)].replace("\t", " ")
     column = issue.offset - start
     message = f"ERROR: <input>:{line_number}:{column + 1}: {issue.message}"
-    if len(line) > _SNIPPET_MOST:
+    if len(line) > _SNIPPET_MAX:
         return message
     dots = "".join("．" if ord(char) > 127 else "." for char in line[:column])
     mark = "＾" if column < len(line) and ord(line[column]) > 127 else "^"

@@ -10,7 +10,7 @@ _PARTS = re.compile(r"__|[-./]")
 
 
 def escape(name: str) -> str | None:
-    """The identifier for a property; None if it cannot be spelled (`1a`, `a b`)."""
+    """Return the identifier for a property; None if it has none (`1a`, `a b`)."""
     if name in KEYWORDS:
         return f"__{name}__"
     if _ESCAPABLE.fullmatch(name) is None:

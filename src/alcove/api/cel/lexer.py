@@ -1,6 +1,6 @@
-"""Splits a source text into tokens, as the grammar of CEL has them.
+"""Splits a source text into tokens, by the grammar of CEL.
 
-One regular expression without backtracking traps: time is linear in the text.
+One regular expression, with linear time in the length of the text.
 """
 
 import re
@@ -10,8 +10,8 @@ from typing import NamedTuple
 from alcove.api.cel.errors import CompileError, Issue
 from alcove.api.cel.values import Uint
 
-SOURCE_MOST = 20_000
-"""Longest source, in code points: what compiles in a tenth of a second."""
+SOURCE_MAX = 20_000
+"""Maximum length of a source, in code points: it compiles within a tenth of a second."""
 
 
 class LexerToken(Enum):
@@ -23,7 +23,7 @@ class LexerToken(Enum):
     NAME = "name"
     QUOTED_NAME = "quoted name"
     SIGN = "sign"
-    """Operators, brackets, and the words `in`, `true`, `false`, `null`."""
+    """Operators, brackets, and the keywords `in`, `true`, `false`, `null`."""
     END = "end"
 
 
@@ -51,13 +51,11 @@ INT_MAX, INT_MIN, UINT_MAX = 2**63 - 1, -(2**63), 2**64 - 1
 
 
 def scan(source: str) -> list[Lexeme]:
-    """The tokens of `source`, ending in END. Raises CompileError."""
-    if len(source) > SOURCE_MOST:
-        issue = Issue(
-            0, f"expression code point size exceeds limit: size: {len(source)}, limit {SOURCE_MOST}"
-        )
+    """Return the tokens of `source`, ending in END. Raises CompileError."""
+    if len(source) > SOURCE_MAX:
+        issue = Issue(0, f"expression code point size exceeds limit: size: {len(source)}, limit {SOURCE_MAX}")
         raise CompileError("", [issue])
-    found: list[Lexeme] = []
+    lexemes: list[Lexeme] = []
     position = 0
     while position < len(source):
         match = _LEXEMES.match(source, position)
@@ -65,10 +63,10 @@ def scan(source: str) -> list[Lexeme]:
             message = f"Syntax error: token recognition error at: '{source[position]}'"
             raise CompileError(source, [Issue(position, message)])
         if match.lastgroup != "skip":
-            found.append(_lexeme(source, match))
+            lexemes.append(_lexeme(source, match))
         position = match.end()
-    found.append(Lexeme(LexerToken.END, "<EOF>", None, len(source)))
-    return found
+    lexemes.append(Lexeme(LexerToken.END, "<EOF>", None, len(source)))
+    return lexemes
 
 
 def _lexeme(source: str, match: re.Match[str]) -> Lexeme:
@@ -102,7 +100,7 @@ def _lexeme(source: str, match: re.Match[str]) -> Lexeme:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > 64:  # out of every range; Python would refuse to read thousands of digits
+    if len(digits) > 64:  # Out of range for every type; Python raises on thousands of digits.
         return UINT_MAX + 1
     return int(digits, 16) if digits.startswith("0x") else int(digits)
 
@@ -118,7 +116,7 @@ _NAMED = dict(zip("abfnrtv\"'\\?`", "\a\b\f\n\r\t\v\"'\\?`", strict=True))
 
 
 def _escape_value(source: str, match: re.Match[str], offset: int) -> tuple[int, bool]:
-    """The code of an escape, and whether it stands for a code point rather than a byte."""
+    """Return the code of an escape, and whether it is a code point rather than a byte."""
     named, octal, byte, short, long = match.groups()
     if named:
         return ord(_NAMED[named]), False

@@ -1,4 +1,4 @@
-"""Literal arguments that can be found wrong before anything runs: times, spans, regular expressions."""
+"""Literal arguments that are checked when compiling: timestamps, durations, regular expressions."""
 
 from alcove.api.cel.ast import CallNode, Literal
 from alcove.api.cel.errors import CelError, Issue
@@ -8,8 +8,8 @@ from alcove.api.cel.times import parse_duration, parse_timestamp
 _CHECKED = ("duration", "matches", "timestamp")
 
 
-def literal_fault(node: CallNode) -> Issue | None:
-    """What is wrong with the call's first literal argument, in cel-go's words."""
+def literal_issue(node: CallNode) -> Issue | None:
+    """Return the issue of the call's first literal argument, with cel-go's message."""
     if node.function not in _CHECKED or not node.args:
         return None
     arg = node.args[-1] if node.function == "matches" else node.args[0]

@@ -1,4 +1,4 @@
-"""Plans macros over lists and maps as plain loops. Each round spends the cost of the body."""
+"""Plans macros over lists and maps as plain loops. Each iteration spends the cost of the body."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from alcove.api.cel.planner import Planner
 
 Rounds = Callable[[Frame], Iterable[None]]
-"""Binds the variables to one element after the other, spending each round's cost first."""
+"""Binds the variables to one element after the other, spending each iteration's cost first."""
 
 
 def plan_comprehension(planner: Planner, node: Comprehension) -> Step:
@@ -82,7 +82,7 @@ def _rounds(source: Step, slots: tuple[int, ...], cost: int) -> Rounds:
 
 
 def _quantifier(rounds: Rounds, body: Step, *, decisive: bool) -> Step:
-    """`all` and `exists`: one deciding element is enough, even if another one fails."""
+    """Plan `all` and `exists`: one deciding element is enough, even if another one fails."""
 
     def evaluate(frame: Frame) -> bool:
         failure: CelError | None = None
@@ -150,7 +150,7 @@ class _Key:
 
 
 def sort(values: list[Any], keys: list[Any]) -> list[Any]:
-    """`values` in the order of their `keys`; stable."""
+    """Return `values` in the order of their `keys`; the sort is stable."""
     kinds = set(map(type, keys))
     if kinds == {str} or kinds == {int}:
         order = sorted(range(len(values)), key=keys.__getitem__)

@@ -1,4 +1,4 @@
-"""Calls that are not functions: `has`, `all`, `map`, … Recognised while parsing, by name and arity."""
+"""Macros: `has`, `all`, `map`, … Recognised while parsing, by name and number of arguments."""
 
 from alcove.api.cel.ast import AstNode, Comprehension, Ident, Macro, Select
 from alcove.api.cel.errors import CompileError, Issue
@@ -29,7 +29,7 @@ _MEMBER: dict[tuple[str, int], tuple[Macro, int, bool]] = {
 
 
 def expand_global(source: str, offset: int, name: str, args: list[AstNode]) -> AstNode | None:
-    """`has(a.b)`; None if the call is no macro."""
+    """Expand `has(a.b)`; None if the call is not a macro."""
     if name != "has" or len(args) != 1:
         return None
     tested = args[0]
@@ -43,11 +43,11 @@ def expand_global(source: str, offset: int, name: str, args: list[AstNode]) -> A
 def expand_member(
     source: str, offset: int, name: str, target: AstNode, args: list[AstNode]
 ) -> AstNode | None:
-    """`target.all(x, …)` and its kin; None if the call is no macro."""
-    found = _MEMBER.get((name, len(args)))
-    if found is None:
+    """Expand `target.all(x, …)` and similar calls; None if the call is not a macro."""
+    macro_entry = _MEMBER.get((name, len(args)))
+    if macro_entry is None:
         return None
-    macro, count, filtered = found
+    macro, count, filtered = macro_entry
     variables = tuple(_variable(source, arg) for arg in args[:count])
     if len(set(variables)) != count:
         raise CompileError(source, [Issue(args[1].offset, f"duplicate variable name: {variables[0]}")])

@@ -1,6 +1,7 @@
-"""Types of expressions from a kind's schema as it is compiled (`api/schema/node.py`), for checking alone.
+"""CEL types from a kind's compiled schema (`api/schema/node.py`), for type-checking only.
 
-Where the schema leaves something open, so does the type: a check against it complains of nothing that may be right.
+Where the schema leaves something open, so does the type: checking reports no error for an expression that may
+be correct.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,19 +36,19 @@ class NodeTypes:
     """Equal nodes have equal types: `object.spec` and `oldObject.spec` can be compared."""
 
     def __init__(self) -> None:
-        self._made: dict[int, tuple[SchemaNode, CelType]] = {}
-        """By the node's identity; the node is kept so that no other takes its number."""
+        self._types: dict[int, tuple[SchemaNode, CelType]] = {}
+        """By `id()` of the node; the node is kept alive so that its id is not reused."""
 
     def of(self, node: SchemaNode) -> CelType:
         if node.type is SchemaType.OBJECT and not node.preserve_unknown and node.values is None:
-            known = self._made.get(id(node))
-            if known is None:
+            cached = self._types.get(id(node))
+            if cached is None:
                 fields = _Fields(self, node)
-                known = self._made[id(node)] = (
+                cached = self._types[id(node)] = (
                     node,
                     CelType(TypeKind.OBJECT, node.name or "object", (), fields),
                 )
-            return known[1]
+            return cached[1]
         match node.type:
             case SchemaType.MAP:
                 return map_of(STRING, self.of(node.values) if node.values is not None else DYN)
@@ -59,8 +60,8 @@ class NodeTypes:
 
 
 class _Fields(Mapping[str, TypeField]):
-    """Fields of an object, made when they are asked for: schemas recurse. A name that is a word of the language
-    may be escaped or not: both can be read."""
+    """Fields of an object, created on first use, because schemas recurse. A name that is a keyword of the
+    language can be read both escaped and unescaped."""
 
     def __init__(self, types: NodeTypes, node: SchemaNode) -> None:
         self._types = types

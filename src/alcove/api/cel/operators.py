@@ -1,4 +1,4 @@
-"""Arithmetic, order, indexing: the operators on values, with CEL's errors."""
+"""Operators on values (arithmetic, comparison, indexing), with CEL's errors."""
 
 import math
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def add(one: Any, other: Any) -> Any:
 
 
 def concat(one: list[Any], other: list[Any]) -> list[Any]:
-    """Lists one after the other; a set takes only what is new, a map list replaces by key."""
+    """Concatenate lists; a set adds only new items, a map list replaces items by key."""
     if isinstance(one, CelSetList):
         known = set(map(freeze, one))
         united = CelSetList(one)
@@ -145,7 +145,7 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def show(value: Any) -> str:
-    """A value inside an error message."""
+    """Format a value for an error message."""
     return "true" if value is True else "false" if value is False else str(value)
 
 
@@ -163,7 +163,7 @@ def index(container: Any, key: Any) -> Any:
 
 
 def optional_index(container: Any, key: Any) -> Optional:
-    """`container[?key]`: absent where plain indexing has nothing."""
+    """`container[?key]`: an empty optional where plain indexing would fail."""
     if isinstance(container, Optional):
         return optional_index(container.value, key) if container.present else ABSENT
     if isinstance(container, dict):
@@ -176,7 +176,7 @@ def optional_index(container: Any, key: Any) -> Optional:
 
 
 def lookup(container: dict[Any, Any], key: Any) -> Any:
-    """The value under `key`, else ABSENT. 1, 1u and 1.0 are one key; `true` is not 1."""
+    """Return the value under `key`, or ABSENT. 1, 1u and 1.0 are the same key; `true` is not 1."""
     if type(key) is str or type(key) is int:
         return container.get(key, ABSENT)
     if type(key) is bool:
@@ -203,9 +203,9 @@ def _whole(key: Any) -> int | None:
     return int(key) if type(key) is float and key.is_integer() else None
 
 
-def is_in(wanted: Any, container: Any) -> bool:
+def is_in(value: Any, container: Any) -> bool:
     if isinstance(container, list):
-        return contains(container, wanted)
+        return contains(container, value)
     if isinstance(container, dict):
-        return lookup(container, wanted) is not ABSENT
+        return lookup(container, value) is not ABSENT
     raise CelError(NO_SUCH_OVERLOAD)

@@ -1,4 +1,4 @@
-"""Reads tokens into a tree, by precedence climbing; macros become their own nodes on the way.
+"""Parses tokens into a tree by precedence climbing, and expands macros into their nodes.
 
 Depth is bounded, so that no later pass over the tree can exhaust Python's stack.
 """
@@ -21,10 +21,10 @@ from alcove.api.cel.lexer import INT_MAX, INT_MIN, Lexeme, LexerToken, scan
 from alcove.api.cel.macros import expand_global, expand_member
 from alcove.api.cel.reserved_words import RESERVED
 
-NESTING_MOST = 50
-"""Brackets, ternaries and calls inside one another."""
-DEPTH_MOST = 200
-"""Height of the tree: chains like `a + b + c` add to it too."""
+NESTING_MAX = 50
+"""Maximum nesting of brackets, ternaries and calls."""
+DEPTH_MAX = 200
+"""Maximum height of the tree; chains like `a + b + c` add to it too."""
 
 _BINARY = {
     "||": (1, "_||_"), "&&": (2, "_&&_"),
@@ -37,7 +37,7 @@ _EXPECTED = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, 
 
 
 def parse(source: str) -> AstNode:
-    """The tree of `source`. Raises CompileError."""
+    """Return the tree of `source`. Raises CompileError."""
     return _Parser(source).parse()
 
 
@@ -84,23 +84,23 @@ class _Parser:
     def _error(self, offset: int, message: str) -> CompileError:
         return CompileError(self._source, [Issue(offset, message)])
 
-    def _unexpected(self, wanted: str) -> CompileError:
+    def _unexpected(self, expected: str) -> CompileError:
         lexeme = self._peek()
         return self._error(
-            lexeme.offset, f"Syntax error: mismatched input '{lexeme.text}' expecting {wanted}"
+            lexeme.offset, f"Syntax error: mismatched input '{lexeme.text}' expecting {expected}"
         )
 
     def _checked(self, node: AstNode) -> AstNode:
-        if node.depth > DEPTH_MOST:
-            raise self._error(node.offset, f"expression recursion limit exceeded: {DEPTH_MOST}")
+        if node.depth > DEPTH_MAX:
+            raise self._error(node.offset, f"expression recursion limit exceeded: {DEPTH_MAX}")
         return node
 
     # Grammar, from the outside in.
 
     def _expression(self) -> AstNode:
         self._nesting += 1
-        if self._nesting > NESTING_MOST:
-            raise self._error(self._peek().offset, f"expression recursion limit exceeded: {NESTING_MOST}")
+        if self._nesting > NESTING_MAX:
+            raise self._error(self._peek().offset, f"expression recursion limit exceeded: {NESTING_MAX}")
         node = self._binary(1)
         if self._at("?"):
             question = self._take()
@@ -110,17 +110,17 @@ class _Parser:
         self._nesting -= 1
         return node
 
-    def _binary(self, least: int) -> AstNode:
+    def _binary(self, minimum: int) -> AstNode:
         left = self._unary()
         while True:
             lexeme = self._peek()
             rank, function = _BINARY.get(lexeme.text, (0, "")) if lexeme.token is LexerToken.SIGN else (0, "")
-            if rank < least:
+            if rank < minimum:
                 return left
             self._next += 1
             right = self._binary(rank + 1)
             if function in _VARIADIC and isinstance(left, CallNode) and left.function == function:
-                # One flat node for `a && b && c`: depth stays low however long the chain is.
+                # One flat node for `a && b && c`: depth stays low for a chain of any length.
                 left.args.append(right)
                 left.depth = max(left.depth, right.depth + 1)
             else:
@@ -279,7 +279,7 @@ class _Parser:
         return args
 
     def _each(self, closing: str, element: Callable[[], None], *, trailing_comma: bool = True) -> None:
-        """Reads elements between commas up to and with `closing`."""
+        """Parse comma-separated elements up to and including `closing`."""
         if self._accept(closing):
             return
         element()

@@ -1,10 +1,10 @@
 """Turns a checked tree into closures: `step(frame) -> value`.
 
-A frame is a list: the budget, then the variables, then room for the variables of comprehensions.
-Static types choose the closure once, so that running it tests nothing twice: comparing two strings
-is one Python comparison; reading `self.spec.replicas` is two dict lookups.
+A frame is a list: the budget, then the variables, then slots for the variables of comprehensions. Static
+types select the closure in advance, so that evaluation repeats no type tests: comparing two strings is one
+Python comparison; reading `self.spec.replicas` is two dict lookups.
 
-Every step's fixed cost is counted while planning and spent at once, at the start and per round of a
+The fixed cost of all steps is summed while planning and spent in one go, at the start and per iteration of a
 loop; costs that depend on sizes are spent where they arise.
 """
 
@@ -33,12 +33,12 @@ from alcove.api.cel.values import ABSENT, NO_SUCH_OVERLOAD, Optional, Uint
 
 
 class Planner:
-    """Plans one expression. `cost` adds up what the steps planned so far cost each time they run."""
+    """Plans one expression. `cost` is the sum of the fixed costs of the steps planned so far."""
 
     def __init__(self, variables: Mapping[str, CelType]) -> None:
         self._slots = {name: slot for slot, name in enumerate(variables, start=1)}
         self.width = 1 + len(variables)
-        """Slots a frame needs."""
+        """Number of slots that a frame needs."""
         self.cost = 0
 
     def plan(self, node: AstNode) -> Step:
@@ -69,14 +69,14 @@ class Planner:
         raise AssertionError(node)
 
     def plan_inner(self, node: AstNode) -> tuple[Step, int]:
-        """A step that runs apart from what surrounds it (a loop's body), and its cost."""
+        """Plan a step that runs separately from the surrounding ones (a loop's body); also returns its cost."""
         outer, self.cost = self.cost, 0
         step = self.plan(node)
         inner, self.cost = self.cost, outer
         return step, inner
 
     def bind(self, *names: str) -> tuple[tuple[int, ...], dict[str, int]]:
-        """Slots for new variables, and the scope to give back to `restore`."""
+        """Allocate slots for new variables; returns them and the scope to pass to `restore`."""
         scope = self._slots
         slots = tuple(range(self.width, self.width + len(names)))
         self.width += len(names)
@@ -126,8 +126,8 @@ class Planner:
         items = [self.plan(item) for item in node.items]
         if not node.optional:
             if all(isinstance(item, Literal) for item in node.items):
-                made = [item([]) for item in items]
-                return lambda _frame: made
+                constant = [item([]) for item in items]
+                return lambda _frame: constant
             return lambda frame: [item(frame) for item in items]
         optional = [index in node.optional for index in range(len(items))]
 
@@ -162,11 +162,11 @@ class Planner:
         return build
 
     def _struct(self, node: StructLiteral) -> Step:
-        made = node.type
+        constant = node.type
         fields = []
         for entry in node.entries:
             assert isinstance(entry.key, Literal)
-            fields.append((made.fields[entry.key.value].key, self.plan(entry.value), entry.optional))
+            fields.append((constant.fields[entry.key.value].key, self.plan(entry.value), entry.optional))
 
         def build(frame: Frame) -> dict[str, Any]:
             built: dict[str, Any] = {}
@@ -193,7 +193,7 @@ def _unwrapped(value: Any) -> Optional:
 
 
 def map_key(key: Any) -> Any:
-    """A key as a dict holds it: 1, 1u and 1.0 are one."""
+    """Normalise a key for use in a dict: 1, 1u and 1.0 are the same key."""
     if type(key) in (str, int, bool):
         return key
     if type(key) is Uint or (type(key) is float and key.is_integer()):
@@ -202,7 +202,7 @@ def map_key(key: Any) -> Any:
 
 
 def _select_field(operand: Step, key: str, adapt: Callable[[Any], Any] | None) -> Step:
-    """A field that the type declares. Null is the same as absent."""
+    """Select a field that the type declares. Null is the same as absent."""
     if adapt is None:
 
         def select(frame: Frame) -> Any:
@@ -261,7 +261,7 @@ def _select_optional(operand: Step, key: str, adapt: Callable[[Any], Any] | None
 
 
 def _test(operand: Step, key: str, *, typed: bool) -> Step:
-    """`has(operand.key)`."""
+    """Plan `has(operand.key)`."""
     if typed:
 
         def test_field(frame: Frame) -> bool:

@@ -1,4 +1,4 @@
-"""Words of the language that no identifier may be."""
+"""Keywords of the language, which cannot be identifiers."""
 
 RESERVED = frozenset(
     [
@@ -21,5 +21,5 @@ RESERVED = frozenset(
         "while",
     ]
 )
-"""Kept for later versions of the language."""
+"""Reserved for later versions of the language."""
 KEYWORDS = RESERVED | {"true", "false", "null", "in"}

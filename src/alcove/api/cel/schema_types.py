@@ -1,8 +1,8 @@
-"""Types of expressions from OpenAPI schemas, and how JSON values become values of them.
+"""CEL types from OpenAPI schemas, and the conversion of JSON values to values of these types.
 
-A schema that says nothing an expression could use has no type. Objects stay plain JSON; where a
-field's CEL value differs from its JSON (a `date-time` is a timestamp, a `set` ignores order), the
-field carries an adapter that runs when it is read.
+A schema without anything that an expression could use has no type. Objects stay plain JSON; where a field's
+CEL value differs from its JSON (a `date-time` is a timestamp, a `set` ignores order), the field has an
+adapter that runs when it is read.
 """
 
 import base64
@@ -42,9 +42,9 @@ _STRINGS = {"byte": BYTES, "duration": DURATION, "date": TIMESTAMP, "date-time":
 
 
 def schema_type(schema: Schema, *, is_resource: bool = False) -> CelType | None:
-    """The type of values under `schema`; None where expressions cannot reach them.
+    """Return the type of values under `schema`; None where expressions cannot access them.
 
-    At the root of a resource its identity and name are always there.
+    At the root of a resource, apiVersion, kind and the names in metadata are always declared.
     """
     if schema.get("x-kubernetes-int-or-string"):
         return DYN
@@ -77,24 +77,24 @@ def _object_type(schema: Schema, is_resource: bool) -> CelType:
 
 
 class _Fields(Mapping[str, TypeField]):
-    """Fields of an object, made when they are asked for: an expression reads few of them."""
+    """Fields of an object, created on first use: an expression reads few of them."""
 
     def __init__(self, properties: Schema) -> None:
         self._parts = {spelled: name for name in properties if (spelled := escape(name)) is not None}
         self._properties = properties
-        self._made: dict[str, TypeField] = {}
+        self._fields: dict[str, TypeField] = {}
 
     def __getitem__(self, spelled: str) -> TypeField:
-        made = self._made.get(spelled)
-        if made is not None:
-            return made
+        field = self._fields.get(spelled)
+        if field is not None:
+            return field
         name = self._parts[spelled]
         part = self._properties[name]
         of = _nested_type(part)
         if of is None:
             raise KeyError(spelled)
-        made = self._made[spelled] = TypeField(name, of, read_adapter(part))
-        return made
+        field = self._fields[spelled] = TypeField(name, of, read_adapter(part))
+        return field
 
     def __iter__(self) -> Iterator[str]:
         return (spelled for spelled in self._parts if self.get(spelled) is not None)
@@ -104,7 +104,7 @@ class _Fields(Mapping[str, TypeField]):
 
 
 def read_adapter(schema: Schema) -> Adapter | None:
-    """Adapts a value when it is read from its field. None where JSON will do."""
+    """Return a function that adapts a value when its field is read. None if JSON needs no adapting."""
     match schema.get("type"):
         case "array":
             items = each_item(_unless_null(read_adapter(schema["items"])) if "items" in schema else None)
@@ -145,7 +145,7 @@ def _unless_null(adapt: Adapter | None) -> Adapter | None:
 
 
 def _listed(schema: Schema, items: Adapter | None) -> Adapter | None:
-    """Marks lists whose equality and sum are special."""
+    """Mark lists whose equality and sum are special."""
     wrap: Callable[[Any], Any] | None = None
     match schema.get("x-kubernetes-list-type"):
         case "set":
@@ -157,8 +157,8 @@ def _listed(schema: Schema, items: Adapter | None) -> Adapter | None:
         return items
     if items is None:
         return wrap
-    made = wrap
-    return lambda values: made(items(values))
+    wrap_list = wrap
+    return lambda values: wrap_list(items(values))
 
 
 def _scalar_adapter(schema: Schema) -> Adapter | None:
@@ -199,7 +199,7 @@ _SHORT = {
 
 
 def _duration(value: Any) -> Any:
-    """Go's form, or words (`2 days`) as the format allows."""
+    """Parse Go's form, or words (`2 days`) as the format allows."""
     span = parse_duration(value)
     if span is not None:
         return span

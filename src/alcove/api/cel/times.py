@@ -1,4 +1,4 @@
-"""Timestamps and durations, to the nanosecond, within CEL's ranges."""
+"""Timestamps and durations with nanosecond precision, within CEL's ranges."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Timestamp:
         return f"{moment.year:04}-{moment:%m-%dT%H:%M:%S}{fraction}Z"
 
     def at(self, zone: tzinfo) -> datetime:
-        """Broken down in a zone, to the second (a datetime has no nanoseconds)."""
+        """Return the local time in a zone, to the second (a datetime has no nanoseconds)."""
         try:
             return (_EPOCH + timedelta(seconds=self.nanos // SECOND)).astimezone(zone)
         except OverflowError as error:
@@ -86,7 +86,7 @@ _RFC3339 = re.compile(
 
 
 def parse_timestamp(text: str, *, zone_required: bool = True) -> Timestamp | None:
-    """RFC 3339; None if it is not. Without a zone it is UTC, where that is allowed."""
+    """Parse RFC 3339; None if the text is not. Without a zone it is UTC, if that is allowed."""
     match = _RFC3339.fullmatch(text)
     if match is None or (zone_required and not match[8]):
         return None
@@ -107,7 +107,7 @@ def parse_timestamp(text: str, *, zone_required: bool = True) -> Timestamp | Non
 
 
 def parse_date(text: str) -> Timestamp | None:
-    """`2006-01-02`."""
+    """Parse `2006-01-02`."""
     return parse_timestamp(f"{text}T00:00:00Z") if len(text) == 10 else None
 
 
@@ -125,7 +125,7 @@ _PART = re.compile(r"([0-9]{0,40})(?:\.([0-9]{0,40}))?(ns|us|µs|μs|ms|s|m|h)")
 
 
 def parse_duration(text: str) -> Duration | None:
-    """`1h30m`, `-1.5s`, as Go's time.ParseDuration reads it; None if it is not one."""
+    """Parse `1h30m`, `-1.5s` as Go's time.ParseDuration does; None if the text is not a duration."""
     body = text.lstrip("+-") if text[:1] in ("+", "-") and text[1:2] not in ("+", "-") else text
     if body == "0":
         return Duration(0)
@@ -153,7 +153,7 @@ _ZONE_NAME = re.compile(r"[A-Za-z0-9_+-]{1,32}(?:/[A-Za-z0-9_+-]{1,32}){0,2}")
 
 @lru_cache(maxsize=256)
 def zone(name: str) -> tzinfo:
-    """A zone by IANA name or by offset (`-08:00`). Raises CelError."""
+    """Return a zone by IANA name or by offset (`-08:00`). Raises CelError."""
     match = _OFFSET.fullmatch(name)
     if match is not None:
         hours, minutes = int(match[2]), int(match[3])
@@ -165,5 +165,5 @@ def zone(name: str) -> tzinfo:
         if _ZONE_NAME.fullmatch(name) is None:
             raise KeyError(name)
         return ZoneInfo(name)
-    except (KeyError, ValueError, OSError) as error:  # no such name, or a folder's
+    except (KeyError, ValueError, OSError) as error:  # There is no such name, or it is a directory.
         raise CelError(f"unknown time zone {name}") from error

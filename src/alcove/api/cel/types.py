@@ -1,4 +1,4 @@
-"""Types of CEL, as the checker reasons about them and as `type(x)` returns them."""
+"""CEL types, as the checker uses them and as `type(x)` returns them."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class TypeKind(Enum):
     OBJECT = "object"
     """Named fields, from a schema."""
     OPAQUE = "opaque"
-    """Known by name and functions only: a quantity, an IP address, an optional."""
+    """A type known only by name and functions: a quantity, an IP address, an optional."""
     PARAM = "param"
     """A type variable."""
 
 
 class TypeField(Struct, frozen=True):
-    """A field of an object type. Expressions name it escaped; the JSON has it under `key`."""
+    """A field of an object type. `key` is its name in JSON, which expressions write escaped."""
 
     key: str
     type: CelType
     adapt: Callable[[Any], Any] | None = None
-    """Makes the CEL value of the JSON value, where they differ (timestamps, sets, …)."""
+    """Converts the JSON value to the CEL value, where they differ (timestamps, sets, …)."""
 
 
 class CelType:
@@ -62,7 +62,7 @@ class CelType:
 
     @property
     def deep(self) -> Callable[[Any], Any] | None:
-        """For objects that hold adapted fields: adapts a whole JSON object, for comparing it."""
+        """For objects with adapted fields: adapts a whole JSON object, so that it can be compared."""
         return self._deep() if self._deep is not None else None
 
     def __eq__(self, other: object) -> bool:
@@ -129,7 +129,7 @@ def is_optional(of: CelType) -> bool:
 
 
 COMPARABLE = (INT, UINT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)
-"""Types with an order."""
+"""Types that have an order."""
 
 NAMED: Mapping[str, CelType] = {
     "bool": BOOL,
@@ -150,4 +150,4 @@ NAMED: Mapping[str, CelType] = {
     "uint": UINT,
     "optional_type": optional_of(A),
 }
-"""Types an expression may name."""
+"""Types that an expression may refer to by name."""

@@ -1,4 +1,4 @@
-"""Which type fits where: assignability with type variables, as the checker needs it."""
+"""Assignability of types with type variables, for the checker."""
 
 from collections.abc import Sequence
 
@@ -6,32 +6,32 @@ from alcove.api.cel.types import DYN, CelType, TypeKind
 
 
 class Bindings:
-    """What type variables turned out to be. Changes can be taken back, so that attempts leave no trace."""
+    """Bindings of type variables. Changes can be rolled back, so that a failed attempt has no effect."""
 
-    __slots__ = ("_found", "_trail")
+    __slots__ = ("_bound", "_trail")
 
     def __init__(self) -> None:
-        self._found: dict[str, CelType] = {}
+        self._bound: dict[str, CelType] = {}
         self._trail: list[tuple[str, CelType | None]] = []
 
     def get(self, name: str) -> CelType | None:
-        return self._found.get(name)
+        return self._bound.get(name)
 
     def set(self, name: str, of: CelType) -> None:
-        self._trail.append((name, self._found.get(name)))
-        self._found[name] = of
+        self._trail.append((name, self._bound.get(name)))
+        self._bound[name] = of
 
     def attempt(self, these: Sequence[CelType], those: Sequence[CelType]) -> bool:
-        """Binds what makes `these` types fit `those`, one by one; nothing if they do not fit."""
+        """Bind the variables that make `these` types assignable to `those`; none if any pair fails."""
         mark = len(self._trail)
         if _all_fit(self, these, those):
             return True
         while len(self._trail) > mark:
             name, before = self._trail.pop()
             if before is None:
-                del self._found[name]
+                del self._bound[name]
             else:
-                self._found[name] = before
+                self._bound[name] = before
         return False
 
 
@@ -41,7 +41,7 @@ _NESTED = (TypeKind.LIST, TypeKind.MAP, TypeKind.OPAQUE)
 
 
 def substitute(bindings: Bindings, of: CelType, *, free_to_dyn: bool = False) -> CelType:
-    """`of` with bound variables replaced; free ones become dyn if asked."""
+    """Return `of` with bound variables replaced; with `free_to_dyn`, free ones become dyn."""
     if of.kind is TypeKind.PARAM:
         bound = bindings.get(of.name)
         if bound is not None:
@@ -54,7 +54,7 @@ def substitute(bindings: Bindings, of: CelType, *, free_to_dyn: bool = False) ->
 
 
 def most_general(one: CelType, other: CelType) -> CelType:
-    """The more general of two types that fit each other."""
+    """Return the more general of two types that are assignable to each other."""
     return one if _at_most_as_specific(one, other) else other
 
 
@@ -82,7 +82,7 @@ def _fits(bindings: Bindings, one: CelType, other: CelType) -> bool:
 
 
 def _bind(bindings: Bindings, of: CelType, variable: CelType) -> tuple[bool, bool]:
-    """(whether `of` may stand for `variable`, whether the variable was bound before)."""
+    """Return (whether `of` may replace `variable`, whether the variable was bound before)."""
     if of == variable:
         return True, True
     bound = bindings.get(variable.name)

@@ -1,7 +1,7 @@
 """Values at run time. Most are plain Python: int, float, str, bytes, bool, None, list, dict.
 
-What Python has no type for is here: unsigned integers, optionals, and lists that a schema declares
-to be sets or maps. Timestamps and durations are in `times.py`.
+Defined here are those that Python has no type for: unsigned integers, optionals, and lists that a schema
+declares to be sets or maps. Timestamps and durations are in `times.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Uint(int):
 
 
 class Opaque:
-    """Base of values that only their library's functions understand. `cel_type` names them."""
+    """Base class of values that only their library's functions can use. `cel_type` is their type."""
 
     __slots__ = ()
     cel_type: CelType = DYN
@@ -64,13 +64,13 @@ ABSENT = Optional(None, present=False)
 
 
 class CelSetList(list[Any]):
-    """A list with `x-kubernetes-list-type: set`: order does not count, `+` is a union."""
+    """A list with `x-kubernetes-list-type: set`: order is ignored, `+` is a union."""
 
     __slots__ = ()
 
 
 class MapList(list[Any]):
-    """A list with `x-kubernetes-list-type: map`: items are known by `keys`, `+` merges by them."""
+    """A list with `x-kubernetes-list-type: map`: items are identified by `keys`, `+` merges by them."""
 
     __slots__ = ("keys",)
 
@@ -100,9 +100,9 @@ _LIST, _MAP = list_of(A), map_of(A, A)
 
 
 def type_of(value: Any) -> CelType:
-    known = _TYPES.get(type(value))
-    if known is not None:
-        return known
+    cel_type = _TYPES.get(type(value))
+    if cel_type is not None:
+        return cel_type
     if isinstance(value, list):
         return _LIST
     if isinstance(value, dict):
@@ -115,7 +115,7 @@ _NUMBERS = frozenset({int, Uint, float})
 
 
 def equal(one: Any, other: Any) -> bool:
-    """CEL's `==`: numbers compare across types, everything else only with its own type."""
+    """CEL's `==`: numbers compare across types, all other values only with their own type."""
     kind, other_kind = type(one), type(other)
     if kind is other_kind and kind in _PLAIN:
         return bool(one == other)
@@ -149,14 +149,14 @@ def _equal_maps(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
     return all(key in other and equal(value, other[key]) for key, value in one.items())
 
 
-def contains(items: list[Any], wanted: Any) -> bool:
-    if type(wanted) is str:
-        return wanted in items
-    return any(equal(item, wanted) for item in items)
+def contains(items: list[Any], value: Any) -> bool:
+    if type(value) is str:
+        return value in items
+    return any(equal(item, value) for item in items)
 
 
 def freeze(value: Any) -> Hashable:
-    """Something hashable that is equal for equal values: what sets of values are made of."""
+    """Return a hashable value that is equal for equal values, for use in sets."""
     kind = type(value)
     if kind is str:
         return value  # type: ignore[no-any-return]
@@ -177,7 +177,7 @@ _ORDERED = frozenset({str, bytes, bool, Timestamp, Duration})
 
 
 def require_order(one: Any, other: Any) -> None:
-    """Raises CelError where two values have no order."""
+    """Raise CelError if the two values have no order."""
     kind, other_kind = type(one), type(other)
     if kind is other_kind and kind in _ORDERED:
         return
@@ -186,26 +186,26 @@ def require_order(one: Any, other: Any) -> None:
 
 
 def compare(one: Any, other: Any) -> int:
-    """-1, 0 or 1. Raises CelError where there is no order."""
+    """Return -1, 0 or 1. Raises CelError if there is no order."""
     require_order(one, other)
     if one < other:
         return -1
     return 1 if one > other else 0
 
 
-WEIGHT_MOST = 1_000_001
-"""More than any expression may spend: beyond it nobody needs to know."""
+WEIGHT_MAX = 1_000_001
+"""More than any expression may spend, so `weight` counts no further."""
 
 
 def weight(value: Any) -> int:
-    """How much work walking the whole of `value` is, up to WEIGHT_MOST.
+    """Return the cost of traversing all of `value`, up to WEIGHT_MAX.
 
-    The bound matters: a value built as `[x, x]` over and over shares its parts, and is far larger to
-    walk than to hold.
+    The bound matters: a value built as `[x, x]` repeatedly shares its parts, and is far larger to traverse
+    than to store.
     """
     total = 0
     pending = [value]
-    while pending and total < WEIGHT_MOST:
+    while pending and total < WEIGHT_MAX:
         current = pending.pop()
         if isinstance(current, str | bytes):
             total += 1 + len(current) // 10

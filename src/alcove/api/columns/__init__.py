@@ -1,4 +1,4 @@
-"""Printer columns: what `kubectl get` shows of each kind, computed here and sent as a table."""
+"""Printer columns: the server-side table that `kubectl get` shows for each kind."""
 
 from alcove.api.columns import (
     access,
@@ -84,9 +84,9 @@ COLUMNS: dict[tuple[str, str], tuple[PrinterColumn, ...]] = {
     ("storage.k8s.io", "VolumeAttachment"): storage.VOLUME_ATTACHMENT,
     ("storage.k8s.io", "VolumeAttributesClass"): storage.VOLUME_ATTRIBUTES_CLASS,
 }
-"""By group and kind; a version of its own for none, since all versions of a kind show the same."""
+"""By group and kind; all versions of a kind have the same columns."""
 
 
 def columns_for(group: str, kind: str) -> tuple[PrinterColumn, ...]:
-    """The columns of a kind; those not in the table show their name and time of creation."""
+    """Return the columns of a kind; kinds that are not in the table have name and creation time."""
     return COLUMNS.get((group, kind), DEFAULT)

@@ -1,4 +1,4 @@
-"""Columns of who may do what: roles, bindings, signing requests, priorities, budgets."""
+"""Columns of roles, bindings, certificate signing requests, priority classes, disruption budgets."""
 
 from alcove.api import objects
 from alcove.api.columns import duration
@@ -27,14 +27,14 @@ def _subject(subject: Object) -> str:
 
 BINDING = (
     NAME,
-    PrinterColumn("Role", _role, description="Role that is given."),
+    PrinterColumn("Role", _role, description="Referenced role."),
     AGE,
-    PrinterColumn("Users", _subjects("User"), description="Users it is given to.", priority=WIDE),
-    PrinterColumn("Groups", _subjects("Group"), description="Groups it is given to.", priority=WIDE),
+    PrinterColumn("Users", _subjects("User"), description="Users of the binding.", priority=WIDE),
+    PrinterColumn("Groups", _subjects("Group"), description="Groups of the binding.", priority=WIDE),
     PrinterColumn(
         "ServiceAccounts",
         _subjects("ServiceAccount"),
-        description="Service accounts it is given to.",
+        description="Service accounts of the binding.",
         priority=WIDE,
     ),
 )
@@ -56,27 +56,25 @@ def _signing_state(obj: Object, _now: float) -> str:
 CERTIFICATE_SIGNING_REQUEST = (
     NAME,
     AGE,
-    PrinterColumn("SignerName", at("spec", "signerName"), description="Who is asked to sign."),
-    PrinterColumn("Requestor", at("spec", "username"), description="Who asks."),
+    PrinterColumn("SignerName", at("spec", "signerName"), description="Requested signer."),
+    PrinterColumn("Requestor", at("spec", "username"), description="User who requested the certificate."),
     PrinterColumn(
-        "RequestedDuration", _requested_duration, description="How long the certificate should hold."
+        "RequestedDuration", _requested_duration, description="Requested duration of the certificate."
     ),
-    PrinterColumn("Condition", _signing_state, description="What became of it."),
+    PrinterColumn("Condition", _signing_state, description="State of the request."),
 )
 
 PRIORITY_CLASS = (
     NAME,
-    integer("Value", "Higher goes first.", "value"),
+    integer("Value", "Priority; higher values are scheduled first.", "value"),
     PrinterColumn(
         "Global-Default",
         at("globalDefault", default=False),
         "boolean",
-        description="Whether pods without a class have it.",
+        description="Whether it is the default for pods without a class.",
     ),
     AGE,
-    PrinterColumn(
-        "PreemptionPolicy", at("preemptionPolicy"), description="Whether others are evicted for its pods."
-    ),
+    PrinterColumn("PreemptionPolicy", at("preemptionPolicy"), description="Preemption policy."),
 )
 
 
@@ -86,8 +84,10 @@ def _budget(field: str) -> Value:
 
 POD_DISRUPTION_BUDGET = (
     NAME,
-    PrinterColumn("Min Available", _budget("minAvailable"), description="Pods that must stay."),
-    PrinterColumn("Max Unavailable", _budget("maxUnavailable"), description="Pods that may be missing."),
-    integer("Allowed Disruptions", "Pods that may be evicted now.", "status", "disruptionsAllowed"),
+    PrinterColumn("Min Available", _budget("minAvailable"), description="Minimum number of available pods."),
+    PrinterColumn(
+        "Max Unavailable", _budget("maxUnavailable"), description="Maximum number of unavailable pods."
+    ),
+    integer("Allowed Disruptions", "Number of evictions currently allowed.", "status", "disruptionsAllowed"),
     AGE,
 )

@@ -14,39 +14,54 @@ def _phase(obj: Object, _now: float) -> str:
 
 TENANT = (
     NAME,
-    PrinterColumn("Phase", _phase, description="Whether it is in use or going."),
+    PrinterColumn("Phase", _phase, description="Phase: Active or Terminating."),
     PrinterColumn(
         "Mode",
         at("spec", "controlPlane", "mode", default="Shared"),
-        description="Whether its API server is its own.",
+        description="Mode of the control plane: Shared or Dedicated.",
     ),
     PrinterColumn(
-        "Weight", at("spec", "weight", default=1), "integer", description="Its share of the scheduler."
+        "Weight",
+        at("spec", "weight", default=1),
+        "integer",
+        description="Relative share of scheduling capacity.",
     ),
     AGE,
     PrinterColumn(
-        "Endpoint", at("status", "endpoint", default=NONE), description="Where its API is.", priority=WIDE
+        "Endpoint",
+        at("status", "endpoint", default=NONE),
+        description="Address of the tenant's API server.",
+        priority=WIDE,
     ),
 )
 
 
 def _vpc(obj: Object, _now: float) -> str:
-    wanted = objects.get(obj, "spec", "vpcID", default=NONE)
-    return str(objects.get(obj, "status", "vpc", default=wanted))
+    desired = objects.get(obj, "spec", "vpcID", default=NONE)
+    return str(objects.get(obj, "status", "vpc", default=desired))
 
 
 NETWORK = (
     NAME,
-    PrinterColumn("Type", at("spec", "type"), description="How the network is made."),
-    PrinterColumn("VPC", _vpc, description="VPC it is mapped to."),
-    PrinterColumn("CIDR", at("status", "cidr", default=NONE), description="Range of its addresses."),
-    PrinterColumn("Phase", _phase, description="Whether pods can be attached."),
-    PrinterColumn("DNS", at("status", "dnsServiceIP", default=NONE), description="Address of its DNS."),
+    PrinterColumn("Type", at("spec", "type"), description="Type of the network."),
+    PrinterColumn("VPC", _vpc, description="VPC of the network."),
+    PrinterColumn(
+        "CIDR", at("status", "cidr", default=NONE), description="Range of the network's addresses."
+    ),
+    PrinterColumn("Phase", _phase, description="Phase: whether pods can be attached."),
+    PrinterColumn(
+        "DNS", at("status", "dnsServiceIP", default=NONE), description="Address of the DNS service."
+    ),
     AGE,
     PrinterColumn(
-        "VNI", at("status", "vni", default=NONE), description="Its number on the wire.", priority=WIDE
+        "VNI",
+        at("status", "vni", default=NONE),
+        description="Virtual network identifier (VNI).",
+        priority=WIDE,
     ),
-    PrinterColumn("Message", at("status", "message"), description="Why it is in this phase.", priority=WIDE),
+    PrinterColumn(
+        "Message", at("status", "message"), description="Reason of the current phase.", priority=WIDE
+    ),
 )
 
 
@@ -59,25 +74,35 @@ def _spec(name: str, field: str, description: str, priority: int = 0) -> Printer
     return PrinterColumn(name, at("spec", field, default=NONE), description=description, priority=priority)
 
 
-_CIDR = PrinterColumn("CIDR", _cidr, description="Range of its addresses.")
-_VNI = _spec("VNI", "vni", "Its number on the wire.")
-_STATUS = _spec("Status", "status", "Where the provider is with it.")
-_MESSAGE = PrinterColumn("Message", at("status", "message"), description="Why it is there.", priority=WIDE)
+_CIDR = PrinterColumn("CIDR", _cidr, description="Address range.")
+_VNI = _spec("VNI", "vni", "Virtual network identifier (VNI).")
+_STATUS = _spec("Status", "status", "Provisioning state.")
+_MESSAGE = PrinterColumn(
+    "Message", at("status", "message"), description="Reason of the current state.", priority=WIDE
+)
 _USED = PrinterColumn("Used", at("status", "used", default=NONE), description="Addresses in use.")
-_FREE = PrinterColumn("Free", at("status", "free", default=NONE), description="Addresses left.")
-_IP = _spec("IP", "ip", "Its address.")
-_MAC = _spec("MAC", "mac", "Its hardware address.")
-_VPC = _spec("VPC", "vpc", "VPC it belongs to.")
-_SUBNET = _spec("Subnet", "net", "Subnet it belongs to.")
-_DROPLET = _spec("Droplet", "droplet", "Machine that holds it.")
+_FREE = PrinterColumn("Free", at("status", "free", default=NONE), description="Available addresses.")
+_IP = _spec("IP", "ip", "IP address.")
+_MAC = _spec("MAC", "mac", "MAC address.")
+_VPC = _spec("VPC", "vpc", "VPC of the object.")
+_SUBNET = _spec("Subnet", "net", "Subnet of the object.")
+_DROPLET = _spec("Droplet", "droplet", "Droplet of the object.")
 
-VPC = (NAME, _CIDR, _VNI, _spec("Dividers", "dividers", "Dividers it is to have."), _STATUS, AGE, _MESSAGE)
+VPC = (
+    NAME,
+    _CIDR,
+    _VNI,
+    _spec("Dividers", "dividers", "Desired number of dividers."),
+    _STATUS,
+    AGE,
+    _MESSAGE,
+)
 SUBNET = (
     NAME,
     _CIDR,
     _VPC,
     _VNI,
-    _spec("Bouncers", "bouncers", "Bouncers it is to have."),
+    _spec("Bouncers", "bouncers", "Desired number of bouncers."),
     _USED,
     _FREE,
     _STATUS,
@@ -86,7 +111,7 @@ SUBNET = (
 )
 ENDPOINT = (
     NAME,
-    _spec("Type", "type", "What it stands for."),
+    _spec("Type", "type", "Type of the endpoint."),
     _IP,
     _MAC,
     _VPC,
@@ -94,11 +119,11 @@ ENDPOINT = (
     _DROPLET,
     _STATUS,
     AGE,
-    _spec("VNI", "vni", "Number of its VPC on the wire.", WIDE),
-    _spec("Gateway", "gw", "Gateway of its subnet.", WIDE),
-    _spec("Interface", "itf", "Its interface.", WIDE),
-    _spec("Pod", "pod", "What it was made for.", WIDE),
+    _spec("VNI", "vni", "Virtual network identifier (VNI).", WIDE),
+    _spec("Gateway", "gw", "Gateway of the subnet.", WIDE),
+    _spec("Interface", "itf", "Interface of the endpoint.", WIDE),
+    _spec("Pod", "pod", "Owner of the endpoint.", WIDE),
 )
 BOUNCER = (NAME, _VPC, _SUBNET, _IP, _MAC, _DROPLET, _STATUS, AGE)
 DIVIDER = (NAME, _VPC, _IP, _MAC, _DROPLET, _STATUS, AGE)
-DROPLET = (NAME, _IP, _MAC, _spec("Interface", "itf", "Its interface on the underlay."), _STATUS, AGE)
+DROPLET = (NAME, _IP, _MAC, _spec("Interface", "itf", "Interface on the underlay."), _STATUS, AGE)

@@ -17,12 +17,12 @@ def _reference(obj: Object, _now: float) -> str:
 
 
 def _targets(obj: Object, _now: float) -> str:
-    wanted: Sequence[Object] = objects.get(obj, "spec", "metrics", default=())
+    desired: Sequence[Object] = objects.get(obj, "spec", "metrics", default=())
     current: Sequence[Object] = objects.get(obj, "status", "currentMetrics", default=())
-    if not wanted:
+    if not desired:
         return _cpu_target(obj)
     shown = [
-        _metric(spec, current[index] if index < len(current) else {}) for index, spec in enumerate(wanted)
+        _metric(spec, current[index] if index < len(current) else {}) for index, spec in enumerate(desired)
     ]
     text = ", ".join(shown[:_METRICS_SHOWN_MAX])
     more = len(shown) - _METRICS_SHOWN_MAX
@@ -30,7 +30,7 @@ def _targets(obj: Object, _now: float) -> str:
 
 
 def _cpu_target(obj: Object) -> str:
-    """v1 has only this metric, in a field of its own."""
+    """v1 has only this metric, in dedicated fields."""
     target = objects.get(obj, "spec", "targetCPUUtilizationPercentage")
     if target is None:
         return NONE
@@ -63,10 +63,12 @@ def _percent(value: Any, otherwise: str) -> str:
 
 COLUMNS = (
     NAME,
-    PrinterColumn("Reference", _reference, description="What is scaled."),
-    PrinterColumn("Targets", _targets, description="Value of each metric, and what it should be."),
-    PrinterColumn("MinPods", at("spec", "minReplicas", default=UNSET), description="Fewest pods."),
-    PrinterColumn("MaxPods", at("spec", "maxReplicas", default=0), description="Most pods."),
-    integer("Replicas", "Pods there are.", "status", "currentReplicas"),
+    PrinterColumn("Reference", _reference, description="Object that is scaled."),
+    PrinterColumn("Targets", _targets, description="Current and target value of each metric."),
+    PrinterColumn(
+        "MinPods", at("spec", "minReplicas", default=UNSET), description="Minimum number of replicas."
+    ),
+    PrinterColumn("MaxPods", at("spec", "maxReplicas", default=0), description="Maximum number of replicas."),
+    integer("Replicas", "Current number of replicas.", "status", "currentReplicas"),
     AGE,
 )

@@ -1,4 +1,4 @@
-"""What columns of many kinds share: name, age, and how missing values, labels and lists are shown."""
+"""Columns and formatting shared by many kinds: name, age, missing values, labels, lists."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -14,20 +14,20 @@ NONE = "<none>"
 UNKNOWN = "<unknown>"
 UNSET = "<unset>"
 WIDE = 1
-"""The priority of columns shown with `-o wide` only."""
+"""The priority of columns that are shown only with `-o wide`."""
 SHOWN_MAX = 3
-"""Of a long list (endpoints, hosts) this many are shown, and how many more there are."""
+"""Number of entries shown of a long list (endpoints, hosts), followed by how many more there are."""
 
 Value = Callable[[Object, float], Any]
 
 
 def age_of(timestamp: Any, now: float) -> str:
-    """How long ago an RFC 3339 timestamp was; `<unknown>` without one."""
+    """Return the age of an RFC 3339 timestamp; `<unknown>` if there is none."""
     return duration.human(now - parse_time(timestamp)) if timestamp else UNKNOWN
 
 
 def at(*path: str, default: Any = "") -> Value:
-    """The value at a path of the object."""
+    """Return a function that reads the value at a path of the object."""
 
     def value(obj: Object, _now: float) -> Any:
         return objects.get(obj, *path, default=default)
@@ -36,7 +36,7 @@ def at(*path: str, default: Any = "") -> Value:
 
 
 def since(*path: str, default: str = UNKNOWN) -> Value:
-    """How long ago the timestamp at a path was."""
+    """Return a function that shows the age of the timestamp at a path."""
 
     def value(obj: Object, now: float) -> str:
         timestamp = objects.get(obj, *path)
@@ -46,7 +46,7 @@ def since(*path: str, default: str = UNKNOWN) -> Value:
 
 
 def count(*path: str) -> Value:
-    """How many entries the list or map at a path has."""
+    """Return a function that counts the entries of the list or map at a path."""
 
     def value(obj: Object, _now: float) -> int:
         return len(objects.get(obj, *path, default=()))
@@ -55,7 +55,7 @@ def count(*path: str) -> Value:
 
 
 def integer(name: str, description: str, *path: str, priority: int = 0) -> PrinterColumn:
-    """A column of the number at a path, zero where there is none."""
+    """Return a column of the number at a path, zero if it is absent."""
     return PrinterColumn(name, at(*path, default=0), "integer", description=description, priority=priority)
 
 
@@ -64,19 +64,19 @@ def counted(name: str, description: str, *path: str) -> PrinterColumn:
 
 
 def show_labels(labels: Mapping[str, str] | None) -> str:
-    """`a=b,c=d`, in order of keys."""
+    """Format as `a=b,c=d`, sorted by key."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) if labels else NONE
 
 
 def show_selector(selector: Object | None) -> str:
     try:
         return str(selectors.from_object(selector)) or NONE
-    except BadRequest:  # Written before it was checked as strictly: a row must still be shown.
+    except BadRequest:  # Stored before validation was as strict: the row must still be shown.
         return "<error>"
 
 
 def show_some(items: Sequence[str], none: str = NONE) -> str:
-    """The first few of a list, and how many more there are."""
+    """Format the first few entries of a list, and how many more there are."""
     if not items:
         return none
     shown = ",".join(items[:SHOWN_MAX])
@@ -89,17 +89,17 @@ def joined(items: Iterable[str], none: str = NONE) -> str:
 
 
 NAME = PrinterColumn(
-    "Name", at("metadata", "name"), format="name", description="Name of the object, unique among its kind."
+    "Name", at("metadata", "name"), format="name", description="Name of the object, unique within its kind."
 )
 AGE = PrinterColumn(
-    "Age", since("metadata", "creationTimestamp"), description="How long ago the object was made."
+    "Age", since("metadata", "creationTimestamp"), description="Time since the creation of the object."
 )
 CREATED_AT = PrinterColumn(
     "Created At",
     at("metadata", "creationTimestamp", default=UNKNOWN),
     type="date",
-    description="When the object was made.",
+    description="Creation time of the object.",
 )
 
 DEFAULT = (NAME, CREATED_AT)
-"""Columns of kinds that have none of their own."""
+"""Columns of kinds without columns in the table."""

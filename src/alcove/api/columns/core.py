@@ -1,4 +1,4 @@
-"""Columns of the small core kinds: namespaces, configuration, accounts, quotas, events."""
+"""Columns of small core kinds: namespaces, config maps, secrets, service accounts, quotas, events."""
 
 from alcove.api import objects
 from alcove.api.columns.base import AGE, NAME, UNKNOWN, WIDE, age_of, at, counted
@@ -7,14 +7,14 @@ from alcove.api.objects import Object
 
 NAMESPACE = (
     NAME,
-    PrinterColumn("Status", at("status", "phase"), description="Whether it is in use or going."),
+    PrinterColumn("Status", at("status", "phase"), description="Phase: Active or Terminating."),
     AGE,
 )
 
 SECRET = (
     NAME,
-    PrinterColumn("Type", at("type"), description="What the secret is for."),
-    counted("Data", "Entries in it.", "data"),
+    PrinterColumn("Type", at("type"), description="Type of the secret."),
+    counted("Data", "Number of entries.", "data"),
     AGE,
 )
 
@@ -23,9 +23,9 @@ def _entries(obj: Object, _now: float) -> int:
     return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
 
 
-CONFIG_MAP = (NAME, PrinterColumn("Data", _entries, "integer", description="Entries in it."), AGE)
+CONFIG_MAP = (NAME, PrinterColumn("Data", _entries, "integer", description="Number of entries."), AGE)
 
-SERVICE_ACCOUNT = (NAME, counted("Secrets", "Secrets it names.", "secrets"), AGE)
+SERVICE_ACCOUNT = (NAME, counted("Secrets", "Number of secrets.", "secrets"), AGE)
 
 
 def _usage(obj: Object, is_limit: bool) -> str:
@@ -37,10 +37,8 @@ def _usage(obj: Object, is_limit: bool) -> str:
 
 RESOURCE_QUOTA = (
     NAME,
-    PrinterColumn(
-        "Request", lambda obj, _now: _usage(obj, False), description="What is asked for, of what may be."
-    ),
-    PrinterColumn("Limit", lambda obj, _now: _usage(obj, True), description="Limits set, of what may be."),
+    PrinterColumn("Request", lambda obj, _now: _usage(obj, False), description="Used and allowed requests."),
+    PrinterColumn("Limit", lambda obj, _now: _usage(obj, True), description="Used and allowed limits."),
     AGE,
 )
 
@@ -85,20 +83,20 @@ def _message(event: Object, _now: float) -> str:
 
 
 EVENT = (
-    PrinterColumn("Last Seen", _last_seen, description="How long ago it was seen last."),
-    PrinterColumn("Type", at("type"), description="Normal, or a warning."),
-    PrinterColumn("Reason", at("reason"), description="What happened, in a word."),
-    PrinterColumn("Object", _object, description="What it is about."),
+    PrinterColumn("Last Seen", _last_seen, description="Time since the last occurrence."),
+    PrinterColumn("Type", at("type"), description="Type: Normal or Warning."),
+    PrinterColumn("Reason", at("reason"), description="Short reason of the event."),
+    PrinterColumn("Object", _object, description="Object that the event is about."),
     PrinterColumn(
         "Subobject",
         lambda event, _now: _about(event).get("fieldPath", ""),
-        description="Which part of that.",
+        description="Part of the object.",
         priority=WIDE,
     ),
-    PrinterColumn("Source", _source, description="Who saw it.", priority=WIDE),
-    PrinterColumn("Message", _message, description="What happened, in a sentence."),
-    PrinterColumn("First Seen", _first_seen, description="How long ago it was seen first.", priority=WIDE),
-    PrinterColumn("Count", _times, "integer", description="How often it was seen.", priority=WIDE),
+    PrinterColumn("Source", _source, description="Component that reported the event.", priority=WIDE),
+    PrinterColumn("Message", _message, description="Description of the event."),
+    PrinterColumn("First Seen", _first_seen, description="Time since the first occurrence.", priority=WIDE),
+    PrinterColumn("Count", _times, "integer", description="Number of occurrences.", priority=WIDE),
     PrinterColumn(
         "Name",
         at("metadata", "name", default=UNKNOWN),

@@ -1,8 +1,9 @@
-"""Lengths of time as `kubectl get` shows them: about two digits of precision, and never a long word."""
+"""Durations as `kubectl get` shows them: about two significant units."""
 
 
 def human(seconds: float) -> str:
-    """`45s`, `5m10s`, `3h20m`, `27h`, `2d4h`, `12d`, `2y30d`, `9y`; a time to come is `<invalid>`, up to two seconds of it `0s`."""
+    """Format as `45s`, `5m10s`, `3h20m`, `27h`, `2d4h`, `12d`, `2y30d`, `9y`; a negative duration is
+    `<invalid>`, or `0s` down to -2 seconds."""
     whole = int(seconds)
     if seconds < 0:
         return "0s" if seconds > -2 else "<invalid>"

@@ -1,11 +1,11 @@
-"""Columns of what extends the API: webhooks, policies, API services, device classes and claims."""
+"""Columns of API extensions: webhooks, policies, API services, device classes and claims."""
 
 from alcove.api import objects
 from alcove.api.columns.base import AGE, NAME, UNSET, at, counted
 from alcove.api.kind import PrinterColumn
 from alcove.api.objects import Object
 
-WEBHOOK_CONFIGURATION = (NAME, counted("Webhooks", "Webhooks it names.", "webhooks"), AGE)
+WEBHOOK_CONFIGURATION = (NAME, counted("Webhooks", "Number of webhooks.", "webhooks"), AGE)
 
 
 def _param_kind(obj: Object, _now: float) -> str:
@@ -24,15 +24,15 @@ def _param_ref(obj: Object, _now: float) -> str:
 
 VALIDATING_ADMISSION_POLICY = (
     NAME,
-    counted("Validations", "Expressions it checks.", "spec", "validations"),
-    PrinterColumn("ParamKind", _param_kind, description="Kind of its parameters."),
+    counted("Validations", "Number of validations.", "spec", "validations"),
+    PrinterColumn("ParamKind", _param_kind, description="Kind of the parameters."),
     AGE,
 )
 
 VALIDATING_ADMISSION_POLICY_BINDING = (
     NAME,
-    PrinterColumn("PolicyName", at("spec", "policyName"), description="Policy that is put to use."),
-    PrinterColumn("ParamRef", _param_ref, description="Parameters it is used with."),
+    PrinterColumn("PolicyName", at("spec", "policyName"), description="Policy of the binding."),
+    PrinterColumn("ParamRef", _param_ref, description="Parameters of the binding."),
     AGE,
 )
 
@@ -52,8 +52,8 @@ def _available(obj: Object, _now: float) -> str:
 
 API_SERVICE = (
     NAME,
-    PrinterColumn("Service", _service, description="Who serves the group."),
-    PrinterColumn("Available", _available, description="Whether it answers."),
+    PrinterColumn("Service", _service, description="Server of the group version."),
+    PrinterColumn("Available", _available, description="Whether the service is available."),
     AGE,
 )
 
@@ -72,14 +72,14 @@ def _claim_state(obj: Object, _now: float) -> str:
 
 RESOURCE_CLAIM = (
     NAME,
-    PrinterColumn("State", _claim_state, description="Whether devices are given to it."),
+    PrinterColumn("State", _claim_state, description="Allocation state of the claim."),
     AGE,
 )
 
 RESOURCE_SLICE = (
     NAME,
-    PrinterColumn("Node", at("spec", "nodeName"), description="Node the devices are on."),
+    PrinterColumn("Node", at("spec", "nodeName"), description="Node of the devices."),
     PrinterColumn("Driver", at("spec", "driver"), description="Driver of the devices."),
-    PrinterColumn("Pool", at("spec", "pool", "name"), description="Pool the slice is a part of."),
+    PrinterColumn("Pool", at("spec", "pool", "name"), description="Pool of the slice."),
     AGE,
 )

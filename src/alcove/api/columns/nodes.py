@@ -1,4 +1,4 @@
-"""Columns of nodes, and of what describes them."""
+"""Columns of nodes and related kinds."""
 
 from alcove.api import objects
 from alcove.api.columns.base import AGE, NAME, NONE, UNKNOWN, WIDE, Value, at, joined
@@ -37,36 +37,36 @@ def _info(name: str, field: str, description: str, default: str, priority: int =
 
 NODE = (
     NAME,
-    PrinterColumn("Status", _status, description="Whether it takes and runs pods."),
-    PrinterColumn("Roles", _roles, description="Roles that its labels name."),
+    PrinterColumn("Status", _status, description="Whether the node is ready and schedulable."),
+    PrinterColumn("Roles", _roles, description="Roles from the node's labels."),
     AGE,
-    _info("Version", "kubeletVersion", "Version of its agent.", "", priority=0),
-    PrinterColumn(
-        "Internal-IP", _address("InternalIP"), description="Address among the nodes.", priority=WIDE
-    ),
-    PrinterColumn("External-IP", _address("ExternalIP"), description="Address for the world.", priority=WIDE),
-    _info("OS-Image", "osImage", "Its operating system.", UNKNOWN),
-    _info("Kernel-Version", "kernelVersion", "Its kernel.", UNKNOWN),
-    _info("Container-Runtime", "containerRuntimeVersion", "What runs its containers.", UNKNOWN),
+    _info("Version", "kubeletVersion", "Version of the node agent.", "", priority=0),
+    PrinterColumn("Internal-IP", _address("InternalIP"), description="Internal IP address.", priority=WIDE),
+    PrinterColumn("External-IP", _address("ExternalIP"), description="External IP address.", priority=WIDE),
+    _info("OS-Image", "osImage", "Operating system image.", UNKNOWN),
+    _info("Kernel-Version", "kernelVersion", "Kernel version.", UNKNOWN),
+    _info("Container-Runtime", "containerRuntimeVersion", "Container runtime and version.", UNKNOWN),
 )
 
 RUNTIME_CLASS = (
     NAME,
-    PrinterColumn("Handler", at("handler"), description="Runtime that its pods are run by."),
+    PrinterColumn("Handler", at("handler"), description="Handler of the node's container runtime."),
     AGE,
 )
 
-LEASE = (NAME, PrinterColumn("Holder", at("spec", "holderIdentity"), description="Who holds the lease."), AGE)
+LEASE = (NAME, PrinterColumn("Holder", at("spec", "holderIdentity"), description="Holder of the lease."), AGE)
 
 COMPONENT_STATUS = (
     NAME,
     PrinterColumn(
         "Status",
         lambda obj, _now: _health(obj, "status"),
-        description="Whether the component is healthy.",
+        description="Health of the component.",
     ),
-    PrinterColumn("Message", lambda obj, _now: _health(obj, "message"), description="What it said."),
-    PrinterColumn("Error", lambda obj, _now: _health(obj, "error"), description="What went wrong."),
+    PrinterColumn(
+        "Message", lambda obj, _now: _health(obj, "message"), description="Message of the health check."
+    ),
+    PrinterColumn("Error", lambda obj, _now: _health(obj, "error"), description="Error of the health check."),
 )
 
 

@@ -1,4 +1,4 @@
-"""A pod's columns. Its status tells the most telling of phase, container states and deletion."""
+"""A pod's columns. The status column combines phase, container states and deletion, as in kubectl."""
 
 from msgspec import Struct
 
@@ -19,7 +19,7 @@ class PodSummary(Struct, frozen=True):
 
 
 def summarize(pod: Object) -> PodSummary:
-    """Ready containers, status and restarts, as kubectl words them."""
+    """Return ready containers, status and restarts, as kubectl shows them."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     sidecars = {
         init.get("name") for init in spec.get("initContainers") or () if init.get("restartPolicy") == "Always"
@@ -52,7 +52,7 @@ def _phase(status: Object) -> str:
 
 
 def _initializing(inits: list[Object], sidecars: set[str], total: int) -> str:
-    """What the first init container that is not done is at; empty: all are done."""
+    """Return the state of the first init container that is not done; empty if all are done."""
     for index, init in enumerate(inits):
         terminated = _state(init, "terminated")
         if terminated is not None:
@@ -65,7 +65,7 @@ def _initializing(inits: list[Object], sidecars: set[str], total: int) -> str:
 
 
 def _running(containers: list[Object], word: str, is_ready: bool) -> str:
-    """What the containers say about the pod: the first one that waits or has ended speaks for it."""
+    """Return the pod's status from its containers: the first that waits or has terminated determines it."""
     is_any_running = False
     for container in reversed(containers):
         waiting, terminated = _state(container, "waiting"), _state(container, "terminated")
@@ -140,23 +140,26 @@ def _readiness_gates(pod: Object, _now: float) -> str:
 
 COLUMNS = (
     NAME,
-    PrinterColumn("Ready", _ready, description="Containers that are ready, of all that stay."),
-    PrinterColumn("Status", _status, description="What the pod is at."),
+    PrinterColumn("Ready", _ready, description="Ready containers of all containers."),
+    PrinterColumn("Status", _status, description="Status of the pod."),
     PrinterColumn(
-        "Restarts", _restarts, description="How often containers were started again, and when last."
+        "Restarts", _restarts, description="Number of container restarts, and time since the last."
     ),
     AGE,
     PrinterColumn("IP", _ip, priority=WIDE, description="Address in the pod's network."),
     PrinterColumn(
-        "Node", at("spec", "nodeName", default=NONE), priority=WIDE, description="Node the pod is bound to."
+        "Node", at("spec", "nodeName", default=NONE), priority=WIDE, description="Node of the pod."
     ),
     PrinterColumn(
         "Nominated Node",
         at("status", "nominatedNodeName", default=NONE),
         priority=WIDE,
-        description="Node where room is being made for the pod.",
+        description="Node where pods are being preempted for this pod.",
     ),
     PrinterColumn(
-        "Readiness Gates", _readiness_gates, priority=WIDE, description="Gates that are passed, of all."
+        "Readiness Gates",
+        _readiness_gates,
+        priority=WIDE,
+        description="Readiness gates that are true, of all.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Columns of how pods are reached: services, endpoints, ingresses, network policies."""
+"""Columns of services, endpoints, ingresses, network policies."""
 
 from alcove.api import objects
 from alcove.api.columns.base import (
@@ -28,14 +28,14 @@ def _cluster_ip(obj: Object, _now: float) -> str:
 
 
 def _external_ip(obj: Object, _now: float) -> str:
-    own: list[str] = objects.get(obj, "spec", "externalIPs", default=[])
+    external_ips: list[str] = objects.get(obj, "spec", "externalIPs", default=[])
     match objects.get(obj, "spec", "type"):
         case "ExternalName":
             return str(objects.get(obj, "spec", "externalName", default=""))
         case "LoadBalancer":
-            return joined(filter(None, [_balancers(obj), *own]), none="<pending>")
+            return joined(filter(None, [_balancers(obj), *external_ips]), none="<pending>")
         case _:
-            return joined(own)
+            return joined(external_ips)
 
 
 def _ports(obj: Object, _now: float) -> str:
@@ -50,15 +50,15 @@ def _port(port: Object) -> str:
 
 SERVICE = (
     NAME,
-    PrinterColumn("Type", at("spec", "type"), description="How the service is reached."),
-    PrinterColumn("Cluster-IP", _cluster_ip, description="Address in the service's network."),
-    PrinterColumn("External-IP", _external_ip, description="Addresses outside of it."),
-    PrinterColumn("Port(s)", _ports, description="Ports, with those on nodes."),
+    PrinterColumn("Type", at("spec", "type"), description="Type of the service."),
+    PrinterColumn("Cluster-IP", _cluster_ip, description="Cluster IP of the service."),
+    PrinterColumn("External-IP", _external_ip, description="External addresses."),
+    PrinterColumn("Port(s)", _ports, description="Ports, with node ports."),
     AGE,
     PrinterColumn(
         "Selector",
         lambda obj, _now: show_labels(objects.get(obj, "spec", "selector")),
-        description="Labels of the pods behind it.",
+        description="Selector of the service's pods.",
         priority=WIDE,
     ),
 )
@@ -82,7 +82,7 @@ def _host_port(ip: str, port: object) -> str:
 
 ENDPOINTS = (
     NAME,
-    PrinterColumn("Endpoints", _subset_addresses, description="Addresses that are ready."),
+    PrinterColumn("Endpoints", _subset_addresses, description="Addresses of ready endpoints."),
     AGE,
 )
 
@@ -99,8 +99,8 @@ def _slice_addresses(obj: Object, _now: float) -> str:
 
 ENDPOINT_SLICE = (
     NAME,
-    PrinterColumn("AddressType", at("addressType"), description="Family of the addresses."),
-    PrinterColumn("Ports", _slice_ports, description="Ports of every endpoint in the slice."),
+    PrinterColumn("AddressType", at("addressType"), description="Address type of the endpoints."),
+    PrinterColumn("Ports", _slice_ports, description="Ports of all endpoints in the slice."),
     PrinterColumn("Endpoints", _slice_addresses, description="Addresses of the endpoints."),
     AGE,
 )
@@ -117,12 +117,12 @@ def _ingress_ports(obj: Object, _now: float) -> str:
 
 INGRESS = (
     NAME,
+    PrinterColumn("Class", at("spec", "ingressClassName", default=NONE), description="Ingress class."),
+    PrinterColumn("Hosts", _hosts, description="Hosts of the rules."),
     PrinterColumn(
-        "Class", at("spec", "ingressClassName", default=NONE), description="Class that says who serves it."
+        "Address", lambda obj, _now: _balancers(obj), description="Addresses of the load balancer."
     ),
-    PrinterColumn("Hosts", _hosts, description="Hosts it answers for."),
-    PrinterColumn("Address", lambda obj, _now: _balancers(obj), description="Where it is reached."),
-    PrinterColumn("Ports", _ingress_ports, description="Ports it is reached at."),
+    PrinterColumn("Ports", _ingress_ports, description="Ports of the ingress."),
     AGE,
 )
 
@@ -137,8 +137,8 @@ def _parameters(obj: Object, _now: float) -> str:
 
 INGRESS_CLASS = (
     NAME,
-    PrinterColumn("Controller", at("spec", "controller"), description="Who serves ingresses of the class."),
-    PrinterColumn("Parameters", _parameters, description="Object with more settings of the class."),
+    PrinterColumn("Controller", at("spec", "controller"), description="Controller of the class."),
+    PrinterColumn("Parameters", _parameters, description="Parameters of the class."),
     AGE,
 )
 
@@ -147,7 +147,7 @@ NETWORK_POLICY = (
     PrinterColumn(
         "Pod-Selector",
         lambda obj, _now: show_selector(objects.get(obj, "spec", "podSelector")),
-        description="Pods the policy is for.",
+        description="Selector of the policy's pods.",
     ),
     AGE,
 )

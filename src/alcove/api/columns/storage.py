@@ -1,4 +1,4 @@
-"""Columns of volumes, claims, and the classes and drivers behind them."""
+"""Columns of volumes, claims, storage classes and CSI drivers."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX",
 
 
 def _modes(modes: Any) -> str:
-    given = set(modes or ())
-    return ",".join(short for mode, short in _MODES.items() if mode in given)
+    present = set(modes or ())
+    return ",".join(short for mode, short in _MODES.items() if mode in present)
 
 
 def _phase(obj: Object, _now: float) -> str:
@@ -27,8 +27,8 @@ def _phase(obj: Object, _now: float) -> str:
 
 
 def _class(obj: Object, _now: float) -> str:
-    own: str = objects.get(obj, "spec", "storageClassName", default="")
-    return objects.annotations(obj).get(_CLASS_ANNOTATION, own)
+    storage_class: str = objects.get(obj, "spec", "storageClassName", default="")
+    return objects.annotations(obj).get(_CLASS_ANNOTATION, storage_class)
 
 
 def _claim(obj: Object, _now: float) -> str:
@@ -36,37 +36,37 @@ def _claim(obj: Object, _now: float) -> str:
     return f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else ""
 
 
-_STORAGE_CLASS = PrinterColumn("StorageClass", _class, description="Class the volume is made by.")
+_STORAGE_CLASS = PrinterColumn("StorageClass", _class, description="Storage class of the volume.")
 _ATTRIBUTES_CLASS = PrinterColumn(
     "VolumeAttributesClass",
     at("spec", "volumeAttributesClassName", default=UNSET),
-    description="Class of the volume's changeable qualities.",
+    description="VolumeAttributesClass of the volume.",
 )
 _VOLUME_MODE = PrinterColumn(
     "VolumeMode",
     at("spec", "volumeMode", default=UNSET),
-    description="Whether it is a file system or a block device.",
+    description="Volume mode: Filesystem or Block.",
     priority=WIDE,
 )
 
 PERSISTENT_VOLUME = (
     NAME,
-    PrinterColumn("Capacity", at("spec", "capacity", "storage"), description="Its size."),
+    PrinterColumn("Capacity", at("spec", "capacity", "storage"), description="Capacity."),
     PrinterColumn(
         "Access Modes",
         lambda obj, _now: _modes(objects.get(obj, "spec", "accessModes")),
-        description="Ways it can be mounted.",
+        description="Access modes.",
     ),
     PrinterColumn(
         "Reclaim Policy",
         at("spec", "persistentVolumeReclaimPolicy"),
-        description="What becomes of it when its claim goes.",
+        description="Reclaim policy when the claim is deleted.",
     ),
-    PrinterColumn("Status", _phase, description="Whether it is bound."),
-    PrinterColumn("Claim", _claim, description="Claim it is bound to."),
+    PrinterColumn("Status", _phase, description="Phase."),
+    PrinterColumn("Claim", _claim, description="Claim that the volume is bound to."),
     _STORAGE_CLASS,
     _ATTRIBUTES_CLASS,
-    PrinterColumn("Reason", at("status", "reason"), description="Why it failed."),
+    PrinterColumn("Reason", at("status", "reason"), description="Reason of the current phase."),
     AGE,
     _VOLUME_MODE,
 )
@@ -84,10 +84,10 @@ def _claim_modes(obj: Object, _now: float) -> str:
 
 PERSISTENT_VOLUME_CLAIM = (
     NAME,
-    PrinterColumn("Status", _phase, description="Whether it is bound."),
-    PrinterColumn("Volume", at("spec", "volumeName"), description="Volume it is bound to."),
-    PrinterColumn("Capacity", _claim_capacity, description="Size of that volume."),
-    PrinterColumn("Access Modes", _claim_modes, description="Ways that volume can be mounted."),
+    PrinterColumn("Status", _phase, description="Phase."),
+    PrinterColumn("Volume", at("spec", "volumeName"), description="Volume that the claim is bound to."),
+    PrinterColumn("Capacity", _claim_capacity, description="Capacity of the bound volume."),
+    PrinterColumn("Access Modes", _claim_modes, description="Access modes of the bound volume."),
     _STORAGE_CLASS,
     _ATTRIBUTES_CLASS,
     AGE,
@@ -103,41 +103,44 @@ def _class_name(obj: Object, _now: float) -> str:
 
 STORAGE_CLASS = (
     PrinterColumn("Name", _class_name, format="name", description=NAME.description),
-    PrinterColumn("Provisioner", at("provisioner"), description="Who makes volumes of the class."),
+    PrinterColumn("Provisioner", at("provisioner"), description="Provisioner of the class."),
     PrinterColumn(
-        "ReclaimPolicy", at("reclaimPolicy", default="Delete"), description="What becomes of them afterwards."
+        "ReclaimPolicy", at("reclaimPolicy", default="Delete"), description="Reclaim policy of its volumes."
     ),
     PrinterColumn(
         "VolumeBindingMode",
         at("volumeBindingMode", default="Immediate"),
-        description="When a claim is bound.",
+        description="When claims are bound.",
     ),
     PrinterColumn(
         "AllowVolumeExpansion",
         lambda obj, _now: bool(obj.get("allowVolumeExpansion")),
-        description="Whether volumes may grow.",
+        description="Whether volumes can be expanded.",
     ),
     AGE,
 )
 
 VOLUME_ATTRIBUTES_CLASS = (
     NAME,
-    PrinterColumn("DriverName", at("driverName"), description="Driver it is for."),
+    PrinterColumn("DriverName", at("driverName"), description="Driver of the class."),
     AGE,
 )
 
 VOLUME_ATTACHMENT = (
     NAME,
-    PrinterColumn("Attacher", at("spec", "attacher"), description="Driver that attaches."),
-    PrinterColumn("PV", at("spec", "source", "persistentVolumeName"), description="Volume attached."),
-    PrinterColumn("Node", at("spec", "nodeName"), description="Node it is attached to."),
+    PrinterColumn("Attacher", at("spec", "attacher"), description="Driver that attaches the volume."),
+    PrinterColumn("PV", at("spec", "source", "persistentVolumeName"), description="Attached volume."),
+    PrinterColumn("Node", at("spec", "nodeName"), description="Node that the volume is attached to."),
     PrinterColumn(
-        "Attached", at("status", "attached", default=False), "boolean", description="Whether it is."
+        "Attached",
+        at("status", "attached", default=False),
+        "boolean",
+        description="Whether the volume is attached.",
     ),
     AGE,
 )
 
-CSI_NODE = (NAME, counted("Drivers", "Drivers on the node.", "spec", "drivers"), AGE)
+CSI_NODE = (NAME, counted("Drivers", "Number of drivers on the node.", "spec", "drivers"), AGE)
 
 
 def _driver_modes(obj: Object, _now: float) -> str:
@@ -156,16 +159,20 @@ def _flag(name: str, field: str, description: str, default: bool) -> PrinterColu
 CSI_DRIVER = (
     NAME,
     _flag("AttachRequired", "attachRequired", "Whether volumes are attached before mounting.", True),
-    _flag("PodInfoOnMount", "podInfoOnMount", "Whether the driver is told about pods.", False),
-    _flag("StorageCapacity", "storageCapacity", "Whether it tells how much room there is.", False),
-    PrinterColumn("TokenRequests", _token_audiences, description="Audiences of the tokens it is given."),
-    _flag("RequiresRepublish", "requiresRepublish", "Whether it is called again and again.", False),
-    PrinterColumn("Modes", _driver_modes, description="Kinds of volumes it has."),
+    _flag("PodInfoOnMount", "podInfoOnMount", "Whether pod information is passed on mount.", False),
+    _flag("StorageCapacity", "storageCapacity", "Whether the driver publishes storage capacity.", False),
+    PrinterColumn(
+        "TokenRequests", _token_audiences, description="Audiences of the requested service account tokens."
+    ),
+    _flag(
+        "RequiresRepublish", "requiresRepublish", "Whether NodePublishVolume is called periodically.", False
+    ),
+    PrinterColumn("Modes", _driver_modes, description="Supported volume lifecycle modes."),
     AGE,
 )
 
 CSI_STORAGE_CAPACITY = (
     NAME,
-    PrinterColumn("StorageClassName", at("storageClassName"), description="Class the room is for."),
-    PrinterColumn("Capacity", at("capacity"), description="Room there is."),
+    PrinterColumn("StorageClassName", at("storageClassName"), description="Storage class of the capacity."),
+    PrinterColumn("Capacity", at("capacity"), description="Available capacity."),
 )

@@ -1,4 +1,4 @@
-"""Columns of what keeps pods running: deployments and their like, jobs, autoscalers' targets."""
+"""Columns of workload controllers: deployments, other sets of pods, jobs."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def _labels_at(*path: str) -> Value:
 
 
 def _selector(value: Value) -> PrinterColumn:
-    return PrinterColumn("Selector", value, description="Pods that belong to it.", priority=WIDE)
+    return PrinterColumn("Selector", value, description="Selector of the pods.", priority=WIDE)
 
 
 _TEMPLATE = _containers("spec", "template", "spec")
@@ -62,9 +62,9 @@ def _ready(obj: Object, _now: float) -> str:
 
 DEPLOYMENT = (
     NAME,
-    PrinterColumn("Ready", _ready, description="Pods that are ready, of those wanted."),
-    integer("Up-to-date", "Pods of the newest template.", "status", "updatedReplicas"),
-    integer("Available", "Pods ready for long enough.", "status", "availableReplicas"),
+    PrinterColumn("Ready", _ready, description="Ready pods of the desired number."),
+    integer("Up-to-date", "Pods with the newest template.", "status", "updatedReplicas"),
+    integer("Available", "Pods ready for at least minReadySeconds.", "status", "availableReplicas"),
     AGE,
     *_TEMPLATE,
     _SELECTOR,
@@ -72,16 +72,16 @@ DEPLOYMENT = (
 
 STATEFUL_SET = (
     NAME,
-    PrinterColumn("Ready", _ready, description="Pods that are ready, of those wanted."),
+    PrinterColumn("Ready", _ready, description="Ready pods of the desired number."),
     AGE,
     *_TEMPLATE,
 )
 
 _REPLICAS = (
     NAME,
-    integer("Desired", "Pods wanted.", "spec", "replicas"),
-    integer("Current", "Pods there are.", "status", "replicas"),
-    integer("Ready", "Pods that are ready.", "status", "readyReplicas"),
+    integer("Desired", "Desired number of pods.", "spec", "replicas"),
+    integer("Current", "Current number of pods.", "status", "replicas"),
+    integer("Ready", "Ready pods.", "status", "readyReplicas"),
     AGE,
     *_TEMPLATE,
 )
@@ -91,10 +91,10 @@ REPLICATION_CONTROLLER = (*_REPLICAS, _selector(_labels_at("spec", "selector")))
 DAEMON_SET = (
     NAME,
     integer("Desired", "Nodes that should run the pod.", "status", "desiredNumberScheduled"),
-    integer("Current", "Nodes that have the pod.", "status", "currentNumberScheduled"),
-    integer("Ready", "Nodes where it is ready.", "status", "numberReady"),
+    integer("Current", "Nodes that run the pod.", "status", "currentNumberScheduled"),
+    integer("Ready", "Nodes where the pod is ready.", "status", "numberReady"),
     integer("Up-to-date", "Nodes with the newest template.", "status", "updatedNumberScheduled"),
-    integer("Available", "Nodes where it is ready for long enough.", "status", "numberAvailable"),
+    integer("Available", "Nodes where the pod is available.", "status", "numberAvailable"),
     PrinterColumn(
         "Node Selector",
         _labels_at("spec", "template", "spec", "nodeSelector"),
@@ -117,7 +117,7 @@ def _owner(obj: Object, _now: float) -> str:
 
 CONTROLLER_REVISION = (
     NAME,
-    PrinterColumn("Controller", _owner, description="What the revision is of."),
+    PrinterColumn("Controller", _owner, description="Controller of the revision."),
     integer("Revision", "Number of the revision.", "revision"),
     AGE,
 )
@@ -131,7 +131,7 @@ POD_TEMPLATE = (
     PrinterColumn(
         "Pod Labels",
         _labels_at("template", "metadata", "labels"),
-        description="Labels of the pods made of it.",
+        description="Labels of the template's pods.",
     ),
 )
 
@@ -151,9 +151,9 @@ def _job_status(job: Object, _now: float) -> str:
 
 def _completions(job: Object, _now: float) -> str:
     succeeded = objects.get(job, "status", "succeeded", default=0)
-    wanted = objects.get(job, "spec", "completions")
-    if wanted is not None:
-        return f"{succeeded}/{wanted}"
+    completions = objects.get(job, "spec", "completions")
+    if completions is not None:
+        return f"{succeeded}/{completions}"
     parallelism = objects.get(job, "spec", "parallelism", default=0)
     return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
 
@@ -176,9 +176,9 @@ def _failed_at(job: Object) -> Any:
 
 JOB = (
     NAME,
-    PrinterColumn("Status", _job_status, description="What the job is at."),
-    PrinterColumn("Completions", _completions, description="Pods that succeeded, of those wanted."),
-    PrinterColumn("Duration", _job_duration, description="How long it took, or takes."),
+    PrinterColumn("Status", _job_status, description="Status of the job."),
+    PrinterColumn("Completions", _completions, description="Succeeded pods of the desired completions."),
+    PrinterColumn("Duration", _job_duration, description="Duration of the job."),
     AGE,
     *_TEMPLATE,
     _SELECTOR,
@@ -192,16 +192,14 @@ def _suspend(obj: Object, _now: float) -> str:
 
 CRON_JOB = (
     NAME,
-    PrinterColumn("Schedule", at("spec", "schedule"), description="When jobs are made, in cron's form."),
-    PrinterColumn(
-        "Timezone", at("spec", "timeZone", default=NONE), description="Zone of the schedule's times."
-    ),
-    PrinterColumn("Suspend", _suspend, description="Whether no jobs are made."),
-    counted("Active", "Jobs that are running.", "status", "active"),
+    PrinterColumn("Schedule", at("spec", "schedule"), description="Schedule in cron format."),
+    PrinterColumn("Timezone", at("spec", "timeZone", default=NONE), description="Time zone of the schedule."),
+    PrinterColumn("Suspend", _suspend, description="Whether the schedule is suspended."),
+    counted("Active", "Number of running jobs.", "status", "active"),
     PrinterColumn(
         "Last Schedule",
         since("status", "lastScheduleTime", default=NONE),
-        description="How long ago a job was made last.",
+        description="Time since the last job was scheduled.",
     ),
     AGE,
     *_containers("spec", "jobTemplate", "spec", "template", "spec"),

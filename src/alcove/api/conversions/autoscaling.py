@@ -1,7 +1,7 @@
-"""HorizontalPodAutoscaler of `autoscaling/v1` to and from `v2`, the form in the store.
+"""Converts HorizontalPodAutoscaler `autoscaling/v1` to and from `v2`, the storage version.
 
-v1 knows one metric, CPU utilization. What else v2 says travels in annotations, as in Kubernetes, so
-that a client of v1 that reads and writes an object back loses nothing of it.
+v1 has one metric, CPU utilization. The remaining fields of v2 are kept in annotations, as in Kubernetes, so
+that a v1 client that reads an object and writes it back loses nothing.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ _ALL = frozenset((_METRICS, _BEHAVIOR, _CURRENT_METRICS, _CONDITIONS))
 
 
 def to_storage(obj: Object) -> Object:
-    """The v2 form of a v1 object. An annotation that cannot be read is dropped, as Kubernetes does."""
+    """Return the v2 form of a v1 object. An invalid annotation is dropped, as in Kubernetes."""
     carried = {name: _unpack(text) for name, text in _annotations(obj).items() if name in _ALL}
     converted = {**obj, "apiVersion": "autoscaling/v2", "metadata": _without(obj)}
     if isinstance(obj.get("spec"), dict):
@@ -31,7 +31,7 @@ def to_storage(obj: Object) -> Object:
 
 
 def from_storage(obj: Object) -> Object:
-    """The v1 form of a v2 object."""
+    """Return the v1 form of a v2 object."""
     carried: dict[str, Any] = {}
     converted = {**obj, "apiVersion": "autoscaling/v1"}
     if isinstance(obj.get("spec"), dict):
@@ -47,12 +47,12 @@ def from_storage(obj: Object) -> Object:
 
 def _spec_to_storage(spec: Object, carried: dict[str, Any]) -> Object:
     converted = {field: value for field, value in spec.items() if field != "targetCPUUtilizationPercentage"}
-    wanted = metrics.specs_to_v2(carried.get(_METRICS))
+    specs = metrics.specs_to_v2(carried.get(_METRICS))
     percentage = spec.get("targetCPUUtilizationPercentage")
     if percentage is not None:
-        wanted.append(_cpu("target", {"type": "Utilization", "averageUtilization": percentage}))
-    if wanted:
-        converted["metrics"] = wanted
+        specs.append(_cpu("target", {"type": "Utilization", "averageUtilization": percentage}))
+    if specs:
+        converted["metrics"] = specs
     if isinstance(carried.get(_BEHAVIOR), dict):
         converted["behavior"] = carried[_BEHAVIOR]
     return converted
@@ -116,12 +116,12 @@ def _annotations(obj: Object) -> dict[str, Any]:
 
 
 def _without(obj: Object) -> Object:
-    """The metadata without the annotations that carried something."""
+    """Return the object without the annotations that carry v2 fields."""
     meta: Object = obj.get("metadata") or {}
     if not _ALL & _annotations(obj).keys():
         return meta
-    kept = {name: text for name, text in _annotations(obj).items() if name not in _ALL}
-    return {**meta, "annotations": kept}
+    remaining = {name: text for name, text in _annotations(obj).items() if name not in _ALL}
+    return {**meta, "annotations": remaining}
 
 
 def _unpack(text: Any) -> Any:

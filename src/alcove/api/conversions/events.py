@@ -1,4 +1,4 @@
-"""Event of `events.k8s.io/v1` to and from core `v1`, the form in the store: the same facts, other names."""
+"""Converts Event `events.k8s.io/v1` to and from core `v1`, the storage version: only field names differ."""
 
 from alcove.api.objects import Object
 

@@ -1,9 +1,9 @@
-"""Metrics of an autoscaler: v2 has a metric and a target, v1 (in annotations) has flat fields.
+"""Converts autoscaler metrics: v2 has a metric and a target, v1 (in annotations) has flat fields.
 
     v2  pods: {metric: {name, selector}, target: {type: AverageValue, averageValue}}
     v1  pods: {metricName, selector, targetAverageValue}
 
-What is wanted (specs) and what is seen (statuses) differ only in the words `target` and `current`.
+Specs and statuses differ only in the prefixes `target` and `current`.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ _SOURCES = {
     "External": "external",
 }
 _SELECTORS = {"External": "metricSelector"}
-"""v1 calls an external metric's selector otherwise than the others'."""
+"""v1 has another name for an external metric's selector."""
 
 
 def specs_to_v1(specs: list[Object]) -> list[Object]:
@@ -30,7 +30,7 @@ def statuses_to_v1(statuses: list[Object]) -> list[Object]:
 
 
 def specs_to_v2(specs: Any) -> list[Object]:
-    """From an annotation's JSON, which anyone may have written: what is no metric is left out."""
+    """Convert an annotation's JSON, which any client may have written: invalid metrics are skipped."""
     return (
         [_to_v2(spec, "target") for spec in specs or () if _is_metric(spec)]
         if isinstance(specs, list)
@@ -39,7 +39,7 @@ def specs_to_v2(specs: Any) -> list[Object]:
 
 
 def statuses_to_v2(statuses: Any) -> list[Object]:
-    """From an annotation's JSON, as `specs_to_v2`."""
+    """Convert an annotation's JSON, like `specs_to_v2`."""
     if not isinstance(statuses, list):
         return []
     return [_to_v2(status, "current") for status in statuses if _is_metric(status)]
@@ -95,7 +95,7 @@ def _average_value(kind: str, side: str) -> str:
 
 
 def _target_type(amount: Object, side: str) -> Object:
-    """Only v2 names the type of a target; v1 leaves it to which value is there."""
+    """Only v2 names the type of a target; in v1 it follows from which value is present."""
     if side != "target":
         return {}
     if amount["averageUtilization"] is not None:

@@ -1,4 +1,4 @@
-"""apiregistration.k8s.io: API services, which say who serves a group's version."""
+"""apiregistration.k8s.io: APIServices, which register the server of a group version."""
 
 import base64
 import binascii
@@ -22,43 +22,43 @@ def default_api_service(obj: Object) -> None:
 
 def validate_api_service(obj: Object) -> list[FieldError]:
     spec = obj.get("spec") or {}
-    faults = _identity(obj, spec)
-    for field, most in (
+    errors = _identity(obj, spec)
+    for field, maximum in (
         ("groupPriorityMinimum", GROUP_PRIORITY_MAX),
         ("versionPriority", VERSION_PRIORITY_MAX),
     ):
-        if not 0 < spec.get(field, 0) <= most:
-            message = f"must be positive and less than {most}"
-            faults.append(invalid(f"spec.{field}", spec.get(field, 0), message))
+        if not 0 < spec.get(field, 0) <= maximum:
+            message = f"must be positive and less than {maximum}"
+            errors.append(invalid(f"spec.{field}", spec.get(field, 0), message))
     service = spec.get("service")
-    return faults + (_local(spec) if service is None else _remote(spec, service))
+    return errors + (_local(spec) if service is None else _remote(spec, service))
 
 
 def _identity(obj: Object, spec: Object) -> list[FieldError]:
     group, version = spec.get("group", ""), spec.get("version", "")
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     proper = f"{version}.{group}"
     if name(obj) != proper and not names.path_segment(name(obj)):
         message = f'must be `spec.version+"."+spec.group`: "{proper}"'
-        faults.append(invalid("metadata.name", name(obj), message))
+        errors.append(invalid("metadata.name", name(obj), message))
     if group:
-        faults += named(group, names.dns_subdomain, "spec.group")
+        errors += named(group, names.dns_subdomain, "spec.group")
     elif version != "v1":
         message = "only v1 may have an empty group and it better be legacy kube"
-        faults.append(required("spec.group", message))
-    return faults + named(version, names.dns_1035_label, "spec.version")
+        errors.append(required("spec.group", message))
+    return errors + named(version, names.dns_1035_label, "spec.version")
 
 
 def _local(spec: Object) -> list[FieldError]:
-    """Served by this server itself: there is nobody to trust."""
-    faults: list[FieldError] = []
+    """Check an APIService that this server serves itself: it has no CA bundle and no TLS settings."""
+    errors: list[FieldError] = []
     if spec.get("caBundle"):
         message = "local APIServices may not have a caBundle"
-        faults.append(invalid("spec.caBundle", f"{_size(spec['caBundle'])} bytes", message))
+        errors.append(invalid("spec.caBundle", f"{_size(spec['caBundle'])} bytes", message))
     if spec.get("insecureSkipTLSVerify"):
         message = "local APIServices may not have insecureSkipTLSVerify"
-        faults.append(invalid("spec.insecureSkipTLSVerify", True, message))
-    return faults
+        errors.append(invalid("spec.insecureSkipTLSVerify", True, message))
+    return errors
 
 
 def _size(text: str) -> int:
@@ -69,22 +69,22 @@ def _size(text: str) -> int:
 
 
 def _remote(spec: Object, service: Object) -> list[FieldError]:
-    faults = [required(f"spec.service.{field}") for field in ("namespace", "name") if not service.get(field)]
+    errors = [required(f"spec.service.{field}") for field in ("namespace", "name") if not service.get(field)]
     port = service.get("port", 0)
     if wrong := names.port_number(port):
-        faults.append(invalid("spec.service.port", port, "port is not valid: " + ", ".join(wrong)))
+        errors.append(invalid("spec.service.port", port, "port is not valid: " + ", ".join(wrong)))
     if spec.get("insecureSkipTLSVerify") and spec.get("caBundle"):
         message = "may not be true if caBundle is present"
-        faults.append(invalid("spec.insecureSkipTLSVerify", True, message))
-    return faults
+        errors.append(invalid("spec.insecureSkipTLSVerify", True, message))
+    return errors
 
 
 def validate_api_service_status(new: Object, _old: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     for index, condition in enumerate((new.get("status") or {}).get("conditions") or ()):
         path = f"status.conditions[{index}].status"
-        faults += one_of(condition.get("status", ""), ("True", "False", "Unknown"), path)
-    return faults
+        errors += one_of(condition.get("status", ""), ("True", "False", "Unknown"), path)
+    return errors
 
 
 STRATEGIES: dict[str, Strategy] = {

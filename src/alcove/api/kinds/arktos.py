@@ -1,6 +1,6 @@
 """arktos.futurewei.com: networks, a tenant's isolation domains; `v1` serves the same objects.
 
-Tenants, which Arktos adds to the core group, have their strategy there.
+The strategy of tenants, which Arktos adds to the core group, is in `core`.
 """
 
 import ipaddress
@@ -19,7 +19,7 @@ PHASES = ("Pending", "Ready", "Failed", "Terminating", "Unknown")
 
 
 def default_network(network: Object) -> None:
-    """`vpc-id` is another spelling of `vpcID`, which wins."""
+    """`vpc-id` is another spelling of `vpcID`; if both are set, `vpcID` wins."""
     spec = network.setdefault("spec", {})
     other = spec.pop("vpc-id", None)
     if other and not spec.get("vpcID"):
@@ -32,51 +32,51 @@ def prepare_create(network: Object) -> None:
 
 def validate_network(network: Object) -> list[FieldError]:
     spec = network.get("spec") or {}
-    faults = one_of_required(spec.get("type", ""), NETWORK_TYPES, "spec.type")
+    errors = one_of_required(spec.get("type", ""), NETWORK_TYPES, "spec.type")
     if spec.get("vpcID"):
-        faults += named(spec["vpcID"], names.dns_subdomain, "spec.vpcID")
-    faults += validate_range(spec, "spec")
+        errors += named(spec["vpcID"], names.dns_subdomain, "spec.vpcID")
+    errors += validate_range(spec, "spec")
     subnets = spec.get("subnets") or []
     for index, subnet in enumerate(subnets):
-        faults += named(subnet, names.dns_subdomain, f"spec.subnets[{index}]")
+        errors += named(subnet, names.dns_subdomain, f"spec.subnets[{index}]")
         if subnet in subnets[:index]:
-            faults.append(duplicate(f"spec.subnets[{index}]", subnet))
-    return faults + _service(spec.get("service") or {}, "spec.service")
+            errors.append(duplicate(f"spec.subnets[{index}]", subnet))
+    return errors + _service(spec.get("service") or {}, "spec.service")
 
 
 def _service(service: Object, path: str) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if service.get("ipam"):
-        faults += one_of_required(service["ipam"], IPAM, f"{path}.ipam")
+        errors += one_of_required(service["ipam"], IPAM, f"{path}.ipam")
     seen: list[addresses.Network] = []
     for index, cidr in enumerate(service.get("cidrs") or ()):
         where = f"{path}.cidrs[{index}]"
-        wrong = addresses.canonical_cidr_faults(where, cidr)
-        faults += wrong
+        wrong = addresses.canonical_cidr_errors(where, cidr)
+        errors += wrong
         if wrong:
             continue
-        given = ipaddress.ip_network(cidr)
-        faults += [
-            invalid(where, cidr, f"must not overlap {other}") for other in seen if given.overlaps(other)
+        cidr_range = ipaddress.ip_network(cidr)
+        errors += [
+            invalid(where, cidr, f"must not overlap {other}") for other in seen if cidr_range.overlaps(other)
         ]
-        seen.append(given)
-    return faults
+        seen.append(cidr_range)
+    return errors
 
 
 def validate_network_update(new: Object, old: Object) -> list[FieldError]:
     now, before = new.get("spec") or {}, old.get("spec") or {}
-    faults = unchanged(now, before, "spec", "type")
-    return faults + unchanged_once_set(now, before, "spec", "vpcID", "ip", "prefix")
+    errors = unchanged(now, before, "spec", "type")
+    return errors + unchanged_once_set(now, before, "spec", "vpcID", "ip", "prefix")
 
 
 def validate_network_status(new: Object, _old: Object) -> list[FieldError]:
     status = new.get("status") or {}
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if status.get("phase"):
-        faults += one_of_required(status["phase"], PHASES, "status.phase")
+        errors += one_of_required(status["phase"], PHASES, "status.phase")
     if status.get("dnsServiceIP"):
-        faults += addresses.ip_faults("status.dnsServiceIP", status["dnsServiceIP"])
-    return faults + conditions(status.get("conditions") or (), "status.conditions")
+        errors += addresses.ip_errors("status.dnsServiceIP", status["dnsServiceIP"])
+    return errors + conditions(status.get("conditions") or (), "status.conditions")
 
 
 STRATEGIES: dict[str, Strategy] = {

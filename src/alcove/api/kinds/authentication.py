@@ -1,4 +1,4 @@
-"""authentication.k8s.io: reviews of who a token is, and requests for tokens. Never stored."""
+"""authentication.k8s.io: token reviews and token requests. Never stored."""
 
 from alcove.api.errors import BadRequest
 from alcove.api.fields import FieldError, invalid
@@ -36,4 +36,4 @@ STRATEGIES: dict[str, Strategy] = {
     "selfsubjectreviews": Strategy(),
     "tokenrequests": Strategy(default=default_token_request, validate=validate_token_request),
 }
-"""`tokenrequests` is what `serviceaccounts/token` is sent; no resource has this name."""
+"""`tokenrequests` is the body of `serviceaccounts/token`; no resource has this name."""

@@ -1,4 +1,4 @@
-"""authorization.k8s.io: reviews of what somebody may do. They are asked and answered, never stored."""
+"""authorization.k8s.io: access reviews. Evaluated, never stored."""
 
 from alcove.api import names
 from alcove.api.errors import BadRequest
@@ -22,7 +22,7 @@ def _attributes(spec: Object) -> list[FieldError]:
 
 
 def _selectors(spec: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     attributes = spec.get("resourceAttributes") or {}
     for kind in ("fieldSelector", "labelSelector"):
         selector, path = attributes.get(kind), f"spec.resourceAttributes.{kind}"
@@ -31,33 +31,33 @@ def _selectors(spec: Object) -> list[FieldError]:
         raw, requirements = selector.get("rawSelector"), selector.get("requirements")
         if raw and requirements:
             message = "may not specified at the same time as requirements"
-            faults.append(invalid(f"{path}.rawSelector", raw, message))
+            errors.append(invalid(f"{path}.rawSelector", raw, message))
         if not raw and not requirements:
             message = f"when {path} is specified, requirements or rawSelector is required"
-            faults.append(required(f"{path}.requirements", message))
+            errors.append(required(f"{path}.requirements", message))
         for index, requirement in enumerate(requirements or ()):
-            faults += _requirement(requirement, kind == "labelSelector", f"{path}.requirements[{index}]")
-    return faults
+            errors += _requirement(requirement, kind == "labelSelector", f"{path}.requirements[{index}]")
+    return errors
 
 
 def _requirement(requirement: Object, of_labels: bool, path: str) -> list[FieldError]:
-    """Unknown operators pass: a newer client may know them, and they only narrow what is asked."""
-    faults: list[FieldError] = []
+    """Unknown operators are accepted: a newer client may use them, and they only narrow the request."""
+    errors: list[FieldError] = []
     key, operator = requirement.get("key", ""), requirement.get("operator", "")
     values = requirement.get("values") or ()
     if not of_labels and not key:
-        faults.append(required(f"{path}.key", "must be specified"))
+        errors.append(required(f"{path}.key", "must be specified"))
     if operator in ("In", "NotIn") and not values:
         message = "must be specified when `operator` is 'In' or 'NotIn'"
-        faults.append(required(f"{path}.values", message))
+        errors.append(required(f"{path}.values", message))
     if operator in ("Exists", "DoesNotExist") and values:
         message = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-        faults.append(forbidden(f"{path}.values", message))
+        errors.append(forbidden(f"{path}.values", message))
     if of_labels:
-        faults += named(key, names.label_key, f"{path}.key")
+        errors += named(key, names.label_key, f"{path}.key")
         for index, value in enumerate(values):
-            faults += named(value, names.label_value, f"{path}.values[{index}]")
-    return faults
+            errors += named(value, names.label_value, f"{path}.values[{index}]")
+    return errors
 
 
 def _metadata(review: Object, message: str, *allowed: str) -> list[FieldError]:
@@ -74,8 +74,8 @@ def _subject(spec: Object) -> list[FieldError]:
 
 def validate_access_review(review: Object) -> list[FieldError]:
     spec = review.get("spec") or {}
-    faults = _attributes(spec) + _subject(spec) + _selectors(spec)
-    return faults + _metadata(review, "must be empty")
+    errors = _attributes(spec) + _subject(spec) + _selectors(spec)
+    return errors + _metadata(review, "must be empty")
 
 
 def validate_self_access_review(review: Object) -> list[FieldError]:
@@ -85,16 +85,16 @@ def validate_self_access_review(review: Object) -> list[FieldError]:
 
 def validate_local_access_review(review: Object) -> list[FieldError]:
     spec = review.get("spec") or {}
-    faults = _attributes(spec) + _subject(spec) + _selectors(spec)
-    faults += _metadata(review, "must be empty except for namespace", "namespace")
+    errors = _attributes(spec) + _subject(spec) + _selectors(spec)
+    errors += _metadata(review, "must be empty except for namespace", "namespace")
     resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and resource.get("namespace", "") != namespace(review):
-        path, asked = "spec.resourceAttributes.namespace", resource.get("namespace", "")
-        faults.append(invalid(path, asked, "must match metadata.namespace"))
+        path, requested = "spec.resourceAttributes.namespace", resource.get("namespace", "")
+        errors.append(invalid(path, requested, "must match metadata.namespace"))
     if other is not None:
         message = "disallowed on this kind of request"
-        faults.append(invalid("spec.nonResourceAttributes", other, message))
-    return faults
+        errors.append(invalid("spec.nonResourceAttributes", other, message))
+    return errors
 
 
 def validate_rules_review(review: Object) -> list[FieldError]:

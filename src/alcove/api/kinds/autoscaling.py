@@ -1,6 +1,6 @@
-"""autoscaling: horizontal pod autoscalers of v1 and v2, and the Scale that subresources speak.
+"""autoscaling: horizontal pod autoscalers of v1 and v2, and the Scale of scale subresources.
 
-A v1 object has one target, CPU utilization; it is checked, and told, as the v2 metric that it is.
+A v1 object has one target, CPU utilization; it is checked, and reported, as the equivalent v2 metric.
 """
 
 from collections.abc import Callable
@@ -63,25 +63,25 @@ def _default_rules(rules: Object, window: int | None, pods: bool) -> None:
 
 def validate_autoscaler(hpa: Object) -> list[FieldError]:
     spec = hpa.get("spec") or {}
-    least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
-    faults: list[FieldError] = []
-    if least is not None and least < 1:
-        faults.append(invalid("spec.minReplicas", least, "must be greater than or equal to 1"))
-    if most == 0:
-        faults.append(required("spec.maxReplicas", "must be set and greater than 0"))
-    elif most < 0:
-        faults.append(invalid("spec.maxReplicas", most, "must be greater than or equal to 1"))
-    if least is not None and most < least:
+    minimum, maximum = spec.get("minReplicas"), spec.get("maxReplicas", 0)
+    errors: list[FieldError] = []
+    if minimum is not None and minimum < 1:
+        errors.append(invalid("spec.minReplicas", minimum, "must be greater than or equal to 1"))
+    if maximum == 0:
+        errors.append(required("spec.maxReplicas", "must be set and greater than 0"))
+    elif maximum < 0:
+        errors.append(invalid("spec.maxReplicas", maximum, "must be greater than or equal to 1"))
+    if minimum is not None and maximum < minimum:
         message = "must be greater than or equal to `minReplicas`"
-        faults.append(invalid("spec.maxReplicas", most, message))
-    faults += _reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef", needs_group=True)
+        errors.append(invalid("spec.maxReplicas", maximum, message))
+    errors += _reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef", needs_group=True)
     for index, metric in enumerate(_metrics(hpa, spec)):
-        faults += _metric(metric, f"spec.metrics[{index}]")
+        errors += _metric(metric, f"spec.metrics[{index}]")
     behavior = spec.get("behavior") or {}
     for direction in ("scaleUp", "scaleDown"):
         if behavior.get(direction) is not None:
-            faults += _rules(behavior[direction], f"spec.behavior.{direction}")
-    return faults
+            errors += _rules(behavior[direction], f"spec.behavior.{direction}")
+    return errors
 
 
 def _metrics(hpa: Object, spec: Object) -> list[Object]:
@@ -92,62 +92,62 @@ def _metrics(hpa: Object, spec: Object) -> list[Object]:
 
 
 def _reference(reference: Object, path: str, needs_group: bool) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     for field in ("kind", "name"):
-        faults += named_required(reference.get(field, ""), names.path_segment, f"{path}.{field}")
+        errors += named_required(reference.get(field, ""), names.path_segment, f"{path}.{field}")
     version = reference.get("apiVersion", "")
     if version.count("/") > 1:
         message = f"unexpected GroupVersion string: {version}"
-        faults.append(invalid(f"{path}.apiVersion", version, message))
+        errors.append(invalid(f"{path}.apiVersion", version, message))
     # ReplicationControllers are the only scalable kind of the core group.
     elif needs_group and "/" not in version and reference.get("kind") != "ReplicationController":
         message = "apiVersion must specify API group"
-        faults.append(invalid(f"{path}.apiVersion", version, message))
-    return faults
+        errors.append(invalid(f"{path}.apiVersion", version, message))
+    return errors
 
 
 def _metric(metric: Object, path: str) -> list[FieldError]:
     kind = metric.get("type", "")
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if not kind:
-        faults.append(required(f"{path}.type", "must specify a metric source type"))
+        errors.append(required(f"{path}.type", "must specify a metric source type"))
     if kind not in METRIC_FIELDS:
-        faults.append(not_supported(f"{path}.type", kind, sorted(METRIC_FIELDS)))
-    given = [field for field in METRIC_FIELDS.values() if metric.get(field) is not None]
-    if given:
-        faults += _SOURCES[given[0]](metric[given[0]], f"{path}.{given[0]}")
+        errors.append(not_supported(f"{path}.type", kind, sorted(METRIC_FIELDS)))
+    set_fields = [field for field in METRIC_FIELDS.values() if metric.get(field) is not None]
+    if set_fields:
+        errors += _SOURCES[set_fields[0]](metric[set_fields[0]], f"{path}.{set_fields[0]}")
     expected = METRIC_FIELDS.get(kind, "")
-    if expected and expected not in given:
+    if expected and expected not in set_fields:
         message = "must populate information for the given metric source"
-        faults.append(required(f"{path}.{expected}", message))
-    if len(given) > 1:
+        errors.append(required(f"{path}.{expected}", message))
+    if len(set_fields) > 1:
         message = "must populate the given metric source only"
-        faults += [forbidden(f"{path}.{field}", message) for field in given if field != expected]
-    return faults
+        errors += [forbidden(f"{path}.{field}", message) for field in set_fields if field != expected]
+    return errors
 
 
 def _identifier(source: Object, path: str) -> list[FieldError]:
-    given = (source.get("metric") or {}).get("name", "")
-    if not given:
+    metric_name = (source.get("metric") or {}).get("name", "")
+    if not metric_name:
         return [required(f"{path}.metric.name", "must specify a metric name")]
-    return named(given, names.path_segment, f"{path}.metric.name")
+    return named(metric_name, names.path_segment, f"{path}.metric.name")
 
 
 def _target(source: Object, path: str) -> list[FieldError]:
     target, path = source.get("target") or {}, f"{path}.target"
     kind = target.get("type", "")
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if not kind:
-        faults.append(required(f"{path}.type", "must specify a metric target type"))
+        errors.append(required(f"{path}.type", "must specify a metric target type"))
     if kind not in TARGET_TYPES:
         message = "must be either Utilization, Value, or AverageValue"
-        faults.append(invalid(f"{path}.type", kind, message))
+        errors.append(invalid(f"{path}.type", kind, message))
     for field in ("value", "averageValue"):
         if field in target and not _is_positive(target[field]):
-            faults.append(invalid(f"{path}.{field}", target[field], "must be positive"))
+            errors.append(invalid(f"{path}.{field}", target[field], "must be positive"))
     if target.get("averageUtilization", 1) < 1:
-        faults.append(invalid(f"{path}.averageUtilization", target["averageUtilization"], ABOVE_ZERO))
-    return faults
+        errors.append(invalid(f"{path}.averageUtilization", target["averageUtilization"], ABOVE_ZERO))
+    return errors
 
 
 def _is_positive(amount: Any) -> bool:
@@ -158,67 +158,67 @@ def _is_positive(amount: Any) -> bool:
 
 
 def _set(source: Object) -> set[str]:
-    """Which targets are given."""
+    """Return the names of the targets that are set."""
     return set(source.get("target") or {}) & {"value", "averageValue", "averageUtilization"}
 
 
 def _object(source: Object, path: str) -> list[FieldError]:
-    faults = _reference(source.get("describedObject") or {}, f"{path}.describedObject", needs_group=False)
-    faults += _identifier(source, path) + _target(source, path)
+    errors = _reference(source.get("describedObject") or {}, f"{path}.describedObject", needs_group=False)
+    errors += _identifier(source, path) + _target(source, path)
     if not _set(source) & {"value", "averageValue"}:
         message = "must set either a target value or averageValue"
-        faults.append(required(f"{path}.target.averageValue", message))
-    return faults
+        errors.append(required(f"{path}.target.averageValue", message))
+    return errors
 
 
 def _external(source: Object, path: str) -> list[FieldError]:
-    faults = _identifier(source, path) + _target(source, path)
-    given = _set(source) & {"value", "averageValue"}
-    if not given:
+    errors = _identifier(source, path) + _target(source, path)
+    set_fields = _set(source) & {"value", "averageValue"}
+    if not set_fields:
         message = "must set either a target value for metric or a per-pod target"
-        faults.append(required(f"{path}.target.averageValue", message))
-    if len(given) == 2:
+        errors.append(required(f"{path}.target.averageValue", message))
+    if len(set_fields) == 2:
         message = "may not set both a target value for metric and a per-pod target"
-        faults.append(forbidden(f"{path}.target.value", message))
-    return faults
+        errors.append(forbidden(f"{path}.target.value", message))
+    return errors
 
 
 def _pods(source: Object, path: str) -> list[FieldError]:
-    faults = _identifier(source, path) + _target(source, path)
+    errors = _identifier(source, path) + _target(source, path)
     if "averageValue" not in _set(source):
         message = "must specify a positive target averageValue"
-        faults.append(required(f"{path}.target.averageValue", message))
-    return faults
+        errors.append(required(f"{path}.target.averageValue", message))
+    return errors
 
 
 def _resource(source: Object, path: str) -> list[FieldError]:
-    faults = [] if source.get("name") else [required(f"{path}.name", "must specify a resource name")]
-    return faults + _resource_target(source, path)
+    errors = [] if source.get("name") else [required(f"{path}.name", "must specify a resource name")]
+    return errors + _resource_target(source, path)
 
 
 def _resource_target(source: Object, path: str) -> list[FieldError]:
-    faults = _target(source, path)
-    given = _set(source) & {"averageUtilization", "averageValue"}
-    if not given:
+    errors = _target(source, path)
+    set_fields = _set(source) & {"averageUtilization", "averageValue"}
+    if not set_fields:
         message = "must set either a target raw value or a target utilization"
-        faults.append(required(f"{path}.target.averageUtilization", message))
-    if len(given) == 2:
+        errors.append(required(f"{path}.target.averageUtilization", message))
+    if len(set_fields) == 2:
         message = "may not set both a target raw value and a target utilization"
-        faults.append(forbidden(f"{path}.target.averageValue", message))
-    return faults
+        errors.append(forbidden(f"{path}.target.averageValue", message))
+    return errors
 
 
 def _container_resource(source: Object, path: str) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if not source.get("name"):
-        faults.append(required(f"{path}.name", "must specify a resource name"))
+        errors.append(required(f"{path}.name", "must specify a resource name"))
     else:
-        check_container_resource_name(source["name"], f"{path}.name", faults)
+        check_container_resource_name(source["name"], f"{path}.name", errors)
     if not source.get("container"):
-        faults.append(required(f"{path}.container", "must specify a container"))
+        errors.append(required(f"{path}.container", "must specify a container"))
     else:
-        faults += named(source["container"], names.dns_label, f"{path}.container")
-    return faults + _resource_target(source, path)
+        errors += named(source["container"], names.dns_label, f"{path}.container")
+    return errors + _resource_target(source, path)
 
 
 _SOURCES: dict[str, Callable[[Object, str], list[FieldError]]] = {
@@ -232,33 +232,33 @@ _SOURCES: dict[str, Callable[[Object, str], list[FieldError]]] = {
 
 def _rules(rules: Object, path: str) -> list[FieldError]:
     window = rules.get("stabilizationWindowSeconds", 0)
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if window < 0:
         message = "must be greater than or equal to zero"
-        faults.append(invalid(f"{path}.stabilizationWindowSeconds", window, message))
+        errors.append(invalid(f"{path}.stabilizationWindowSeconds", window, message))
     if window > STABILIZATION_SECONDS_MAX:
         message = f"must be less than or equal to {STABILIZATION_SECONDS_MAX}"
-        faults.append(invalid(f"{path}.stabilizationWindowSeconds", window, message))
+        errors.append(invalid(f"{path}.stabilizationWindowSeconds", window, message))
     if "selectPolicy" in rules:
-        faults += one_of(rules["selectPolicy"], SELECT_POLICIES, f"{path}.selectPolicy")
+        errors += one_of(rules["selectPolicy"], SELECT_POLICIES, f"{path}.selectPolicy")
     if not rules.get("policies"):
-        faults.append(required(f"{path}.policies", "must specify at least one Policy"))
+        errors.append(required(f"{path}.policies", "must specify at least one Policy"))
     for index, policy in enumerate(rules.get("policies") or ()):
-        faults += _policy(policy, f"{path}.policies[{index}]")
+        errors += _policy(policy, f"{path}.policies[{index}]")
     if "tolerance" in rules and quantity.of(rules["tolerance"]).nano < 0:
-        faults.append(invalid(f"{path}.tolerance", rules["tolerance"], NOT_NEGATIVE))
-    return faults
+        errors.append(invalid(f"{path}.tolerance", rules["tolerance"], NOT_NEGATIVE))
+    return errors
 
 
 def _policy(policy: Object, path: str) -> list[FieldError]:
-    faults = one_of(policy.get("type", ""), POLICY_TYPES, f"{path}.type")
+    errors = one_of(policy.get("type", ""), POLICY_TYPES, f"{path}.type")
     for field in ("value", "periodSeconds"):
         if policy.get(field, 0) <= 0:
-            faults.append(invalid(f"{path}.{field}", policy.get(field, 0), NOT_POSITIVE))
+            errors.append(invalid(f"{path}.{field}", policy.get(field, 0), NOT_POSITIVE))
     if policy.get("periodSeconds", 0) > PERIOD_SECONDS_MAX:
         message = f"must be less than or equal to {PERIOD_SECONDS_MAX}"
-        faults.append(invalid(f"{path}.periodSeconds", policy["periodSeconds"], message))
-    return faults
+        errors.append(invalid(f"{path}.periodSeconds", policy["periodSeconds"], message))
+    return errors
 
 
 def validate_autoscaler_status(new: Object, _old: Object) -> list[FieldError]:
@@ -266,7 +266,7 @@ def validate_autoscaler_status(new: Object, _old: Object) -> list[FieldError]:
 
 
 def validate_scale(scale: Object) -> list[FieldError]:
-    """What a `scale` subresource is sent."""
+    """Check the body of a `scale` subresource."""
     return not_negative(scale.get("spec") or {}, "spec", "replicas")
 
 

@@ -1,7 +1,7 @@
-"""certificates.k8s.io: signing requests. What was asked stays as it was asked.
+"""certificates.k8s.io: certificate signing requests. The spec is immutable.
 
-Who asks (`spec.username` and its like) is written by the server. Approval has its own subresource:
-`prepare_approval` and `validate_approval` are its strategy.
+The requester (`spec.username` and related fields) is set by the server. Approval is a separate subresource,
+with the strategy `prepare_approval` and `validate_approval`.
 """
 
 import base64
@@ -50,7 +50,7 @@ _BEGIN, _DASHES = b"-----BEGIN ", b"-----"
 
 
 class _Block(Struct, frozen=True):
-    """A PEM block: its kind, its lines, and the whole of it."""
+    """A PEM block: its type, its lines, and its complete text."""
 
     kind: str
     body: bytes
@@ -58,7 +58,7 @@ class _Block(Struct, frozen=True):
 
 
 def _blocks(data: bytes) -> Iterator[_Block]:
-    """PEM blocks in order, in one pass: the data may be long and hostile."""
+    """Yield PEM blocks in order, in one pass: the data may be long and hostile."""
     end = 0
     while (begin := data.find(_BEGIN, end)) >= 0:
         kind_end = data.find(_DASHES, begin + len(_BEGIN))
@@ -79,8 +79,8 @@ def _decoded(text: str) -> bytes:
         return b""
 
 
-def _request_fault(text: str) -> str:
-    """What is wrong with a PKCS#10 request in PEM in base64: its form, or its signature."""
+def _request_error(text: str) -> str:
+    """Return the error of a PKCS#10 request in PEM in base64, in its form or its signature."""
     block = next(_blocks(_decoded(text)), None)
     if block is None or block.kind != "CERTIFICATE REQUEST":
         return "PEM block type must be CERTIFICATE REQUEST"
@@ -91,8 +91,8 @@ def _request_fault(text: str) -> str:
         return f"x509: malformed certificate request: {error}"
 
 
-def _certificate_fault(text: str) -> str:
-    """What is wrong with `status.certificate`: one or more plain CERTIFICATE blocks."""
+def _certificate_error(text: str) -> str:
+    """Return the error of `status.certificate`, which must be one or more plain CERTIFICATE blocks."""
     blocks = list(_blocks(_decoded(text)))
     if not blocks:
         return "must contain at least one CERTIFICATE PEM block"
@@ -110,32 +110,32 @@ def _certificate_fault(text: str) -> str:
 
 def validate_request(csr: Object) -> list[FieldError]:
     spec = csr.get("spec") or {}
-    faults: list[FieldError] = []
-    if message := _request_fault(spec.get("request", "")):
-        faults.append(invalid("spec.request", spec.get("request", ""), message))
+    errors: list[FieldError] = []
+    if message := _request_error(spec.get("request", "")):
+        errors.append(invalid("spec.request", spec.get("request", ""), message))
     usages = spec.get("usages") or []
     if not usages:
-        faults.append(required("spec.usages"))
+        errors.append(required("spec.usages"))
     for index, usage in enumerate(usages):
         if usage not in USAGES:
-            faults.append(not_supported(f"spec.usages[{index}]", usage, USAGES))
+            errors.append(not_supported(f"spec.usages[{index}]", usage, USAGES))
     for index, usage in enumerate(usages):
         if usage in usages[:index]:
-            faults.append(duplicate(f"spec.usages[{index}]", usage))
+            errors.append(duplicate(f"spec.usages[{index}]", usage))
     if spec.get("signerName") == LEGACY_SIGNER:
         message = "the legacy signerName is not allowed via this API version"
-        faults.append(invalid("spec.signerName", LEGACY_SIGNER, message))
+        errors.append(invalid("spec.signerName", LEGACY_SIGNER, message))
     else:
-        check_signer_name(spec.get("signerName", ""), "spec.signerName", faults)
+        check_signer_name(spec.get("signerName", ""), "spec.signerName", errors)
     seconds = spec.get("expirationSeconds")
     if seconds is not None and seconds < EXPIRATION_SECONDS_MIN:
         message = "may not specify a duration less than 600 seconds (10 minutes)"
-        faults.append(invalid("spec.expirationSeconds", seconds, message))
-    return faults
+        errors.append(invalid("spec.expirationSeconds", seconds, message))
+    return errors
 
 
 def prepare_create(csr: Object) -> None:
-    """Whatever a client says of itself is dropped; the server fills in who asked."""
+    """Drop the requester fields that the client sent; the server fills them in."""
     spec = csr.setdefault("spec", {})
     for field in ("username", "uid", "groups", "extra"):
         spec.pop(field, None)
@@ -153,26 +153,26 @@ def _of_type(csr: Object, kind: str) -> list[Object]:
     return [condition for condition in _conditions(csr) if condition.get("type") == kind]
 
 
-def _condition_faults(csr: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+def _condition_errors(csr: Object) -> list[FieldError]:
+    errors: list[FieldError] = []
     seen: list[str] = []
     for index, condition in enumerate(_conditions(csr)):
         path, kind = f"status.conditions[{index}]", condition.get("type", "")
         if not kind:
-            faults.append(required(f"{path}.type"))
+            errors.append(required(f"{path}.type"))
         allowed = ("True",) if kind in (APPROVED, DENIED, FAILED) else ("False", "True", "Unknown")
-        faults += one_of_required(condition.get("status", ""), allowed, f"{path}.status")
+        errors += one_of_required(condition.get("status", ""), allowed, f"{path}.status")
         other = {APPROVED: DENIED, DENIED: APPROVED}.get(kind)
         if other in seen:
             message = "Approved and Denied conditions are mutually exclusive"
-            faults.append(invalid("status.conditions", kind, message))
+            errors.append(invalid("status.conditions", kind, message))
         if kind in seen:
-            faults.append(duplicate(f"{path}.type", kind))
+            errors.append(duplicate(f"{path}.type", kind))
         seen.append(kind)
-    return faults
+    return errors
 
 
-def _removal_faults(new: Object, old: Object) -> list[FieldError]:
+def _removal_errors(new: Object, old: Object) -> list[FieldError]:
     return [
         forbidden("status.conditions", f'updates may not remove a condition of type "{kind}"')
         for kind in (APPROVED, DENIED, FAILED)
@@ -180,55 +180,56 @@ def _removal_faults(new: Object, old: Object) -> list[FieldError]:
     ]
 
 
-def _approval_faults(new: Object, old: Object) -> list[FieldError]:
+def _approval_errors(new: Object, old: Object) -> list[FieldError]:
     """A plain status write may neither approve nor deny."""
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     for kind in (APPROVED, DENIED):
         now, before = _of_type(new, kind), _of_type(old, kind)
         if len(now) > len(before):
             message = f'updates may not add a condition of type "{kind}"'
-            faults.append(forbidden("status.conditions", message))
+            errors.append(forbidden("status.conditions", message))
         elif len(now) == len(before) and now != before:
             message = f'updates may not modify a condition of type "{kind}"'
-            faults.append(forbidden("status.conditions", message))
-    return faults
+            errors.append(forbidden("status.conditions", message))
+    return errors
 
 
 def validate_status(new: Object, old: Object) -> list[FieldError]:
     now, before = ((each.get("status") or {}).get("certificate", "") for each in (new, old))
-    faults = _condition_faults(new)
-    if now and (message := _certificate_fault(now)):
-        faults.append(invalid("status.certificate", "<certificate data>", message))
-    faults += _removal_faults(new, old) + _approval_faults(new, old)
+    errors = _condition_errors(new)
+    if now and (message := _certificate_error(now)):
+        errors.append(invalid("status.certificate", "<certificate data>", message))
+    errors += _removal_errors(new, old) + _approval_errors(new, old)
     if before and now != before:
         message = "updates may not modify existing certificate content"
-        faults.append(forbidden("status.certificate", message))
-    return faults
+        errors.append(forbidden("status.certificate", message))
+    return errors
 
 
 def fill_condition_times(new: Object, old: Object, now: str) -> None:
-    """When conditions were written and when they last changed, where the writer left that out."""
+    """Set the update and transition times of conditions where the writer omitted them."""
     for condition in _conditions(new):
         condition.setdefault("lastUpdateTime", now)
         if "lastTransitionTime" not in condition:
             alike = [
-                known["lastTransitionTime"]
-                for known in _of_type(old, condition.get("type", ""))
-                if known.get("status") == condition.get("status") and "lastTransitionTime" in known
+                old_condition["lastTransitionTime"]
+                for old_condition in _of_type(old, condition.get("type", ""))
+                if old_condition.get("status") == condition.get("status")
+                and "lastTransitionTime" in old_condition
             ]
             condition["lastTransitionTime"] = alike[0] if alike else now
 
 
 def prepare_approval(new: Object, old: Object, now: str) -> None:
-    """The approval subresource changes conditions and nothing else. `now` is an RFC 3339 time."""
+    """Keep of an approval write only the conditions. `now` is an RFC 3339 time."""
     fill_condition_times(new, old, now)
     status = {**(old.get("status") or {}), "conditions": _conditions(new)}
     new["spec"], new["status"] = old.get("spec") or {}, status
 
 
 def validate_approval(new: Object, old: Object) -> list[FieldError]:
-    """After `prepare_approval`."""
-    return _condition_faults(new) + _removal_faults(new, old)
+    """Check an approval write after `prepare_approval`."""
+    return _condition_errors(new) + _removal_errors(new, old)
 
 
 def _any_name(_name: str, _is_prefix: bool) -> Sequence[str]:

@@ -1,6 +1,6 @@
-"""Small checks and fillers that strategies of many groups share. Paths are dotted texts.
+"""Basic checks and defaults shared by strategies of many groups. Paths are dotted strings.
 
-A check takes what it checks and where that is, and returns what is wrong, in Kubernetes' words.
+A check takes a value and its path, and returns the errors, with Kubernetes' messages.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,18 +19,18 @@ _MESSAGE_LENGTH_MAX_BYTES = 32 * 1024
 
 
 def fill(obj: Object, field: str, value: Any) -> None:
-    """Sets a default where nothing, or an empty text, is given."""
+    """Set a default if the field is absent or an empty string."""
     if obj.get(field) in (None, ""):
         obj[field] = value
 
 
 def child(obj: Object, field: str) -> Object:
-    """The object in `field`, made if it is missing: for defaults inside it."""
+    """Return the object in `field`, created if it is missing, for defaults inside it."""
     return obj.setdefault(field, {})  # type: ignore[no-any-return]
 
 
 def unchanged(new: Object, old: Object, path: str, *fields: str) -> list[FieldError]:
-    """Immutable fields of the object at `path` (empty: of the whole object)."""
+    """Check immutable fields of the object at `path` (empty: the whole object)."""
     return [
         invalid(f"{path}.{field}" if path else field, new.get(field), IMMUTABLE)
         for field in fields
@@ -56,7 +56,7 @@ def one_of_required(value: str, supported: Iterable[str], path: str) -> list[Fie
 
 
 def named(value: str, check: names.Check, path: str) -> list[FieldError]:
-    """What a naming rule finds wrong with a value."""
+    """Return the errors of a value that violates a naming rule."""
     return [invalid(path, value, message) for message in check(value)]
 
 
@@ -65,19 +65,19 @@ def named_required(value: str, check: names.Check, path: str) -> list[FieldError
 
 
 def positive_int_or_percent(value: int | str, path: str) -> list[FieldError]:
-    """A count that is not negative, or a percentage."""
+    """Check a count that must not be negative, or a percentage."""
     if isinstance(value, str):
         return named(value, names.percent, path)
     return [invalid(path, value, NOT_NEGATIVE)] if value < 0 else []
 
 
 def percent_value(value: int | str) -> int | None:
-    """The number of a well-formed percentage; None for everything else."""
+    """Return the number of a well-formed percentage; None for any other value."""
     return int(value[:-1]) if isinstance(value, str) and not names.percent(value) else None
 
 
 def int_or_percent_value(value: int | str) -> int:
-    """The number of a count or percentage, 0 where it is neither."""
+    """Return the number of a count or percentage, 0 if it is neither."""
     if isinstance(value, int):
         return value
     return percent_value(value) or 0
@@ -90,12 +90,12 @@ def at_most_100_percent(value: int | str, path: str) -> list[FieldError]:
 
 
 def not_over(status: Object, limit: str, message: str, path: str, *fields: str) -> list[FieldError]:
-    """Counters that another counter bounds."""
-    most = status.get(limit, 0)
+    """Check that counters do not exceed another counter."""
+    maximum = status.get(limit, 0)
     return [
         invalid(f"{path}.{field}", status.get(field, 0), message)
         for field in fields
-        if status.get(field, 0) > most
+        if status.get(field, 0) > maximum
     ]
 
 
@@ -107,35 +107,35 @@ def not_decremented(new: Object, old: Object, path: str, field: str) -> list[Fie
 
 
 def conditions(entries: Sequence[Object], path: str) -> list[FieldError]:
-    """`metav1.Condition`s: one of each type, each with a reason and a time."""
-    faults: list[FieldError] = []
+    """Check `metav1.Condition`s: unique types, each with a reason and a time."""
+    errors: list[FieldError] = []
     seen: set[str] = set()
     for index, condition in enumerate(entries):
         kind = condition.get("type", "")
         if kind in seen:
-            faults.append(duplicate(f"{path}[{index}].type", kind))
+            errors.append(duplicate(f"{path}[{index}].type", kind))
         seen.add(kind)
-        faults += _condition(condition, f"{path}[{index}]")
-    return faults
+        errors += _condition(condition, f"{path}[{index}]")
+    return errors
 
 
 def _condition(condition: Object, path: str) -> list[FieldError]:
-    faults = named(condition.get("type", ""), names.label_key, f"{path}.type")
-    faults += one_of(condition.get("status", ""), ("False", "True", "Unknown"), f"{path}.status")
+    errors = named(condition.get("type", ""), names.label_key, f"{path}.type")
+    errors += one_of(condition.get("status", ""), ("False", "True", "Unknown"), f"{path}.status")
     if condition.get("observedGeneration", 0) < 0:
         message = "must be greater than or equal to zero"
-        faults.append(invalid(f"{path}.observedGeneration", condition["observedGeneration"], message))
+        errors.append(invalid(f"{path}.observedGeneration", condition["observedGeneration"], message))
     if not condition.get("lastTransitionTime"):
-        faults.append(required(f"{path}.lastTransitionTime"))
+        errors.append(required(f"{path}.lastTransitionTime"))
     reason = condition.get("reason", "")
-    faults += named_required(reason, names.condition_reason, f"{path}.reason")
+    errors += named_required(reason, names.condition_reason, f"{path}.reason")
     if len(reason.encode()) > _REASON_LENGTH_MAX_BYTES:
-        faults.append(too_long(f"{path}.reason", _REASON_LENGTH_MAX_BYTES))
+        errors.append(too_long(f"{path}.reason", _REASON_LENGTH_MAX_BYTES))
     if len(condition.get("message", "").encode()) > _MESSAGE_LENGTH_MAX_BYTES:
-        faults.append(too_long(f"{path}.message", _MESSAGE_LENGTH_MAX_BYTES))
-    return faults
+        errors.append(too_long(f"{path}.message", _MESSAGE_LENGTH_MAX_BYTES))
+    return errors
 
 
 def refused(path: str, message: str) -> FieldError:
-    """Invalid, without showing the value: it is large, or the fault is in several fields together."""
+    """Return Invalid without the value, because it is large or the error involves several fields."""
     return FieldError(Fault.INVALID, path, f"Invalid value: {message}")

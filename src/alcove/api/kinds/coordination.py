@@ -1,4 +1,4 @@
-"""coordination.k8s.io: leases, by which leaders and nodes say that they live."""
+"""coordination.k8s.io: leases, by which leaders and nodes prove that they are alive."""
 
 from alcove.api import names
 from alcove.api.fields import FieldError, forbidden, invalid
@@ -11,19 +11,19 @@ LEASE_STRATEGIES = ("OldestEmulationVersion",)
 
 def validate_lease(lease: Object) -> list[FieldError]:
     spec = lease.get("spec") or {}
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if spec.get("leaseDurationSeconds", 1) <= 0:
-        faults.append(invalid("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], ABOVE_ZERO))
-    faults += not_negative(spec, "spec", "leaseTransitions")
+        errors.append(invalid("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], ABOVE_ZERO))
+    errors += not_negative(spec, "spec", "leaseTransitions")
     strategy = spec.get("strategy", "")
     if "/" in strategy:
-        faults += named(strategy, names.qualified_name, "spec.strategy")
+        errors += named(strategy, names.qualified_name, "spec.strategy")
     elif "strategy" in spec:
-        faults += one_of(strategy, LEASE_STRATEGIES, "spec.strategy")
+        errors += one_of(strategy, LEASE_STRATEGIES, "spec.strategy")
     if spec.get("preferredHolder") and not strategy:
         message = "may only be specified if `strategy` is defined"
-        faults.append(forbidden("spec.preferredHolder", message))
-    return faults
+        errors.append(forbidden("spec.preferredHolder", message))
+    return errors
 
 
 STRATEGIES: dict[str, Strategy] = {

@@ -1,6 +1,6 @@
-"""events.k8s.io: events as newer clients write them. They are stored as core events.
+"""events.k8s.io: events in the newer form. They are stored as core events.
 
-The checks run on this group's own form, but tell the fields' core names, as Kubernetes does.
+Validation runs on this group's form, but errors have the core names of fields, as in Kubernetes.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from alcove.api.validation import same
 TEXT_LENGTH_MAX = 128
 NOTE_LENGTH_MAX = 1024
 
-_TOLD_NAMES = {
+_CORE_NAMES = {
     "regarding": "involvedObject",
     "note": "message",
     "deprecatedSource": "source",
@@ -30,11 +30,11 @@ def validate_event(event: Object) -> list[FieldError]:
 
 
 def validate_new_event(event: Object) -> list[FieldError]:
-    faults = _series(event)
+    errors = _series(event)
     if not event.get("eventTime"):
-        faults.append(required("eventTime"))
+        errors.append(required("eventTime"))
     if event.get("type") not in ("Normal", "Warning"):
-        faults.append(invalid("type", "", f"has invalid value: {event.get('type', '')}"))
+        errors.append(invalid("type", "", f"has invalid value: {event.get('type', '')}"))
     source = event.get("deprecatedSource") or {}
     unset = {
         "firstTimestamp": event.get("deprecatedFirstTimestamp"),
@@ -42,7 +42,7 @@ def validate_new_event(event: Object) -> list[FieldError]:
         "count": event.get("deprecatedCount"),
         "source": source.get("component") or source.get("host"),
     }
-    return faults + [invalid(field, "", "needs to be unset") for field, value in unset.items() if value]
+    return errors + [invalid(field, "", "needs to be unset") for field, value in unset.items() if value]
 
 
 def _namespace(event: Object) -> list[FieldError]:
@@ -53,30 +53,30 @@ def _namespace(event: Object) -> list[FieldError]:
 
 
 def _texts(event: Object) -> list[FieldError]:
-    faults = named_required(event.get("reportingController", ""), names.qualified_name, "reportingController")
+    errors = named_required(event.get("reportingController", ""), names.qualified_name, "reportingController")
     for field in ("reportingInstance", "action", "reason"):
         text = event.get(field, "")
         if not text:
-            faults.append(required(field))
-        faults += _length(text, TEXT_LENGTH_MAX, field)
-    return faults + _length(event.get("note", ""), NOTE_LENGTH_MAX, "message")
+            errors.append(required(field))
+        errors += _length(text, TEXT_LENGTH_MAX, field)
+    return errors + _length(event.get("note", ""), NOTE_LENGTH_MAX, "message")
 
 
-def _length(text: str, most: int, field: str) -> list[FieldError]:
-    too_long = len(text.encode()) > most
-    return [invalid(field, "", f"can have at most {most} characters")] if too_long else []
+def _length(text: str, maximum: int, field: str) -> list[FieldError]:
+    too_long = len(text.encode()) > maximum
+    return [invalid(field, "", f"can have at most {maximum} characters")] if too_long else []
 
 
 def _series(event: Object) -> list[FieldError]:
     series = event.get("series")
     if series is None:
         return []
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if series.get("count", 0) < 2:
-        faults.append(invalid("series.count", "", "should be at least 2"))
+        errors.append(invalid("series.count", "", "should be at least 2"))
     if not series.get("lastObservedTime"):
-        faults.append(required("series.lastObservedTime"))
-    return faults
+        errors.append(required("series.lastObservedTime"))
+    return errors
 
 
 _FIXED = (
@@ -96,21 +96,21 @@ _FIXED = (
 
 
 def validate_event_update(new: Object, old: Object) -> list[FieldError]:
-    """An event happened once: only its series goes on."""
-    faults = [
-        invalid(_TOLD_NAMES.get(field, field), new.get(field), IMMUTABLE)
+    """Only the series of an event may change."""
+    errors = [
+        invalid(_CORE_NAMES.get(field, field), new.get(field), IMMUTABLE)
         for field in _FIXED
         if not same({field: new.get(field)}, {field: old.get(field)})
     ]
     if not same({"series": new.get("series")}, {"series": old.get("series")}):
-        faults += _series(new)
+        errors += _series(new)
     if _microseconds(new) != _microseconds(old):
-        faults.append(invalid("eventTime", new.get("eventTime"), IMMUTABLE))
-    return faults
+        errors.append(invalid("eventTime", new.get("eventTime"), IMMUTABLE))
+    return errors
 
 
 def _microseconds(event: Object) -> float | None:
-    """The event's time: clients may cut it to microseconds or write its zone otherwise."""
+    """Return the event's time in epoch seconds; clients may write it with fewer digits or in another zone."""
     text = event.get("eventTime")
     try:
         return meta.parse_time(text) if text else None
@@ -118,7 +118,7 @@ def _microseconds(event: Object) -> float | None:
         return None
 
 
-# Selectors are asked of events as they are stored, so that the core names count as well.
+# Field selectors are evaluated on stored events, so the core names are supported as well.
 
 
 def _regarding(field: str) -> Callable[[Object], str]:

@@ -1,5 +1,5 @@
-"""mizar.com: what the VPC provider keeps. As in Mizar, where an object is in its life is `spec.status`;
-the status beside the spec tells people more about it."""
+"""mizar.com: objects of the VPC provider. As in Mizar, `spec.status` is the provisioning state of an object;
+its `status` has details for users."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -12,20 +12,20 @@ from alcove.api.kinds.ranges import unchanged_once_set, validate_number, validat
 from alcove.api.objects import Object, get
 
 SIMPLE = "simple"
-"""An endpoint of a machine, container or pod: lives on a droplet."""
+"""An endpoint of a machine, container or pod, on one droplet."""
 SCALED = "scaled"
-"""An endpoint that is one address for many backends: lives everywhere."""
+"""An endpoint with one address for many backends, on every droplet."""
 GATEWAY = "gateway"
-"""A droplet's own address in a VPC: what comes in from outside comes as it."""
+"""A droplet's own address in a VPC: the source address of packets from outside."""
 NODE_PORT = "door"
-"""A way in from outside: a port of the droplets (`spec.port`), or an address that is routed to them (`spec.ip`)."""
+"""External access: a port of the droplets (`spec.port`), or an address that is routed to them (`spec.ip`)."""
 OWNER_LABEL = "mizar.com/owner"
-"""On an endpoint: the uid of what it was made for."""
+"""On an endpoint: the uid of the object it was created for."""
 
 INIT = "Init"
 VNI_MAX = 2**24 - 1
 COPIES_MAX = 1000
-"""Most dividers of a VPC, or bouncers of a subnet."""
+"""Maximum number of dividers of a VPC, or bouncers of a subnet."""
 PREFIX_MAX = 128
 
 _MAC = re.compile("([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}")
@@ -58,33 +58,33 @@ def default_other(obj: Object) -> None:
 
 def validate_vpc(obj: Object) -> list[FieldError]:
     spec = obj.get("spec") or {}
-    faults = validate_range(spec, "spec") + validate_number(spec, "spec", "vni", 1, VNI_MAX)
-    return faults + validate_number(spec, "spec", "dividers", 1, COPIES_MAX) + _state(spec)
+    errors = validate_range(spec, "spec") + validate_number(spec, "spec", "vni", 1, VNI_MAX)
+    return errors + validate_number(spec, "spec", "dividers", 1, COPIES_MAX) + _state(spec)
 
 
 def validate_subnet(obj: Object) -> list[FieldError]:
     spec = obj.get("spec") or {}
-    faults = _needs(spec, "vpc") + validate_range(spec, "spec")
-    faults += validate_number(spec, "spec", "vni", 1, VNI_MAX)
-    return faults + validate_number(spec, "spec", "bouncers", 1, COPIES_MAX) + _names(spec) + _state(spec)
+    errors = _needs(spec, "vpc") + validate_range(spec, "spec")
+    errors += validate_number(spec, "spec", "vni", 1, VNI_MAX)
+    return errors + validate_number(spec, "spec", "bouncers", 1, COPIES_MAX) + _names(spec) + _state(spec)
 
 
 def _placed(*needed: str) -> Callable[[Object], list[FieldError]]:
-    """Objects with an address of their own, on a droplet."""
+    """Return the validation of objects that have an address on a droplet."""
 
     def validate(obj: Object) -> list[FieldError]:
         spec = obj.get("spec") or {}
-        faults = _needs(spec, *needed)
+        errors = _needs(spec, *needed)
         for field in _ADDRESSES:
             if spec.get(field):
-                faults += addresses.canonical_ip_faults(f"spec.{field}", spec[field])
+                errors += addresses.canonical_ip_errors(f"spec.{field}", spec[field])
         for field in _MACS:
             if spec.get(field) and not _MAC.fullmatch(spec[field]):
                 message = "must be a hardware address, (e.g. 02:42:0a:00:00:01)"
-                faults.append(invalid(f"spec.{field}", spec[field], message))
-        faults += validate_number(spec, "spec", "vni", 1, VNI_MAX)
-        faults += validate_number(spec, "spec", "prefix", 0, PREFIX_MAX)
-        return faults + _names(spec) + _state(spec)
+                errors.append(invalid(f"spec.{field}", spec[field], message))
+        errors += validate_number(spec, "spec", "vni", 1, VNI_MAX)
+        errors += validate_number(spec, "spec", "prefix", 0, PREFIX_MAX)
+        return errors + _names(spec) + _state(spec)
 
     return validate
 
@@ -95,10 +95,10 @@ def _needs(spec: Object, *fields: str) -> list[FieldError]:
 
 def _names(spec: Object) -> list[FieldError]:
     return [
-        fault
+        error
         for field in _OBJECTS
         if spec.get(field)
-        for fault in named(spec[field], names.dns_subdomain, f"spec.{field}")
+        for error in named(spec[field], names.dns_subdomain, f"spec.{field}")
     ]
 
 
@@ -110,14 +110,14 @@ def _state(spec: Object) -> list[FieldError]:
 
 
 def _fixed(*fields: str) -> Callable[[Object, Object], list[FieldError]]:
-    """Fields that stay once they are set: others are programmed by them."""
+    """Return a check of fields that are immutable once set: other objects are programmed from them."""
     return lambda new, old: unchanged_once_set(new.get("spec") or {}, old.get("spec") or {}, "spec", *fields)
 
 
 def validate_status(new: Object, _old: Object) -> list[FieldError]:
     status = new.get("status") or {}
-    faults = not_negative(status, "status", "used", "free")
-    return faults + conditions(status.get("conditions") or (), "status.conditions")
+    errors = not_negative(status, "status", "used", "free")
+    return errors + conditions(status.get("conditions") or (), "status.conditions")
 
 
 def _selectable(field: str) -> Callable[[Object], str]:
@@ -160,4 +160,4 @@ STRATEGIES: dict[str, Strategy] = {
     "dividers": _strategy(default_other, _placed("vpc"), ("vpc", "vni"), ("vpc", "droplet")),
     "droplets": _strategy(default_other, _placed(), (), ()),
 }
-"""By field selectors (`spec.droplet=…`) a node watches what concerns it and nothing else."""
+"""Nodes watch only the objects that concern them, by field selectors (`spec.droplet=…`)."""

@@ -1,4 +1,4 @@
-"""node.k8s.io: runtime classes, which say what a pod's sandbox is made of."""
+"""node.k8s.io: RuntimeClasses, which select the handler of a pod's sandbox."""
 
 from alcove.api import names
 from alcove.api.fields import FieldError, duplicate
@@ -17,25 +17,25 @@ def default_runtime_class(obj: Object) -> None:
 
 
 def validate_runtime_class(obj: Object) -> list[FieldError]:
-    faults = named_required(obj.get("handler", ""), names.dns_label, "handler")
+    errors = named_required(obj.get("handler", ""), names.dns_label, "handler")
     if obj.get("overhead") is not None:
-        check_requirements({"limits": obj["overhead"].get("podFixed") or {}}, "overhead", faults)
+        check_requirements({"limits": obj["overhead"].get("podFixed") or {}}, "overhead", errors)
     scheduling = obj.get("scheduling") or {}
     if scheduling.get("nodeSelector"):
-        faults += validate_labels(scheduling["nodeSelector"], "scheduling.nodeSelector")
-    return faults + _tolerations(scheduling.get("tolerations") or [])
+        errors += validate_labels(scheduling["nodeSelector"], "scheduling.nodeSelector")
+    return errors + _tolerations(scheduling.get("tolerations") or [])
 
 
 def _tolerations(tolerations: list[Object]) -> list[FieldError]:
-    faults: list[FieldError] = []
-    check_tolerations(tolerations, "scheduling.tolerations", faults)
+    errors: list[FieldError] = []
+    check_tolerations(tolerations, "scheduling.tolerations", errors)
     seen: set[tuple[str, ...]] = set()
     for index, toleration in enumerate(tolerations):
         key = tuple(toleration.get(field, "") for field in ("key", "operator", "value", "effect"))
         if key in seen:
-            faults.append(duplicate(f"scheduling.tolerations[{index}]", toleration))
+            errors.append(duplicate(f"scheduling.tolerations[{index}]", toleration))
         seen.add(key)
-    return faults
+    return errors
 
 
 def validate_runtime_class_update(new: Object, old: Object) -> list[FieldError]:

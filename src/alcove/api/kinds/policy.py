@@ -1,4 +1,4 @@
-"""policy: disruption budgets, and the eviction that asks them. The asking is the server's part."""
+"""policy: PodDisruptionBudgets and evictions. The API server evaluates the budgets."""
 
 from alcove.api.fields import FieldError, invalid
 from alcove.api.kind import Strategy
@@ -17,26 +17,26 @@ UNHEALTHY_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 
 def validate_budget(budget: Object) -> list[FieldError]:
     spec = budget.get("spec") or {}
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if "minAvailable" in spec and "maxUnavailable" in spec:
         message = "minAvailable and maxUnavailable cannot be both set"
-        faults.append(invalid("spec", spec, message))
+        errors.append(invalid("spec", spec, message))
     for field in ("minAvailable", "maxUnavailable"):
         if field in spec:
-            faults += positive_int_or_percent(spec[field], f"spec.{field}")
-            faults += at_most_100_percent(spec[field], f"spec.{field}")
-    faults += validate_label_selector(spec.get("selector"), "spec.selector")
+            errors += positive_int_or_percent(spec[field], f"spec.{field}")
+            errors += at_most_100_percent(spec[field], f"spec.{field}")
+    errors += validate_label_selector(spec.get("selector"), "spec.selector")
     if "unhealthyPodEvictionPolicy" in spec:
         path = "spec.unhealthyPodEvictionPolicy"
-        faults += one_of(spec["unhealthyPodEvictionPolicy"], UNHEALTHY_POLICIES, path)
-    return faults
+        errors += one_of(spec["unhealthyPodEvictionPolicy"], UNHEALTHY_POLICIES, path)
+    return errors
 
 
 def validate_budget_status(new: Object, _old: Object) -> list[FieldError]:
     status = new.get("status") or {}
     counters = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
-    faults = conditions(status.get("conditions") or (), "status.conditions")
-    return faults + not_negative(status, "status", *counters)
+    errors = conditions(status.get("conditions") or (), "status.conditions")
+    return errors + not_negative(status, "status", *counters)
 
 
 STRATEGIES: dict[str, Strategy] = {

@@ -1,6 +1,6 @@
-"""Address ranges as networks and VPCs write them: a first address and the length of the prefix.
+"""Address ranges of networks and VPCs: a first address and a prefix length.
 
-Mizar's manifests write numbers as texts (`prefix: "16"`); both count.
+Mizar's manifests write numbers as strings (`prefix: "16"`); both forms are accepted.
 """
 
 import ipaddress
@@ -14,19 +14,19 @@ _NUMBER = re.compile("[0-9]{1,10}")
 
 
 def read_number(value: int | str | None) -> int | None:
-    """The number, however it is written; None where it is none, or none is given."""
+    """Return the number, from either form; None if it is absent or invalid."""
     if isinstance(value, str):
         return int(value) if _NUMBER.fullmatch(value) else None
     return value
 
 
 def gateway(network: addresses.Network) -> addresses.Address:
-    """The address of a range that its gateway has: the second one."""
+    """Return the gateway's address: the second of the range."""
     return network.network_address + 1
 
 
 def validate_number(spec: Object, path: str, field: str, lowest: int, highest: int) -> list[FieldError]:
-    """A number in a field that may be missing."""
+    """Check an optional number."""
     if field not in spec:
         return []
     number = read_number(spec[field])
@@ -36,7 +36,7 @@ def validate_number(spec: Object, path: str, field: str, lowest: int, highest: i
 
 
 def validate_range(spec: Object, path: str) -> list[FieldError]:
-    """`ip` and `prefix`, both or neither: the first address of a range, and how much of it is fixed."""
+    """Check `ip` and `prefix`, both or neither: the first address of a range and its prefix length."""
     address, prefix = spec.get("ip", ""), spec.get("prefix")
     if not address and prefix is None:
         return []
@@ -44,12 +44,12 @@ def validate_range(spec: Object, path: str) -> list[FieldError]:
         return [required(f"{path}.ip", "must be given together with `prefix`")]
     if prefix is None:
         return [required(f"{path}.prefix", "must be given together with `ip`")]
-    if faults := addresses.canonical_ip_faults(f"{path}.ip", address):
-        return faults
+    if errors := addresses.canonical_ip_errors(f"{path}.ip", address):
+        return errors
     bits = ipaddress.ip_address(address).max_prefixlen
-    # Two addresses are the network's own: its first, and the gateway's.
-    if faults := validate_number(spec, path, "prefix", 1, bits - 2):
-        return faults
+    # Two addresses are reserved: the first, and the gateway's.
+    if errors := validate_number(spec, path, "prefix", 1, bits - 2):
+        return errors
     proper = ipaddress.ip_network(f"{address}/{read_number(prefix)}", strict=False).network_address
     if str(proper) != address:
         message = f"must be the first address of its /{read_number(prefix)} range: {proper}"
@@ -58,7 +58,7 @@ def validate_range(spec: Object, path: str) -> list[FieldError]:
 
 
 def unchanged_once_set(new: Object, old: Object, path: str, *fields: str) -> list[FieldError]:
-    """Fields that may be filled in later, but not changed after. A number is the same as its text."""
+    """Check fields that may be set later, but not changed. A number equals its string form."""
     return [
         invalid(f"{path}.{field}", new.get(field), "field is immutable once set")
         for field in fields

@@ -1,4 +1,4 @@
-"""scheduling.k8s.io: priority classes. That only one is the global default is admission's to check."""
+"""scheduling.k8s.io: PriorityClasses. Admission checks that only one is the global default."""
 
 from alcove.api.fields import FieldError, forbidden
 from alcove.api.kind import Strategy
@@ -16,31 +16,31 @@ def default_priority_class(obj: Object) -> None:
 
 
 def validate_priority_class(obj: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if name(obj).startswith(SYSTEM_PREFIX):
-        if message := _system_class_fault(obj):
+        if message := _system_class_error(obj):
             reserved = f"priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only"
-            faults.append(forbidden("metadata.name", f"{reserved}. error: {message}"))
+            errors.append(forbidden("metadata.name", f"{reserved}. error: {message}"))
     elif obj.get("value", 0) > USER_PRIORITY_MAX:
         message = f"maximum allowed value of a user defined priority is {USER_PRIORITY_MAX}"
-        faults.append(forbidden("value", message))
-    return faults + one_of_required(obj.get("preemptionPolicy", ""), PREEMPTION_POLICIES, "preemptionPolicy")
+        errors.append(forbidden("value", message))
+    return errors + one_of_required(obj.get("preemptionPolicy", ""), PREEMPTION_POLICIES, "preemptionPolicy")
 
 
-def _system_class_fault(obj: Object) -> str:
-    known = SYSTEM_PRIORITIES.get(name(obj))
-    if known is None:
+def _system_class_error(obj: Object) -> str:
+    expected = SYSTEM_PRIORITIES.get(name(obj))
+    if expected is None:
         return f"{name(obj)} is not a known system priority class"
-    if obj.get("value", 0) != known:
-        return f"value of {name(obj)} PriorityClass must be {known}"
+    if obj.get("value", 0) != expected:
+        return f"value of {name(obj)} PriorityClass must be {expected}"
     return f"globalDefault of {name(obj)} PriorityClass must be false" if obj.get("globalDefault") else ""
 
 
 def validate_priority_class_update(new: Object, old: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if new.get("value", 0) != old.get("value", 0):
-        faults.append(forbidden("value", "may not be changed in an update."))
-    return faults + unchanged(new, old, "", "preemptionPolicy")
+        errors.append(forbidden("value", "may not be changed in an update."))
+    return errors + unchanged(new, old, "", "preemptionPolicy")
 
 
 STRATEGIES: dict[str, Strategy] = {

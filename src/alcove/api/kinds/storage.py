@@ -1,4 +1,4 @@
-"""storage.k8s.io: classes of storage, CSI drivers and where they run, attachments of volumes."""
+"""storage.k8s.io: storage classes, CSI drivers, CSI nodes, volume attachments."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -43,12 +43,12 @@ def _provisioner(value: str, path: str) -> list[FieldError]:
 def _parameters(parameters: Mapping[str, str], path: str) -> list[FieldError]:
     if len(parameters) > PARAMETERS_MAX:
         return [too_long(path, PARAMETERS_MAX)]
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if "" in parameters:
-        faults.append(invalid(path, "", "field can not be empty."))
+        errors.append(invalid(path, "", "field can not be empty."))
     if _bytes(parameters) > PARAMETERS_SIZE_MAX_BYTES:
-        faults.append(too_long(path, PARAMETERS_SIZE_MAX_BYTES))
-    return faults
+        errors.append(too_long(path, PARAMETERS_SIZE_MAX_BYTES))
+    return errors
 
 
 def default_storage_class(obj: Object) -> None:
@@ -57,16 +57,16 @@ def default_storage_class(obj: Object) -> None:
 
 
 def validate_storage_class(obj: Object) -> list[FieldError]:
-    faults = _provisioner(obj.get("provisioner", ""), "provisioner")
-    faults += _parameters(obj.get("parameters") or {}, "parameters")
+    errors = _provisioner(obj.get("provisioner", ""), "provisioner")
+    errors += _parameters(obj.get("parameters") or {}, "parameters")
     if obj.get("reclaimPolicy"):
-        faults += one_of(obj["reclaimPolicy"], RECLAIM_POLICIES, "reclaimPolicy")
-    faults += one_of_required(obj.get("volumeBindingMode", ""), BINDING_MODES, "volumeBindingMode")
-    return faults + _allowed_topologies(obj)
+        errors += one_of(obj["reclaimPolicy"], RECLAIM_POLICIES, "reclaimPolicy")
+    errors += one_of_required(obj.get("volumeBindingMode", ""), BINDING_MODES, "volumeBindingMode")
+    return errors + _allowed_topologies(obj)
 
 
 def _allowed_topologies(obj: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     seen: list[dict[str, frozenset[str]]] = []
     for index, term in enumerate(obj.get("allowedTopologies") or ()):
         path = f"allowedTopologies[{index}].matchLabelExpressions"
@@ -74,18 +74,18 @@ def _allowed_topologies(obj: Object) -> list[FieldError]:
         for at, requirement in enumerate(term.get("matchLabelExpressions") or ()):
             key, values = requirement.get("key", ""), requirement.get("values") or ()
             if not values:
-                faults.append(required(f"{path}[{at}].values"))
+                errors.append(required(f"{path}[{at}].values"))
             for position, value in enumerate(values):
                 if value in values[:position]:
-                    faults.append(duplicate(f"{path}[{at}].values[{position}]", value))
-            faults += named(key, names.label_key, f"{path}[{at}].key")
+                    errors.append(duplicate(f"{path}[{at}].values[{position}]", value))
+            errors += named(key, names.label_key, f"{path}[{at}].key")
             if key in expressions:
-                faults.append(duplicate(f"{path}[{at}].key", key))
+                errors.append(duplicate(f"{path}[{at}].key", key))
             expressions[key] = frozenset(values)
         if expressions in seen:
-            faults.append(duplicate(path, ""))
+            errors.append(duplicate(path, ""))
         seen.append(expressions)
-    return faults
+    return errors
 
 
 def validate_storage_class_update(new: Object, old: Object) -> list[FieldError]:
@@ -94,10 +94,10 @@ def validate_storage_class_update(new: Object, old: Object) -> list[FieldError]:
 
 def validate_attributes_class(obj: Object) -> list[FieldError]:
     parameters = obj.get("parameters") or {}
-    faults = _provisioner(obj.get("driverName", ""), "driverName") + _parameters(parameters, "parameters")
+    errors = _provisioner(obj.get("driverName", ""), "driverName") + _parameters(parameters, "parameters")
     if not parameters:
-        faults.append(required("parameters", "must contain at least one key/value pair"))
-    return faults
+        errors.append(required("parameters", "must contain at least one key/value pair"))
+    return errors
 
 
 def validate_attributes_class_update(new: Object, old: Object) -> list[FieldError]:
@@ -120,62 +120,62 @@ def default_csi_driver(obj: Object) -> None:
 
 def validate_csi_driver(obj: Object) -> list[FieldError]:
     spec = obj.get("spec") or {}
-    faults = one_of(spec.get("fsGroupPolicy", ""), FS_GROUP_POLICIES, "spec.fsGroupPolicy")
-    faults += _token_requests(spec)
+    errors = one_of(spec.get("fsGroupPolicy", ""), FS_GROUP_POLICIES, "spec.fsGroupPolicy")
+    errors += _token_requests(spec)
     for mode in spec.get("volumeLifecycleModes") or ():
-        faults += one_of(mode, LIFECYCLE_MODES, "spec.volumeLifecycleModes")
+        errors += one_of(mode, LIFECYCLE_MODES, "spec.volumeLifecycleModes")
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
     if period is not None and period < 10:
         message = "must be greater than or equal to 10 seconds"
-        faults.append(invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, message))
+        errors.append(invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, message))
     in_secrets = spec.get("serviceAccountTokenInSecrets")
     if in_secrets is not None and not spec.get("tokenRequests"):
         message = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
-        faults.append(invalid("spec.serviceAccountTokenInSecrets", in_secrets, message))
-    return faults
+        errors.append(invalid("spec.serviceAccountTokenInSecrets", in_secrets, message))
+    return errors
 
 
 def _token_requests(spec: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     audiences: set[str] = set()
     for index, request in enumerate(spec.get("tokenRequests") or ()):
         path, audience = f"spec.tokenRequests[{index}]", request.get("audience", "")
         if audience in audiences:
-            faults.append(duplicate(f"{path}.audience", audience))
+            errors.append(duplicate(f"{path}.audience", audience))
             continue
         audiences.add(audience)
         seconds = request.get("expirationSeconds", TOKEN_SECONDS_MIN)
         if seconds < TOKEN_SECONDS_MIN:
             message = "may not specify a duration less than 10 minutes"
-            faults.append(invalid(f"{path}.expirationSeconds", seconds, message))
+            errors.append(invalid(f"{path}.expirationSeconds", seconds, message))
         if seconds > TOKEN_SECONDS_MAX:
             message = "may not specify a duration larger than 2^32 seconds"
-            faults.append(invalid(f"{path}.expirationSeconds", seconds, message))
-    return faults
+            errors.append(invalid(f"{path}.expirationSeconds", seconds, message))
+    return errors
 
 
 def validate_csi_driver_update(new: Object, old: Object) -> list[FieldError]:
-    faults = unchanged(new.get("spec") or {}, old.get("spec") or {}, "spec", "volumeLifecycleModes")
+    errors = unchanged(new.get("spec") or {}, old.get("spec") or {}, "spec", "volumeLifecycleModes")
     now, before = (each.get("spec", {}).get("attachRequired") for each in (new, old))
     if now != before:
-        # Kubernetes names this field so.
-        faults.insert(0, invalid("spec.attachedRequired", now, "field is immutable"))
-    return faults
+        # This is Kubernetes' name of the field.
+        errors.insert(0, invalid("spec.attachedRequired", now, "field is immutable"))
+    return errors
 
 
 def validate_csi_node(obj: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     seen: set[str] = set()
     for index, driver in enumerate((obj.get("spec") or {}).get("drivers") or ()):
         path, name = f"spec.drivers[{index}]", driver.get("name", "")
-        check_csi_driver(name, f"{path}.name", faults)
-        faults += _node_id(driver, path)
-        faults += not_negative(driver.get("allocatable") or {}, f"{path}.allocatable", "count")
+        check_csi_driver(name, f"{path}.name", errors)
+        errors += _node_id(driver, path)
+        errors += not_negative(driver.get("allocatable") or {}, f"{path}.allocatable", "count")
         if name in seen:
-            faults.append(duplicate(f"{path}.name", name))
+            errors.append(duplicate(f"{path}.name", name))
         seen.add(name)
-        faults += _topology_keys(driver.get("topologyKeys") or [], path)
-    return faults
+        errors += _topology_keys(driver.get("topologyKeys") or [], path)
+    return errors
 
 
 def _node_id(driver: Object, path: str) -> list[FieldError]:
@@ -188,25 +188,25 @@ def _node_id(driver: Object, path: str) -> list[FieldError]:
 
 
 def _topology_keys(keys: list[str], path: str) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     for index, key in enumerate(keys):
         if not key:
-            faults.append(required(path))
+            errors.append(required(path))
         if key in keys[:index]:
-            faults.append(duplicate(path, key))
-        faults += named(key, names.qualified_name, path)
-    return faults
+            errors.append(duplicate(path, key))
+        errors += named(key, names.qualified_name, path)
+    return errors
 
 
 def validate_csi_node_update(new: Object, old: Object) -> list[FieldError]:
-    """A driver that stays keeps everything but how many volumes it can take."""
+    """A driver that stays in the list may change only its number of allocatable volumes."""
     before = [_without_allocatable(driver) for driver in (old.get("spec") or {}).get("drivers") or ()]
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     for driver in map(_without_allocatable, (new.get("spec") or {}).get("drivers") or ()):
-        known = [other for other in before if other.get("name") == driver.get("name")]
-        if known and not any(same(driver, other) for other in known):
-            faults.append(invalid("spec.drivers", driver, "field is immutable"))
-    return faults
+        same_name = [other for other in before if other.get("name") == driver.get("name")]
+        if same_name and not any(same(driver, other) for other in same_name):
+            errors.append(invalid("spec.drivers", driver, "field is immutable"))
+    return errors
 
 
 def _without_allocatable(driver: Object) -> Object:
@@ -215,10 +215,10 @@ def _without_allocatable(driver: Object) -> Object:
 
 def validate_attachment(obj: Object) -> list[FieldError]:
     spec = obj.get("spec") or {}
-    faults: list[FieldError] = []
-    check_csi_driver(spec.get("attacher", ""), "spec.attacher", faults)
-    faults += _attachment_source(spec.get("source") or {})
-    return faults + named(spec.get("nodeName", ""), names.dns_subdomain, "spec.nodeName")
+    errors: list[FieldError] = []
+    check_csi_driver(spec.get("attacher", ""), "spec.attacher", errors)
+    errors += _attachment_source(spec.get("source") or {})
+    return errors + named(spec.get("nodeName", ""), names.dns_subdomain, "spec.nodeName")
 
 
 def _attachment_source(source: Object) -> list[FieldError]:
@@ -241,25 +241,25 @@ def validate_attachment_update(new: Object, old: Object) -> list[FieldError]:
 
 def validate_attachment_status(new: Object, _old: Object) -> list[FieldError]:
     status = new.get("status") or {}
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if _bytes(status.get("attachmentMetadata") or {}) > PARAMETERS_SIZE_MAX_BYTES:
-        faults.append(too_long("status.attachmentMetadata", PARAMETERS_SIZE_MAX_BYTES))
+        errors.append(too_long("status.attachmentMetadata", PARAMETERS_SIZE_MAX_BYTES))
     for field in ("attachError", "detachError"):
         error: dict[str, Any] = status.get(field) or {}
         if len(error.get("message", "").encode()) > ERROR_MESSAGE_LENGTH_MAX_BYTES:
-            faults.append(too_long(f"status.{field}.message", ERROR_MESSAGE_LENGTH_MAX_BYTES))
+            errors.append(too_long(f"status.{field}.message", ERROR_MESSAGE_LENGTH_MAX_BYTES))
         if error.get("errorCode", 0) < 0:
             message = names.out_of_range(0, 2**31 - 1)
-            faults.append(invalid(f"status.{field}.errorCode", error["errorCode"], message))
-    return faults
+            errors.append(invalid(f"status.{field}.errorCode", error["errorCode"], message))
+    return errors
 
 
 def validate_capacity(obj: Object) -> list[FieldError]:
-    faults = validate_label_selector(obj.get("nodeTopology"), "nodeTopology")
-    faults += named(obj.get("storageClassName", ""), names.dns_subdomain, "storageClassName")
+    errors = validate_label_selector(obj.get("nodeTopology"), "nodeTopology")
+    errors += named(obj.get("storageClassName", ""), names.dns_subdomain, "storageClassName")
     if "capacity" in obj and quantity.of(obj["capacity"]).nano < 0:
-        faults.append(invalid("capacity", quantity.canonical(obj["capacity"]), NOT_NEGATIVE))
-    return faults
+        errors.append(invalid("capacity", quantity.canonical(obj["capacity"]), NOT_NEGATIVE))
+    return errors
 
 
 def validate_capacity_update(new: Object, old: Object) -> list[FieldError]:

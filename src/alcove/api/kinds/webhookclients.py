@@ -1,5 +1,5 @@
-"""How a webhook is called: a URL, or a service and a path, and a CA to trust. Shared by admission
-webhooks and by conversion of custom resources."""
+"""Client configuration of webhooks: a URL, or a service and a path, and a CA bundle. Shared by admission
+webhooks and conversion webhooks of CRDs."""
 
 import base64
 import binascii
@@ -23,7 +23,7 @@ def default_client(client: Object) -> None:
 
 
 def validate_client(client: Object, path: str) -> list[FieldError]:
-    """Exactly one of `url` and `service`."""
+    """Require exactly one of `url` and `service`."""
     url, service = client.get("url"), client.get("service")
     if (url is None) == (service is None):
         return [required(path, "exactly one of url or service is required")]
@@ -33,25 +33,25 @@ def validate_client(client: Object, path: str) -> list[FieldError]:
 
 
 def validate_url(url: str, path: str) -> list[FieldError]:
-    """HTTPS, with a host, and nothing but a path after it."""
+    """Require HTTPS with a host, and nothing after the path."""
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - reading it raises where it is no number
     except ValueError as error:
         return [required(path, f"url must be a valid URL: {error}{_FORM}")]
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if parts.scheme != "https":
-        faults.append(invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{_FORM}"))
+        errors.append(invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{_FORM}"))
     if not _host(parts):
-        faults.append(invalid(path, "", f"host must be specified{_FORM}"))
+        errors.append(invalid(path, "", f"host must be specified{_FORM}"))
     user, at, _ = parts.netloc.rpartition("@")
     if at:
-        faults.append(invalid(path, user, "user information is not permitted in the URL"))
+        errors.append(invalid(path, user, "user information is not permitted in the URL"))
     if parts.fragment:
-        faults.append(invalid(path, parts.fragment, "fragments are not permitted in the URL"))
+        errors.append(invalid(path, parts.fragment, "fragments are not permitted in the URL"))
     if parts.query:
-        faults.append(invalid(path, parts.query, "query parameters are not permitted in the URL"))
-    return faults
+        errors.append(invalid(path, parts.query, "query parameters are not permitted in the URL"))
+    return errors
 
 
 def _host(parts: SplitResult) -> str:
@@ -59,11 +59,11 @@ def _host(parts: SplitResult) -> str:
 
 
 def _service(service: Object, path: str) -> list[FieldError]:
-    faults = [required(f"{path}.{field}") for field in ("name", "namespace") if not service.get(field)]
+    errors = [required(f"{path}.{field}") for field in ("name", "namespace") if not service.get(field)]
     port = service.get("port", PORT_DEFAULT)
     if wrong := names.port_number(port):
-        faults.append(invalid(f"{path}.port", port, "port is not valid: " + ", ".join(wrong)))
-    return faults + _path(service.get("path", ""), f"{path}.path")
+        errors.append(invalid(f"{path}.port", port, "port is not valid: " + ", ".join(wrong)))
+    return errors + _path(service.get("path", ""), f"{path}.path")
 
 
 def _path(text: str, path: str) -> list[FieldError]:
@@ -71,19 +71,19 @@ def _path(text: str, path: str) -> list[FieldError]:
         return []
     if text == "//":
         return [invalid(path, text, "segment[0] may not be empty")]
-    faults = [] if text.startswith("/") else [invalid(path, text, "must start with a '/'")]
+    errors = [] if text.startswith("/") else [invalid(path, text, "must start with a '/'")]
     for index, step in enumerate(text[1:].removesuffix("/").split("/")):
         if not step:
-            faults.append(invalid(path, text, f"segment[{index}] may not be empty"))
+            errors.append(invalid(path, text, f"segment[{index}] may not be empty"))
             continue
-        faults += [
+        errors += [
             invalid(path, text, f"segment[{index}]: {message}") for message in names.dns_subdomain(step)
         ]
-    return faults
+    return errors
 
 
 def validate_ca_bundle(bundle: str, path: str) -> list[FieldError]:
-    """Certificates in PEM in base64."""
+    """Check certificates in PEM in base64."""
     message = "unable to load root certificates: unable to parse bytes as PEM block"
     try:
         data = base64.b64decode(bundle, validate=True)

@@ -1,7 +1,7 @@
-"""What every kind of patch does to a document before and while it changes it.
+"""Functions shared by all kinds of patches.
 
-A patch never touches the object it is given: it works on a copy, which the caller may then go on
-changing in place (defaults, admission).
+A patch never changes the object it is given: it works on a copy, which the caller may then change in place
+(defaults, admission).
 """
 
 from collections.abc import Callable
@@ -32,17 +32,17 @@ def copy(value: _R) -> _R:
 
 
 def type_name(value: Any) -> str:
-    """How JSON calls a value's type."""
+    """Return JSON's name of a value's type."""
     return _NAMES.get(type(value), type(value).__name__)
 
 
-def rejected(why: str) -> Invalid:
-    """A well-formed patch that cannot be applied to this object: 422, in the words Kubernetes has for it."""
-    return Invalid(f"the server rejected our request due to an error in our request: {why}")
+def rejected(message: str) -> Invalid:
+    """Return the 422 for a well-formed patch that cannot be applied to this object, with Kubernetes' text."""
+    return Invalid(f"the server rejected our request due to an error in our request: {message}")
 
 
 def bounded(patching: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Turns a document nested beyond what can be walked or encoded into a 400."""
+    """Turn the error for a document nested too deep to be walked or encoded into a 400."""
 
     @wraps(patching)
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:

@@ -1,7 +1,7 @@
 """JSON patch (RFC 6902), with the limits and the leniency of Kubernetes' API server.
 
-Beyond the RFC, as there: a negative index counts from a list's end, and testing a missing field
-against null succeeds. A patch applies whole or not at all.
+Beyond the RFC, as in Kubernetes: a negative index counts from a list's end, and testing a missing field
+against null succeeds. A patch applies completely or not at all.
 """
 
 import re
@@ -16,21 +16,21 @@ from alcove.api.patch.document import bounded, copy, rejected, type_name
 
 OPERATIONS_MAX = 10_000
 COPIED_BYTES_MAX = 3 * 1024 * 1024
-"""Sum of what `copy` operations may copy: each could double the document."""
+"""Maximum sum of bytes that `copy` operations may copy: each could double the document."""
 
 _INDEX = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _MISSING = object()
 
 
 class _Document:
-    """The document under change, and what has been copied inside it so far."""
+    """The document being changed, and the number of bytes copied inside it so far."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
         self.copied_bytes = 0
 
     def get(self, path: str) -> Any:
-        """The value at `path`, or _MISSING for a field that is not there. Raises Invalid for other gaps."""
+        """Return the value at `path`, or _MISSING for an absent field. Raises Invalid for other gaps."""
         if not path:
             return self.root
         parent, step = self._parent(path)
@@ -68,7 +68,7 @@ class _Document:
         return value
 
     def copy(self, source: str, path: str) -> None:
-        encoded = orjson.dumps(self.taken("copy", source))
+        encoded = orjson.dumps(self.source_value("copy", source))
         self.copied_bytes += len(encoded)
         if self.copied_bytes > COPIED_BYTES_MAX:
             raise rejected(
@@ -80,7 +80,7 @@ class _Document:
         if path.startswith(source + "/"):
             raise rejected(f"move operation does not apply: {path} is inside {source}")
         if source == path:
-            self.taken("move", source)
+            self.source_value("move", source)
         else:
             self.add(path, self.remove(source))
 
@@ -89,14 +89,14 @@ class _Document:
         if not same(None if value is _MISSING else value, expected):
             raise rejected(f"testing value {path} failed")
 
-    def taken(self, operation: str, source: str) -> Any:
+    def source_value(self, operation: str, source: str) -> Any:
         value = self.get(source)
         if value is _MISSING:
             raise rejected(f"{operation} operation does not apply: there is no {source}")
         return value
 
     def _parent(self, path: str) -> tuple[Any, str]:
-        """The object or list that holds the last step of `path`, and that step."""
+        """Return the object or list that contains the last step of `path`, and that step."""
         first, *steps = path.split("/")
         if first:
             raise rejected(f'the path {path} does not start with "/"')
@@ -111,7 +111,7 @@ class _Document:
 
 
 def _index(items: list[Any], step: str, path: str, extra: int = 0) -> int:
-    """Where `step` points in `items`; up to `extra` places behind the end are allowed."""
+    """Return the index of `step` in `items`; up to `extra` positions behind the end are allowed."""
     if not _INDEX.fullmatch(step) or len(step) > 9:
         raise rejected(f"the path {path} does not exist: {step} is not an index of a list")
     at = int(step)
@@ -122,7 +122,7 @@ def _index(items: list[Any], step: str, path: str, extra: int = 0) -> int:
 
 
 def same(left: Any, right: Any) -> bool:
-    """JSON equality: unlike Python's, true is not 1."""
+    """JSON equality: unlike in Python, true is not 1."""
     if type(left) is not type(right):
         return type(left) is not bool and type(right) is not bool and bool(left == right)
     if type(left) is dict:
@@ -149,10 +149,10 @@ _NEEDS = {"add": ("value",), "replace": ("value",), "move": ("from",), "copy": (
 
 @bounded
 def apply(obj: Object, operations: Any) -> Object:
-    """`obj` patched, as a new object. `operations` is the decoded body.
+    """Return `obj` patched, as a new object. `operations` is the decoded body.
 
-    Raises BadRequest for what is no patch, TooLarge for too many operations, Invalid for a patch that
-    does not apply (a failed test, a path that is not there).
+    Raises BadRequest for an invalid patch, TooLarge for too many operations, Invalid for a patch that does
+    not apply (a failed test, a missing path).
     """
     if type(operations) is not list:
         raise BadRequest(

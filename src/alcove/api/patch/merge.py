@@ -1,4 +1,4 @@
-"""JSON merge patch (RFC 7386): what is given replaces, null deletes, lists are replaced whole."""
+"""JSON merge patch (RFC 7386): values replace, null deletes, lists are replaced as a whole."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from alcove.api.patch.document import bounded, copy, type_name
 
 @bounded
 def apply(obj: Object, patch: Any) -> Object:
-    """`obj` patched, as a new object. `patch` is the decoded body. Raises BadRequest."""
+    """Return `obj` patched, as a new object. `patch` is the decoded body. Raises BadRequest."""
     if type(patch) is not dict:
         raise BadRequest(f"error decoding patch: a merge patch must be an object, got {type_name(patch)}")
     patched = copy(obj)
@@ -24,7 +24,7 @@ def _merge(target: Object, patch: Object) -> None:
         elif type(value) is not dict:
             target[field] = value
         else:
-            there = target.get(field)
-            if type(there) is not dict:
-                there = target[field] = {}
-            _merge(there, value)
+            current = target.get(field)
+            if type(current) is not dict:
+                current = target[field] = {}
+            _merge(current, value)

@@ -24,7 +24,7 @@ DELETE_FROM = "$deleteFromPrimitiveList/"
 
 @bounded
 def apply(obj: Object, patch: Any, node: SchemaNode) -> Object:
-    """`obj` patched, as a new object. `patch` is the decoded body, `node` the schema of its kind.
+    """Return `obj` patched, as a new object. `patch` is the decoded body, `node` the schema of its kind.
 
     Raises BadRequest for a patch that is malformed, Invalid for lists of lists.
     """
@@ -36,7 +36,7 @@ def apply(obj: Object, patch: Any, node: SchemaNode) -> Object:
 
 
 def _merge_map(target: Object, patch: Object, node: SchemaNode | None) -> Object:
-    """`target` with `patch` merged into it, in place; another map where the patch replaces it whole."""
+    """Merge `patch` into `target` in place; returns another map if the patch replaces it as a whole."""
     match patch.pop(DIRECTIVE, "merge"):
         case "merge":
             pass
@@ -59,12 +59,12 @@ def _merge_map(target: Object, patch: Object, node: SchemaNode | None) -> Object
 
 
 def _merge_field(target: Object, field: str, value: Any, node: SchemaNode | None) -> None:
-    there = target.get(field)
-    if type(value) is dict and type(there) is dict:
+    current = target.get(field)
+    if type(value) is dict and type(current) is dict:
         replaces = node is not None and "replace" in node.patch_strategy and DIRECTIVE not in value
-        target[field] = _plain_map(value) if replaces else _merge_map(there, value, node)
-    elif type(value) is list and type(there) is list:
-        target[field] = _merge_list(there, value, node)
+        target[field] = _plain_map(value) if replaces else _merge_map(current, value, node)
+    elif type(value) is list and type(current) is list:
+        target[field] = _merge_list(current, value, node)
     elif value is None or _deletes(value):
         target.pop(field, None)
     else:
@@ -80,22 +80,22 @@ def _child(node: SchemaNode | None, field: str) -> SchemaNode | None:
 # Lists.
 
 
-def _merge_list(there: list[Any], patch: list[Any], node: SchemaNode | None) -> list[Any]:
+def _merge_list(current: list[Any], patch: list[Any], node: SchemaNode | None) -> list[Any]:
     if node is None or node.type is not SchemaType.LIST or "merge" not in node.patch_strategy:
         return [_plain(value) for value in patch]
-    if not there and not patch:
-        return there
-    if not _holds_maps([*there, *patch]):
-        return elementorder.arrange(_unique([*there, *patch]), patch, there, "")
+    if not current and not patch:
+        return current
+    if not _holds_maps([*current, *patch]):
+        return elementorder.arrange(_unique([*current, *patch]), patch, current, "")
     if node.merge_key is None:
         raise BadRequest(f"cannot merge lists without merge key for {node.name or 'list'}")
-    there, patch = _apply_special(there, patch, node.merge_key)
-    merged = _merge_maps(list(there), patch, node.merge_key, node.items)
-    return elementorder.arrange(merged, patch, there, node.merge_key)
+    current, patch = _apply_special(current, patch, node.merge_key)
+    merged = _merge_maps(list(current), patch, node.merge_key, node.items)
+    return elementorder.arrange(merged, patch, current, node.merge_key)
 
 
-def _apply_special(there: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
-    """Carries out the elements with a `$patch` directive; returns what is left of both lists."""
+def _apply_special(current: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
+    """Apply the elements with a `$patch` directive; returns what remains of both lists."""
     ordinary = [element for element in patch if DIRECTIVE not in element]
     replaces = False
     for element in patch:
@@ -103,74 +103,74 @@ def _apply_special(there: list[Any], patch: list[Any], key: str) -> tuple[list[A
             case None:
                 pass
             case "delete":
-                gone = merge_key_of(element, key)
-                there = [item for item in there if identity(item.get(key)) != gone]
+                deleted_key = merge_key_of(element, key)
+                current = [item for item in current if identity(item.get(key)) != deleted_key]
             case "replace":
                 replaces = True
             case "merge":
                 raise BadRequest("merging lists cannot yet be specified in the patch")
             case unknown:
                 raise BadRequest(f"unknown patch type: {unknown} in map: {_shown(element)}")
-    return ([_plain(element) for element in ordinary], []) if replaces else (there, ordinary)
+    return ([_plain(element) for element in ordinary], []) if replaces else (current, ordinary)
 
 
 def _merge_maps(items: list[Any], patch: list[Any], key: str, node: SchemaNode | None) -> list[Any]:
-    places: dict[Any, int] = {}
+    positions: dict[Any, int] = {}
     for number, item in enumerate(items):
-        places.setdefault(identity(item.get(key)), number)
+        positions.setdefault(identity(item.get(key)), number)
     for element in patch:
         name = merge_key_of(element, key)
-        place = places.get(name)
-        if place is None:
-            places[name] = len(items)
+        position = positions.get(name)
+        if position is None:
+            positions[name] = len(items)
             items.append(_plain_map(dict(element)))
         else:
-            items[place] = _merge_map(items[place], dict(element), node)
+            items[position] = _merge_map(items[position], dict(element), node)
     return items
 
 
 def _merge_ordered_list(target: Object, patch: Object, field: str, node: SchemaNode | None) -> None:
-    """Merges a list that comes with a `$setElementOrder`, and takes both out of the patch."""
+    """Merge a list that comes with a `$setElementOrder`, and remove both from the patch."""
     order = patch.pop(SET_ORDER + field)
-    given = patch.pop(field, [])
-    there = target.get(field, [])
-    if type(order) is not list or type(given) is not list:
+    patch_list = patch.pop(field, [])
+    current = target.get(field, [])
+    if type(order) is not list or type(patch_list) is not list:
         raise BadRequest("invalid patch format of setElementOrder list")
-    if type(there) is not list:
-        raise BadRequest(f"expected {field} to be an array, but it is {type_name(there)}")
-    if field not in target and not given:
+    if type(current) is not list:
+        raise BadRequest(f"expected {field} to be an array, but it is {type_name(current)}")
+    if field not in target and not patch_list:
         return
     child = _child(node, field)
     key = (child.merge_key if child is not None else None) or ""
-    elementorder.check(given, order, key)
-    merged = _merge_list(there, given, child) if given else there
-    target[field] = elementorder.arrange(merged, order, there, key)
+    elementorder.check(patch_list, order, key)
+    merged = _merge_list(current, patch_list, child) if patch_list else current
+    target[field] = elementorder.arrange(merged, order, current, key)
 
 
 def _delete_from(target: Object, field: str, values: Any) -> None:
     if type(values) is not list:
         raise BadRequest("invalid patch format of primitive list")
-    there = target.get(field)
-    if type(there) is list:
-        gone = {identity(value) for value in values}
-        target[field] = [value for value in there if type(value) is dict or identity(value) not in gone]
+    current = target.get(field)
+    if type(current) is list:
+        deleted = {identity(value) for value in values}
+        target[field] = [value for value in current if type(value) is dict or identity(value) not in deleted]
 
 
 def _retain_keys(target: Object, patch: Object) -> None:
     if RETAIN_KEYS not in patch:
         return
-    kept = patch.pop(RETAIN_KEYS)
-    if type(kept) is not list:
+    retained = patch.pop(RETAIN_KEYS)
+    if type(retained) is not list:
         raise BadRequest("invalid patch format of retainKeys")
     for field, value in patch.items():
-        if value is not None and field not in kept and not field.startswith((SET_ORDER, DELETE_FROM)):
+        if value is not None and field not in retained and not field.startswith((SET_ORDER, DELETE_FROM)):
             raise BadRequest("invalid patch format of retainKeys")
-    for field in [field for field in target if field not in kept]:
+    for field in [field for field in target if field not in retained]:
         del target[field]
 
 
 def _holds_maps(values: list[Any]) -> bool:
-    """Whether these are lists of maps; a mixture is refused, as are lists of lists."""
+    """Whether these are lists of maps. Raises for mixed types and for lists of lists."""
     types = {dict if type(value) is dict else list if type(value) is list else str for value in values}
     if list in types:
         raise rejected("lists of lists are not supported")
@@ -183,7 +183,7 @@ def _unique(values: list[Any]) -> list[Any]:
     return list({identity(value): value for value in values}.values())
 
 
-# Values that the object does not have yet: taken without what is meant for the merge only.
+# Values that the object does not have yet: added without the directives of the patch.
 
 
 def _plain(value: Any) -> Any:

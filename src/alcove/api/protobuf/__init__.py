@@ -1,3 +1,3 @@
-"""Objects in Kubernetes' protobuf form, as typed Go clients (kubectl create …) send them. Decoding only:
-such clients take JSON back.
+"""Decodes objects in Kubernetes' protobuf encoding, as typed Go clients (kubectl create …) send them. There
+is no encoder: such clients accept JSON responses.
 """

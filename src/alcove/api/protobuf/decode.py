@@ -1,4 +1,4 @@
-"""From protobuf bytes to the object as JSON would have it. Every fault is a BadRequest."""
+"""Converts protobuf bytes to the object as it would be in JSON. Every error is a BadRequest."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class _Malformed(Exception):
 
 
 def decode(body: bytes) -> Object:
-    """The object in Kubernetes' envelope, with its apiVersion and kind."""
+    """Return the object in Kubernetes' envelope, with its apiVersion and kind."""
     if not body.startswith(MAGIC):
         raise BadRequest(
-            "the body of the request is not in Kubernetes' protobuf form: it does not begin with k8s\\0"
+            "the body of the request is not in Kubernetes' protobuf encoding: it does not start with k8s\\0"
         )
     try:
         envelope = dict(_parts(memoryview(body)[4:]))
@@ -37,7 +37,7 @@ def decode(body: bytes) -> Object:
         name = of_kind(api_version, kind)
         if name is None:
             raise BadRequest(
-                f"{api_version}, Kind={kind} has no protobuf form here; send it as application/json"
+                f"{api_version}, Kind={kind} is not supported as protobuf; send it as application/json"
             )
         obj = _message(name, _bytes(envelope.get(2, b"")), 0)
     except (_Malformed, ValueError, struct.error, IndexError) as error:
@@ -47,7 +47,7 @@ def decode(body: bytes) -> Object:
 
 def _bytes(value: Any) -> memoryview:
     if not isinstance(value, memoryview | bytes):
-        raise _Malformed("a message was expected")
+        raise _Malformed("expected a message")
     return memoryview(value)
 
 
@@ -60,11 +60,11 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
-    raise _Malformed("a number has too many bytes")
+    raise _Malformed("varint is too long")
 
 
 def _parts(data: memoryview) -> Iterator[tuple[int, Any]]:
-    """Each field's number and raw value."""
+    """Yield each field's number and raw value."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -76,7 +76,7 @@ def _parts(data: memoryview) -> Iterator[tuple[int, Any]]:
             length, at = _varint(data, at)
             value = data[at : at + length]
             if len(value) != length:
-                raise _Malformed("it ends in the middle of a field")
+                raise _Malformed("unexpected end of a field")
             at += length
         elif wire == _FIXED64:
             (value,) = struct.unpack_from("<d", data, at)
@@ -85,7 +85,7 @@ def _parts(data: memoryview) -> Iterator[tuple[int, Any]]:
             (value,) = struct.unpack_from("<f", data, at)
             at += 4
         else:
-            raise _Malformed(f"wire type {wire} is not known")
+            raise _Malformed(f"unknown wire type {wire}")
         yield number, value
 
 
@@ -94,18 +94,16 @@ def _message(name: str, data: memoryview, depth: int) -> Any:
     if special is not None:
         return special(data)
     if depth > NESTING_MAX:
-        raise _Malformed(f"it nests deeper than {NESTING_MAX} levels")
+        raise _Malformed(f"nested deeper than {NESTING_MAX} levels")
     fields = message(name)
     if fields is None:
-        raise BadRequest(f"{name} has no protobuf form here; send the object as application/json")
+        raise BadRequest(f"{name} is not supported as protobuf; send the object as application/json")
     obj: Object = {}
     for number, raw in _parts(data):
         field = fields.get(number)
         if field is None:
-            # Dropping what a newer client says would lose data; it can say it in JSON.
-            raise BadRequest(
-                f"field {number} of {name} is not known here; send the object as application/json"
-            )
+            # Dropping an unknown field of a newer client would lose data; the client can send JSON instead.
+            raise BadRequest(f"field {number} of {name} is unknown; send the object as application/json")
         _put(obj, field, raw, depth + 1)
     unwrap = _UNWRAPPED.get(name)
     return obj if unwrap is None else unwrap(obj)
@@ -162,11 +160,11 @@ def _value(kind: str, raw: Any, depth: int) -> Any:
 
 def _number(raw: Any) -> int:
     if not isinstance(raw, int):
-        raise _Malformed("a number was expected")
+        raise _Malformed("expected a number")
     return raw
 
 
-# Messages that are not objects in JSON
+# Messages that are not objects in JSON.
 
 
 def _scalars(data: memoryview) -> dict[int, Any]:

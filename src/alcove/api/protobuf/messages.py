@@ -1,8 +1,8 @@
-"""The messages of the stock kinds: which field has which number and type.
+"""Protobuf messages of the stock kinds: number and type of each field.
 
-`fields.txt` has a line per message, `name field:number:type`. A type is s (string), i (varint),
-b (bool), y (bytes), d (double) or another message; behind it `*` repeated, `%` map from string,
-`~` inlined into its parent, `?` left out when zero.
+`fields.txt` has a line per message, `name field:number:type`. A type is s (string), i (varint), b (bool),
+y (bytes), d (double) or another message; suffixes are `*` repeated, `%` map from string, `~` inlined into its
+parent, `?` omitted when zero.
 """
 
 from functools import cache
@@ -25,7 +25,7 @@ Message = dict[int, MessageField]
 
 @cache
 def message(name: str) -> Message | None:
-    """The message's fields by number; None if there is no such message."""
+    """Return the message's fields by number; None if there is no such message."""
     line = _lines().get(name)
     return None if line is None else dict(_field(part) for part in line.split())
 
@@ -39,12 +39,14 @@ def _lines() -> dict[str, str]:
 def _field(part: str) -> tuple[int, MessageField]:
     name, number, typed = part.split(":")
     kind = typed.rstrip("*%~?")
-    marks = typed[len(kind) :]
-    return int(number), MessageField(name, kind, "*" in marks, "%" in marks, "~" in marks, "?" in marks)
+    suffixes = typed[len(kind) :]
+    return int(number), MessageField(
+        name, kind, "*" in suffixes, "%" in suffixes, "~" in suffixes, "?" in suffixes
+    )
 
 
 def of_kind(api_version: str, kind: str) -> str | None:
-    """The name of a kind's message; options that every group has are meta's."""
+    """Return the name of a kind's message; options that every group has are those of meta/v1."""
     group, _, version = api_version.rpartition("/")
     for name in (f"{group.partition('.')[0] or 'core'}.{version}.{kind}", f"meta.v1.{kind}"):
         if name in _lines():

@@ -1,7 +1,7 @@
 """The schemas of the kinds beyond stock Kubernetes: tenants, networks and the VPC provider's objects.
 
-Fields are those of Arktos and Mizar, so that manifests written for them apply unchanged. Mizar's
-numbers may be written as strings (`prefix: "16"`), as its own manifests do.
+Fields are those of Arktos and Mizar, so that manifests written for them apply unchanged. Mizar's numbers may
+be written as strings (`prefix: "16"`), as in Mizar's own manifests.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ def _text(description: str, *choices: str) -> dict[str, Any]:
 
 
 def _number(description: str) -> dict[str, Any]:
-    """A number that may be written as a string."""
+    """Return the schema of a number that may be written as a string."""
     return {"x-kubernetes-int-or-string": True, "description": description}
 
 
@@ -50,22 +50,22 @@ _CONDITIONS = {
     "x-kubernetes-list-map-keys": ["type"],
     "x-kubernetes-patch-merge-key": "type",
     "x-kubernetes-patch-strategy": "merge",
-    "description": "What is known about the object's state, one entry per type.",
+    "description": "Conditions of the object, one per type.",
 }
 
 
 def _kind(
     description: str, group: str, kind: str, spec: dict[str, Any], status: dict[str, Any]
 ) -> dict[str, Any]:
-    own = {
-        "apiVersion": _text("Version of the schema this object is written in."),
+    properties = {
+        "apiVersion": _text("API version of this object."),
         "kind": _text("Kind of this object."),
-        "metadata": {"$ref": f"{_META}.ObjectMeta", "description": "Name, labels and the like."},
-        "spec": {**spec, "description": "What is wanted."},
-        "status": {**status, "description": "What is there."},
+        "metadata": {"$ref": f"{_META}.ObjectMeta", "description": "Standard object metadata."},
+        "spec": {**spec, "description": "Desired state."},
+        "status": {**status, "description": "Observed state."},
     }
     return {
-        **_record(description, own),
+        **_record(description, properties),
         "x-kubernetes-group-version-kind": [{"group": group, "kind": kind, "version": "v1"}],
     }
 
@@ -76,113 +76,116 @@ def _ref(definition: str) -> dict[str, Any]:
 
 _NETWORK_SPEC: dict[str, Any] = {
     "type": _text(
-        "How the network is made: `flat` shares one address range, the others have a VPC.",
+        "Type of the network: `flat` shares one address range, the other types use a VPC.",
         *NETWORK_TYPES,
     ),
-    "vpcID": _text("VPC the network is mapped to. One that exists is attached to, another is made."),
+    "vpcID": _text("VPC of the network. An existing VPC is used; otherwise it is created."),
     "vpc-id": _text("Another spelling of `vpcID`; stored as that."),
-    "ip": _text("First address of the range of a VPC to be made; without one, a free range is taken."),
-    "prefix": _number("Length of that range's network prefix."),
-    "subnets": _names("Subnets of the VPC to be used; without any, `{vpc}-subnet` is made."),
+    "ip": _text("First address of the range of a VPC to be created; allocated if not set."),
+    "prefix": _number("Prefix length of that range."),
+    "subnets": _names("Subnets of the VPC to use; if not set, `{vpc}-subnet` is created."),
     "service": _record(
-        "Where the network's service addresses come from.",
+        "Allocation of the network's service addresses.",
         {
-            "ipam": _text("Who allocates them.", "Arktos", "Kubernetes", "External"),
-            "cidrs": _names("Ranges they are taken from. They may overlap those of other networks."),
+            "ipam": _text("Allocator of service addresses.", "Arktos", "Kubernetes", "External"),
+            "cidrs": _names("Ranges of service addresses. They may overlap those of other networks."),
         },
     ),
     "egress": _record(
-        "The way out of the network to the world.",
+        "Access from the network to external addresses.",
         {
             "enabled": {
                 "type": "boolean",
-                "description": "Pods may open connections to the outside, behind the node's address.",
+                "description": "Pods may connect to external addresses, with source NAT to the node's address.",
             }
         },
     ),
 }
 
 _MIZAR_STATUS = _record(
-    "What the provider tells about an object.",
+    "Observed state of an object of the VPC provider.",
     {
-        "message": _text("Why the object is in its state, for people."),
+        "message": _text("Human-readable reason for the object's state."),
         "used": _integer("Addresses in use."),
-        "free": _integer("Addresses left."),
+        "free": _integer("Available addresses."),
         "conditions": _CONDITIONS,
     },
 )
 
 _PROVISIONED = {
-    "status": _text("Where the provider is with it: Init, Provisioned, Failed, …"),
-    "createtime": _text("When the object was made, as Mizar notes it."),
-    "provisiondelay": _text("How long provisioning took, as Mizar notes it."),
+    "status": _text("Provisioning state: Init, Provisioned, Failed, …"),
+    "createtime": _text("Creation time, in Mizar's format."),
+    "provisiondelay": _text("Duration of provisioning, in Mizar's format."),
 }
 _RANGE = {
     "ip": _text("First address of the range."),
-    "prefix": _number("Length of the range's network prefix."),
+    "prefix": _number("Prefix length of the range."),
 }
-_VNI = {"vni": _number("Number of the virtual network on the wire, 24 bits; allocated if not given.")}
-_PLACE = {
-    "vpc": _text("VPC it belongs to."),
-    "ip": _text("Its address."),
-    "mac": _text("Its hardware address."),
-    "droplet": _text("Droplet that holds it."),
+_VNI = {"vni": _number("Virtual network identifier (VNI), 24 bits; allocated if not set.")}
+_DROPLET = {
+    "vpc": _text("VPC of the object."),
+    "ip": _text("IP address."),
+    "mac": _text("MAC address."),
+    "droplet": _text("Droplet of the object."),
 }
 
 _MIZAR_SPECS: dict[str, tuple[str, dict[str, Any]]] = {
     "Vpc": (
-        "A virtual private cloud: a range of addresses with a number of its own on the wire.",
-        {**_RANGE, **_VNI, "dividers": _number("How many dividers it is to have."), **_PROVISIONED},
+        "A virtual private cloud: a range of addresses with its own VNI.",
+        {**_RANGE, **_VNI, "dividers": _number("Desired number of dividers."), **_PROVISIONED},
     ),
     "Subnet": (
         "A part of a VPC's range.",
         {
             **_RANGE,
             **_VNI,
-            "vpc": _text("VPC it is a part of."),
-            "bouncers": _number("How many bouncers it is to have."),
+            "vpc": _text("VPC of the subnet."),
+            "bouncers": _number("Desired number of bouncers."),
             **_PROVISIONED,
         },
     ),
     "Endpoint": (
-        "One address of a subnet in use, on one droplet.",
+        "An allocated address of a subnet, on one droplet.",
         {
-            **_PLACE,
+            **_DROPLET,
             **_VNI,
-            "net": _text("Subnet the address is of."),
-            "type": _text("What it stands for: simple, host, scaled, gateway, …"),
+            "net": _text("Subnet of the address."),
+            "type": _text("Type of the endpoint: simple, host, scaled, gateway, …"),
             "gw": _text("Gateway of the subnet."),
-            "prefix": _number("Length of the subnet's network prefix."),
+            "prefix": _number("Prefix length of the subnet."),
             "itf": _text("Interface inside the endpoint's network namespace."),
             "veth": _text("Its peer on the droplet."),
             "netns": _text("Network namespace of the endpoint."),
             "hostip": _text("Address of the droplet."),
-            "hostmac": _text("Hardware address of the droplet."),
-            "pod": _text("What the endpoint was made for."),
-            "cnidelay": _text("How long the droplet took to set it up, as Mizar notes it."),
+            "hostmac": _text("MAC address of the droplet."),
+            "pod": _text("Owner of the endpoint."),
+            "cnidelay": _text("Duration of the setup on the droplet, in Mizar's format."),
             **_PROVISIONED,
         },
     ),
     "Bouncer": (
-        "A droplet's duty to know every endpoint of a subnet.",
+        "Assignment of a subnet to a droplet that knows all its endpoints.",
         {
-            **_PLACE,
+            **_DROPLET,
             **_VNI,
-            "net": _text("Subnet it serves."),
+            "net": _text("Subnet of the bouncer."),
             "nip": _text("First address of the subnet."),
-            "prefix": _number("Length of the subnet's network prefix."),
+            "prefix": _number("Prefix length of the subnet."),
             **_PROVISIONED,
         },
     ),
-    "Divider": ("A droplet's duty to know every subnet of a VPC.", {**_PLACE, **_VNI, **_PROVISIONED}),
+    "Divider": (
+        "Assignment of a VPC to a droplet that knows all its subnets.",
+        {**_DROPLET, **_VNI, **_PROVISIONED},
+    ),
     "Droplet": (
-        "A machine that endpoints are on.",
+        "A machine that hosts endpoints.",
         {
-            "ip": _text("Its address on the underlay."),
-            "mac": _text("Its hardware address."),
-            "itf": _text("Its interface on the underlay."),
-            "main_ip": _text("Address of its main interface."),
-            "mainip": _text("The same, as Mizar's columns spell it."),
+            "ip": _text("IP address on the underlay."),
+            "mac": _text("MAC address."),
+            "itf": _text("Interface on the underlay."),
+            "main_ip": _text("IP address of the main interface."),
+            "mainip": _text("Alias of `main_ip`, used by Mizar's columns."),
             **_PROVISIONED,
         },
     ),
@@ -190,62 +193,64 @@ _MIZAR_SPECS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def _mizar() -> dict[str, dict[str, Any]]:
-    made: dict[str, dict[str, Any]] = {f"{MIZAR}.Status": _MIZAR_STATUS}
+    definitions: dict[str, dict[str, Any]] = {f"{MIZAR}.Status": _MIZAR_STATUS}
     for kind, (description, spec) in _MIZAR_SPECS.items():
-        made[f"{MIZAR}.{kind}Spec"] = _record(description, spec)
-        made[f"{MIZAR}.{kind}"] = _kind(
+        definitions[f"{MIZAR}.{kind}Spec"] = _record(description, spec)
+        definitions[f"{MIZAR}.{kind}"] = _kind(
             description, "mizar.com", kind, _ref(f"{MIZAR}.{kind}Spec"), _ref(f"{MIZAR}.Status")
         )
-    return made
+    return definitions
 
 
 _TENANT_SPEC = _record(
-    "How a tenant is to be served.",
+    "Desired state of a tenant.",
     {
-        "storageClusterId": _text("Store the tenant's objects are kept in, where there are several."),
+        "storageClusterId": _text("Store of the tenant's objects, if there are several."),
         "controlPlane": _record(
             "The API server that serves the tenant.",
             {
                 "mode": _text(
-                    "`Shared` with others, or `Dedicated`: one of its own, on a store of its own.",
+                    "`Shared` with other tenants, or `Dedicated`: a separate API server and store.",
                     "Shared",
                     "Dedicated",
                 )
             },
         ),
-        "weight": _integer("Share of the scheduler in comparison with other tenants; 1 if not given."),
+        "weight": _integer("Relative share of scheduling capacity compared to other tenants; default 1."),
         "quota": _record(
-            "Limits on everything in the tenant together.",
+            "Limits on the sum of all objects in the tenant.",
             {
                 "hard": {
                     "type": "object",
                     "additionalProperties": {"$ref": _QUANTITY},
-                    "description": "Most of each resource, by the names that a ResourceQuota has for them.",
+                    "description": "Limit of each resource, with the resource names of ResourceQuota.",
                 },
                 "min": {
                     "type": "object",
                     "additionalProperties": {"$ref": _QUANTITY},
-                    "description": "What the scheduler keeps free for the tenant until it uses as much: "
+                    "description": "Resources that the scheduler reserves for the tenant until it uses as much: "
                     "requests.cpu, requests.memory and so on, or pods.",
                 },
             },
         ),
-        "finalizers": _names("Who must be done before the tenant goes; removed through `/finalize`.", "set"),
+        "finalizers": _names(
+            "Finalizers that block deletion of the tenant; removed through `/finalize`.", "set"
+        ),
     },
 )
 
 _TENANT_STATUS = _record(
-    "Where a tenant is in its life.",
+    "Observed state of a tenant.",
     {
-        "phase": _text("Active, or Terminating once deleted.", "Active", "Terminating"),
+        "phase": _text("Lifecycle phase of the tenant.", "Active", "Terminating"),
         "endpoint": _text("Address of the API server that serves the tenant."),
         "quota": _record(
-            "How far the tenant's quota is used; only the API server says so.",
+            "Quota usage of the tenant; written only by the API server.",
             {
                 "used": {
                     "type": "object",
                     "additionalProperties": {"$ref": _QUANTITY},
-                    "description": "What is used of each limited resource.",
+                    "description": "Used amount of each limited resource.",
                 }
             },
         ),
@@ -254,32 +259,32 @@ _TENANT_STATUS = _record(
 )
 
 _NETWORK_STATUS = _record(
-    "Where a network is in its life.",
+    "Observed state of a network.",
     {
         "phase": _text(
             "Whether pods can be attached.", "Pending", "Ready", "Failed", "Terminating", "Unknown"
         ),
-        "message": _text("Why it is in this phase, for people."),
+        "message": _text("Human-readable reason for the phase."),
         "dnsServiceIP": _text("Address of the network's DNS service."),
-        "vpc": _text("VPC that its addresses are of."),
-        "vni": _integer("Its number on the wire."),
-        "cidr": _text("Range that its addresses are of."),
-        "subnets": _names("Subnets that pods get addresses from, the first with room first."),
-        "serviceCIDRs": _names("Ranges that its services get addresses from."),
+        "vpc": _text("VPC of the network."),
+        "vni": _integer("Virtual network identifier (VNI)."),
+        "cidr": _text("Range of the network's addresses."),
+        "subnets": _names("Subnets for pod addresses; the first with free addresses is used."),
+        "serviceCIDRs": _names("Ranges of service addresses."),
         "conditions": _CONDITIONS,
     },
 )
 
-_TENANT = "A space of API objects of its own, isolated from every other tenant."
-_NETWORK = "An isolation domain of a tenant: pods talk only within their network."
+_TENANT = "An isolated set of API objects: namespaces, RBAC, CRDs and networks."
+_NETWORK = "An isolation domain of a tenant: pods communicate only within their network."
 
 DEFINITIONS: dict[str, dict[str, Any]] = {
     f"{CORE}.Nic": _record(
         "One attachment of a pod to its network.",
         {
             "name": _text("Name of the attachment."),
-            "subnet": _text("Subnet to take the address from."),
-            "ip": _text("Address wanted; without one, a free one of the subnet."),
+            "subnet": _text("Subnet to allocate the address from."),
+            "ip": _text("Requested address; allocated from the subnet if not set."),
         },
     ),
     f"{CORE}.TenantSpec": _TENANT_SPEC,
@@ -299,4 +304,4 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
     ),
     **_mizar(),
 }
-"""Every definition by name, as OpenAPI tells it."""
+"""Every definition by name, as published in OpenAPI."""

@@ -1,7 +1,7 @@
-"""Request bodies: JSON or YAML bytes to a value, with everything bounded and every fault a 400.
+"""Parses request bodies, JSON or YAML, with bounded cost; every error is a BadRequest (400).
 
-What comes out nests at most `NESTING_MAX` levels, so that whatever walks or encodes it later never
-runs out of stack, and shares no parts, so that it may be changed in place.
+The result nests at most `NESTING_MAX` levels, so that later walks and encoders do not run out of stack, and
+it shares no parts, so that it may be changed in place.
 """
 
 from typing import Any
@@ -15,11 +15,11 @@ from alcove.api.schema.yaml_text import YamlError
 
 NESTING_MAX = 240
 _ENCODER_NESTING_MAX = 254
-"""What orjson can write; the difference is for what an object is wrapped into (lists, reviews)."""
+"""Maximum nesting that orjson can write; the difference is for wrappers of the object (lists, reviews)."""
 
 
 def parse_json(text: bytes, duplicates: list[str] | None = None) -> Any:
-    """The value of a JSON text. What is to be told of fields given twice is added to `duplicates` if given."""
+    """Parse JSON. Paths of fields that occur twice are added to `duplicates`, if given. Raises BadRequest."""
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -28,9 +28,10 @@ def parse_json(text: bytes, duplicates: list[str] | None = None) -> Any:
 
 
 def parse_yaml(text: bytes, duplicates: list[str] | None = None) -> Any:
-    """The value of a YAML text of one document, as `parse_json`."""
+    """Parse YAML with one document; otherwise like `parse_json`."""
     if text.startswith(b"{"):
-        # kubectl says YAML and sends JSON (apply --server-side): it is YAML too, and a hundred times faster.
+        # `kubectl apply --server-side` declares YAML and sends JSON, which is YAML too and parses 100 times
+        # faster.
         try:
             return _checked(orjson.loads(text), text, duplicates)
         except orjson.JSONDecodeError:
@@ -45,9 +46,9 @@ def parse_yaml(text: bytes, duplicates: list[str] | None = None) -> Any:
 
 
 def _checked(value: Any, text: bytes, duplicates: list[str] | None) -> Any:
-    # An opening bracket may also stand in a string: this only tells which texts need no closer look.
+    # An opening bracket may also be inside a string: this only finds the texts that need no exact check.
     if text.count(b"{") + text.count(b"[") > NESTING_MAX and not _is_shallow(value):
-        raise BadRequest(f"the body of the request nests deeper than {NESTING_MAX} levels")
+        raise BadRequest(f"the body of the request is nested deeper than {NESTING_MAX} levels")
     if duplicates is not None and not _is_compact(value, text):
         duplicates += [f'duplicate field "{path}"' for path in json_duplicates.find(text)]
     return value
@@ -64,10 +65,10 @@ def _is_shallow(value: Any) -> bool:
 
 
 def _is_compact(value: Any, text: bytes) -> bool:
-    """Whether the text is exactly what would be written for its value: then it had no duplicates.
+    """Whether the text is exactly the compact encoding of its value, and therefore has no duplicate fields.
 
-    It mostly is, from clients that write without spaces (kubectl, all of Go), and finding that out costs
-    a twentieth of looking for duplicates.
+    This is the common case: clients written in Go, kubectl included, send no spaces. The test costs a
+    twentieth of a search for duplicates.
     """
     written = orjson.dumps(value)
     return written == text or written == text.rstrip()

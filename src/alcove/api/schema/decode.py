@@ -1,8 +1,8 @@
-"""Reads a decoded JSON body the way Kubernetes' own decoder reads it into a kind's Go struct.
+"""Decodes a JSON value the way Kubernetes' decoder reads it into a kind's Go struct.
 
-Types are checked (400, in the words of Go's decoder), nulls become what Go makes of them, quantities
-and times get their canonical form, unknown fields are dropped and told. This runs on every write:
-one pass over the values, no path built until something is wrong.
+Types are checked (400, with the messages of Go's decoder), nulls become Go's zero values, quantities and
+times get their canonical form, unknown fields are dropped and reported. This runs on every write: one pass
+over the values, and no path is built unless there is an error.
 """
 
 import binascii
@@ -23,12 +23,12 @@ _INT64 = (-(2**63), 2**63 - 1)
 _NOT_BASE64 = re.compile("[^A-Za-z0-9+/]")
 
 
-class _Fault(Exception):
-    """A value that cannot be read. The walk adds the way to it, innermost step first."""
+class _DecodeError(Exception):
+    """A value that cannot be decoded. The walk adds the path to it, innermost step first."""
 
     def __init__(self, message: str = "") -> None:
         self.message = message
-        """The value's own message (of quantities, times, base64); empty: its type is wrong."""
+        """The message for the value (of quantities, times, base64); empty: its type is wrong."""
         self.value: Any = None
         self.node: SchemaNode | None = None
         self.struct = ""
@@ -36,7 +36,7 @@ class _Fault(Exception):
 
 
 def decode(node: SchemaNode, obj: Any, *, unknown: list[str] | None = None) -> Object:
-    """`obj`, changed in place to what the kind of `node` can hold.
+    """Change `obj` in place to what the kind of `node` can hold, and return it.
 
     Unknown fields are removed; their paths (`spec.containers[0].foo`) are added to `unknown`.
     Raises BadRequest for values of a wrong type.
@@ -44,8 +44,8 @@ def decode(node: SchemaNode, obj: Any, *, unknown: list[str] | None = None) -> O
     walk = _Walk()
     try:
         walk.read_object(node, obj)
-    except _Fault as fault:
-        raise BadRequest(_tell(fault, node, obj)) from None
+    except _DecodeError as error:
+        raise BadRequest(_message(error, node, obj)) from None
     except RecursionError:
         raise BadRequest(f"{_unhandled(node, obj)}: nested too deeply") from None
     if walk.has_unknown:
@@ -54,7 +54,7 @@ def decode(node: SchemaNode, obj: Any, *, unknown: list[str] | None = None) -> O
 
 
 class _Walk:
-    """One pass over an object. It leaves unknown fields where they are and notes that there are some."""
+    """One pass over an object. Unknown fields are not removed, only recorded."""
 
     __slots__ = ("has_unknown",)
 
@@ -80,9 +80,9 @@ class _Walk:
                     result = _READERS[part.type](self, part, value)
                     if result is not value:
                         obj[field] = result
-        except _Fault as fault:
-            fault.steps.append(field)
-            fault.struct = fault.struct or node.name
+        except _DecodeError as error:
+            error.steps.append(field)
+            error.struct = error.struct or node.name
             raise
         for field in nulls:
             del obj[field]
@@ -101,7 +101,7 @@ class _Walk:
         return value
 
     def _read_all(self, node: SchemaNode, into: Any, items: Any) -> None:
-        """The values of a map or list; null becomes the zero value of the type."""
+        """Decode the values of a map or list; null becomes the zero value of the type."""
         exact, reader = node.exact, _READERS[node.type]
         key: str | int = 0
         try:
@@ -110,8 +110,8 @@ class _Walk:
                     result = reader(self, node, item) if item is not None else _zero(node)
                     if result is not item:
                         into[key] = result
-        except _Fault as fault:
-            fault.steps.append(_Entry(key) if isinstance(key, str) else key)
+        except _DecodeError as error:
+            error.steps.append(_Entry(key) if isinstance(key, str) else key)
             raise
 
     def read_string(self, node: SchemaNode, value: Any) -> Any:
@@ -122,7 +122,7 @@ class _Walk:
         try:
             return timestamps.canonical(value, micro=node.name == "MicroTime")
         except ValueError as error:
-            raise _Fault(str(error)) from None
+            raise _DecodeError(str(error)) from None
 
     def read_integer(self, node: SchemaNode, value: Any) -> Any:
         low, high = _INT32 if node.format == "int32" else _INT64
@@ -136,7 +136,7 @@ class _Walk:
         raise _mismatch(node, value)
 
     def read_boolean(self, node: SchemaNode, value: Any) -> Any:
-        raise _mismatch(node, value)  # A boolean is exact: it does not come here.
+        raise _mismatch(node, value)  # A boolean has an exact type and does not get here.
 
     def read_int_or_string(self, node: SchemaNode, value: Any) -> Any:
         if type(value) is str or (type(value) is int and _INT32[0] <= value <= _INT32[1]):
@@ -145,18 +145,18 @@ class _Walk:
 
     def read_quantity(self, node: SchemaNode, value: Any) -> Any:
         if type(value) is not str and type(value) is not int and type(value) is not float:
-            raise _Fault(quantity.FORMAT_FAULT)
+            raise _DecodeError(quantity.FORMAT_ERROR)
         try:
             return quantity.canonical(value)
         except ValueError as error:
-            raise _Fault(str(error)) from None
+            raise _DecodeError(str(error)) from None
 
     def read_any(self, node: SchemaNode, value: Any) -> Any:
         return value
 
 
 class _Entry(str):
-    """A step to a map's entry, not to a struct's field: Go's decoder leaves those out of its paths."""
+    """A step to a map's entry, not to a struct's field: Go's decoder omits these from its paths."""
 
 
 _READERS: dict[SchemaType, Callable[[_Walk, SchemaNode, Any], Any]] = {
@@ -196,34 +196,36 @@ def _inner(node: SchemaNode | None) -> SchemaNode:
 
 
 def _base64(value: str) -> str:
-    """Go's decoder skips line ends, and writes base64 back without them."""
+    """Remove line breaks: Go's decoder skips them, and writes base64 back without them."""
     text = value.replace("\n", "").replace("\r", "")
     try:
         binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):
         wrong = _NOT_BASE64.search(value)
-        raise _Fault(f"illegal base64 data at input byte {wrong.start() if wrong else len(value)}") from None
+        raise _DecodeError(
+            f"illegal base64 data at input byte {wrong.start() if wrong else len(value)}"
+        ) from None
     return text
 
 
-def _mismatch(node: SchemaNode, value: Any) -> _Fault:
-    fault = _Fault()
-    fault.node, fault.value = node, value
-    return fault
+def _mismatch(node: SchemaNode, value: Any) -> _DecodeError:
+    error = _DecodeError()
+    error.node, error.value = node, value
+    return error
 
 
-def _tell(fault: _Fault, root: SchemaNode, obj: Any) -> str:
+def _message(error: _DecodeError, root: SchemaNode, obj: Any) -> str:
     start = _unhandled(root, obj)
-    steps = fault.steps[::-1]
-    if fault.message:
-        return f"{start}: {fault.message} (at {show(steps)})"
-    assert fault.node is not None
+    steps = error.steps[::-1]
+    if error.message:
+        return f"{start}: {error.message} (at {show(steps)})"
+    assert error.node is not None
     version = _version(obj)
-    what = f"json: cannot unmarshal {_json_name(fault.value, fault.node)} into Go"
+    prefix = f"json: cannot unmarshal {_json_name(error.value, error.node)} into Go"
     if not steps:
-        return f"{start}: {what} value of type {version}.{root.name}"
+        return f"{start}: {prefix} value of type {version}.{root.name}"
     fields = show([step for step in steps if type(step) is str])
-    return f"{start}: {what} struct field {fault.struct}.{fields} of type {_go_type(fault.node, version)}"
+    return f"{start}: {prefix} struct field {error.struct}.{fields} of type {_go_type(error.node, version)}"
 
 
 def _unhandled(root: SchemaNode, obj: Any) -> str:
@@ -247,7 +249,7 @@ _NAMES: dict[type, str] = {
 
 def _json_name(value: Any, node: SchemaNode) -> str:
     name = _NAMES.get(type(value), "null")
-    # A number that does not fit is shown; one where no number belongs is not.
+    # A number that is out of range is shown; a number where no number belongs is not.
     return f"number {value}" if name == "number" and node.type is SchemaType.INTEGER else name
 
 

@@ -1,6 +1,6 @@
-"""Defaults that a CRD's schema gives must be what it allows: known fields, valid values.
+"""Checks that defaults in a CRD's schema conform to the schema: known fields, valid values.
 
-The schema is compiled once; each default then costs what it holds, however deep it stands.
+The schema is compiled once; the cost of each default depends on its size, not on its depth.
 """
 
 import copy
@@ -18,10 +18,10 @@ from alcove.api.schema.values import compile_values
 Schema = dict[str, Any]
 
 
-def default_faults(schema: Schema, path: str, metadata: SchemaNode) -> list[FieldError]:
+def default_errors(schema: Schema, path: str, metadata: SchemaNode) -> list[FieldError]:
     root = compile_schema(schema, "", metadata)
-    places = _with_defaults(schema, root, path)
-    return [fault for part, node, where in places for fault in _check(part, node, where)]
+    nodes_with_default = _with_defaults(schema, root, path)
+    return [error for part, node, where in nodes_with_default for error in _check(part, node, where)]
 
 
 def has_defaults(schema: Schema) -> bool:
@@ -36,7 +36,7 @@ def has_defaults(schema: Schema) -> bool:
 
 
 def _with_defaults(schema: Schema, node: SchemaNode, path: str) -> Iterator[tuple[Schema, SchemaNode, str]]:
-    """Places with a default; under additionalProperties there may be none."""
+    """Yield the nodes that have a default; there cannot be any under additionalProperties."""
     if schema.get("default") is not None:
         yield schema, node, f"{path}.default"
     if isinstance(schema.get("items"), dict) and node.items is not None:
@@ -47,13 +47,13 @@ def _with_defaults(schema: Schema, node: SchemaNode, path: str) -> Iterator[tupl
 
 def _check(schema: Schema, node: SchemaNode, path: str) -> list[FieldError]:
     default = schema["default"]
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if not _is_pruned(node, default):
-        faults.append(invalid(path, default, "must not have unknown fields"))
-    found: list[FieldError] = []
-    _check_embedded_in(schema, default, "", found)
-    found += [] if found else compile_values(schema)(default, MISSING)
-    return faults + [FieldError(fault.fault, _under(path, fault.field), fault.body) for fault in found]
+        errors.append(invalid(path, default, "must not have unknown fields"))
+    value_errors: list[FieldError] = []
+    _check_embedded_in(schema, default, "", value_errors)
+    value_errors += [] if value_errors else compile_values(schema)(default, MISSING)
+    return errors + [FieldError(error.fault, _under(path, error.field), error.body) for error in value_errors]
 
 
 def _under(path: str, field: str) -> str:
@@ -63,20 +63,20 @@ def _under(path: str, field: str) -> str:
 def _is_pruned(node: SchemaNode, default: Any) -> bool:
     holder = SchemaNode(SchemaType.OBJECT)
     holder.properties = {"value": node}
-    kept = {"value": copy.deepcopy(default)}
-    prune(holder, kept)
-    return kept == {"value": default}
+    pruned = {"value": copy.deepcopy(default)}
+    prune(holder, pruned)
+    return pruned == {"value": default}
 
 
-def _check_embedded_in(schema: Any, value: Any, path: str, faults: list[FieldError]) -> None:
+def _check_embedded_in(schema: Any, value: Any, path: str, errors: list[FieldError]) -> None:
     if not isinstance(schema, dict):
         return
     if schema.get("x-kubernetes-embedded-resource"):
-        check_embedded(value, path, faults)
+        check_embedded(value, path, errors)
     if isinstance(value, dict):
         properties, values = schema.get("properties") or {}, schema.get("additionalProperties")
         for name, part in value.items():
-            _check_embedded_in(properties.get(name, values), part, f"{path}.{name}", faults)
+            _check_embedded_in(properties.get(name, values), part, f"{path}.{name}", errors)
     elif isinstance(value, list):
         for index, part in enumerate(value):
-            _check_embedded_in(schema.get("items"), part, f"{path}[{index}]", faults)
+            _check_embedded_in(schema.get("items"), part, f"{path}[{index}]", errors)

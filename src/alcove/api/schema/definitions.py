@@ -1,7 +1,7 @@
-"""Compiles OpenAPI definitions, stock ones and ours, into nodes.
+"""Compiles OpenAPI definitions, stock ones and Alcove's, into nodes.
 
-A definition becomes one node, shared by everything that refers to it, made when first asked for; so
-schemas may recurse. Scalars of one type and format share one node. Descriptions are not kept.
+A definition becomes one node, created on first use and shared by all references, so schemas may recurse.
+Scalars of one type and format share one node. Descriptions are not kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SPECIAL = {
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": SchemaType.ANY,
     "io.k8s.apimachinery.pkg.apis.meta.v1.Patch": SchemaType.ANY,
 }
-"""Definitions whose Go types read JSON in a way of their own, which the schema does not tell."""
+"""Definitions whose Go types have custom JSON decoding, which the schema does not express."""
 
 _SCALARS = {
     "string": SchemaType.STRING,
@@ -35,7 +35,7 @@ _SCALARS = {
 
 
 class Schema(Struct):
-    """The keywords that nodes are made of; decoding skips all others without building them."""
+    """The keywords that nodes are built from; decoding skips all others."""
 
     ref: str = field(name="$ref", default="")
     type: str | list[str] | None = None
@@ -54,7 +54,7 @@ class Schema(Struct):
 
 
 class Definitions:
-    """Nodes by the name of their definition. `additions` are fields put into definitions."""
+    """Nodes by the name of their definition. `additions` are fields added to definitions."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Definitions:
         self._scalars: dict[tuple[SchemaType, str], SchemaNode] = {}
 
     def node(self, definition: str) -> SchemaNode:
-        """The definition's node. Raises KeyError for a name that there is none of."""
+        """Return the definition's node. Raises KeyError for an unknown name."""
         node = self._nodes.get(definition)
         if node is None:
             node = self._compile(definition)
@@ -82,7 +82,7 @@ class Definitions:
             node = SchemaNode(special, short_name)
         elif _main_type(schema) == "object" and schema.values is None:
             node = SchemaNode(SchemaType.OBJECT, short_name)
-            self._nodes[definition] = node  # Before its fields: they may lead back here.
+            self._nodes[definition] = node  # Registered before its fields are compiled: they may refer to it.
             self._fill(node, schema, self._additions.get(definition, {}))
         else:
             node = copy.copy(self._inline(schema))
@@ -114,12 +114,12 @@ class Definitions:
         node = self.node(schema.ref.removeprefix(_REF))
         if not schema.patch_strategy and not schema.map_type:
             return node
-        # The place of use merges otherwise than the definition: a node of its own, same fields.
-        own = copy.copy(node)
-        own.patch_strategy = _strategies(schema)
+        # The referring field has another merge strategy than the definition: copy the node, share the fields.
+        copied = copy.copy(node)
+        copied.patch_strategy = _strategies(schema)
         if schema.map_type:
-            own.atomic = schema.map_type == "atomic"
-        return own
+            copied.atomic = schema.map_type == "atomic"
+        return copied
 
     def _object(self, schema: Schema) -> SchemaNode:
         node = SchemaNode(SchemaType.OBJECT if schema.values is None else SchemaType.MAP)
@@ -149,7 +149,7 @@ class Definitions:
 
 
 def _main_type(schema: Schema) -> str | None:
-    """The type beside "null", which the package adds to every optional field."""
+    """Return the type beside "null", which the package adds to every optional field."""
     if isinstance(schema.type, list):
         return next(name for name in schema.type if name != "null")
     return schema.type
@@ -160,6 +160,6 @@ def _strategies(schema: Schema) -> frozenset[str]:
 
 
 def _with_default(node: SchemaNode, default: Any) -> SchemaNode:
-    own = copy.copy(node)
-    own.default, own.has_default = default, True
-    return own
+    copied = copy.copy(node)
+    copied.default, copied.has_default = default, True
+    return copied

@@ -1,4 +1,4 @@
-"""Finds fields that a JSON text names twice, which a decoded object cannot tell any more."""
+"""Finds fields that occur twice in a JSON text, which the decoded object no longer shows."""
 
 import json
 from typing import Any
@@ -7,20 +7,20 @@ from alcove.api.schema.paths import REPORTED_MAX, FieldPath
 
 
 class _Fields(list[tuple[str, Any]]):
-    """An object as its fields in order, so that none hides another."""
+    """An object as a list of its fields, so that duplicates are preserved."""
 
 
 def find(text: bytes) -> list[str]:
-    """Paths of the fields given more than once (`spec.containers[0].image`), each told once.
+    """Return the paths of fields that occur more than once (`spec.containers[0].image`), each path once.
 
-    `text` is known to be JSON, not too deep. Most texts have no duplicates, so the paths are worked out
-    only when a first, cheaper pass has seen one.
+    `text` must be valid JSON of bounded depth. Most texts have no duplicates, so paths are computed only if a
+    first, cheaper pass has found one.
     """
     if not _has_any(text):
         return []
-    found: dict[str, None] = {}
-    _walk(_load(text, _Fields), None, found)
-    return list(found)
+    paths: dict[str, None] = {}
+    _walk(_load(text, _Fields), None, paths)
+    return list(paths)
 
 
 def _has_any(text: bytes) -> bool:
@@ -36,19 +36,19 @@ def _has_any(text: bytes) -> bool:
 
 
 def _load(text: bytes, hook: Any) -> Any:
-    # Numbers stay texts: their values do not matter, and Python refuses to read very long ones.
+    # Numbers stay strings: their values do not matter, and Python raises on very long ones.
     return json.loads(text, object_pairs_hook=hook, parse_int=str, parse_float=str)
 
 
-def _walk(value: Any, path: FieldPath | None, found: dict[str, None]) -> None:
+def _walk(value: Any, path: FieldPath | None, paths: dict[str, None]) -> None:
     if isinstance(value, _Fields):
         seen: set[str] = set()
         for field, inner in value:
             at = FieldPath(path, field)
-            if field in seen and len(found) < REPORTED_MAX:
-                found[str(at)] = None
+            if field in seen and len(paths) < REPORTED_MAX:
+                paths[str(at)] = None
             seen.add(field)
-            _walk(inner, at, found)
+            _walk(inner, at, paths)
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            _walk(inner, FieldPath(path, index), found)
+            _walk(inner, FieldPath(path, index), paths)

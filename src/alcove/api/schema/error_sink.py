@@ -1,4 +1,4 @@
-"""What value checks write into: faults, and a count of the work done so far."""
+"""The collector of value checks: errors found, and the number of steps done so far."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from alcove.api.fields import FieldError, type_invalid
 
 MISSING: Any = object()
-"""Stands for an old value that is not there."""
+"""Stands for an absent old value."""
 NOWHERE = "<nil>"
-"""The field of faults that Kubernetes tells without a field."""
-STEPS_MOST = 2_000_000
-"""Steps one object's check may take; a step is well under a microsecond."""
+"""The field of errors that Kubernetes reports without a field."""
+STEPS_MAX = 2_000_000
+"""Maximum number of steps to check one object; a step takes well under a microsecond."""
 
 
 class TooCostly(Exception):
@@ -23,7 +23,7 @@ class _Meter:
     __slots__ = ("left",)
 
     def __init__(self) -> None:
-        self.left = STEPS_MOST
+        self.left = STEPS_MAX
 
 
 class ErrorSink(list[FieldError]):
@@ -39,21 +39,21 @@ class ErrorSink(list[FieldError]):
             raise TooCostly
 
     def aside(self) -> ErrorSink:
-        """Another sink that counts with this one, for faults that may not matter."""
+        """Return another sink with the same step counter, for errors that may be discarded."""
         return ErrorSink(self._meter)
 
 
 Check = Callable[[Any, Any, str, ErrorSink], None]
-"""(value, old value or MISSING, path, where faults go)"""
+"""(value, old value or MISSING, path, sink for errors)"""
 
 
-def wrong_type(path: str, wanted: str, given: str) -> FieldError:
+def wrong_type(path: str, expected: str, actual: str) -> FieldError:
     """`spec.x in body must be of type integer: "string"`."""
-    return type_invalid(path, given, f'{path} in body must be of type {wanted}: "{given}"')
+    return type_invalid(path, actual, f'{path} in body must be of type {expected}: "{actual}"')
 
 
 def identical(one: Any, other: Any) -> bool:
-    """Equal as JSON: true is not 1."""
+    """Compare as JSON: true is not 1."""
     if isinstance(one, dict):
         if not isinstance(other, dict) or one.keys() != other.keys():
             return False

@@ -14,7 +14,7 @@ class PathError(ValueError):
 
 
 def field_path(schema: Schema, text: str) -> str:
-    """The path as errors show it (`spec.color`, `labels[a/b]`), checked against `schema`."""
+    """Return the path as errors show it (`spec.color`, `labels[a/b]`), checked against `schema`."""
     shown, position = "", 0
     current: Any = schema
     while position < len(text):

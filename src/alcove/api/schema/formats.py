@@ -44,7 +44,7 @@ _SCALA_PREFIXES = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week"
 
 
 def is_duration(text: str) -> bool:
-    """Go's `1h30m`, or words as Scala has them: `2 days`."""
+    """Check Go's form `1h30m`, or Scala's `2 days`."""
     if _GO_DURATION(text):
         return True
     units = (match[1].lower() for match in _SCALA_PART.finditer(text[:1024]))
@@ -52,7 +52,7 @@ def is_duration(text: str) -> bool:
 
 
 def _is_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Leading zeros in IPv4 are tolerated, as Kubernetes does here."""
+    """Parse an address; leading zeros in IPv4 are tolerated, as in Kubernetes."""
     if len(text) > 64 or "%" in text:
         return None
     if ":" not in text:
@@ -178,5 +178,5 @@ STRING_FORMATS: Mapping[str, Check] = {
 
 
 def string_format(name: str) -> Check | None:
-    """The check of a format; None where there is nothing to check."""
+    """Return the check of a format; None if the format has none."""
     return STRING_FORMATS.get(name.replace("-", ""))

@@ -1,7 +1,7 @@
-"""What a custom resource must keep beyond OpenAPI: lists that are sets or maps hold nothing twice, and
-objects embedded in it are whole.
+"""Rules for custom resources beyond OpenAPI: lists declared as sets or maps have no duplicates, and embedded
+objects are complete.
 
-Only the branches of a schema that say such a thing are walked.
+Only the branches of a schema that declare such rules are walked.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from alcove.api.kinds.metadata import validate_metadata
 from alcove.api.objects import Object
 
 Schema = dict[str, Any]
-Faults = list[FieldError]
-Rule = Callable[[Any, str, Faults], None]
+FieldErrors = list[FieldError]
+Rule = Callable[[Any, str, FieldErrors], None]
 
 
 class Branch(Struct, frozen=True):
-    """A place in a schema with rules of its own or below it."""
+    """A schema node that has rules, or has descendants with rules."""
 
     rules: tuple[Rule, ...]
     properties: dict[str, Branch]
@@ -32,12 +32,12 @@ class Branch(Struct, frozen=True):
 
 
 def unique_lists(schema: Schema) -> Branch | None:
-    """Where `schema` declares lists to be sets or maps; None if nowhere."""
+    """Return the branches where `schema` declares lists to be sets or maps; None if there are none."""
     return _grow(schema, _list_rules)
 
 
 def embedded_objects(schema: Schema) -> Branch | None:
-    """Where `schema` holds whole API objects; None if nowhere. The root is checked elsewhere."""
+    """Return the branches where `schema` embeds API objects; None if there are none. Excludes the root."""
     return _grow(schema, _embedded_rules)
 
 
@@ -57,27 +57,27 @@ def _grow(schema: Schema, rules_of: Callable[[Schema], tuple[Rule, ...]]) -> Bra
     return Branch(rules, properties, values, items)
 
 
-def faults_of(branch: Branch | None, value: Any) -> Faults:
-    faults: Faults = []
+def faults_of(branch: Branch | None, value: Any) -> FieldErrors:
+    errors: FieldErrors = []
     if branch is not None:
-        _walk(branch, value, "", faults)
-    return faults
+        _walk(branch, value, "", errors)
+    return errors
 
 
-def _walk(branch: Branch, value: Any, path: str, faults: Faults) -> None:
+def _walk(branch: Branch, value: Any, path: str, errors: FieldErrors) -> None:
     for rule in branch.rules:
-        rule(value, path, faults)
+        rule(value, path, errors)
     if isinstance(value, dict):
         prefix = f"{path}." if path else ""
         for name, part in branch.properties.items():
             if name in value:
-                _walk(part, value[name], prefix + name, faults)
+                _walk(part, value[name], prefix + name, errors)
         if branch.values is not None:
             for name, item in value.items():
-                _walk(branch.values, item, f"{path}[{name}]", faults)
+                _walk(branch.values, item, f"{path}[{name}]", errors)
     elif isinstance(value, list) and branch.items is not None:
         for index, item in enumerate(value):
-            _walk(branch.items, item, f"{path}[{index}]", faults)
+            _walk(branch.items, item, f"{path}[{index}]", errors)
 
 
 # Lists.
@@ -92,36 +92,36 @@ def _list_rules(schema: Schema) -> tuple[Rule, ...]:
     return ()
 
 
-def _check_set(value: Any, path: str, faults: Faults) -> None:
+def _check_set(value: Any, path: str, errors: FieldErrors) -> None:
     if isinstance(value, list):
-        faults += [duplicate(f"{path}[{index}]", value[index]) for index in _repeated(value)]
+        errors += [duplicate(f"{path}[{index}]", value[index]) for index in _repeated(value)]
 
 
 def _map_rule(keys: tuple[str, ...]) -> Rule:
-    def check(value: Any, path: str, faults: Faults) -> None:
+    def check(value: Any, path: str, errors: FieldErrors) -> None:
         if not isinstance(value, list):
             return
         for index, item in enumerate(value):
             if item is not None and not isinstance(item, dict):
                 message = "must be an object for an array of list-type map"
-                faults.append(invalid(f"{path}[{index}]", item, message))
+                errors.append(invalid(f"{path}[{index}]", item, message))
                 return
         identities = [{key: item[key] for key in keys if key in item} if item else {} for item in value]
-        faults += [duplicate(f"{path}[{index}]", identities[index]) for index in _repeated(identities)]
+        errors += [duplicate(f"{path}[{index}]", identities[index]) for index in _repeated(identities)]
 
     return check
 
 
 def _repeated(values: Sequence[Any]) -> list[int]:
-    """Where a value comes for the second time."""
+    """Return the indices of values that occurred before."""
     seen: dict[bytes, int] = {}
-    found: list[int] = []
+    repeated: list[int] = []
     for index, value in enumerate(values):
         identity = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
         seen[identity] = times = seen.get(identity, 0) + 1
         if times == 2:
-            found.append(index)
-    return found
+            repeated.append(index)
+    return repeated
 
 
 # Embedded objects.
@@ -131,54 +131,54 @@ def _embedded_rules(schema: Schema) -> tuple[Rule, ...]:
     return (check_embedded,) if schema.get("x-kubernetes-embedded-resource") else ()
 
 
-def check_embedded(value: Any, path: str, faults: Faults) -> None:
-    """What is wrong with a whole API object inside another."""
+def check_embedded(value: Any, path: str, errors: FieldErrors) -> None:
+    """Append the errors of an API object embedded in another."""
     if not isinstance(value, dict):
         return
-    faults += [required(f"{path}.{field}") for field in ("apiVersion", "kind") if field not in value]
+    errors += [required(f"{path}.{field}") for field in ("apiVersion", "kind") if field not in value]
     if "apiVersion" in value:
-        _check_version(value["apiVersion"], f"{path}.apiVersion", faults)
+        _check_version(value["apiVersion"], f"{path}.apiVersion", errors)
     if "kind" in value:
-        _check_kind(value["kind"], f"{path}.kind", faults)
+        _check_kind(value["kind"], f"{path}.kind", errors)
     if "metadata" in value:
-        _check_metadata(value["metadata"], f"{path}.metadata", faults)
+        _check_metadata(value["metadata"], f"{path}.metadata", errors)
 
 
-def _check_version(value: Any, path: str, faults: Faults) -> None:
+def _check_version(value: Any, path: str, errors: FieldErrors) -> None:
     if not isinstance(value, str):
-        faults.append(invalid(path, value, "must be a string"))
+        errors.append(invalid(path, value, "must be a string"))
     elif not value:
-        faults.append(invalid(path, value, "must not be empty"))
+        errors.append(invalid(path, value, "must not be empty"))
     elif value.count("/") > 1:
-        faults.append(invalid(path, value, f"unexpected GroupVersion string: {value}"))
+        errors.append(invalid(path, value, f"unexpected GroupVersion string: {value}"))
 
 
-def _check_kind(value: Any, path: str, faults: Faults) -> None:
+def _check_kind(value: Any, path: str, errors: FieldErrors) -> None:
     if not isinstance(value, str):
-        faults.append(invalid(path, value, "must be a string"))
+        errors.append(invalid(path, value, "must be a string"))
     elif not value:
-        faults.append(invalid(path, value, "must not be empty"))
+        errors.append(invalid(path, value, "must not be empty"))
     elif wrong := names.dns_1035_label(value.lower()):
         message = f"may have mixed case, but should otherwise match: {','.join(wrong)}"
-        faults.append(invalid(path, value, message))
+        errors.append(invalid(path, value, message))
 
 
 _MAPS, _LISTS = ("labels", "annotations"), ("finalizers", "ownerReferences", "managedFields")
 _TEXTS = ("name", "generateName", "namespace", "uid", "resourceVersion", "selfLink")
 
 
-def _check_metadata(value: Any, path: str, faults: Faults) -> None:
-    fault = _metadata_type_fault(value)
-    if fault:
-        faults.append(invalid(path, value, fault))
+def _check_metadata(value: Any, path: str, errors: FieldErrors) -> None:
+    type_error = _metadata_type_error(value)
+    if type_error:
+        errors.append(invalid(path, value, type_error))
         return
-    # Without a name there would be a complaint about it; an embedded object need not have one.
+    # An embedded object needs no name; without this one, validation would report it as missing.
     meta: Object = {**value, "name": value.get("name") or "fakename"}
-    faults += validate_metadata(meta, bool(value.get("namespace")), names.name_is_path_segment, path)
+    errors += validate_metadata(meta, bool(value.get("namespace")), names.name_is_path_segment, path)
 
 
-def _metadata_type_fault(value: Any) -> str:
-    """Why this cannot be read as metadata; empty if it can."""
+def _metadata_type_error(value: Any) -> str:
+    """Return why the value cannot be decoded as metadata; empty if it can."""
     if not isinstance(value, dict):
         return "must be an object"
     for field in _TEXTS:
@@ -190,7 +190,7 @@ def _metadata_type_fault(value: Any) -> str:
             return f"{field} must be a map of strings"
     for field in _LISTS:
         items = value.get(field) or []
-        wanted = str if field == "finalizers" else dict
-        if not isinstance(items, list) or not all(isinstance(each, wanted) for each in items):
-            return f"{field} must be a list of {'strings' if wanted is str else 'objects'}"
+        item_type = str if field == "finalizers" else dict
+        if not isinstance(items, list) or not all(isinstance(each, item_type) for each in items):
+            return f"{field} must be a list of {'strings' if item_type is str else 'objects'}"
     return "" if type(value.get("generation", 0)) is int else "generation must be an integer"

@@ -1,4 +1,4 @@
-"""What a CRD's schema may not say, keyword by keyword, whatever its structure."""
+"""Checks the keywords of a CRD's schema one by one, independently of its structure."""
 
 from typing import Any
 
@@ -9,163 +9,163 @@ from alcove.api.fields import FieldError, forbidden, invalid, not_supported, req
 from alcove.api.schema.structure import nested
 
 Schema = dict[str, Any]
-Faults = list[FieldError]
+FieldErrors = list[FieldError]
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _IDENTITY = frozenset(("metadata", "kind", "apiVersion"))
 _UNSUPPORTED = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
-_SCALAR_TOLD = "must be a scalar type if parent array's x-kubernetes-list-type is map"
+_SCALAR_REQUIRED = "must be a scalar type if parent array's x-kubernetes-list-type is map"
 
 
-class _Place(Struct, frozen=True):
-    """Where in a resource a schema applies."""
+class _Position(Struct, frozen=True):
+    """The position of a schema within a resource."""
 
     is_root: bool = False
     no_defaults: str = ""
-    """Why there may be no default here; empty: there may."""
+    """Why a default is not allowed here; empty if it is allowed."""
     inside_metadata: bool = False
 
 
-def keyword_faults(schema: Schema, path: str) -> Faults:
-    faults: Faults = []
-    _check(schema, path, _Place(is_root=True), faults)
-    return faults
+def keyword_errors(schema: Schema, path: str) -> FieldErrors:
+    errors: FieldErrors = []
+    _check(schema, path, _Position(is_root=True), errors)
+    return errors
 
 
-def _check(schema: Schema, path: str, place: _Place, faults: Faults) -> None:
-    _check_supported(schema, path, place, faults)
-    _check_properties(schema, path, place, faults)
-    inner = replace(place, is_root=False)
+def _check(schema: Schema, path: str, position: _Position, errors: FieldErrors) -> None:
+    _check_supported(schema, path, position, errors)
+    _check_properties(schema, path, position, errors)
+    inner = replace(position, is_root=False)
     for _keyword, _index, part, where in nested(schema, path):
-        _check(part, where, inner, faults)
+        _check(part, where, inner, errors)
     items = schema.get("items")
     if isinstance(items, dict):
-        _check(items, f"{path}.items", inner, faults)
-    _check_map_type(schema, path, faults)
-    _check_list_type(schema, path, faults)
+        _check(items, f"{path}.items", inner, errors)
+    _check_map_type(schema, path, errors)
+    _check_list_type(schema, path, errors)
     if isinstance(items, dict) and schema.get("x-kubernetes-list-type") in ("set", "map"):
-        _check_keyed_items(schema, items, path, faults)
+        _check_keyed_items(schema, items, path, errors)
 
 
-def _check_supported(schema: Schema, path: str, place: _Place, faults: Faults) -> None:
+def _check_supported(schema: Schema, path: str, position: _Position, errors: FieldErrors) -> None:
     kind = schema.get("type") or ""
     if kind == "null":
         message = "type cannot be set to null, use nullable as an alternative"
-        faults.append(forbidden(f"{path}.type", message))
+        errors.append(forbidden(f"{path}.type", message))
     elif kind and kind not in TYPES:
-        faults.append(not_supported(f"{path}.type", kind, TYPES))
-    if schema.get("default") is not None and place.no_defaults:
-        faults.append(forbidden(f"{path}.default", f"must not be set {place.no_defaults}"))
+        errors.append(not_supported(f"{path}.type", kind, TYPES))
+    if schema.get("default") is not None and position.no_defaults:
+        errors.append(forbidden(f"{path}.default", f"must not be set {position.no_defaults}"))
     for keyword in _UNSUPPORTED:
         if schema.get(keyword):
-            faults.append(forbidden(f"{path}.{keyword}", f"{keyword} is not supported"))
+            errors.append(forbidden(f"{path}.{keyword}", f"{keyword} is not supported"))
     if isinstance(schema.get("items"), list):
-        faults.append(forbidden(f"{path}.items", "items must be a schema object and not an array"))
-    if place.inside_metadata and schema.get("x-kubernetes-embedded-resource"):
+        errors.append(forbidden(f"{path}.items", "items must be a schema object and not an array"))
+    if position.inside_metadata and schema.get("x-kubernetes-embedded-resource"):
         message = "must not be used inside of resource meta"
-        faults.append(forbidden(f"{path}.x-kubernetes-embedded-resource", message))
+        errors.append(forbidden(f"{path}.x-kubernetes-embedded-resource", message))
     if schema.get("uniqueItems"):
         message = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        faults.append(forbidden(f"{path}.uniqueItems", message))
+        errors.append(forbidden(f"{path}.uniqueItems", message))
     if schema.get("x-kubernetes-preserve-unknown-fields") is False:
         where = f"{path}.x-kubernetes-preserve-unknown-fields"
-        faults.append(invalid(where, False, "must be true or undefined"))
+        errors.append(invalid(where, False, "must be true or undefined"))
 
 
-def _check_properties(schema: Schema, path: str, place: _Place, faults: Faults) -> None:
+def _check_properties(schema: Schema, path: str, position: _Position, errors: FieldErrors) -> None:
     values, properties = schema.get("additionalProperties"), schema.get("properties") or {}
     if values is not None and properties and values is not True:
         message = "additionalProperties and properties are mutual exclusive"
-        faults.append(forbidden(f"{path}.additionalProperties", message))
-    inner = replace(place, is_root=False)
+        errors.append(forbidden(f"{path}.additionalProperties", message))
+    inner = replace(position, is_root=False)
     if isinstance(values, dict):
         message = "inside additionalProperties applying to object metadata"
-        within = replace(inner, no_defaults=message) if place.inside_metadata else inner
-        _check(values, f"{path}.additionalProperties", within, faults)
+        within = replace(inner, no_defaults=message) if position.inside_metadata else inner
+        _check(values, f"{path}.additionalProperties", within, errors)
     for name, part in properties.items():
         within = inner
-        if name in _IDENTITY and (place.is_root or schema.get("x-kubernetes-embedded-resource")):
-            reason = f"in top-level {name}" if place.is_root else place.no_defaults
+        if name in _IDENTITY and (position.is_root or schema.get("x-kubernetes-embedded-resource")):
+            reason = f"in top-level {name}" if position.is_root else position.no_defaults
             within = replace(inner, inside_metadata=True, no_defaults=reason)
-        _check(part, f"{path}.properties[{name}]", within, faults)
+        _check(part, f"{path}.properties[{name}]", within, errors)
 
 
-def _type_fault(schema: Schema, wanted: str, keyword: str, path: str) -> FieldError:
-    message = f"must be {wanted} if {keyword} is specified"
+def _type_error(schema: Schema, expected: str, keyword: str, path: str) -> FieldError:
+    message = f"must be {expected} if {keyword} is specified"
     kind = schema.get("type")
     return invalid(f"{path}.type", kind, message) if kind else required(f"{path}.type", message)
 
 
-def _check_map_type(schema: Schema, path: str, faults: Faults) -> None:
+def _check_map_type(schema: Schema, path: str, errors: FieldErrors) -> None:
     keyword = "x-kubernetes-map-type"
-    given = schema.get(keyword)
-    if given is None:
+    value = schema.get(keyword)
+    if value is None:
         return
     if schema.get("type") != "object":
-        faults.append(_type_fault(schema, "object", keyword, path))
-    if given not in ("atomic", "granular"):
-        faults.append(not_supported(f"{path}.{keyword}", given, ("atomic", "granular")))
+        errors.append(_type_error(schema, "object", keyword, path))
+    if value not in ("atomic", "granular"):
+        errors.append(not_supported(f"{path}.{keyword}", value, ("atomic", "granular")))
 
 
-def _check_list_type(schema: Schema, path: str, faults: Faults) -> None:
+def _check_list_type(schema: Schema, path: str, errors: FieldErrors) -> None:
     keyword, keys = "x-kubernetes-list-type", schema.get("x-kubernetes-list-map-keys")
-    given = schema.get(keyword)
-    if given is not None and schema.get("type") != "array":
-        faults.append(_type_fault(schema, "array", keyword, path))
-    elif given == "set":
-        _check_atomic_items(schema.get("items"), path, faults)
-    if given is not None and given not in ("atomic", "set", "map"):
-        faults.append(not_supported(f"{path}.{keyword}", given, ("atomic", "set", "map")))
-    if keys and given != "map":
+    value = schema.get(keyword)
+    if value is not None and schema.get("type") != "array":
+        errors.append(_type_error(schema, "array", keyword, path))
+    elif value == "set":
+        _check_atomic_items(schema.get("items"), path, errors)
+    if value is not None and value not in ("atomic", "set", "map"):
+        errors.append(not_supported(f"{path}.{keyword}", value, ("atomic", "set", "map")))
+    if keys and value != "map":
         message = "must be map if x-kubernetes-list-map-keys is non-empty"
         where = f"{path}.{keyword}"
-        faults.append(required(where, message) if given is None else invalid(where, given, message))
-    if given == "map":
-        _check_map_list(schema, path, faults)
+        errors.append(required(where, message) if value is None else invalid(where, value, message))
+    if value == "map":
+        _check_map_list(schema, path, errors)
 
 
-def _check_atomic_items(items: Any, path: str, faults: Faults) -> None:
+def _check_atomic_items(items: Any, path: str, errors: FieldErrors) -> None:
     if not isinstance(items, dict):
         return
     message = "must be atomic as item of a list with x-kubernetes-list-type=set"
     listed, mapped = items.get("x-kubernetes-list-type"), items.get("x-kubernetes-map-type")
     if items.get("type") == "array" and listed not in (None, "atomic"):
-        faults.append(invalid(f"{path}.items.x-kubernetes-list-type", listed, message))
+        errors.append(invalid(f"{path}.items.x-kubernetes-list-type", listed, message))
     if items.get("type") == "object" and mapped != "atomic":
-        faults.append(invalid(f"{path}.items.x-kubernetes-map-type", listed, message))
+        errors.append(invalid(f"{path}.items.x-kubernetes-map-type", listed, message))
 
 
-def _check_map_list(schema: Schema, path: str, faults: Faults) -> None:
+def _check_map_list(schema: Schema, path: str, errors: FieldErrors) -> None:
     keys, items = schema.get("x-kubernetes-list-map-keys") or [], schema.get("items")
     where = f"{path}.x-kubernetes-list-map-keys"
     if not keys:
-        faults.append(required(where, "must not be empty if x-kubernetes-list-type is map"))
+        errors.append(required(where, "must not be empty if x-kubernetes-list-type is map"))
     if items is None:
-        faults.append(required(f"{path}.items", "must have a schema if x-kubernetes-list-type is map"))
+        errors.append(required(f"{path}.items", "must have a schema if x-kubernetes-list-type is map"))
     if not isinstance(items, dict):
         return
     if items.get("type") != "object":
         message = "must be object if parent array's x-kubernetes-list-type is map"
-        faults.append(invalid(f"{path}.items.type", items.get("type") or "", message))
+        errors.append(invalid(f"{path}.items.type", items.get("type") or "", message))
         return
     properties = items.get("properties") or {}
     for index, key in enumerate(keys):
         part = properties.get(key)
         if part is None:
-            faults.append(invalid(where, keys, "entries must all be names of item properties"))
+            errors.append(invalid(where, keys, "entries must all be names of item properties"))
         elif part.get("type") in ("array", "object"):
-            faults.append(invalid(f"{path}.items.properties[{key}].type", items["type"], _SCALAR_TOLD))
+            errors.append(invalid(f"{path}.items.properties[{key}].type", items["type"], _SCALAR_REQUIRED))
         if key in keys[:index]:
-            faults.append(invalid(where, keys, "must not contain duplicate entries"))
+            errors.append(invalid(where, keys, "must not contain duplicate entries"))
 
 
-def _check_keyed_items(schema: Schema, items: Schema, path: str, faults: Faults) -> None:
-    """Items of sets and map lists are never null; keys are always there."""
-    given = schema["x-kubernetes-list-type"]
+def _check_keyed_items(schema: Schema, items: Schema, path: str, errors: FieldErrors) -> None:
+    """Items of sets and map lists cannot be nullable; the key fields must be required or have defaults."""
+    value = schema["x-kubernetes-list-type"]
     if items.get("nullable"):
-        message = f"cannot be nullable when x-kubernetes-list-type is {given}"
-        faults.append(forbidden(f"{path}.items.nullable", message))
-    if given != "map":
+        message = f"cannot be nullable when x-kubernetes-list-type is {value}"
+        errors.append(forbidden(f"{path}.items.nullable", message))
+    if value != "map":
         return
     properties, needed = items.get("properties") or {}, items.get("required") or ()
     for key in schema.get("x-kubernetes-list-map-keys") or ():
@@ -177,8 +177,8 @@ def _check_keyed_items(schema: Schema, items: Schema, path: str, faults: Faults)
             "this property is in x-kubernetes-list-map-keys, so it",
         )
         if key not in needed and part.get("default") is None:
-            faults.append(
+            errors.append(
                 required(f"{where}.default", f"{message} must have a default or be a required property")
             )
         if part.get("nullable"):
-            faults.append(forbidden(f"{where}.nullable", f"{message} cannot be nullable"))
+            errors.append(forbidden(f"{where}.nullable", f"{message} cannot be nullable"))

@@ -1,8 +1,8 @@
-"""The schemas of Kubernetes' own kinds, from the package `kubernetes-validate`, and what we add to them.
+"""The schemas of Kubernetes' kinds, from the package `kubernetes-validate`, with Alcove's additions.
 
-The package's file is 1.8 MB of JSON, mostly descriptions. Nodes are made from it without ever holding
-it parsed: each definition is cut out as raw bytes and only those asked for are decoded, without their
-descriptions. Who needs the texts (OpenAPI) asks `documents()`, and may drop them again.
+The package's file is 1.8 MB of JSON, mostly descriptions. It is never held in memory as a parsed whole: each
+definition is cut out as raw bytes, and only those that are used are decoded, without their descriptions.
+OpenAPI gets the descriptions from `documents()`.
 """
 
 from importlib.util import find_spec
@@ -47,15 +47,15 @@ ADDITIONS: dict[str, dict[str, Any]] = {
             "description": "Network of the tenant whose pods back the service and that its address belongs to.",
         },
     },
-    # Not ours, but missing in the package's file: server-side apply finds a port by number and
-    # protocol, and most manifests leave the protocol out.
+    # Missing in the package's file: server-side apply identifies a port by number and protocol, and most
+    # manifests omit the protocol.
     f"{_CORE}.ContainerPort": {"protocol": {"type": "string", "default": "TCP"}},
     f"{_CORE}.ServicePort": {"protocol": {"type": "string", "default": "TCP"}},
 }
-"""Fields that stock definitions have here beyond the package's file."""
+"""Fields added to stock definitions in addition to those in the package's file."""
 
 
-_OWN = alcove_schemas.DEFINITIONS | metrics.DEFINITIONS
+_ADDITIONS = alcove_schemas.DEFINITIONS | metrics.DEFINITIONS
 
 
 class _File(Struct):
@@ -63,27 +63,27 @@ class _File(Struct):
 
 
 def load() -> Definitions:
-    """Every definition, stock and ours, ready to be compiled one by one."""
+    """Return all definitions, stock and Alcove's; each is compiled on first use."""
     raw: dict[str, Schema | Raw] = {}
     raw.update(msgspec.json.decode(_read(), type=_File).definitions)
-    raw.update({name: msgspec.convert(body, Schema) for name, body in _OWN.items()})
+    raw.update({name: msgspec.convert(body, Schema) for name, body in _ADDITIONS.items()})
     additions = msgspec.convert(ADDITIONS, dict[str, dict[str, Schema]])
     return Definitions(raw, additions)
 
 
 def documents() -> dict[str, dict[str, Any]]:
-    """Every definition as JSON schema, with descriptions: some 4 MB, freshly read for the caller."""
-    found: dict[str, dict[str, Any]] = orjson.loads(_read())["$defs"]
-    found.update(orjson.loads(orjson.dumps(_OWN)))
+    """Return every definition as JSON schema with descriptions: about 4 MB, read again on each call."""
+    spec: dict[str, dict[str, Any]] = orjson.loads(_read())["$defs"]
+    spec.update(orjson.loads(orjson.dumps(_ADDITIONS)))
     for name, fields in ADDITIONS.items():
         for field_name, schema in fields.items():
-            found[name]["properties"].setdefault(field_name, {}).update(schema)
-    return found
+            spec[name]["properties"].setdefault(field_name, {}).update(schema)
+    return spec
 
 
 def _read() -> bytes:
-    # Found, not imported: the package's own code would bring 10 MB of validators along.
+    # Located without importing: the package's code would load 10 MB of validators.
     package = find_spec("kubernetes_validate")
     assert package is not None and package.origin is not None
-    folder = Path(package.origin).parent / "kubernetes-json-schema" / f"v{VERSION}-local"
-    return (folder / "_definitions.json").read_bytes()
+    directory = Path(package.origin).parent / "kubernetes-json-schema" / f"v{VERSION}-local"
+    return (directory / "_definitions.json").read_bytes()

@@ -1,4 +1,4 @@
-"""The schemas of metrics.k8s.io, which the package of the stock kinds does not have."""
+"""The schemas of metrics.k8s.io, which are not in the package of the stock kinds."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""The compiled schema: what every field may hold, and how lists and maps merge.
+"""The compiled schema: the type of every field, and how lists and maps merge.
 
-Stock kinds and custom resources compile to the same nodes, so decoding, pruning, patches and
-server-side apply are written once. A node is built once and then only read.
+Stock kinds and custom resources compile to the same nodes, so decoding, pruning, patches and server-side
+apply are implemented once. A node is read-only once it is built.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 class SchemaType(Enum):
     OBJECT = "object"
-    """Named fields (`properties`); others are unknown, unless `preserve_unknown` or `values`."""
+    """Named fields (`properties`); all others are unknown, unless `preserve_unknown` or `values` is set."""
     MAP = "map"
-    """Any key, every value as `values` says."""
+    """Any key; every value is described by `values`."""
     LIST = "list"
     STRING = "string"
     INTEGER = "integer"
@@ -22,9 +22,9 @@ class SchemaType(Enum):
     BOOLEAN = "boolean"
     INT_OR_STRING = "int-or-string"
     QUANTITY = "quantity"
-    """A string or a number, as `resources.requests.cpu` takes."""
+    """A string or a number, as in `resources.requests.cpu`."""
     ANY = "any"
-    """Anything: raw extensions, `x-kubernetes-preserve-unknown-fields` without a type."""
+    """Any value: raw extensions, `x-kubernetes-preserve-unknown-fields` without a type."""
 
 
 class ListType(Enum):
@@ -37,7 +37,7 @@ _EXACT: dict[SchemaType, type] = {SchemaType.STRING: str, SchemaType.BOOLEAN: bo
 
 
 class SchemaNode:
-    """One place in a schema. `properties` may be filled after creation: schemas recurse."""
+    """One node of a schema. `properties` may be filled after creation, because schemas recurse."""
 
     __slots__ = (
         "atomic",
@@ -66,31 +66,31 @@ class SchemaNode:
     def __init__(self, type: SchemaType, name: str = "", format: str = "") -> None:
         self.type = type
         self.name = name
-        """The definition's short name where it has one (`PodSpec`): decode errors tell it."""
+        """The definition's short name (`PodSpec`), if it has one, for decoding errors."""
         self.properties: dict[str, SchemaNode] = {}
         self.required: tuple[str, ...] = ()
         self.values: SchemaNode | None = None
         self.items: SchemaNode | None = None
         self.list_type = ListType.ATOMIC
-        """Server-side apply's view of a list."""
+        """The list type for server-side apply."""
         self.list_map_keys: tuple[str, ...] = ()
         self.atomic = False
         """Server-side apply treats this object or map as one value (`x-kubernetes-map-type: atomic`)."""
         self.patch_strategy: frozenset[str] = frozenset()
-        """Strategic merge's view: of "merge", "replace", "retainKeys"."""
+        """Strategies for strategic merge: of "merge", "replace", "retainKeys"."""
         self.merge_key: str | None = None
-        """Strategic merge's key for a list of objects with the strategy "merge"."""
+        """The merge key of a list of objects with the strategy "merge"."""
         self.format = format
         self.exact = None if format in ("byte", "date-time") else _EXACT.get(type)
-        """The Python type whose values `decode` takes without a further look."""
+        """The Python type whose values `decode` accepts without further checks."""
         self.nullable = False
         self.preserve_unknown = False
         self.embedded = False
-        """A whole API object sits here: its metadata is checked and kept."""
+        """The value is a whole API object: its metadata is validated and preserved."""
         self.default: Any = None
         self.has_default = False
         self.description = ""
         self.raw: dict[str, Any] = {}
-        """The schema this was compiled from, where a reader needs more (CRD value checks); else empty."""
+        """The source schema, where it is needed later (value checks of CRDs); otherwise empty."""
         self.compiled: Any = None
-        """What server-side apply makes of this node, when it first needs it."""
+        """Cache for server-side apply's shape of this node, filled on first use."""

@@ -1,13 +1,13 @@
-"""The whole check of a CRD version's `openAPIV3Schema`: structure, keywords, defaults, rules."""
+"""The complete check of a CRD version's `openAPIV3Schema`: structure, keywords, defaults, rules."""
 
 from typing import Any
 
 from alcove.api.fields import FieldError, forbidden, invalid
-from alcove.api.schema.defaults import default_faults
-from alcove.api.schema.keywords import keyword_faults
+from alcove.api.schema.defaults import default_errors
+from alcove.api.schema.keywords import keyword_errors
 from alcove.api.schema.node import SchemaNode
-from alcove.api.schema.structure import structure_faults
-from alcove.api.schema.wellformed import form_faults
+from alcove.api.schema.structure import structure_errors
+from alcove.api.schema.wellformed import form_errors
 
 Schema = dict[str, Any]
 
@@ -35,41 +35,41 @@ _AT_ROOT = {
     "x-kubernetes-preserve-unknown-fields": "XPreserveUnknownFields",
     "x-kubernetes-validations": "XValidations",
 }
-"""What may stand at the root where status is a subresource, by the names Kubernetes tells."""
+"""Keywords allowed at the root if status is a subresource, by the names in Kubernetes' message."""
 
 
 def schema_faults(schema: Schema, path: str, metadata: SchemaNode, *, has_status: bool) -> list[FieldError]:
-    """What is wrong with a schema at `path` (`spec.versions[0].schema.openAPIV3Schema`)."""
-    malformed = form_faults(schema, path)
+    """Return the errors of a schema at `path` (`spec.versions[0].schema.openAPIV3Schema`)."""
+    malformed = form_errors(schema, path)
     if malformed:
         return malformed
-    faults = _root_faults(schema, path, has_status)
-    faults += structure_faults(schema, path) + keyword_faults(schema, path) + _rule_shape_faults(schema, path)
-    faults = faults or default_faults(schema, path, metadata)
-    return faults or _rule_compile_faults(schema, path)
+    errors = _root_errors(schema, path, has_status)
+    errors += structure_errors(schema, path) + keyword_errors(schema, path) + _rule_shape_errors(schema, path)
+    errors = errors or default_errors(schema, path, metadata)
+    return errors or _rule_compile_errors(schema, path)
 
 
-def _root_faults(schema: Schema, path: str, has_status: bool) -> list[FieldError]:
-    faults: list[FieldError] = []
+def _root_errors(schema: Schema, path: str, has_status: bool) -> list[FieldError]:
+    errors: list[FieldError] = []
     if has_status:
         others = [keyword for keyword, value in schema.items() if value and keyword not in _AT_ROOT]
         if others:
             allowed = " ".join(_AT_ROOT.values())
             message = f"only [{allowed}] fields are allowed at the root of the schema if the status subresource is enabled"
-            faults.append(invalid(path, {keyword: schema[keyword] for keyword in others}, message))
+            errors.append(invalid(path, {keyword: schema[keyword] for keyword in others}, message))
         elif schema.get("type") not in (None, "", "object"):
             message = (
                 'only "object" is allowed as the type at the root of the schema if the status subresource '
                 "is enabled"
             )
-            faults.append(invalid(f"{path}.type", schema["type"], message))
+            errors.append(invalid(f"{path}.type", schema["type"], message))
     if schema.get("nullable"):
-        faults.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
-    return faults
+        errors.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
+    return errors
 
 
 def has_rules(schema: Any) -> bool:
-    """Whether CEL rules stand anywhere in a schema (outside of alternatives, where none may)."""
+    """Whether a schema has CEL rules anywhere (outside alternatives, where they are not allowed)."""
     if not isinstance(schema, dict):
         return False
     if schema.get("x-kubernetes-validations"):
@@ -82,17 +82,17 @@ def has_rules(schema: Any) -> bool:
     return any(map(has_rules, parts))
 
 
-def _rule_shape_faults(schema: Schema, path: str) -> list[FieldError]:
+def _rule_shape_errors(schema: Schema, path: str) -> list[FieldError]:
     if not has_rules(schema):
         return []
-    from alcove.api.schema.rulechecks import shape_faults  # CEL is loaded only where it is used
+    from alcove.api.schema.rulechecks import shape_errors  # so that CEL is loaded only if used
 
-    return shape_faults(schema, path)
+    return shape_errors(schema, path)
 
 
-def _rule_compile_faults(schema: Schema, path: str) -> list[FieldError]:
+def _rule_compile_errors(schema: Schema, path: str) -> list[FieldError]:
     if not has_rules(schema):
         return []
-    from alcove.api.schema.rulechecks import compile_faults, default_rule_faults
+    from alcove.api.schema.rulechecks import compile_errors, default_rule_errors
 
-    return compile_faults(schema, path) or default_rule_faults(schema, path)
+    return compile_errors(schema, path) or default_rule_errors(schema, path)

@@ -1,8 +1,8 @@
-"""Paths of fields, as error messages tell them: `spec.containers[0].image`.
+"""Field paths in error messages: `spec.containers[0].image`.
 
-While walking, a path is a chain of steps from the inside out; it becomes a text only when something is
-told about it. Texts are bounded in length, and tellers in number: keys are the client's, and a body with
-long keys, nested deeply, could otherwise make gigabytes of paths.
+During a walk, a path is a linked list of steps from the inside out; it is formatted only for an error. The
+length of a path and the number of reported paths are bounded: clients choose the keys, and a body with long,
+deeply nested keys could otherwise produce gigabytes of paths.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 REPORTED_MAX = 100
-"""Most unknown or duplicate fields that are told of one body, as in Kubernetes."""
+"""Maximum number of unknown or duplicate fields reported per body, as in Kubernetes."""
 LENGTH_MAX = 1024
 
 
 class FieldPath(NamedTuple):
-    """One step, a field's name or a list's index, and the path before it."""
+    """One step (a field name or a list index) and the path before it."""
 
     before: FieldPath | None
     step: str | int

@@ -1,6 +1,6 @@
-"""What a schema does to an object whatever its values: drop what it does not know, fill in defaults.
+"""Pruning and defaulting by a schema: drops unknown fields, fills in defaults.
 
-Values of a wrong type are left alone; checking them is others' work.
+Values of a wrong type are left unchanged; they are checked elsewhere.
 """
 
 import copy
@@ -15,10 +15,11 @@ _IDENTITY = frozenset(("apiVersion", "kind", "metadata"))
 
 
 def prune(node: SchemaNode, obj: Object, unknown: list[str] | None = None) -> None:
-    """Removes, in place, fields that `node` does not know and nulls where it allows none and has no default.
+    """Remove, in place, fields unknown to `node`, and nulls of fields that are not nullable and have no
+    default.
 
-    Paths of unknown fields (`spec.items[2].foo`) are added to `unknown`, up to `REPORTED_MAX` of them. An
-    embedded object keeps its apiVersion, kind and metadata.
+    Paths of unknown fields (`spec.items[2].foo`) are appended to `unknown`, at most `REPORTED_MAX` of them.
+    An embedded object keeps its apiVersion, kind and metadata.
     """
     _prune(node, obj, None, [] if unknown is None else unknown)
 
@@ -61,7 +62,7 @@ def _prune_fields(node: SchemaNode, obj: Object, path: FieldPath | None, unknown
 
 
 def apply_defaults(node: SchemaNode, obj: Object) -> None:
-    """Fills in, in place, the defaults of missing fields, and of nulls where `node` allows none."""
+    """Set, in place, the defaults of fields that are missing, or null but not nullable."""
     _default(node, obj)
 
 

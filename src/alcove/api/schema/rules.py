@@ -1,7 +1,7 @@
 """CEL rules of custom resources (`x-kubernetes-validations`): compiled once, evaluated on every write.
 
-A rule sees the value at its place as `self`, and on updates the value that was there as `oldSelf`.
-Whoever imports this has found rules in a schema (`openapi3.has_rules`): it loads CEL.
+A rule reads the value it is attached to as `self`, and on updates the previous value as `oldSelf`. Importing
+this module loads CEL, so it is imported only for schemas with rules (`openapi3.has_rules`).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from alcove.api.schema.error_sink import MISSING, identical
 from alcove.api.schema.fieldpaths import PathError, field_path
 
 Schema = dict[str, Any]
-Faults = list[FieldError]
+FieldErrors = list[FieldError]
 
-OBJECT_MOST = 2_500_000
-"""Units that all rules together may spend on one object. Kubernetes allows four times as much, on more
-than one thread."""
-MESSAGE_MOST_BYTES = 5 * 1024
+OBJECT_COST_MAX = 2_500_000
+"""Cost units that all rules together may spend on one object. Kubernetes allows four times as much, on
+several threads."""
+MESSAGE_BYTES_MAX = 5 * 1024
 _EXHAUSTED = "running out of cost budget, no further validation rules will be run"
 
 
 class RuleError(Exception):
-    """A rule that does not compile. `field` names the part of it that is wrong."""
+    """A rule does not compile. `field` names the invalid part of the rule."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class ValidationRule(Struct, frozen=True):
     message_program: Program | None
     reason: str
     field_path: str
-    """Below the rule's own place; empty: that place."""
+    """Relative to the rule's schema node; empty: that node itself."""
     optional_old: bool
 
     @property
@@ -55,13 +55,13 @@ class ValidationRule(Struct, frozen=True):
         return "oldSelf" in self.program.uses
 
     @property
-    def told(self) -> str:
-        """How errors name the rule."""
+    def display_name(self) -> str:
+        """The text that identifies the rule in errors."""
         return self.message or self.text
 
 
 class RuleNode(Struct, frozen=True):
-    """A place in a schema with rules, or above such places."""
+    """A schema node that has rules, or has descendants with rules."""
 
     rules: tuple[ValidationRule, ...]
     type: str
@@ -70,41 +70,41 @@ class RuleNode(Struct, frozen=True):
     values: RuleNode | None
     items: RuleNode | None
     list_keys: tuple[str, ...]
-    """How items of a map list are known again; empty: they are not."""
+    """Key fields that identify items of a map list; empty if items cannot be correlated."""
 
 
 # Compiling.
 
 
 def self_type(schema: Schema, *, is_resource: bool) -> CelType:
-    """The type of `self`. Raises RuleError."""
-    found = schema_type(schema, is_resource=is_resource)
-    if found is None:
+    """Return the type of `self`. Raises RuleError."""
+    cel_type = schema_type(schema, is_resource=is_resource)
+    if cel_type is None:
         message = "internal error: failed to retrieve type information for x-kubernetes-validations"
         raise RuleError("", message)
-    return found
+    return cel_type
 
 
-def compile_rule(given: Schema, schema: Schema, of: CelType) -> ValidationRule:
-    """One rule on values of the type `of`. Raises RuleError."""
-    old = optional_of(of) if given.get("optionalOldSelf") else of
+def compile_rule(rule_schema: Schema, schema: Schema, of: CelType) -> ValidationRule:
+    """Compile one rule for values of the type `of`. Raises RuleError."""
+    old = optional_of(of) if rule_schema.get("optionalOldSelf") else of
     environment = CelEnvironment({"self": of, "oldSelf": old})
-    text = given.get("rule") or ""
+    text = rule_schema.get("rule") or ""
     try:
         program = environment.compile(text)
     except CompileError as error:
         raise RuleError("rule", f"compilation failed: {error}") from error
     if program.result.kind is not TypeKind.BOOL:
         raise RuleError("rule", "cel expression must evaluate to a bool")
-    path = given.get("fieldPath") or ""
+    path = rule_schema.get("fieldPath") or ""
     return ValidationRule(
         text=text.strip(),
         program=program,
-        message=(given.get("message") or "").strip(),
-        message_program=_compile_message(environment, given.get("messageExpression") or ""),
-        reason=given.get("reason") or "",
+        message=(rule_schema.get("message") or "").strip(),
+        message_program=_compile_message(environment, rule_schema.get("messageExpression") or ""),
+        reason=rule_schema.get("reason") or "",
         field_path=_relative(schema, path) if path else "",
-        optional_old=bool(given.get("optionalOldSelf")),
+        optional_old=bool(rule_schema.get("optionalOldSelf")),
     )
 
 
@@ -128,7 +128,7 @@ def _relative(schema: Schema, path: str) -> str:
 
 
 def compile_rules(schema: Schema, *, is_resource: bool = True) -> RuleNode | None:
-    """All rules of a schema that was accepted before; None if it has none."""
+    """Compile all rules of a schema that was accepted before; None if it has none."""
     rules = tuple(_accepted_rules(schema, is_resource))
     properties = {
         name: node
@@ -151,18 +151,18 @@ def _compile_part(schema: Any) -> RuleNode | None:
 
 
 def _accepted_rules(schema: Schema, is_resource: bool) -> Sequence[ValidationRule]:
-    given = schema.get("x-kubernetes-validations")
-    if not given:
+    rules = schema.get("x-kubernetes-validations")
+    if not rules:
         return ()
     of = self_type(schema, is_resource=is_resource)
-    return [compile_rule(rule, schema, of) for rule in given]
+    return [compile_rule(rule, schema, of) for rule in rules]
 
 
 # Evaluating.
 
 
 class _Anchor(Struct, frozen=True):
-    """The nearest value around a place that is known to be the successor of an old one."""
+    """The nearest enclosing value that is correlated with an old value."""
 
     value: Any
     old: Any
@@ -173,23 +173,23 @@ class _Anchor(Struct, frozen=True):
 
 
 class _Stop(Exception):
-    """No more rules are run on this object."""
+    """Stops the evaluation of further rules for this object."""
 
 
-def rule_faults(node: RuleNode, value: Any, old: Any = MISSING, path: str = "") -> Faults:
-    """What the rules say of a value that its schema allows; `old` is MISSING for a new object."""
+def rule_faults(node: RuleNode, value: Any, old: Any = MISSING, path: str = "") -> FieldErrors:
+    """Evaluate the rules for a valid value; `old` is MISSING for a new object."""
     run = _Run()
     try:
         run.visit(node, value, old, _Anchor(value, old), path)
     except _Stop:
         pass
-    return run.faults
+    return run.errors
 
 
 class _Run:
     def __init__(self) -> None:
-        self.faults: Faults = []
-        self._left = OBJECT_MOST
+        self.errors: FieldErrors = []
+        self._remaining = OBJECT_COST_MAX
 
     def visit(self, node: RuleNode, value: Any, old: Any, anchor: _Anchor, path: str) -> None:
         if value is None:
@@ -208,10 +208,10 @@ class _Run:
             inner = node.properties.get(name, node.values)
             if inner is None:
                 continue
-            known = before.get(name, MISSING)
+            old_value = before.get(name, MISSING)
             where = f"{path}[{name}]" if inner is node.values else prefix + name
-            following = anchor if old is MISSING else _Anchor(part, known)
-            self.visit(inner, part, known, following, where)
+            following = anchor if old is MISSING else _Anchor(part, old_value)
+            self.visit(inner, part, old_value, following, where)
 
     def _visit_items(
         self, node: RuleNode, items: RuleNode, value: Any, old: Any, anchor: _Anchor, path: str
@@ -220,17 +220,17 @@ class _Run:
         if node.list_keys and isinstance(old, list):
             before = {_identity(node, item): item for item in old if isinstance(item, dict)}
         for index, item in enumerate(value):
-            known = (
+            old_value = (
                 before.get(_identity(node, item), MISSING) if before and isinstance(item, dict) else MISSING
             )
-            following = anchor if known is MISSING else _Anchor(item, known)
-            self.visit(items, item, known, following, f"{path}[{index}]")
+            following = anchor if old_value is MISSING else _Anchor(item, old_value)
+            self.visit(items, item, old_value, following, f"{path}[{index}]")
 
     def _evaluate(self, node: RuleNode, value: Any, old: Any, anchor: _Anchor, path: str) -> None:
         try:
             now, before = _adapted(node, value), _adapted(node, old)
         except CelError as error:
-            self.faults.append(invalid(path or "<nil>", node.type, str(error)))
+            self.errors.append(invalid(path or "<nil>", node.type, str(error)))
             return
         for rule in node.rules:
             if rule.uses_old and before is MISSING and not rule.optional_old:
@@ -246,29 +246,29 @@ class _Run:
                 return
         except OutOfBudget as error:
             message = f"validation failed due to {_EXHAUSTED}"
-            if self._left > 0:
+            if self._remaining > 0:
                 message = (
                     f"'{error}': no further validation rules will be run due to call cost exceeds limit "
-                    f"for rule: {rule.told}"
+                    f"for rule: {rule.display_name}"
                 )
-            self.faults.append(invalid(where, node.type, message))
+            self.errors.append(invalid(where, node.type, message))
             raise _Stop from error
         except CelError as error:
-            self.faults.append(invalid(where, node.type, _evaluation_fault(error, rule)))
+            self.errors.append(invalid(where, node.type, _evaluation_message(error, rule)))
             return
         if rule.uses_old or not anchor.is_unchanged:
-            self.faults.append(self._fault(node, rule, values, path))
+            self.errors.append(self._error(node, rule, values, path))
 
     def _spend(self, program: Program, values: Sequence[Any]) -> Any:
-        """Evaluates within the smaller of a call's budget and what the object has left."""
-        given = min(CALL_MOST, self._left)
-        budget = CostBudget(given)
+        """Evaluate within the smaller of the limit per call and the object's remaining budget."""
+        granted = min(CALL_MOST, self._remaining)
+        budget = CostBudget(granted)
         try:
             return program.evaluate(values, budget)
         finally:
-            self._left -= given - max(budget.left, 0)
+            self._remaining -= granted - max(budget.left, 0)
 
-    def _fault(self, node: RuleNode, rule: ValidationRule, values: Sequence[Any], path: str) -> FieldError:
+    def _error(self, node: RuleNode, rule: ValidationRule, values: Sequence[Any], path: str) -> FieldError:
         where = path
         if rule.field_path:
             where = (
@@ -286,19 +286,19 @@ class _Run:
         return invalid(where, node.type, message)
 
     def _message(self, node: RuleNode, rule: ValidationRule, values: Sequence[Any], where: str) -> str:
-        """What the message expression says; empty if there is none or it fails."""
+        """Return the result of the message expression; empty if there is none or it fails."""
         if rule.message_program is None:
             return ""
         try:
             text = self._spend(rule.message_program, values)
         except OutOfBudget as error:
             message = f"messageExpression evaluation failed due to {_EXHAUSTED}"
-            self.faults.append(invalid(where, node.type, message))
+            self.errors.append(invalid(where, node.type, message))
             raise _Stop from error
         except CelError:
             return ""
         text = text.strip() if isinstance(text, str) else ""
-        return "" if "\n" in text or len(text.encode()) > MESSAGE_MOST_BYTES else text
+        return "" if "\n" in text or len(text.encode()) > MESSAGE_BYTES_MAX else text
 
 
 def _adapted(node: RuleNode, value: Any) -> Any:
@@ -317,8 +317,8 @@ def _identity(node: RuleNode, item: Any) -> str:
     return repr([item.get(key) for key in node.list_keys])
 
 
-def _evaluation_fault(error: CelError, rule: ValidationRule) -> str:
+def _evaluation_message(error: CelError, rule: ValidationRule) -> str:
     if str(error).startswith(NO_SUCH_OVERLOAD):
         message = "call arguments did not match a supported operator, function or macro signature for rule"
-        return f"'{error}': {message}: {rule.told}"
-    return f"{error} evaluating rule: {rule.told}"
+        return f"'{error}': {message}: {rule.display_name}"
+    return f"{error} evaluating rule: {rule.display_name}"

@@ -14,7 +14,7 @@ _RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": _INT64}
 
 
 def string_checks(schema: Schema) -> tuple[Check, ...]:
-    """Length and pattern (of which the first fault counts), then the format."""
+    """Return checks of length and pattern (only the first error is reported), then of the format."""
     steps: list[Check] = []
     if any(keyword in schema for keyword in ("maxLength", "minLength", "pattern")):
         steps.append(_text_check(schema.get("maxLength"), schema.get("minLength"), schema.get("pattern", "")))
@@ -25,14 +25,14 @@ def string_checks(schema: Schema) -> tuple[Check, ...]:
     return tuple(steps)
 
 
-def _text_check(most: int | None, least: int | None, pattern: str) -> Check:
+def _text_check(length_max: int | None, length_min: int | None, pattern: str) -> Check:
     search = _searcher(pattern) if pattern else None
 
     def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
-        if most is not None and len(value) > most:
-            sink.append(too_long(path, most))
-        elif least is not None and len(value) < least:
-            sink.append(invalid(path, value, f"{path} in body should be at least {least} chars long"))
+        if length_max is not None and len(value) > length_max:
+            sink.append(too_long(path, length_max))
+        elif length_min is not None and len(value) < length_min:
+            sink.append(invalid(path, value, f"{path} in body should be at least {length_min} chars long"))
         elif search is not None and not search(value):
             sink.append(invalid(path, value, f"{path} in body should match '{pattern}'"))
 
@@ -40,7 +40,7 @@ def _text_check(most: int | None, least: int | None, pattern: str) -> Check:
 
 
 def _searcher(pattern: str) -> Callable[[str], Any]:
-    """Looks for the pattern; compiled when first used, for not every schema is."""
+    """Return a search function for the pattern; compiled on first use, because not every schema is used."""
     compiled: list[Any] = []
 
     def search(value: str) -> Any:
@@ -95,15 +95,15 @@ def _range_check(format: str) -> Check:
 
 
 def _bound_check(bound: float, sign: int, exclusive: bool) -> Check:
-    """Integers are compared with the whole part of the bound, as Kubernetes does."""
-    words = "less than" if sign > 0 else "greater than"
-    words += "" if exclusive else " or equal to"
+    """Return a check of a bound. Integers are compared with the truncated bound, as in Kubernetes."""
+    comparison = "less than" if sign > 0 else "greater than"
+    comparison += "" if exclusive else " or equal to"
 
     def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
         limit = int(bound) if type(value) is int else bound
         beyond = (value - limit) * sign
         if beyond > 0 or (exclusive and beyond == 0):
-            sink.append(invalid(path, value, f"{path} in body should be {words} {_shown(limit)}"))
+            sink.append(invalid(path, value, f"{path} in body should be {comparison} {_shown(limit)}"))
 
     return check
 
@@ -128,5 +128,5 @@ def _is_multiple(value: float, unit: float) -> bool:
 
 
 def _shown(number: float) -> str:
-    """As Go prints it: no `.0` on whole numbers."""
+    """Format a number as Go does: no `.0` on whole numbers."""
     return str(int(number)) if float(number).is_integer() and abs(number) < 1e21 else repr(number)

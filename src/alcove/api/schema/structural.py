@@ -1,7 +1,7 @@
-"""Compiles a custom resource's OpenAPI schema to the nodes that decoding, pruning and patches walk.
+"""Compiles a custom resource's OpenAPI schema to nodes for decoding, pruning and patches.
 
-The schema is taken to be structural (`structure.py` says what that is): every field that is mentioned
-anywhere is declared with its type. Nodes keep a reference to their part of the schema in `raw`.
+The schema must be structural (see `structure.py`): every field is declared with its type. Nodes refer to
+their part of the schema in `raw`.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ _LIST_TYPES = {"atomic": ListType.ATOMIC, "set": ListType.SET, "map": ListType.M
 
 
 def compile_schema(schema: Schema, kind: str, metadata: SchemaNode) -> SchemaNode:
-    """The root node of a custom resource. `metadata` is the node of every object's metadata."""
+    """Return the root node of a custom resource. `metadata` is the node of ObjectMeta."""
     root = _compile(schema, metadata)
     root.name = kind
     root.type = SchemaType.OBJECT
@@ -30,24 +30,24 @@ def compile_schema(schema: Schema, kind: str, metadata: SchemaNode) -> SchemaNod
 
 
 def _identify(node: SchemaNode, metadata: SchemaNode) -> None:
-    """Whatever the schema says of them, these are every object's fields."""
-    own = node.properties.get("metadata")
+    """Set apiVersion, kind and metadata to the standard nodes, overriding the schema."""
+    declared = node.properties.get("metadata")
     node.properties = {
         **node.properties,
         "apiVersion": SchemaNode(SchemaType.STRING),
         "kind": SchemaNode(SchemaType.STRING),
-        "metadata": _described(metadata, own) if own is not None else metadata,
+        "metadata": _described(metadata, declared) if declared is not None else metadata,
     }
 
 
-def _described(metadata: SchemaNode, own: SchemaNode) -> SchemaNode:
-    """Every object's metadata, with the default that an embedded object's schema may give."""
-    if not own.has_default:
+def _described(metadata: SchemaNode, declared: SchemaNode) -> SchemaNode:
+    """Return the metadata node, with the default that an embedded object's schema may declare."""
+    if not declared.has_default:
         return metadata
     node = SchemaNode(SchemaType.OBJECT, metadata.name)
     for slot in SchemaNode.__slots__:
         setattr(node, slot, getattr(metadata, slot))
-    node.default, node.has_default = own.default, True
+    node.default, node.has_default = declared.default, True
     return node
 
 
@@ -78,7 +78,7 @@ def _compile_fields(node: SchemaNode, schema: Schema, metadata: SchemaNode) -> N
     if isinstance(values, dict):
         node.values = _compile(values, metadata)
     elif values is True:
-        # Any key, but nothing is known of the values: objects among them keep no field.
+        # Any key is allowed, but the values are not described: objects among them keep no field.
         node.values = SchemaNode(SchemaType.OBJECT)
     if node.embedded:
         _identify(node, metadata)

@@ -1,9 +1,9 @@
-"""Whether a CRD's schema is structural: typed at every place, alternatives only narrowing values.
+"""Checks that a CRD's schema is structural: every node is typed, and alternatives only restrict values.
 
 - Every field and item has a type (or is int-or-string, or keeps unknown fields).
-- Inside `allOf`, `anyOf`, `oneOf`, `not` nothing is declared, only checked, and only what is declared
-  outside.
-- Metadata is the server's: a schema may only restrict the name.
+- Inside `allOf`, `anyOf`, `oneOf`, `not` nothing is declared, and only fields declared outside are
+  restricted.
+- Metadata is defined by the server: a schema may only restrict the name.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from alcove.api.fields import FieldError, forbidden, invalid, required
 from alcove.api.regex import RegexError, compile_regex
 
 Schema = dict[str, Any]
-Faults = list[FieldError]
+FieldErrors = list[FieldError]
 
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 _TYPELESS = ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
@@ -41,98 +41,98 @@ class _Level(Enum):
     FIELD = "must not be empty for specified object fields"
 
 
-def structure_faults(schema: Schema, path: str) -> Faults:
-    """Faults, sorted as text (schemas have no order)."""
-    faults: Faults = []
-    _check(schema, _Level.ROOT, path, faults)
-    _check_complete(schema, schema, path, path, faults)
-    return sorted(faults, key=str)
+def structure_errors(schema: Schema, path: str) -> FieldErrors:
+    """Return the errors, sorted as text (a schema's properties have no order)."""
+    errors: FieldErrors = []
+    _check(schema, _Level.ROOT, path, errors)
+    _check_complete(schema, schema, path, path, errors)
+    return sorted(errors, key=str)
 
 
-def _check(schema: Schema, level: _Level, path: str, faults: Faults) -> None:
-    _check_parts(schema, level, path, faults)
-    _check_type(schema, level, path, faults)
-    _check_extensions(schema, path, faults)
-    _check_alternatives(schema, path, faults, exempt=_exempt(schema))
+def _check(schema: Schema, level: _Level, path: str, errors: FieldErrors) -> None:
+    _check_parts(schema, level, path, errors)
+    _check_type(schema, level, path, errors)
+    _check_extensions(schema, path, errors)
+    _check_alternatives(schema, path, errors, exempt=_exempt(schema))
     if level is _Level.ROOT or schema.get("x-kubernetes-embedded-resource"):
-        _check_identity(schema, path, faults)
+        _check_identity(schema, path, errors)
     metadata = (schema.get("properties") or {}).get("metadata")
     if metadata is not None and level is _Level.ROOT and not _only_names(metadata):
         message = (
             "must not specify anything other than name and generateName, but metadata is implicitly specified"
         )
-        faults.append(forbidden(f"{path}.properties[metadata]", message))
+        errors.append(forbidden(f"{path}.properties[metadata]", message))
 
 
-def _check_parts(schema: Schema, level: _Level, path: str, faults: Faults) -> None:
+def _check_parts(schema: Schema, level: _Level, path: str, errors: FieldErrors) -> None:
     items, values = schema.get("items"), schema.get("additionalProperties")
     if schema.get("type") == "array" and items is None:
-        faults.append(required(f"{path}.items", "must be specified"))
+        errors.append(required(f"{path}.items", "must be specified"))
     if isinstance(items, dict):
-        _check(items, _Level.ITEM, f"{path}.items", faults)
+        _check(items, _Level.ITEM, f"{path}.items", errors)
     for name, part in (schema.get("properties") or {}).items():
-        _check(part, _Level.FIELD, f"{path}.properties[{name}]", faults)
+        _check(part, _Level.FIELD, f"{path}.properties[{name}]", errors)
     if values is not None and level is _Level.ROOT:
-        faults.append(forbidden(f"{path}.additionalProperties", "must not be used at the root"))
+        errors.append(forbidden(f"{path}.additionalProperties", "must not be used at the root"))
     if isinstance(values, dict):
-        _check(values, _Level.FIELD, f"{path}.additionalProperties", faults)
+        _check(values, _Level.FIELD, f"{path}.additionalProperties", errors)
 
 
-def _check_type(schema: Schema, level: _Level, path: str, faults: Faults) -> None:
+def _check_type(schema: Schema, level: _Level, path: str, errors: FieldErrors) -> None:
     kind = schema.get("type") or ""
     if schema.get("x-kubernetes-embedded-resource"):
         message = "must be object if x-kubernetes-embedded-resource is true"
         if not kind:
-            faults.append(required(f"{path}.type", message))
+            errors.append(required(f"{path}.type", message))
         elif kind != "object":
-            faults.append(invalid(f"{path}.type", kind, message))
+            errors.append(invalid(f"{path}.type", kind, message))
     elif not kind and not any(map(schema.get, _TYPELESS)):
-        faults.append(required(f"{path}.type", level.value))
+        errors.append(required(f"{path}.type", level.value))
     if level is _Level.ROOT and kind and kind != "object":
-        faults.append(invalid(f"{path}.type", kind, "must be object at the root"))
+        errors.append(invalid(f"{path}.type", kind, "must be object at the root"))
 
 
-def _check_extensions(schema: Schema, path: str, faults: Faults) -> None:
+def _check_extensions(schema: Schema, path: str, errors: FieldErrors) -> None:
     if schema.get("x-kubernetes-int-or-string"):
         for keyword in ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"):
             if schema.get(keyword):
                 message = "must be false if x-kubernetes-int-or-string is true"
-                faults.append(invalid(f"{path}.{keyword}", True, message))
+                errors.append(invalid(f"{path}.{keyword}", True, message))
     if not schema.get("x-kubernetes-embedded-resource"):
         return
     if schema.get("additionalProperties") is not None:
         message = "must not be used if x-kubernetes-embedded-resource is set"
-        faults.append(forbidden(f"{path}.additionalProperties", message))
+        errors.append(forbidden(f"{path}.additionalProperties", message))
     if not schema.get("x-kubernetes-preserve-unknown-fields") and not schema.get("properties"):
         message = (
             "must not be empty if x-kubernetes-embedded-resource is true without "
             "x-kubernetes-preserve-unknown-fields"
         )
-        faults.append(required(f"{path}.properties", message))
+        errors.append(required(f"{path}.properties", message))
 
 
-def _check_identity(schema: Schema, path: str, faults: Faults) -> None:
+def _check_identity(schema: Schema, path: str, errors: FieldErrors) -> None:
     properties = schema.get("properties") or {}
-    for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
+    for name, expected in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
         part = properties.get(name)
-        if part is not None and part.get("type") != wanted:
-            faults.append(
-                invalid(f"{path}.properties[{name}].type", part.get("type") or "", f"must be {wanted}")
+        if part is not None and part.get("type") != expected:
+            errors.append(
+                invalid(f"{path}.properties[{name}].type", part.get("type") or "", f"must be {expected}")
             )
 
 
 def _only_names(metadata: Schema) -> bool:
-    """Whether the schema of metadata says nothing but what names may be."""
-    said = {keyword for keyword, value in metadata.items() if value not in (None, "", False, [], {})}
+    """Whether the schema of metadata restricts nothing except names."""
+    keywords = {keyword for keyword, value in metadata.items() if value not in (None, "", False, [], {})}
     names = set(metadata.get("properties") or {})
-    return said <= {"type", "properties", "default"} and names <= {"name", "generateName"}
+    return keywords <= {"type", "properties", "default"} and names <= {"name", "generateName"}
 
 
 # Alternatives.
 
 
 def _exempt(schema: Schema) -> str:
-    """Where an int-or-string may spell out its two types: under `anyOf`, or first under `allOf`."""
+    """Return the keyword that may list the types of an int-or-string: `anyOf`, or first in `allOf`."""
     if schema.get("anyOf") == _INT_OR_STRING:
         return "anyOf"
     parts = schema.get("allOf") or []
@@ -140,7 +140,7 @@ def _exempt(schema: Schema) -> str:
 
 
 def nested(schema: Schema, path: str) -> Iterator[tuple[str, int, Schema, str]]:
-    """Every alternative under a schema: (keyword, index, alternative, its path)."""
+    """Yield every alternative under a schema: (keyword, index, alternative, its path)."""
     for keyword in ("anyOf", "allOf", "oneOf"):
         for index, part in enumerate(schema.get(keyword) or ()):
             yield keyword, index, part, f"{path}.{keyword}[{index}]"
@@ -148,52 +148,56 @@ def nested(schema: Schema, path: str) -> Iterator[tuple[str, int, Schema, str]]:
         yield "not", 0, schema["not"], f"{path}.not"
 
 
-def _check_alternatives(schema: Schema, path: str, faults: Faults, *, exempt: str = "") -> None:
+def _check_alternatives(schema: Schema, path: str, errors: FieldErrors, *, exempt: str = "") -> None:
     for keyword, index, part, where in nested(schema, path):
         if keyword == exempt == "anyOf":
             continue
         first_of_all = keyword == exempt == "allOf" and index == 0
-        _check_nested(part, where, faults, exempt="anyOf" if first_of_all else "")
+        _check_nested(part, where, errors, exempt="anyOf" if first_of_all else "")
     pattern = schema.get("pattern")
     if pattern:
         try:
             compile_regex(pattern)
         except RegexError as error:
             message = f"must be a valid regular expression, but isn't: {error}"
-            faults.append(invalid(f"{path}.pattern", pattern, message))
+            errors.append(invalid(f"{path}.pattern", pattern, message))
 
 
-def _check_nested(schema: Schema, path: str, faults: Faults, *, exempt: str = "") -> None:
-    _check_alternatives(schema, path, faults, exempt=exempt)
+def _check_nested(schema: Schema, path: str, errors: FieldErrors, *, exempt: str = "") -> None:
+    _check_alternatives(schema, path, errors, exempt=exempt)
     for keyword, message in _NESTED_FORBIDDEN:
         if schema.get(keyword):
-            faults.append(forbidden(f"{path}.{keyword}", message))
+            errors.append(forbidden(f"{path}.{keyword}", message))
     items = schema.get("items")
     if isinstance(items, dict):
-        _check_nested(items, f"{path}.items", faults)
+        _check_nested(items, f"{path}.items", errors)
     properties = schema.get("properties") or {}
     for name, part in properties.items():
-        _check_nested(part, f"{path}.properties[{name}]", faults)
+        _check_nested(part, f"{path}.properties[{name}]", errors)
     if "metadata" in properties:
         message = "must not be specified in a nested context"
-        faults.append(forbidden(f"{path}.properties[metadata]", message))
+        errors.append(forbidden(f"{path}.properties[metadata]", message))
 
 
-def _check_complete(schema: Schema, declared: Schema, path: str, declared_path: str, faults: Faults) -> None:
-    """What alternatives mention has to be declared at the same place outside of them."""
+def _check_complete(
+    schema: Schema, declared: Schema, path: str, declared_path: str, errors: FieldErrors
+) -> None:
+    """Fields in alternatives have to be declared at the same path outside of them."""
     for _keyword, _index, part, where in nested(schema, path):
-        _check_declared(part, declared, where, declared_path, faults)
+        _check_declared(part, declared, where, declared_path, errors)
 
 
-def _check_declared(schema: Schema, declared: Any, path: str, declared_path: str, faults: Faults) -> None:
+def _check_declared(
+    schema: Schema, declared: Any, path: str, declared_path: str, errors: FieldErrors
+) -> None:
     if not isinstance(declared, dict):
-        faults.append(required(declared_path, f"because it is defined in {path}"))
+        errors.append(required(declared_path, f"because it is defined in {path}"))
         return
-    _check_complete(schema, declared, path, declared_path, faults)
+    _check_complete(schema, declared, path, declared_path, errors)
     if isinstance(schema.get("items"), dict):
         inner = f"{declared_path}.items"
-        _check_declared(schema["items"], declared.get("items"), f"{path}.items", inner, faults)
-    known = declared.get("properties") or {}
+        _check_declared(schema["items"], declared.get("items"), f"{path}.items", inner, errors)
+    declared_properties = declared.get("properties") or {}
     for name, part in (schema.get("properties") or {}).items():
         where = f".properties[{name}]"
-        _check_declared(part, known.get(name), path + where, declared_path + where, faults)
+        _check_declared(part, declared_properties.get(name), path + where, declared_path + where, errors)

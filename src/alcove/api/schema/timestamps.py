@@ -1,13 +1,13 @@
-"""RFC 3339 timestamps as Kubernetes reads them from a body, and writes them back.
+"""RFC 3339 timestamps as Kubernetes decodes them from a body, and encodes them.
 
-`Time` is kept in whole seconds, `MicroTime` with six digits, both in UTC.
+`Time` has whole seconds, `MicroTime` six digits, both in UTC.
 """
 
 import re
 from datetime import UTC, datetime
 
 _LAYOUT = "2006-01-02T15:04:05Z07:00"
-"""Go names a layout by writing its reference time that way; messages show it."""
+"""Go describes a layout by its reference time; error messages contain it."""
 _LAYOUT_MICRO = "2006-01-02T15:04:05.000000Z07:00"
 
 _IN_UTC = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{6})?Z").fullmatch
@@ -28,9 +28,9 @@ _PARTS = (
 
 
 def canonical(text: str, *, micro: bool) -> str:
-    """The timestamp as it is stored. Raises ValueError with Go's message."""
-    found = _IN_UTC(text)
-    if found is None or (found[1] is None) == micro:
+    """Return the timestamp as it is stored. Raises ValueError with Go's message."""
+    match = _IN_UTC(text)
+    if match is None or (match[1] is None) == micro:
         return _rewrite(text, micro)
     try:
         datetime.fromisoformat(text)
@@ -42,7 +42,7 @@ def canonical(text: str, *, micro: bool) -> str:
 def _rewrite(text: str, micro: bool) -> str:
     _check_layout(text, _LAYOUT_MICRO if micro else _LAYOUT)
     try:
-        # Python takes at most six digits of a fraction; Go takes nine, of which six are kept here.
+        # Python accepts at most six fractional digits; Go accepts nine, of which six are kept here.
         moment = datetime.fromisoformat(re.sub(r"[.,]([0-9]{6})[0-9]+", r".\1", text)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValueError(_out_of_range(text)) from None
@@ -53,17 +53,17 @@ def _rewrite(text: str, micro: bool) -> str:
 def _check_layout(text: str, layout: str) -> None:
     at = 0
     for name, pattern in _PARTS:
-        found = pattern.match(text, at)
-        if found is None:
+        match = pattern.match(text, at)
+        if match is None:
             rest = text[at:]
             raise ValueError(f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as "{name}"')
-        at = found.end()
+        at = match.end()
     if at < len(text):
         raise ValueError(f'parsing time "{text}": extra text: "{text[at:]}"')
 
 
 def _out_of_range(text: str) -> str:
-    """Which number is too large or small; the layout is known to be right."""
+    """Return which number is out of range; the layout is already known to be valid."""
     month, hour, minute, second = (int(text[at : at + 2]) for at in (5, 11, 14, 17))
     ranges = (
         ("month", 1 <= month <= 12),

@@ -1,10 +1,10 @@
-"""Checks values of custom resources against their OpenAPI schema, in the words of Kubernetes.
+"""Validates custom resources against their OpenAPI schema, with Kubernetes' error messages.
 
-A schema is compiled into closures, part by part as values of it come along; a value of the right type
-costs a dict lookup and a call per field. On an update, faults in parts that did not change are forgiven ("ratcheting"): tightening a
-schema must not lock up stored objects.
+A schema is compiled into closures, each part when the first value for it is checked; a value of the right
+type costs a dict lookup and a call per field. On an update, errors in unchanged parts are ignored
+("ratcheting"), so that a stricter schema does not block updates of stored objects.
 
-What multiplies (alternatives under a long list) is counted, and cut off.
+Steps that can multiply (alternatives under a long list) are counted, and the check stops at a limit.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +17,7 @@ from alcove.api.schema.scalars import number_checks, string_checks
 
 Schema = dict[str, Any]
 Values = Callable[[Any, Any], Sequence[FieldError]]
-"""(value, old value or MISSING) → faults."""
+"""(value, old value or MISSING) → errors."""
 
 _NAMES: dict[type, str] = {
     bool: "boolean",
@@ -39,10 +39,10 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def compile_values(schema: Schema) -> Values:
-    """A check of values under `schema`."""
+    """Return a function that checks values under `schema`."""
     check = _compile(schema)
 
-    def faults(value: Any, old: Any = MISSING) -> Sequence[FieldError]:
+    def errors(value: Any, old: Any = MISSING) -> Sequence[FieldError]:
         sink = ErrorSink()
         try:
             check(value, old, "", sink)
@@ -52,7 +52,7 @@ def compile_values(schema: Schema) -> Values:
             ]
         return sink
 
-    return faults
+    return errors
 
 
 def _compile(schema: Schema) -> Check:
@@ -68,11 +68,11 @@ def _compile(schema: Schema) -> Check:
 
 
 def _checks_by_type(schema: Schema) -> dict[type, tuple[Check, ...]]:
-    """For values of each JSON type, what to check; a type that is not allowed is told first."""
+    """Return the checks for values of each JSON type; a type that is not allowed is reported first."""
     composites = _composite_checks(schema)
     enums = _enum_checks(schema)
     numbers = number_checks(schema)
-    own: dict[type, Iterable[Check]] = {
+    checks_by_kind: dict[type, Iterable[Check]] = {
         bool: (),
         int: numbers,
         float: numbers,
@@ -83,22 +83,22 @@ def _checks_by_type(schema: Schema) -> dict[type, tuple[Check, ...]]:
     }
     objects = _object_checks(schema)
     wrong = _wrong_type_check(schema)
-    found: dict[type, tuple[Check, ...]] = {}
-    for kind, particular in own.items():
-        wanted = (*composites, *particular, *enums, *(objects if kind is dict else ()))
+    results: dict[type, tuple[Check, ...]] = {}
+    for kind, particular in checks_by_kind.items():
+        checks = (*composites, *particular, *enums, *(objects if kind is dict else ()))
         if kind is type(None):
-            wanted = enums
-        found[kind] = wanted if _allows(schema, kind) else (wrong, *wanted)
+            checks = enums
+        results[kind] = checks if _allows(schema, kind) else (wrong, *checks)
     if _allows(schema, int) and not _allows(schema, float):
-        found[float] = (_whole_number_check(wrong), *found[float][1:])
-    return found
+        results[float] = (_whole_number_check(wrong), *results[float][1:])
+    return results
 
 
 def _types(schema: Schema) -> tuple[str, ...]:
     if schema.get("x-kubernetes-int-or-string"):
         return ("integer", "string")
-    given = schema.get("type")
-    return (given,) if given else ()
+    type_name = schema.get("type")
+    return (type_name,) if type_name else ()
 
 
 def _allows(schema: Schema, kind: type) -> bool:
@@ -107,21 +107,21 @@ def _allows(schema: Schema, kind: type) -> bool:
 
 
 def _wrong_type_check(schema: Schema) -> Check:
-    wanted, format = ",".join(_types(schema)), schema.get("format", "")
+    expected, format = ",".join(_types(schema)), schema.get("format", "")
 
     def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
-        given = _NAMES[type(value)]
-        if format and given not in ("string", "array", "null") and wanted in ("integer", "number"):
+        actual = _NAMES[type(value)]
+        if format and actual not in ("string", "array", "null") and expected in ("integer", "number"):
             formats = {"integer": "int64", "number": "float64"}
-            sink.append(wrong_type(path, format, formats.get(given, "")))
+            sink.append(wrong_type(path, format, formats.get(actual, "")))
         else:
-            sink.append(wrong_type(path, wanted, given))
+            sink.append(wrong_type(path, expected, actual))
 
     return check
 
 
 def _whole_number_check(wrong: Check) -> Check:
-    """Integers may be written `1.0`."""
+    """Integers may be written as `1.0`."""
 
     def check(value: Any, old: Any, path: str, sink: ErrorSink) -> None:
         if not value.is_integer():
@@ -160,19 +160,19 @@ def _list_checks(schema: Schema) -> tuple[Check, ...]:
     items = schema.get("items")
     if isinstance(items, dict):
         steps.append(_items_check(schema, items))
-    least, most = schema.get("minItems"), schema.get("maxItems")
-    if least is not None:
+    minimum, maximum = schema.get("minItems"), schema.get("maxItems")
+    if minimum is not None:
 
         def at_least(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
-            if len(value) < least:
-                sink.append(invalid(path, len(value), f"{path} in body should have at least {least} items"))
+            if len(value) < minimum:
+                sink.append(invalid(path, len(value), f"{path} in body should have at least {minimum} items"))
 
         steps.append(at_least)
-    if most is not None:
+    if maximum is not None:
 
         def at_most(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
-            if len(value) > most:
-                sink.append(too_many(path, len(value), most))
+            if len(value) > maximum:
+                sink.append(too_many(path, len(value), maximum))
 
         steps.append(at_most)
     return tuple(steps)
@@ -190,12 +190,12 @@ def _items_check(schema: Schema, items: Schema) -> Check:
         sink.spend(len(value) * cost)
         before = _by_key(old, keys) if keyed and isinstance(old, list) else None
         for index, each in enumerate(value):
-            known = MISSING
+            old_value = MISSING
             if before is not None and isinstance(each, dict):
-                known = before.get(_key(each, keys), MISSING)
+                old_value = before.get(_key(each, keys), MISSING)
             count = len(sink)
-            item(each, known, f"{path}[{index}]", sink)
-            if len(sink) > count and known is not MISSING and identical(each, known):
+            item(each, old_value, f"{path}[{index}]", sink)
+            if len(sink) > count and old_value is not MISSING and identical(each, old_value):
                 del sink[count:]
 
     return check
@@ -223,7 +223,7 @@ def _object_checks(schema: Schema) -> tuple[Check, ...]:
 
 
 class _Fields(dict[str, Check | None]):
-    """Checks of an object's fields, each compiled when a value of it first comes along."""
+    """Checks of an object's fields, each compiled on first use."""
 
     def __init__(self, properties: Schema, values: Any) -> None:
         super().__init__()
@@ -238,7 +238,7 @@ class _Fields(dict[str, Check | None]):
             return check
         if self._other is None and self._values is not None:
             self._other = _compile(self._values)
-        return self._other  # not kept by name: names of a map's entries have no end
+        return self._other  # Not cached by name: a map's keys are unbounded.
 
 
 def _fields_check(fields: _Fields, cost: int) -> Check:
@@ -250,10 +250,10 @@ def _fields_check(fields: _Fields, cost: int) -> Check:
             step = fields[name]
             if step is None:
                 continue
-            known = before.get(name, MISSING) if before is not None else MISSING
+            old_value = before.get(name, MISSING) if before is not None else MISSING
             count = len(sink)
-            step(part, known, prefix + name, sink)
-            if len(sink) > count and known is not MISSING and identical(part, known):
+            step(part, old_value, prefix + name, sink)
+            if len(sink) > count and old_value is not MISSING and identical(part, old_value):
                 del sink[count:]
 
     return check
@@ -268,30 +268,30 @@ def _required_check(names: tuple[str, ...]) -> Check:
     return check
 
 
-def _no_others_check(known: frozenset[str]) -> Check:
+def _no_others_check(declared: frozenset[str]) -> Check:
     def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
         for name in value:
-            if name not in known:
+            if name not in declared:
                 sink.append(invalid(path, name, f"{path}.{name} in body is a forbidden property"))
 
     return check
 
 
 def _count_checks(schema: Schema) -> Iterable[Check]:
-    least, most = schema.get("minProperties"), schema.get("maxProperties")
-    if least is not None:
+    minimum, maximum = schema.get("minProperties"), schema.get("maxProperties")
+    if minimum is not None:
 
         def at_least(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
-            if len(value) < least:
-                message = f"{path} in body should have at least {least} properties"
+            if len(value) < minimum:
+                message = f"{path} in body should have at least {minimum} properties"
                 sink.append(invalid(path, len(value), message))
 
         yield at_least
-    if most is not None:
+    if maximum is not None:
 
         def at_most(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
-            if len(value) > most:
-                sink.append(too_many(path, len(value), most))
+            if len(value) > maximum:
+                sink.append(too_many(path, len(value), maximum))
 
         yield at_most
 
@@ -311,9 +311,9 @@ def _composite_checks(schema: Schema) -> tuple[Check, ...]:
 
 
 def _try(check: Check, value: Any, path: str, sink: ErrorSink) -> ErrorSink:
-    found = sink.aside()
-    check(value, MISSING, path, found)
-    return found
+    results = sink.aside()
+    check(value, MISSING, path, results)
+    return results
 
 
 def _any_check(parts: list[Check], cost: int) -> Check:
@@ -321,11 +321,11 @@ def _any_check(parts: list[Check], cost: int) -> Check:
         sink.spend(cost)
         best: ErrorSink | None = None
         for part in parts:
-            found = _try(part, value, path, sink)
-            if not found:
+            results = _try(part, value, path, sink)
+            if not results:
                 return
-            if best is None or len(found) < len(best):
-                best = found
+            if best is None or len(results) < len(best):
+                best = results
         sink.append(invalid(NOWHERE, "", f'"{path}" must validate at least one schema (anyOf)'))
         sink.extend(best or ())
 
@@ -335,8 +335,8 @@ def _any_check(parts: list[Check], cost: int) -> Check:
 def _one_check(parts: list[Check], cost: int) -> Check:
     def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
         sink.spend(cost)
-        found = [_try(part, value, path, sink) for part in parts]
-        good = sum(1 for faults in found if not faults)
+        results = [_try(part, value, path, sink) for part in parts]
+        good = sum(1 for errors in results if not errors)
         if good == 1:
             return
         message = "Found none valid" if good == 0 else f"Found {good} valid alternatives"
@@ -344,7 +344,7 @@ def _one_check(parts: list[Check], cost: int) -> Check:
             invalid(NOWHERE, "", f'"{path}" must validate one and only one schema (oneOf). {message}')
         )
         if good == 0:
-            sink.extend(sorted(found, key=len)[0])
+            sink.extend(sorted(results, key=len)[0])
 
     return check
 
@@ -352,12 +352,12 @@ def _one_check(parts: list[Check], cost: int) -> Check:
 def _all_check(parts: list[Check], cost: int) -> Check:
     def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
         sink.spend(cost)
-        found = [_try(part, value, path, sink) for part in parts]
-        bad = [faults for faults in found if faults]
+        results = [_try(part, value, path, sink) for part in parts]
+        bad = [errors for errors in results if errors]
         if not bad:
             return
-        for faults in bad:
-            sink.extend(faults)
+        for errors in bad:
+            sink.extend(errors)
         none = ". None validated" if len(bad) == len(parts) else ""
         sink.append(invalid(NOWHERE, "", f'"{path}" must validate all the schemas (allOf){none}'))
 
@@ -374,7 +374,7 @@ def _not_check(part: Check, cost: int) -> Check:
 
 
 def cost_of(schema: Any) -> int:
-    """What checking one value costs, apart from the values inside it."""
+    """Return the cost of checking one value, without the values inside it."""
     if not isinstance(schema, dict):
         return 0
     parts = [part for keyword in ("anyOf", "oneOf", "allOf") for part in schema.get(keyword) or ()]

@@ -1,7 +1,7 @@
-"""Whether a value is a schema at all: every keyword holds what its name promises, nesting is bounded.
+"""Checks that a value is a schema: every keyword has a value of the right type, and nesting is bounded.
 
-Decoding checks this for most of a CRD, but `items` and `additionalProperties` may hold several things
-and are taken as they come. Everything after this may trust what it reads.
+Decoding checks this for most of a CRD, but `items` and `additionalProperties` may have several types and are
+decoded unchecked. All later checks rely on this one.
 """
 
 from collections.abc import Callable
@@ -9,10 +9,10 @@ from typing import Any
 
 from alcove.api.fields import FieldError, forbidden, type_invalid
 
-LEVELS_MOST = 100
-"""How deep schemas may nest in one another."""
+LEVELS_MAX = 100
+"""Maximum nesting of schemas."""
 
-Faults = list[FieldError]
+FieldErrors = list[FieldError]
 _Test = Callable[[Any], bool]
 
 
@@ -37,7 +37,7 @@ def _is_texts(value: Any) -> bool:
 
 
 _KEYWORDS: dict[str, tuple[_Test, str]] = {}
-for _names, _test, _told in (
+for _names, _test, _description in (
     (
         "type format title description pattern $ref id x-kubernetes-list-type x-kubernetes-map-type",
         _is_text,
@@ -54,7 +54,7 @@ for _names, _test, _told in (
     ("required x-kubernetes-list-map-keys", _is_texts, "a list of strings"),
     ("enum", lambda value: isinstance(value, list), "a list"),
 ):
-    _KEYWORDS.update(dict.fromkeys(_names.split(), (_test, _told)))
+    _KEYWORDS.update(dict.fromkeys(_names.split(), (_test, _description)))
 
 _RULE: dict[str, tuple[_Test, str]] = {
     **dict.fromkeys(("rule", "message", "messageExpression", "reason", "fieldPath"), (_is_text, "a string")),
@@ -62,63 +62,63 @@ _RULE: dict[str, tuple[_Test, str]] = {
 }
 
 
-def form_faults(schema: Any, path: str) -> Faults:
-    faults: Faults = []
-    _check(schema, path, 0, faults)
-    return faults
+def form_errors(schema: Any, path: str) -> FieldErrors:
+    errors: FieldErrors = []
+    _check(schema, path, 0, errors)
+    return errors
 
 
 def _wrong(path: str, value: Any, message: str) -> FieldError:
     return type_invalid(path, value, f"must be {message}")
 
 
-def _check(schema: Any, path: str, level: int, faults: Faults) -> None:
+def _check(schema: Any, path: str, level: int, errors: FieldErrors) -> None:
     if not isinstance(schema, dict):
-        faults.append(_wrong(path, schema, "a schema"))
+        errors.append(_wrong(path, schema, "a schema"))
         return
-    if level > LEVELS_MOST:
-        faults.append(forbidden(path, f"must not be nested in more than {LEVELS_MOST} schemas"))
+    if level > LEVELS_MAX:
+        errors.append(forbidden(path, f"must not be nested in more than {LEVELS_MAX} schemas"))
         return
     for keyword, value in schema.items():
-        known = _KEYWORDS.get(keyword)
-        if known is not None and value is not None and not known[0](value):
-            faults.append(_wrong(f"{path}.{keyword}", value, known[1]))
-    _check_parts(schema, path, level + 1, faults)
-    _check_rules(schema.get("x-kubernetes-validations"), f"{path}.x-kubernetes-validations", faults)
+        keyword_check = _KEYWORDS.get(keyword)
+        if keyword_check is not None and value is not None and not keyword_check[0](value):
+            errors.append(_wrong(f"{path}.{keyword}", value, keyword_check[1]))
+    _check_parts(schema, path, level + 1, errors)
+    _check_rules(schema.get("x-kubernetes-validations"), f"{path}.x-kubernetes-validations", errors)
 
 
-def _check_parts(schema: dict[str, Any], path: str, level: int, faults: Faults) -> None:
+def _check_parts(schema: dict[str, Any], path: str, level: int, errors: FieldErrors) -> None:
     properties = schema.get("properties")
     if properties is not None and not isinstance(properties, dict):
-        faults.append(_wrong(f"{path}.properties", properties, "a map of schemas"))
+        errors.append(_wrong(f"{path}.properties", properties, "a map of schemas"))
     elif properties:
         for name, part in properties.items():
-            _check(part, f"{path}.properties[{name}]", level, faults)
+            _check(part, f"{path}.properties[{name}]", level, errors)
     for keyword in ("allOf", "anyOf", "oneOf"):
         parts = schema.get(keyword)
         if parts is not None and not isinstance(parts, list):
-            faults.append(_wrong(f"{path}.{keyword}", parts, "a list of schemas"))
+            errors.append(_wrong(f"{path}.{keyword}", parts, "a list of schemas"))
         for index, part in enumerate(parts if isinstance(parts, list) else ()):
-            _check(part, f"{path}.{keyword}[{index}]", level, faults)
+            _check(part, f"{path}.{keyword}[{index}]", level, errors)
     if schema.get("not") is not None:
-        _check(schema["not"], f"{path}.not", level, faults)
+        _check(schema["not"], f"{path}.not", level, errors)
     items, values = schema.get("items"), schema.get("additionalProperties")
-    if items is not None and not isinstance(items, list):  # a list is refused with better words elsewhere
-        _check(items, f"{path}.items", level, faults)
+    if items is not None and not isinstance(items, list):  # a list is rejected elsewhere
+        _check(items, f"{path}.items", level, errors)
     if values is not None and not isinstance(values, bool):
-        _check(values, f"{path}.additionalProperties", level, faults)
+        _check(values, f"{path}.additionalProperties", level, errors)
 
 
-def _check_rules(rules: Any, path: str, faults: Faults) -> None:
+def _check_rules(rules: Any, path: str, errors: FieldErrors) -> None:
     if rules is None:
         return
     if not isinstance(rules, list):
-        faults.append(_wrong(path, rules, "a list of rules"))
+        errors.append(_wrong(path, rules, "a list of rules"))
         return
     for index, rule in enumerate(rules):
         if not isinstance(rule, dict):
-            faults.append(_wrong(f"{path}[{index}]", rule, "a rule"))
+            errors.append(_wrong(f"{path}[{index}]", rule, "a rule"))
             continue
         for field, (test, message) in _RULE.items():
             if rule.get(field) is not None and not test(rule[field]):
-                faults.append(_wrong(f"{path}[{index}].{field}", rule[field], message))
+                errors.append(_wrong(f"{path}[{index}].{field}", rule[field], message))

@@ -1,8 +1,8 @@
-"""YAML as Kubernetes reads it: one document, the types of JSON, and nothing that grows on reading.
+"""Parses YAML as Kubernetes does: one document, the types of JSON, and a bounded result.
 
-The value is built straight from the parser's events, without recursion. Aliases are copied, up to a
-bound on all copies together, so a small text never becomes a large value. Scalars resolve as in
-Kubernetes' parser (YAML 1.1 without times and base 60).
+The value is built from the parser's events, without recursion. Aliases are copied, up to a bound on all
+copies together, so a small text never becomes a large value. Scalars resolve as in Kubernetes' parser (YAML
+1.1 without times and base 60).
 """
 
 import math
@@ -16,10 +16,10 @@ from msgspec import Struct, field
 from alcove.api.schema.paths import REPORTED_MAX, show
 
 EVENTS_MAX = 50_000
-"""Scalars, and starts and ends of lists and maps, of one text: reading one takes some microseconds, during
-which nothing else runs."""
+"""Maximum number of events (scalars, starts and ends of lists and maps) of one text: parsing one takes some
+microseconds, and blocks the event loop."""
 COPIES_MAX = 10_000
-"""Values made by aliases, over the whole text."""
+"""Maximum number of values created by aliases, over the whole text."""
 
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 _TRUE = frozenset(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"))
@@ -31,17 +31,17 @@ _TAG = "tag:yaml.org,2002:"
 
 
 class YamlError(Exception):
-    """A text that is not YAML, or not YAML that Kubernetes could mean."""
+    """The text is not YAML, or uses YAML that Kubernetes does not accept."""
 
 
 class Document(Struct, frozen=True):
     value: Any
     duplicates: list[str]
-    """What is told of keys given more than once, as in Kubernetes by their lines; the last one counts."""
+    """Messages for duplicate keys, with their lines as in Kubernetes; the last value is used."""
 
 
 def parse(text: bytes, nesting_max: int) -> Document:
-    """The one document of `text`; an empty text is null. Raises YamlError."""
+    """Parse the one document of `text`; an empty text is null. Raises YamlError."""
     builder = _Builder(nesting_max)
     try:
         for event in _events(text):
@@ -63,16 +63,16 @@ def _events(text: bytes) -> Iterator[yaml.Event]:
 
 
 class _Open(Struct, eq=False):
-    """A list or map whose end has not come yet."""
+    """A list or map that is not complete yet."""
 
     value: Any
     anchor: str | None
     line: int
-    """Where it starts."""
+    """The line it starts at."""
     key: str | None = None
-    """The key that the next value is for; None: the next value is a key."""
+    """The key of the next value; None: the next value is a key."""
     merged: list[Any] = field(default_factory=list)
-    """Maps to be merged in (`<<`), under the map's own keys."""
+    """Maps to be merged in (`<<`); the map's own keys take precedence."""
 
 
 class _Builder:
@@ -89,7 +89,7 @@ class _Builder:
     def take(self, event: Any) -> None:
         self._events += 1
         if self._events > EVENTS_MAX:
-            raise YamlError(f"it has more than {EVENTS_MAX} parts: send it as JSON")
+            raise YamlError(f"more than {EVENTS_MAX} nodes; send it as JSON")
         match event:
             case yaml.ScalarEvent():
                 self._add(self._scalar(event), event.anchor, _line(event))
@@ -104,7 +104,7 @@ class _Builder:
             case yaml.DocumentStartEvent():
                 self._documents += 1
                 if self._documents > 1:
-                    raise YamlError("there is more than one document")
+                    raise YamlError("more than one document")
 
     def _scalar(self, event: yaml.ScalarEvent) -> Any:
         plain, _quoted = event.implicit
@@ -117,14 +117,14 @@ class _Builder:
 
     def _alias(self, anchor: str | None) -> Any:
         if anchor is None or anchor not in self._anchors:
-            raise YamlError(f"the alias *{anchor} refers to nothing before it")
+            raise YamlError(f"unknown alias *{anchor}")
         return self._copy(self._anchors[anchor], len(self._open) + 1)
 
     def _copy(self, value: Any, level: int) -> Any:
-        """A copy at `level`, so that all parts of the result are its own."""
+        """Return a copy for nesting depth `level`, so that the result shares no parts."""
         self._copies += 1
         if self._copies > COPIES_MAX:
-            raise YamlError(f"aliases stand for more than {COPIES_MAX} values")
+            raise YamlError(f"aliases expand to more than {COPIES_MAX} values")
         if not isinstance(value, dict | list):
             return value
         self._check_nesting(level)
@@ -138,7 +138,7 @@ class _Builder:
 
     def _check_nesting(self, level: int) -> None:
         if level > self._nesting_max:
-            raise YamlError(f"it nests deeper than {self._nesting_max} levels")
+            raise YamlError(f"nested deeper than {self._nesting_max} levels")
 
     def _end(self) -> None:
         done = self._open.pop()
@@ -171,7 +171,7 @@ class _Builder:
 
 
 class _Merge(str):
-    """The key `<<`, written plainly; no other text is equal to it."""
+    """The unquoted key `<<`; equal to no other string."""
 
     __slots__ = ()
 
@@ -186,7 +186,7 @@ _MERGE = _Merge("<<")
 
 
 def _line(event: yaml.Event) -> int:
-    """Counted from one, as people do."""
+    """Return the line number, starting at one."""
     assert event.start_mark is not None, "the parser marks all that it reads"
     return int(event.start_mark.line) + 1
 
@@ -199,18 +199,18 @@ def _mergeable(value: Any) -> list[Any]:
 
 
 def _key(value: Any) -> str:
-    """JSON's keys are strings: numbers and booleans become the texts that JSON has for them."""
+    """Convert a key to a string as JSON requires: numbers and booleans become their JSON text."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
         return str(value)
-    raise YamlError("a key is neither text nor number")
+    raise YamlError("a key must be a string, number or boolean")
 
 
 def _resolve(text: str) -> Any:
-    """A plain scalar's value by its looks."""
+    """Return the value of a plain scalar, with its type derived from the text."""
     if text in _NULLS:
         return None
     if text in _TRUE:
@@ -244,5 +244,5 @@ def _tagged(tag: str, text: str) -> Any:
     value = _resolve(text)
     kinds = {"int": int, "float": int | float, "bool": bool, "null": type(None)}
     if tag not in kinds or not isinstance(value, kinds[tag]):
-        raise YamlError(f"{text!r} cannot be read as !!{tag}")
+        raise YamlError(f"{text!r} cannot be decoded as !!{tag}")
     return value

@@ -1,11 +1,11 @@
-"""Label and field selectors: parsed once, then asked about every object of a list or watch.
+"""Label and field selectors: parsed once, then evaluated for every object of a list or watch.
 
-requirements  one requirement on labels, checked, and the test it becomes
-labels        several of them: a selector of objects by their labels
-query         the form that query strings have
-fields        selectors by fields
+requirements  one label requirement, validated, and its test function
+labels        label selectors: all of several requirements
+query         the query-string form of label selectors
+fields        field selectors
 
-What is wrong with a selector is a `BadRequest` in Kubernetes' words.
+An invalid selector raises `BadRequest` with Kubernetes' message.
 """
 
 from alcove.api.selectors.fields import ALL_FIELDS, FieldSelector, FieldTerm, parse_fields

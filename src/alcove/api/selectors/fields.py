@@ -1,4 +1,4 @@
-"""Selectors by fields, as query strings have them."""
+"""Field selectors in query-string form."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -22,21 +22,21 @@ class FieldTerm(Struct, frozen=True):
 
 
 class FieldSelector:
-    """Terms, all of which an object's fields must meet. Immutable."""
+    """Terms, all of which an object's fields must match. Immutable."""
 
     __slots__ = ("fields", "terms")
 
     def __init__(self, terms: Iterable[FieldTerm]) -> None:
         self.terms = tuple(terms)
         self.fields: tuple[str, ...] = tuple(dict.fromkeys(term.field for term in self.terms))
-        """Every field it speaks of: which a kind must support."""
+        """Every field that the selector uses; a kind must support all of them."""
 
     def matches(self, read: Callable[[str], str]) -> bool:
-        """Whether the object whose fields `read` gives is selected; a missing field reads as ""."""
+        """Whether the object whose fields `read` returns is selected; a missing field is read as ""."""
         return all((read(term.field) == term.value) is term.equal for term in self.terms)
 
     def exact(self, field: str) -> str | None:
-        """The value that `field` must have, if the selector says so."""
+        """Return the value that `field` must have, if the selector requires one."""
         return next((term.value for term in self.terms if term.equal and term.field == field), None)
 
     @property
@@ -60,15 +60,15 @@ _FIELD_TERM = re.compile(r"(.*?)(!=|==|=)(.*)", re.DOTALL)
 
 @lru_cache(PARSED_SELECTORS_MAX)
 def parse_fields(text: str) -> FieldSelector:
-    r"""The query-string form: `a=b,c!=d`, with `\,` `\=` `\\` in values. Raises BadRequest."""
+    r"""Parse the query-string form: `a=b,c!=d`, with `\,` `\=` `\\` in values. Raises BadRequest."""
     if not text:
         return ALL_FIELDS
     terms = []
     for part in sorted(filter(None, _FIELD_PART.findall(text))):
-        found = _FIELD_TERM.fullmatch(part)
-        if found is None:
+        match = _FIELD_TERM.fullmatch(part)
+        if match is None:
             raise BadRequest(f"invalid selector: '{text}'; can't understand '{part}'")
-        field, operator, value = found.groups()
+        field, operator, value = match.groups()
         terms.append(FieldTerm(field, _unescape(value), operator != "!="))
     return FieldSelector(terms)
 

@@ -1,6 +1,6 @@
-"""Selectors by labels, compiled to one closure each.
+"""Label selectors, each compiled to one closure.
 
-`as_equality` tells which labels must have exactly which value, for whoever keeps an index.
+`as_equality` returns the labels that must have an exact value, for lookups in an index.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from alcove.api.selectors.requirements import Labels, Operator, Requirement, Tes
 
 
 def _all(tests: Sequence[Test]) -> Test:
-    """One closure for all tests; the common short cases without a loop."""
+    """Combine all tests into one closure; the common short cases have no loop."""
     match tests:
         case []:
             return lambda labels: True
@@ -31,7 +31,7 @@ def _all(tests: Sequence[Test]) -> Test:
 
 
 class LabelSelector:
-    """Requirements, all of which an object's labels must meet. Immutable."""
+    """Requirements, all of which an object's labels must match. Immutable."""
 
     __slots__ = ("matches", "requirements")
 
@@ -44,7 +44,7 @@ class LabelSelector:
         return not self.requirements and self is not NOTHING
 
     def as_equality(self) -> tuple[tuple[str, str], ...]:
-        """The (key, value) pairs that every match has; more may be required."""
+        """Return (key, value) pairs that every match has; the selector may require more."""
         exact = (Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN)
         return tuple(
             (required.key, required.values[0])
@@ -53,7 +53,7 @@ class LabelSelector:
         )
 
     def __str__(self) -> str:
-        """The canonical query form: parses back to the same selector. `NOTHING` has none."""
+        """Return the canonical query form, which parses back to the same selector. `NOTHING` has none."""
         return ",".join(map(str, self.requirements))
 
     def __eq__(self, other: object) -> bool:
@@ -69,7 +69,7 @@ class LabelSelector:
 
 EVERYTHING = LabelSelector(())
 NOTHING = LabelSelector(())
-"""What a missing `LabelSelector` object means: no object at all."""
+"""The meaning of a missing `LabelSelector` object: it selects no object."""
 NOTHING.matches = lambda labels: False
 
 
@@ -82,7 +82,7 @@ _OBJECT_OPERATORS = {
 
 
 def from_object(selector: Object | None) -> LabelSelector:
-    """A `metav1.LabelSelector`: none selects nothing, an empty one everything. Raises BadRequest."""
+    """Convert a `metav1.LabelSelector`: None selects nothing, an empty one everything. Raises BadRequest."""
     if selector is None:
         return NOTHING
     required = [from_pair(key, value) for key, value in (selector.get("matchLabels") or {}).items()]
@@ -96,7 +96,7 @@ def from_object(selector: Object | None) -> LabelSelector:
 
 
 def from_labels(labels: Labels) -> LabelSelector:
-    """Equality with every label given, as a ReplicationController's or Service's selector means it."""
+    """Return a selector for equality with every label, as in a ReplicationController or Service."""
     return LabelSelector(from_pair(key, value) for key, value in labels.items())
 
 

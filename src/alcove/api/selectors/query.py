@@ -1,4 +1,4 @@
-"""Selectors by labels as query strings have them. Parsing is remembered: clients repeat themselves."""
+"""Label selectors in query-string form. Parsing is cached, because clients repeat the same selectors."""
 
 import re
 from functools import lru_cache
@@ -13,7 +13,7 @@ PARSED_SELECTORS_MAX = 4096
 
 @lru_cache(PARSED_SELECTORS_MAX)
 def parse(text: str) -> LabelSelector:
-    """The query-string form: `a=b,c!=d,e in (x,y),f notin (z),!g,h,i>1`. Raises BadRequest."""
+    """Parse the query-string form: `a=b,c!=d,e in (x,y),f notin (z),!g,h,i>1`. Raises BadRequest."""
     required = _Parser(text).requirements()
     return LabelSelector(required) if required else EVERYTHING
 
@@ -37,7 +37,7 @@ def _is_word(token: str) -> bool:
 
 
 class _Parser:
-    """Recursive descent over the tokens; `in` and `notin` are words except where an operator stands."""
+    """Recursive descent over the tokens; `in` and `notin` are operators only in an operator's position."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = [*_TOKEN.findall(text), _END]
@@ -52,12 +52,12 @@ class _Parser:
         return token
 
     def requirements(self) -> list[Requirement]:
-        found: list[Requirement] = []
+        parsed: list[Requirement] = []
         token = self._peek()
         if token != _END and token != "!" and not _is_word(token):
             raise BadRequest(f"found '{token}', expected: !, identifier, or 'end of string'")
         while self._peek() != _END:
-            found.append(self._requirement())
+            parsed.append(self._requirement())
             token = self._take()
             if token == _END:
                 break
@@ -66,7 +66,7 @@ class _Parser:
             after = self._peek()
             if after != "!" and not _is_word(after):
                 raise BadRequest(f"found '{after}', expected: identifier after ','")
-        return found
+        return parsed
 
     def _requirement(self) -> Requirement:
         try:
@@ -115,7 +115,7 @@ class _Parser:
         return values
 
     def _members(self) -> set[str]:
-        """Words between commas, up to (not including) the closing parenthesis; empty ones count."""
+        """Parse comma-separated values up to (not including) the closing parenthesis; empty ones count."""
         values: set[str] = set()
         while True:
             token = self._take()

@@ -1,4 +1,4 @@
-"""One requirement on an object's labels: checked when it is made, then a test."""
+"""One requirement on an object's labels: validated on construction, then compiled to a test."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -53,21 +53,21 @@ class Requirement(Struct, frozen=True):
 
 
 def requirement(key: str, operator: Operator, values: Sequence[str] = ()) -> Requirement:
-    """A checked requirement. Raises BadRequest."""
-    faults = []
+    """Return a validated requirement. Raises BadRequest."""
+    errors = []
     if wrong := names.label_key(key):
-        faults.append(fields.invalid("key", key, "; ".join(wrong)))
-    faults += _count_faults(operator, values)
+        errors.append(fields.invalid("key", key, "; ".join(wrong)))
+    errors += _count_errors(operator, values)
     for index, value in enumerate(values):
         if wrong := names.label_value(value):
-            faults.append(fields.invalid(f"values[{index}][{key}]", value, "; ".join(wrong)))
-    if faults:
-        texts = [str(fault) for fault in faults]
+            errors.append(fields.invalid(f"values[{index}][{key}]", value, "; ".join(wrong)))
+    if errors:
+        texts = [str(error) for error in errors]
         raise BadRequest(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
     return Requirement(key, operator, tuple(values))
 
 
-def _count_faults(operator: Operator, values: Sequence[str]) -> list[fields.FieldError]:
+def _count_errors(operator: Operator, values: Sequence[str]) -> list[fields.FieldError]:
     message = ""
     if operator in SET and not values:
         message = "for 'in', 'notin' operators, values set can't be empty"
@@ -89,7 +89,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def _integer(text: str) -> int | None:
-    """The 64-bit integer that a label's value spells, if it does."""
+    """Return the 64-bit integer that a label's value represents, or None."""
     if not _INTEGER.fullmatch(text):
         return None
     number = int(text)

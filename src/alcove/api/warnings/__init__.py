@@ -1,10 +1,10 @@
-"""What a client is warned of although its object is taken: deprecated, ignored or surprising, in Kubernetes' words.
+"""Warnings for accepted objects with deprecated, ignored or surprising fields, in Kubernetes' texts.
 
-templates  pods, and templates of pods
-ports      a pod's ports that are in each other's way
-paths      a volume's files that are
-nodes      labels of nodes that have newer names
-workloads  what makes pods
+templates  pods and pod templates
+ports      conflicting ports of a pod
+paths      conflicting files of a volume
+nodes      deprecated node labels
+workloads  controllers of pods
 services   services, endpoints, ingresses, network policies
 storage    volumes, claims, classes
 core       nodes, service accounts, quotas
@@ -47,6 +47,6 @@ TABLE: dict[tuple[str, str], Warn] = {
 
 
 def of(kind: Kind, new: Object, old: Object | None) -> Sequence[str]:
-    """What to warn of when the object is created (`old` is None) or becomes `new`; it is complete and valid."""
+    """Return the warnings for a complete and valid object that is created (`old` is None) or updated."""
     warn = TABLE.get((kind.group, kind.resource)) if kind.definition else custom.resource
     return warn(new, old) if warn is not None else ()

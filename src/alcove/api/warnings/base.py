@@ -1,4 +1,4 @@
-"""What the tables of warnings are made of."""
+"""Building blocks of the warning tables."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -8,11 +8,11 @@ from alcove.api import addresses, quantity
 from alcove.api.objects import Object
 
 Warn = Callable[[Object, Object | None], Sequence[str]]
-"""(new, old; None if it is created) → what to say."""
+"""(new, old or None on create) → warnings."""
 
 
 def annotated(table: Mapping[str, str], annotations: Mapping[str, str], path: str) -> list[str]:
-    """Deprecated annotations: by name, what to say of each."""
+    """Return the warnings for deprecated annotations; `table` has the text by name."""
     return [
         f"{path}metadata.annotations[{key}]: {message}"
         for key, message in table.items()
@@ -21,32 +21,32 @@ def annotated(table: Mapping[str, str], annotations: Mapping[str, str], path: st
 
 
 def present(table: Mapping[str, str], fields: Object, path: str) -> list[str]:
-    """Deprecated fields: by name, what to say of each."""
+    """Return the warnings for deprecated fields; `table` has the text by name."""
     return [
         f"{path}{field}: {table[field]}" for field in fields if field in table and fields[field] is not None
     ]
 
 
 def fractional(amounts: Mapping[str, Any] | None, names: Iterable[str], path: str) -> list[str]:
-    """Parts of bytes."""
-    found: list[str] = []
+    """Return warnings for fractions of a byte."""
+    messages: list[str] = []
     if amounts:
         for name in names:
             if name in amounts and (part := _part(amounts[name])):
                 message = f'fractional byte value "{part}" is invalid, must be an integer'
-                found.append(f"{path}[{name}]: {message}")
-    return found
+                messages.append(f"{path}[{name}]: {message}")
+    return messages
 
 
 @lru_cache(maxsize=1024)
 def _part(amount: str | int | float) -> str:
-    """The amount as it is shown, if it is no whole number; else nothing."""
+    """Return the amount as text if it is not a whole number; otherwise empty."""
     parsed = quantity.of(amount)
     return "" if parsed.is_whole else str(parsed)
 
 
 def address(path: str, value: str) -> list[str]:
-    """IPv6 as nobody else writes it. Other odd spellings are refused."""
+    """Return a warning for a non-canonical IPv6 address. Other non-standard spellings are rejected."""
     proper = addresses.canonical_text(value)
     if ":" not in value or proper == value:
         return []

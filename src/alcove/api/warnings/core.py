@@ -16,10 +16,10 @@ _ACCOUNT_ANNOTATIONS = {
 
 def node(new: Object, _old: Object | None) -> list[str]:
     spec = new.get("spec") or {}
-    found = present(_NODE_FIELDS, spec, "spec.")
+    messages = present(_NODE_FIELDS, spec, "spec.")
     for index, value in enumerate(spec.get("podCIDRs") or ()):
-        found += cidr(f"spec.podCIDRs[{index}]", value)
-    return found
+        messages += cidr(f"spec.podCIDRs[{index}]", value)
+    return messages
 
 
 def service_account(new: Object, old: Object | None) -> list[str]:
@@ -29,15 +29,17 @@ def service_account(new: Object, old: Object | None) -> list[str]:
 
 
 def quota(new: Object, old: Object | None) -> list[str]:
-    """Requests that may be more than limits, which nothing can use."""
+    """Warn of requests that may exceed limits, which no pod can use."""
     hard = get(new, "spec", "hard", default={}) if old is None else {}
-    found: list[str] = []
+    messages: list[str] = []
     for resource in ("cpu", "memory", "storage", "ephemeral-storage"):
-        asked, limit = f"requests.{resource}", f"limits.{resource}"
-        if asked not in hard and resource in ("cpu", "memory"):
-            asked = resource
-        if asked in hard and limit in hard:
-            requests, limits = quantity.of(hard[asked]), quantity.of(hard[limit])
+        requested, limit = f"requests.{resource}", f"limits.{resource}"
+        if requested not in hard and resource in ("cpu", "memory"):
+            requested = resource
+        if requested in hard and limit in hard:
+            requests, limits = quantity.of(hard[requested]), quantity.of(hard[limit])
             if requests > limits:
-                found.append(f"ResourceQuota {asked} ({requests}) should be less than {limit} ({limits})")
-    return found
+                messages.append(
+                    f"ResourceQuota {requested} ({requests}) should be less than {limit} ({limits})"
+                )
+    return messages

@@ -1,4 +1,4 @@
-"""Custom resources: names of finalizers that others might choose too."""
+"""Custom resources: finalizer names without a domain, which may collide."""
 
 from alcove.api import names
 from alcove.api.objects import Object, get
@@ -14,8 +14,8 @@ def resource(new: Object, old: Object | None) -> list[str]:
 
 
 def _finalizer(name: str) -> list[str]:
-    found = [f'metadata.finalizers: "{name}": {fault}' for fault in names.qualified_name(name)]
+    messages = [f'metadata.finalizers: "{name}": {error}' for error in names.qualified_name(name)]
     if "/" not in name and name not in _STANDARD:
         better = "finalizer name including a path (/)" if "." in name else "finalizer name"
-        found.append(f'metadata.finalizers: "{name}": prefer a domain-qualified {better} {_OTHERS}')
-    return found
+        messages.append(f'metadata.finalizers: "{name}": prefer a domain-qualified {better} {_OTHERS}')
+    return messages

@@ -1,4 +1,4 @@
-"""Labels of nodes that have newer names, wherever nodes are chosen by them."""
+"""Deprecated node labels, in every field that selects nodes by label."""
 
 from alcove.api import names
 from alcove.api.objects import Object, get
@@ -23,43 +23,43 @@ DEPRECATED = {
 }
 
 
-def expressions(given: Object, path: str, *, values: bool = False) -> list[str]:
-    """`matchExpressions` of a selector or term; `values`: whether those are looked at too."""
-    found: list[str] = []
-    for index, expression in enumerate(given.get("matchExpressions") or ()):
+def expressions(spec: Object, path: str, *, values: bool = False) -> list[str]:
+    """Check `matchExpressions` of a selector or term; with `values`, their values too."""
+    messages: list[str] = []
+    for index, expression in enumerate(spec.get("matchExpressions") or ()):
         where, key = f"{path}.matchExpressions[{index}]", expression.get("key", "")
         if key in DEPRECATED:
-            found.append(f"{where}.key: {key} is {DEPRECATED[key]}")
+            messages.append(f"{where}.key: {key} is {DEPRECATED[key]}")
         if values:
             for number, value in enumerate(expression.get("values") or ()):
-                told = (
-                    f"{where}.values[{number}]: {value} is invalid, " + fault
-                    for fault in names.label_value(value)
+                invalid = (
+                    f"{where}.values[{number}]: {value} is invalid, " + message
+                    for message in names.label_value(value)
                 )
-                found += told
-    return found
+                messages += invalid
+    return messages
 
 
-def selector(given: Object | None, path: str) -> list[str]:
-    """A label selector of nodes."""
-    if not given:
+def selector(spec: Object | None, path: str) -> list[str]:
+    """Check a label selector of nodes."""
+    if not spec:
         return []
-    labels = (label for label in given.get("matchLabels") or () if label in DEPRECATED)
-    return expressions(given, path) + [f"{path}.matchLabels.{label}: {DEPRECATED[label]}" for label in labels]
+    labels = (label for label in spec.get("matchLabels") or () if label in DEPRECATED)
+    return expressions(spec, path) + [f"{path}.matchLabels.{label}: {DEPRECATED[label]}" for label in labels]
 
 
-def affinity(given: Object, path: str) -> list[str]:
-    """A pod's node affinity."""
-    found: list[str] = []
+def affinity(spec: Object, path: str) -> list[str]:
+    """Check a pod's node affinity."""
+    messages: list[str] = []
     required, preferred = (
         f"{kind}DuringSchedulingIgnoredDuringExecution" for kind in ("required", "preferred")
     )
-    for index, term in enumerate(get(given, required, "nodeSelectorTerms", default=())):
-        found += expressions(term, f"{path}.{required}.nodeSelectorTerms[{index}]")
-    for index, weighted in enumerate(given.get(preferred) or ()):
+    for index, term in enumerate(get(spec, required, "nodeSelectorTerms", default=())):
+        messages += expressions(term, f"{path}.{required}.nodeSelectorTerms[{index}]")
+    for index, weighted in enumerate(spec.get(preferred) or ()):
         term = weighted.get("preference") or {}
-        found += expressions(term, f"{path}.{preferred}[{index}].preference", values=True)
-    return found
+        messages += expressions(term, f"{path}.{preferred}[{index}].preference", values=True)
+    return messages
 
 
 def runtime_class(new: Object, _old: Object | None) -> list[str]:

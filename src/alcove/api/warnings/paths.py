@@ -1,21 +1,21 @@
-"""Files of one volume that take each other's place, or each other's folder."""
+"""Files of one volume that have the same path, or a path inside another file."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from alcove.api.objects import Object
 
 Source = tuple[str, str]
-"""A path inside the volume, and what puts a file there."""
+"""A path inside the volume, and a description of the source that creates it."""
 
 
 def warnings(volumes: Iterable[Object]) -> list[str]:
-    found: list[str] = []
+    messages: list[str] = []
     for volume in volumes:
         if "projected" in volume:
-            found += () if _are_apart(volume["projected"].get("sources") or ()) else _projected(volume)
+            messages += () if _are_apart(volume["projected"].get("sources") or ()) else _projected(volume)
         else:
-            found += _plain(volume)
-    return found
+            messages += _plain(volume)
+    return messages
 
 
 def _plain(volume: Object) -> Iterator[str]:
@@ -35,14 +35,14 @@ _PLAIN = {
 
 
 def _are_apart(sources: Iterable[Object]) -> bool:
-    """Whether all files have different names in one folder: as almost always, every pod's token among them."""
+    """Whether all files have different names in one directory, as in every pod's token volume."""
     paths: list[str] = []
     for source in sources:
-        for given in source.values():
-            if "path" in given:
-                paths.append(given["path"])
+        for fields in source.values():
+            if "path" in fields:
+                paths.append(fields["path"])
             else:
-                paths += [item.get("path", "") for item in given.get("items") or ()]
+                paths += [item.get("path", "") for item in fields.get("items") or ()]
         if not source or "podCertificate" in source:
             return False
     return len(set(paths)) == len(paths) and "/" not in "".join(paths)
@@ -50,18 +50,18 @@ def _are_apart(sources: Iterable[Object]) -> bool:
 
 def _projected(volume: Object) -> Iterator[str]:
     name = volume["name"]
-    found: list[Source] = []
+    messages: list[Source] = []
     for source in volume["projected"].get("sources") or ():
         if not source:
             yield f'volume "{name}" (Projected) has no sources provided'
-        for kind, given in source.items():
-            found += _FILES[kind](given) if kind in _FILES else ()
-    for message in _overlaps(found):
+        for kind, fields in source.items():
+            messages += _FILES[kind](fields) if kind in _FILES else ()
+    for message in _overlaps(messages):
         yield f'volume "{name}" (Projected): overlapping paths: {message}'
 
 
 def _items(title: str) -> Callable[[Object], list[Source]]:
-    """Of a source that names its files one by one."""
+    """Return a function that lists the files of a source with `items`."""
 
     def files(source: Object) -> list[Source]:
         shown = title.format(source.get("name", ""))
@@ -101,7 +101,7 @@ _FILES: dict[str, Callable[[Object], list[Source]]] = {
 def _overlaps(files: Sequence[Source]) -> Iterator[str]:
     paths = {path for path, _ in files}
     if len(paths) == len(files) and not any("/" in path for path in paths):
-        return  # As almost always: different names in one folder.
+        return  # The common case: different names in one directory.
     before: list[Source] = []
     for path, source in files:
         path = path.rstrip("/")

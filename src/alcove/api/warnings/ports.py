@@ -1,15 +1,15 @@
-"""Ports of a pod's containers that are in each other's way."""
+"""Conflicting ports of a pod's containers."""
 
 from collections.abc import Iterable, Iterator
 
 from alcove.api.objects import Object
 
 Located = tuple[str, Object]
-"""Where a port is, and the port."""
+"""The path of a port, and the port."""
 
 
 def warnings(containers: Iterable[tuple[str, Object]]) -> list[str]:
-    """`containers` with their paths."""
+    """Return the warnings for `containers`, given with their paths."""
     ports = [
         (f"{path}.ports[{index}]", port)
         for path, container in containers
@@ -21,11 +21,11 @@ def warnings(containers: Iterable[tuple[str, Object]]) -> list[str]:
 
 
 def _overlaps(ports: Iterable[Located]) -> Iterator[str]:
-    known: dict[tuple[int, str], list[Located]] = {}
+    ports_by_number: dict[tuple[int, str], list[Located]] = {}
     for path, port in ports:
         if port.get("hostIP") and not port.get("hostPort"):
             yield f"{path}: hostIP set without hostPort: {_shown(port)}"
-        others = known.setdefault((port.get("containerPort", 0), port.get("protocol", "TCP")), [])
+        others = ports_by_number.setdefault((port.get("containerPort", 0), port.get("protocol", "TCP")), [])
         for where, other in others:
             relation = _relation(port, other)
             if relation:
@@ -34,7 +34,7 @@ def _overlaps(ports: Iterable[Located]) -> Iterator[str]:
 
 
 def _relation(port: Object, other: Object) -> str:
-    """How two definitions of one port go together; empty: well."""
+    """Return how two definitions of one port conflict; empty if they do not."""
     host_ports = port.get("hostPort", 0), other.get("hostPort", 0)
     host_ips = port.get("hostIP", ""), other.get("hostIP", "")
     if host_ports[0] == host_ports[1] and host_ips[0] == host_ips[1]:
@@ -47,7 +47,7 @@ def _relation(port: Object, other: Object) -> str:
 
 
 def _shown(port: Object) -> str:
-    """As Go prints the struct."""
+    """Format the port as Go prints the struct."""
     return (
         f"{{Name:{port.get('name', '')} HostPort:{port.get('hostPort', 0)} "
         f"ContainerPort:{port.get('containerPort', 0)} Protocol:{port.get('protocol', 'TCP')} "

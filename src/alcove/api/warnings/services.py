@@ -1,4 +1,4 @@
-"""Services and what leads to them."""
+"""Warnings for services, endpoints, ingresses and network policies."""
 
 from collections.abc import Iterable
 
@@ -11,44 +11,44 @@ _INGRESS_CLASS = "kubernetes.io/ingress.class"
 
 def service(new: Object, _old: Object | None) -> list[str]:
     spec = new.get("spec") or {}
-    found: list[str] = []
+    messages: list[str] = []
     if _HINTS in annotations(new):
-        found.append(
+        messages.append(
             f"annotation {_HINTS} is deprecated, please use service.kubernetes.io/topology-mode instead"
         )
     is_headless = spec.get("clusterIP") == "None"
     if not is_headless:
-        found += _addresses(spec.get("clusterIPs") or (), "spec.clusterIPs")
-    found += _ignored(spec, is_headless and spec.get("type") == "ClusterIP")
+        messages += _addresses(spec.get("clusterIPs") or (), "spec.clusterIPs")
+    messages += _ignored(spec, is_headless and spec.get("type") == "ClusterIP")
     external = spec.get("externalIPs") or ()
-    found += _addresses(external, "spec.externalIPs")
+    messages += _addresses(external, "spec.externalIPs")
     if external and not is_headless and spec.get("type") != "ExternalName":
-        found.append("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
+        messages.append("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
     if spec.get("loadBalancerIP"):
-        found += address("spec.loadBalancerIP", spec["loadBalancerIP"])
+        messages += address("spec.loadBalancerIP", spec["loadBalancerIP"])
     for index, allowed in enumerate(spec.get("loadBalancerSourceRanges") or ()):
-        found += cidr(f"spec.loadBalancerSourceRanges[{index}]", allowed)
+        messages += cidr(f"spec.loadBalancerSourceRanges[{index}]", allowed)
     if spec.get("trafficDistribution") == "PreferClose":
-        found.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
-    return found
+        messages.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
+    return messages
 
 
 def _ignored(spec: Object, is_headless: bool) -> list[str]:
-    """Fields that do nothing in such a service."""
-    found: list[str] = []
+    """Return warnings for fields that have no effect in such a service."""
+    messages: list[str] = []
     if is_headless:
         if spec.get("loadBalancerIP"):
-            found.append("spec.loadBalancerIP is ignored for headless services")
+            messages.append("spec.loadBalancerIP is ignored for headless services")
         if spec.get("externalIPs"):
-            found.append("spec.externalIPs is ignored for headless services")
+            messages.append("spec.externalIPs is ignored for headless services")
         if spec.get("sessionAffinity", "None") != "None":
-            found.append("spec.SessionAffinity is ignored for headless services")
+            messages.append("spec.SessionAffinity is ignored for headless services")
     is_name = spec.get("type") == "ExternalName"
     if is_name and spec.get("externalIPs"):
-        found.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
+        messages.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
     if not is_name and spec.get("externalName"):
-        found.append('spec.externalName is ignored when spec.type is not "ExternalName"')
-    return found
+        messages.append('spec.externalName is ignored when spec.type is not "ExternalName"')
+    return messages
 
 
 def _addresses(values: Iterable[str], path: str) -> list[str]:
@@ -56,22 +56,22 @@ def _addresses(values: Iterable[str], path: str) -> list[str]:
 
 
 def endpoints(new: Object, _old: Object | None) -> list[str]:
-    found: list[str] = []
+    messages: list[str] = []
     for index, subset in enumerate(new.get("subsets") or ()):
         for field in ("addresses", "notReadyAddresses"):
             for number, each in enumerate(subset.get(field) or ()):
-                found += address(f"subsets[{index}].{field}[{number}].ip", each.get("ip", ""))
-    return found
+                messages += address(f"subsets[{index}].{field}[{number}].ip", each.get("ip", ""))
+    return messages
 
 
 def endpoint_slice(new: Object, _old: Object | None) -> list[str]:
     if new.get("addressType") == "FQDN":
         return ["spec.addressType: FQDN endpoints are deprecated"]
-    found: list[str] = []
+    messages: list[str] = []
     if new.get("addressType") == "IPv6":
         for index, endpoint in enumerate(new.get("endpoints") or ()):
-            found += _addresses(endpoint.get("addresses") or (), f"endpoints[{index}].addresses")
-    return found
+            messages += _addresses(endpoint.get("addresses") or (), f"endpoints[{index}].addresses")
+    return messages
 
 
 def ingress(new: Object, old: Object | None) -> list[str]:
@@ -81,13 +81,13 @@ def ingress(new: Object, old: Object | None) -> list[str]:
 
 
 def network_policy(new: Object, _old: Object | None) -> list[str]:
-    found: list[str] = []
-    for way, peers in (("ingress", "from"), ("egress", "to")):
-        for index, rule in enumerate(get(new, "spec", way, default=())):
+    messages: list[str] = []
+    for direction, peers in (("ingress", "from"), ("egress", "to")):
+        for index, rule in enumerate(get(new, "spec", direction, default=())):
             for number, peer in enumerate(rule.get(peers) or ()):
-                block, path = peer.get("ipBlock"), f"spec.{way}[{index}].{peers}[{number}].ipBlock"
+                block, path = peer.get("ipBlock"), f"spec.{direction}[{index}].{peers}[{number}].ipBlock"
                 if block:
-                    found += cidr(f"{path}.cidr", block.get("cidr", ""))
-                    for place, excepted in enumerate(block.get("except") or ()):
-                        found += cidr(f"{path}.except[{place}]", excepted)
-    return found
+                    messages += cidr(f"{path}.cidr", block.get("cidr", ""))
+                    for position, excepted in enumerate(block.get("except") or ()):
+                        messages += cidr(f"{path}.except[{position}]", excepted)
+    return messages

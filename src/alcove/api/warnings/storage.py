@@ -1,4 +1,4 @@
-"""Volumes, claims to them, and their classes."""
+"""Warnings for volumes, claims and storage classes."""
 
 from alcove.api.objects import Object, annotations, get
 from alcove.api.warnings import nodes
@@ -37,12 +37,12 @@ def claim(new: Object, _old: Object | None) -> list[str]:
 
 def volume(new: Object, _old: Object | None) -> list[str]:
     spec = new.get("spec") or {}
-    found = annotated(_VOLUME_ANNOTATIONS, annotations(new), "")
+    messages = annotated(_VOLUME_ANNOTATIONS, annotations(new), "")
     if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
-        found.append(f"spec.persistentVolumeReclaimPolicy: {_RECYCLE}")
+        messages.append(f"spec.persistentVolumeReclaimPolicy: {_RECYCLE}")
     for index, term in enumerate(get(spec, "nodeAffinity", "required", "nodeSelectorTerms", default=())):
-        found += nodes.expressions(term, f"spec.nodeAffinity.required.nodeSelectorTerms[{index}]")
-    return found + present(_VOLUME_FIELDS, spec, "spec.")
+        messages += nodes.expressions(term, f"spec.nodeAffinity.required.nodeSelectorTerms[{index}]")
+    return messages + present(_VOLUME_FIELDS, spec, "spec.")
 
 
 def storage_class(new: Object, _old: Object | None) -> list[str]:
@@ -59,7 +59,7 @@ def capacity(new: Object, _old: Object | None) -> list[str]:
 
 
 def driver(new: Object, old: Object | None) -> list[str]:
-    asked = get(new, "spec", "tokenRequests", default=[])
-    if not asked or get(new, "spec", "serviceAccountTokenInSecrets") is not None:
+    requested = get(new, "spec", "tokenRequests", default=[])
+    if not requested or get(new, "spec", "serviceAccountTokenInSecrets") is not None:
         return []
-    return [_TOKENS] if old is None or get(old, "spec", "tokenRequests", default=[]) != asked else []
+    return [_TOKENS] if old is None or get(old, "spec", "tokenRequests", default=[]) != requested else []

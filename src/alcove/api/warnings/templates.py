@@ -1,4 +1,4 @@
-"""Pods, and templates of pods: names, annotations and fields that do not do what they once did, or never will."""
+"""Warnings for pods and pod templates: names, annotations and fields that have no effect any more."""
 
 from collections.abc import Iterable, Iterator
 
@@ -15,8 +15,8 @@ _ANNOTATIONS = {
     "security.alpha.kubernetes.io/unsafe-sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
 }
 _SECCOMP = "seccomp.security.alpha.kubernetes.io/pod"
-_SECCOMP_OF_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
-_SECCOMP_GONE = 'non-functional in v1.27+; use the "seccompProfile" field instead'
+_SECCOMP_CONTAINER_PREFIX = "container.seccomp.security.alpha.kubernetes.io/"
+_SECCOMP_REMOVED = 'non-functional in v1.27+; use the "seccompProfile" field instead'
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _APPARMOR_OLD = 'deprecated since v1.30; use the "appArmorProfile" field instead'
 _VOLUMES = {
@@ -37,42 +37,42 @@ _NO_SELECTOR = "a null labelSelector results in matching no pod"
 
 
 def pod(new: Object, old: Object | None) -> list[str]:
-    """Only when it is created: nobody but controllers changes pods, and those often."""
+    """Warn only on create: pods are updated mostly, and often, by controllers."""
     if old is not None:
         return []
-    faults = names.dns_label(name(new))
+    errors = names.dns_label(name(new))
     message = (
         "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
-        f"a DNS label is recommended: [{' '.join(faults)}]"
+        f"a DNS label is recommended: [{' '.join(errors)}]"
     )
-    return [*([message] if faults else ()), *template(new, "")]
+    return [*([message] if errors else ()), *template(new, "")]
 
 
-def template(given: Object, path: str) -> list[str]:
-    """`path` is where the template is, with a dot at its end; empty for a pod."""
-    spec, notes = given.get("spec") or {}, annotations(given)
+def template(pod_template: Object, path: str) -> list[str]:
+    """Check a template; `path` ends with a dot, or is empty for a pod."""
+    spec, notes = pod_template.get("spec") or {}, annotations(pod_template)
     containers = [
         (f"{path}spec.{field}[{index}]", container)
         for field in _CONTAINERS
         for index, container in enumerate(spec.get(field) or ())
     ]
-    found = _placing(spec, f"{path}spec.")
+    messages = _placing(spec, f"{path}spec.")
     if notes:
-        found += _annotations(notes, spec, containers, path)
-    found += _volumes(spec.get("volumes") or (), f"{path}spec.volumes")
-    found += _lists(spec, f"{path}spec.")
-    found += fractional(spec.get("overhead"), _BYTES, f"{path}spec.overhead")
+        messages += _annotations(notes, spec, containers, path)
+    messages += _volumes(spec.get("volumes") or (), f"{path}spec.volumes")
+    messages += _lists(spec, f"{path}spec.")
+    messages += fractional(spec.get("overhead"), _BYTES, f"{path}spec.overhead")
     for where, container in containers:
-        found += _container(container, where)
-    found += ports.warnings(containers)
+        messages += _container(container, where)
+    messages += ports.warnings(containers)
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
         message = "must be >= 0; negative values are invalid and will be treated as 1"
-        found.append(f"{path}spec.terminationGracePeriodSeconds: {message}")
-    return found
+        messages.append(f"{path}spec.terminationGracePeriodSeconds: {message}")
+    return messages
 
 
 def _placing(spec: Object, path: str) -> list[str]:
-    found = [
+    messages = [
         f"{path}nodeSelector[{label}]: {nodes.DEPRECATED[label]}"
         for label in spec.get("nodeSelector") or ()
         if label in nodes.DEPRECATED
@@ -80,25 +80,25 @@ def _placing(spec: Object, path: str) -> list[str]:
     for index, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
         where, key = f"{path}topologySpreadConstraints[{index}]", constraint.get("topologyKey", "")
         if key in nodes.DEPRECATED:
-            found.append(f"{where}.topologyKey: {key} is {nodes.DEPRECATED[key]}")
+            messages.append(f"{where}.topologyKey: {key} is {nodes.DEPRECATED[key]}")
         if constraint.get("labelSelector") is None:
-            found.append(f"{where}.labelSelector: {_NO_SELECTOR}")
+            messages.append(f"{where}.labelSelector: {_NO_SELECTOR}")
     affinity = spec.get("affinity")
     if affinity:
-        found += nodes.affinity(affinity.get("nodeAffinity") or {}, f"{path}affinity.nodeAffinity")
+        messages += nodes.affinity(affinity.get("nodeAffinity") or {}, f"{path}affinity.nodeAffinity")
         for kind in ("podAffinity", "podAntiAffinity"):
-            found += _pod_affinity(affinity.get(kind) or {}, f"{path}affinity.{kind}")
-    return found
+            messages += _pod_affinity(affinity.get(kind) or {}, f"{path}affinity.{kind}")
+    return messages
 
 
-def _pod_affinity(given: Object, path: str) -> Iterator[str]:
+def _pod_affinity(pod_template: Object, path: str) -> Iterator[str]:
     required, preferred = (
         f"{kind}DuringSchedulingIgnoredDuringExecution" for kind in ("required", "preferred")
     )
-    for index, term in enumerate(given.get(required) or ()):
+    for index, term in enumerate(pod_template.get(required) or ()):
         if term.get("labelSelector") is None:
             yield f"{path}.{required}[{index}].labelSelector: {_NO_SELECTOR}"
-    for index, weighted in enumerate(given.get(preferred) or ()):
+    for index, weighted in enumerate(pod_template.get(preferred) or ()):
         if get(weighted, "podAffinityTerm", "labelSelector") is None:
             yield f"{path}.{preferred}[{index}].podAffinityTerm.labelSelector: {_NO_SELECTOR}"
 
@@ -106,20 +106,22 @@ def _pod_affinity(given: Object, path: str) -> Iterator[str]:
 def _annotations(
     notes: dict[str, str], spec: Object, containers: Iterable[tuple[str, Object]], path: str
 ) -> list[str]:
-    """Profiles by annotation, where no field says the same. A pod's AppArmor annotations became fields before."""
-    found = annotated(_ANNOTATIONS, notes, path)
+    """Profiles set by annotation without the field. AppArmor annotations of pods were converted before."""
+    messages = annotated(_ANNOTATIONS, notes, path)
     if _SECCOMP in notes and get(spec, "securityContext", "seccompProfile") is None:
-        found.append(f"{path}metadata.annotations[{_SECCOMP}]: {_SECCOMP_GONE}")
+        messages.append(f"{path}metadata.annotations[{_SECCOMP}]: {_SECCOMP_REMOVED}")
     for _, container in containers:
         own, security = container.get("name", ""), container.get("securityContext") or {}
-        if _SECCOMP_OF_CONTAINER + own in notes and security.get("seccompProfile") is None:
-            found.append(f"{path}metadata.annotations[{_SECCOMP_OF_CONTAINER}{own}]: {_SECCOMP_GONE}")
+        if _SECCOMP_CONTAINER_PREFIX + own in notes and security.get("seccompProfile") is None:
+            messages.append(
+                f"{path}metadata.annotations[{_SECCOMP_CONTAINER_PREFIX}{own}]: {_SECCOMP_REMOVED}"
+            )
         profile = notes.get(_APPARMOR + own)
         if path and profile is not None and security.get("appArmorProfile") is None:
             shared = get(spec, "securityContext", "appArmorProfile")
             if shared is None or shared != _profile(profile):
-                found.append(f"{path}metadata.annotations[{_APPARMOR}{own}]: {_APPARMOR_OLD}")
-    return found
+                messages.append(f"{path}metadata.annotations[{_APPARMOR}{own}]: {_APPARMOR_OLD}")
+    return messages
 
 
 def _profile(annotation: str) -> Object | None:
@@ -134,17 +136,17 @@ def _profile(annotation: str) -> Object | None:
 
 
 def _volumes(volumes: Iterable[Object], path: str) -> list[str]:
-    found: list[str] = []
+    messages: list[str] = []
     for index, volume in enumerate(volumes):
-        found += present(_VOLUMES, volume, f"{path}[{index}].")
+        messages += present(_VOLUMES, volume, f"{path}[{index}].")
         claim = get(volume, "ephemeral", "volumeClaimTemplate", "spec") if "ephemeral" in volume else None
         if claim:
-            found += claim_spec(claim, f"{path}[{index}].ephemeral.volumeClaimTemplate.spec")
-    return found + paths.warnings(volumes)
+            messages += claim_spec(claim, f"{path}[{index}].ephemeral.volumeClaimTemplate.spec")
+    return messages + paths.warnings(volumes)
 
 
 def claim_spec(spec: Object, path: str) -> list[str]:
-    """The spec of a volume claim."""
+    """Check the spec of a volume claim."""
     resources = spec.get("resources") or {}
     return [
         message
@@ -156,48 +158,48 @@ def claim_spec(spec: Object, path: str) -> list[str]:
 def _lists(spec: Object, path: str) -> list[str]:
     if _LISTS.isdisjoint(spec):
         return []
-    found = _repeated(spec.get("hostAliases") or (), "ip", f"{path}hostAliases")
+    messages = _repeated(spec.get("hostAliases") or (), "ip", f"{path}hostAliases")
     secrets = spec.get("imagePullSecrets") or ()
-    found += _repeated(secrets, "name", f"{path}imagePullSecrets")
+    messages += _repeated(secrets, "name", f"{path}imagePullSecrets")
     for index, secret in enumerate(secrets):
         if not secret.get("name"):
-            found.append(f'{path}imagePullSecrets[{index}].name: invalid empty name ""')
+            messages.append(f'{path}imagePullSecrets[{index}].name: invalid empty name ""')
     for index, server in enumerate(get(spec, "dnsConfig", "nameservers", default=())):
-        found += address(f"{path}dnsConfig.nameservers[{index}]", server)
+        messages += address(f"{path}dnsConfig.nameservers[{index}]", server)
     for index, alias in enumerate(spec.get("hostAliases") or ()):
-        found += address(f"{path}hostAliases[{index}].ip", alias.get("ip", ""))
-    return found
+        messages += address(f"{path}hostAliases[{index}].ip", alias.get("ip", ""))
+    return messages
 
 
 def _repeated(items: Iterable[Object], field: str, path: str) -> list[str]:
     seen: set[str] = set()
-    found: list[str] = []
+    messages: list[str] = []
     for index, item in enumerate(items):
         value = item.get(field, "")
         if value in seen:
-            found.append(f'{path}[{index}].{field}: duplicate {field} "{value}"')
+            messages.append(f'{path}[{index}].{field}: duplicate {field} "{value}"')
         seen.add(value)
-    return found
+    return messages
 
 
 def _container(container: Object, path: str) -> list[str]:
-    found: list[str] = []
+    messages: list[str] = []
     resources = container.get("resources")
     if resources:
         for part in ("limits", "requests"):
-            found += fractional(resources.get(part), _BYTES, f"{path}.resources.{part}")
+            messages += fractional(resources.get(part), _BYTES, f"{path}.resources.{part}")
     variables = container.get("env") or ()
     seen: set[str] = set()
     for index, variable in enumerate(variables if len(variables) > 1 else ()):
         own = variable.get("name", "")
         if own in seen and _hides(variable, f"$({own})"):
             message = f'hides previous definition of "{own}", which may be dropped when using apply'
-            found.append(f"{path}.env[{index}]: {message}")
+            messages.append(f"{path}.env[{index}]: {message}")
         seen.add(own)
-    return found
+    return messages
 
 
 def _hides(variable: Object, reference: str) -> bool:
-    """Whether nothing of the former value is left: a value that is more than a reference to it has it inside."""
+    """Whether the former value is lost: not if the new value contains it together with other text."""
     value = variable.get("value", "")
     return variable.get("valueFrom") is not None or value == reference or reference not in value

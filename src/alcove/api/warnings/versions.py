@@ -1,4 +1,4 @@
-"""Kinds that are served and deprecated: told with every answer (`Kind.warning`)."""
+"""Deprecated kinds: the warning is sent with every response (`Kind.warning`)."""
 
 DEPRECATED = {
     ("", "v1", "ComponentStatus"): "v1 ComponentStatus is deprecated in v1.19+",

@@ -1,1 +1,2 @@
-"""Admission: what a write must pass between its decoding and the store. The list is in `order.py`."""
+"""Admission: the plugins that every write passes between decoding and the store. The list is in
+`order.py`."""

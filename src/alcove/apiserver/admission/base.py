@@ -1,12 +1,12 @@
-"""What an admission plugin is given, and what it may do.
+"""The interface of admission plugins.
 
 Plugins run in the order of the list in `admission/order.py`: first every `admit` (may change
-`attributes.obj`), then validation of the kind, then every `validate` (may only refuse, and set what
-nobody but the server says: who asked for a certificate, what a quota counts). Refusing is raising an
-`ApiError`. A plugin never runs for a kind that its `handles` declines.
+`attributes.obj`), then the kind's validation, then every `validate` (may only reject, and set fields that
+only the server writes: the requester of a certificate, the usage of a quota). A plugin rejects a write by
+raising an `ApiError`. A plugin never runs for a kind that its `handles` declines.
 
-Where a webhook changed the object, every `admit` runs once more: what a plugin fills in, it fills in
-again on what the webhook added.
+If a webhook or policy changed the object, every `admit` runs once more, so that plugins also complete what
+was added.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ CEL_REQUEST_MOST = 2_500_000
 
 
 class CelBudget:
-    """What is left to spend on one request, over all expressions that are evaluated for it."""
+    """The remaining CEL cost budget of one request, shared by all expressions that are evaluated for it."""
 
     __slots__ = ("left",)
 
@@ -47,18 +47,19 @@ class CelBudget:
 
 
 Join = Callable[[WriteOp], AbstractAsyncContextManager[Sequence[WriteOp]]]
-"""Given the write's own operation, what else its transaction holds; in force until the write is over."""
+"""Given the write's own operation, yields further operations of its transaction; entered until the write is
+done."""
 
 
 class Attributes(Struct, kw_only=True):
-    """One write on its way to the store."""
+    """One write in admission."""
 
     operation: Operation
     kind: Kind
-    """At the version that the write is worked on: the stored one, of a custom resource the request's. `obj` and
-    `old` are of it (but when it is deleted: then `old` is as the store has it)."""
+    """The kind at the version at which the write is processed: the storage version, for a custom resource the
+    request's. `obj` and `old` are of this version (except for DELETE: then `old` is as stored)."""
     requested: Kind | None = None
-    """At the version that the request named; None: the same."""
+    """The kind at the version of the request; None if it is the same."""
     tenant: TenantId
     namespace: str
     name: str
@@ -66,7 +67,7 @@ class Attributes(Struct, kw_only=True):
     obj: Object | None
     """The new object, to be changed in place; None for DELETE."""
     old: Object | None = None
-    """The stored object; shared, not to be changed. None for CREATE."""
+    """The stored object; shared, must not be changed. None for CREATE."""
     identity: Identity
     dry_run: bool = False
     options: Object = field(default_factory=dict)
@@ -76,19 +77,19 @@ class Attributes(Struct, kw_only=True):
     annotations: dict[str, str] = field(default_factory=dict)
     """Added to the audit record."""
     also: list[WriteOp] = field(default_factory=list)
-    """Operations that join the write's own transaction. If one's `expected` fails, the whole write
-    starts over: admission runs again on fresh objects."""
+    """Further operations of the write's transaction. If one's `expected` fails, the whole write is retried:
+    admission runs again on fresh objects."""
     join: Join | None = None
-    """Operations that join it too, but are worked out at the last moment, because many writes change the
-    same key (a quota's usage). If one's `expected` fails, they alone are worked out again."""
+    """Further operations that are computed at the last moment, because many writes change the same key (a
+    quota's usage). If one's `expected` fails, only they are computed again."""
     cel_budget: CelBudget = field(default_factory=CelBudget)
-    """Shared by all policies and match conditions that look at this write."""
+    """Shared by all policies and match conditions that are evaluated for this write."""
     is_reinvoked: bool = False
-    """This is the second run of every `admit`."""
+    """Whether this is the second run of every `admit`."""
     reinvoke: bool = False
     """Set by a plugin whose change the others must see: every `admit` runs once more."""
     remembered: object = None
-    """What the mutating webhooks know in the second run of the first."""
+    """State that the mutating webhooks keep from the first run for the second."""
 
     @property
     def resource(self) -> GroupResource:
@@ -96,11 +97,11 @@ class Attributes(Struct, kw_only=True):
 
     @property
     def requested_resource(self) -> GroupResource:
-        """As the client named it, for what it is told."""
+        """The resource as the client named it, for messages."""
         return (self.requested or self.kind).group_resource
 
     def warn(self, text: str) -> None:
-        """Tells the client something, once, however often admission runs."""
+        """Add a warning for the client, once, however often admission runs."""
         if text not in self.warnings:
             self.warnings.append(text)
 
@@ -109,11 +110,11 @@ class Plugin:
     """Base of admission plugins: does nothing until a method is overridden."""
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
-        """Whether this plugin wants such writes at all; asked once per kind and operation, then cached."""
+        """Whether this plugin handles such writes; called once per kind and operation, then cached."""
         raise NotImplementedError
 
     async def admit(self, attributes: Attributes) -> None:
         """May change `attributes.obj`."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """May only refuse."""
+        """May only reject."""

@@ -1,8 +1,7 @@
-"""What a tenant's webhook or policy made of an object, brought back to what such a write can be.
+"""Completes an object that a tenant's webhook or policy changed, and reverts what it may not change.
 
-Whoever changes an object on its way may change what its client could have: no less is checked, nothing
-more is let through. Types are read again, defaults filled in again, and all that the server alone says,
-or that this subresource does not carry, is as it was.
+A webhook or policy may change only what the client could have written. Types are decoded and defaults are
+applied again; fields that only the server writes, or that this subresource does not carry, are reset.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from alcove.api.schema.decode import decode
 from alcove.apiserver.admission import connections
 from alcove.apiserver.admission.base import Attributes, Operation
 
-_KEPT_METADATA = (
+_SERVER_METADATA = (
     "name",
     "namespace",
     "tenant",
@@ -29,7 +28,7 @@ _KEPT_METADATA = (
     "managedFields",
 )
 _STATUS_LIKE = ("status", "approval")
-_OF_PODS: dict[
+_POD_SUBRESOURCES: dict[
     str, tuple[Callable[[Object, Object], None], Callable[[Object, Object], Sequence[FieldError]]]
 ] = {
     "ephemeralcontainers": (
@@ -41,16 +40,19 @@ _OF_PODS: dict[
 
 
 def is_changeable(attributes: Attributes) -> bool:
-    """Whether there is anything in this write that may be changed on its way."""
+    """Whether webhooks and policies may change anything in this write."""
     if attributes.obj is None:
         return False
     if attributes.operation is Operation.CONNECT:
         return True
-    return attributes.subresource in ("", "scale", *_STATUS_LIKE, *_OF_PODS)
+    return attributes.subresource in ("", "scale", *_STATUS_LIKE, *_POD_SUBRESOURCES)
 
 
 def complete(attributes: Attributes, new: Object) -> Object:
-    """`new`, at the version of `attributes.kind`, in place of `attributes.obj`. Raises BadRequest, Forbidden, Invalid."""
+    """Complete `new`, at the version of `attributes.kind`, to replace `attributes.obj`.
+
+    Raises BadRequest, Forbidden and Invalid.
+    """
     before, kind, subresource = attributes.obj, attributes.kind, attributes.subresource
     if before is None or not is_changeable(attributes):
         raise Forbidden.of(attributes.resource, attributes.name, "nothing in this request can be changed")
@@ -59,14 +61,14 @@ def complete(attributes: Attributes, new: Object) -> Object:
     if attributes.operation is Operation.CONNECT:
         return connections.completed(new)
     new = decode(kind.schema, new)
-    _keep_metadata(new, before)
+    _reset_metadata(new, before)
     if subresource in _STATUS_LIKE:
         return {**before, "status": new["status"]} if "status" in new else before
     if kind.strategy.has_status:
         new.pop("status", None)
         if "status" in before:
             new["status"] = before["status"]
-    if subresource in _OF_PODS:
+    if subresource in _POD_SUBRESOURCES:
         return _complete_pod(attributes, new)
     kind.strategy.default(new)
     if attributes.operation is Operation.UPDATE and attributes.old is not None:
@@ -74,9 +76,9 @@ def complete(attributes: Attributes, new: Object) -> Object:
     return new
 
 
-def _keep_metadata(new: Object, before: Object) -> None:
+def _reset_metadata(new: Object, before: Object) -> None:
     metadata = new.setdefault("metadata", {})
-    for field in _KEPT_METADATA:
+    for field in _SERVER_METADATA:
         if field in before["metadata"]:
             metadata[field] = before["metadata"][field]
         else:
@@ -84,11 +86,11 @@ def _keep_metadata(new: Object, before: Object) -> None:
 
 
 def _complete_pod(attributes: Attributes, new: Object) -> Object:
-    prepare, validate = _OF_PODS[attributes.subresource]
+    prepare, validate = _POD_SUBRESOURCES[attributes.subresource]
     assert attributes.old is not None
     prepare(new, attributes.old)
     attributes.kind.strategy.default(new)
-    faults = validate(new, attributes.old)
-    if faults:
-        raise Invalid.of("", "Pod", attributes.name, faults)
+    errors = validate(new, attributes.old)
+    if errors:
+        raise Invalid.of("", "Pod", attributes.name, errors)
     return new

@@ -1,6 +1,7 @@
-"""The options of a connection (exec, attach, portforward, proxy), as webhooks may leave them.
+"""Schemas of the options of a connection (exec, attach, portforward, proxy), which webhooks may change.
 
-They come as a query string and are no resource, so OpenAPI has no schema of them; these are Kubernetes' types.
+Clients send them as a query string and they are not resources, so OpenAPI has no schema of them; the types
+are Kubernetes'.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from alcove.api.schema.decode import decode
 from alcove.api.schema.node import SchemaNode, SchemaType
 
 
-def _of(
+def _schema(
     kind: str, flags: tuple[str, ...] = (), texts: tuple[str, ...] = (), **lists: SchemaNode
 ) -> SchemaNode:
     node = SchemaNode(SchemaType.OBJECT, kind)
@@ -29,18 +30,18 @@ _STREAMS = ("stdin", "stdout", "stderr", "tty")
 _OPTIONS = {
     node.name: node
     for node in (
-        _of("PodExecOptions", _STREAMS, ("container",), command=SchemaNode(SchemaType.STRING)),
-        _of("PodAttachOptions", _STREAMS, ("container",)),
-        _of("PodPortForwardOptions", ports=SchemaNode(SchemaType.INTEGER, format="int32")),
-        _of("PodProxyOptions", texts=("path",)),
-        _of("ServiceProxyOptions", texts=("path",)),
-        _of("NodeProxyOptions", texts=("path",)),
+        _schema("PodExecOptions", _STREAMS, ("container",), command=SchemaNode(SchemaType.STRING)),
+        _schema("PodAttachOptions", _STREAMS, ("container",)),
+        _schema("PodPortForwardOptions", ports=SchemaNode(SchemaType.INTEGER, format="int32")),
+        _schema("PodProxyOptions", texts=("path",)),
+        _schema("ServiceProxyOptions", texts=("path",)),
+        _schema("NodeProxyOptions", texts=("path",)),
     )
 }
 
 
 def completed(options: Object) -> Object:
-    """The options with what they may have, and nothing else. Raises BadRequest."""
+    """The options, decoded by their schema. Raises BadRequest."""
     node = _OPTIONS.get(options["kind"])
     if node is None:
         raise BadRequest(f"nothing in {options['kind']} can be changed")

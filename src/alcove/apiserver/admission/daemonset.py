@@ -1,4 +1,4 @@
-"""DaemonSets are ring0's: a pod on every node is not a tenant's to ask for, unless ring0 allows it."""
+"""Rejects DaemonSets of tenants, unless ring0 allows them: a tenant may not request a pod on every node."""
 
 from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource

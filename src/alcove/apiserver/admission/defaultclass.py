@@ -1,4 +1,4 @@
-"""The class that a tenant marked as the one for who names none."""
+"""Finds the class that a tenant annotated as its default."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,8 @@ from alcove.apiserver.reader import CacheReader
 
 
 def default_class(reader: CacheReader, tenant: TenantId, resource: GroupResource, keys: Sequence[str]) -> str:
-    """The newest one that an annotation of `keys` marks; of several, the first by name. Empty: none."""
+    """The name of the newest class with an annotation of `keys`; of several, the first by name. Empty if
+    none."""
     if not reader.generation(tenant, resource):
         return ""
     marked = [

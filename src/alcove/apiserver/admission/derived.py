@@ -1,6 +1,6 @@
-"""What plugins derive from a tenant's objects (compiled webhooks, limits), kept as long as those do not change.
+"""Caches what plugins derive from a tenant's objects (compiled webhooks, limits) until the objects change.
 
-For a tenant without such objects, asking costs two lookups.
+For a tenant without such objects, a call costs two lookups.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from alcove.api.ids import GroupResource, TenantId
 from alcove.apiserver.reader import CacheReader
 
 TENANTS_MAX = 4096
-"""Tenants whose derived values are kept; past that the oldest is made again when it is asked for."""
+"""Number of tenants in the cache; beyond that, the oldest entry is removed."""
 
 T = TypeVar("T")
 
@@ -20,18 +20,18 @@ class DerivedCache(Generic[T]):
         self._reader = reader
         self._resource = resource
         self._make = make
-        self._known: dict[TenantId, tuple[int, T]] = {}
+        self._cached: dict[TenantId, tuple[int, T]] = {}
 
     def of(self, tenant: TenantId) -> T | None:
-        """None: the tenant never had an object of the resource."""
+        """The tenant's derived value; None if the tenant never had an object of the resource."""
         generation = self._reader.generation(tenant, self._resource)
         if not generation:
             return None
-        known = self._known.get(tenant)
-        if known is not None and known[0] == generation:
-            return known[1]
-        made = self._make(tenant)
-        if known is None and len(self._known) >= TENANTS_MAX:
-            del self._known[next(iter(self._known))]
-        self._known[tenant] = (generation, made)
-        return made
+        cached = self._cached.get(tenant)
+        if cached is not None and cached[0] == generation:
+            return cached[1]
+        value = self._make(tenant)
+        if cached is None and len(self._cached) >= TENANTS_MAX:
+            del self._cached[next(iter(self._cached))]
+        self._cached[tenant] = (generation, value)
+        return value

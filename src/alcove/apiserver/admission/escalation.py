@@ -1,8 +1,8 @@
-"""Privilege escalation: a role or binding gives only what its writer holds.
+"""Prevents privilege escalation: a role or binding may grant only permissions that its writer has.
 
-A role may be written by who holds its rules, or the verb `escalate` on it; a binding by who holds the
-rules of its role, or the verb `bind` on the role. The rights are the writer's own, read from the
-writer's tenant; the role that a binding names is read from the tenant the binding is in.
+A user may write a role if it has all permissions of the role, or the verb `escalate` on it; and a binding if
+it has all permissions of its role, or the verb `bind` on the role. The permissions are read from the writer's
+tenant; the role of a binding is read from the binding's tenant.
 """
 
 from alcove.api import objects
@@ -32,8 +32,12 @@ class Escalation(Plugin):
 
     async def validate(self, attributes: Attributes) -> None:
         identity, obj = attributes.identity, attributes.obj
-        own = identity.tenant == attributes.tenant or identity.tenant == SYSTEM
-        if obj is None or (own and MASTERS in identity.groups) or _only_housekeeping(obj, attributes.old):
+        is_trusted = identity.tenant == attributes.tenant or identity.tenant == SYSTEM
+        if (
+            obj is None
+            or (is_trusted and MASTERS in identity.groups)
+            or _only_housekeeping(obj, attributes.old)
+        ):
             return
         if attributes.resource in _ROLES:
             self._check_role(attributes, obj)
@@ -45,7 +49,7 @@ class Escalation(Plugin):
             return
         self._check_held(attributes, compile_rules(role.get("rules")))
         if aggregate.is_aggregated(role) or aggregate.is_aggregated(attributes.old or {}):
-            # It can gather anything, now or later: only who may do everything may write it.
+            # It can aggregate any permission, now or later: only a user with all permissions may write it.
             self._check_held(
                 attributes, _EVERYTHING, "must have cluster-admin privileges to use the aggregationRule"
             )
@@ -66,28 +70,28 @@ class Escalation(Plugin):
         access = Access(verb, attributes.tenant, group, resource, "", attributes.namespace, name)
         return self._authorizer.authorize(attributes.identity, access).allowed
 
-    def _check_held(self, attributes: Attributes, wanted: tuple[PolicyRule, ...], why: str = "") -> None:
+    def _check_held(self, attributes: Attributes, granted: tuple[PolicyRule, ...], message: str = "") -> None:
         identity = attributes.identity
         held = self._authorizer.rules_for(identity, attributes.tenant, attributes.namespace)
         try:
-            lacking = escalation.missing(held, wanted)
+            missing_rules = escalation.missing(held, granted)
         except TooManyPairs as error:
             raise _refused(attributes, str(error)) from error
-        if lacking:
-            raise _refused(attributes, why or escalation.refusal(identity, lacking))
+        if missing_rules:
+            raise _refused(attributes, message or escalation.refusal(identity, missing_rules))
 
 
-def _refused(attributes: Attributes, why: str) -> Forbidden:
+def _refused(attributes: Attributes, message: str) -> Forbidden:
     name = attributes.name or objects.name(attributes.obj or {})
-    return Forbidden.of(attributes.resource, name, why)
+    return Forbidden.of(attributes.resource, name, message)
 
 
 def _only_housekeeping(new: Object, old: Object | None) -> bool:
-    """Whether an update changes nothing but what garbage collection needs to finish a deletion."""
+    """Whether an update changes only metadata that garbage collection needs to finish a deletion."""
     return old is not None and _without_housekeeping(new) == _without_housekeeping(old)
 
 
 def _without_housekeeping(obj: Object) -> Object:
     metadata = obj.get("metadata") or {}
-    kept = {field: value for field, value in metadata.items() if field not in _HOUSEKEEPING}
-    return {**obj, "metadata": kept}
+    compared = {field: value for field, value in metadata.items() if field not in _HOUSEKEEPING}
+    return {**obj, "metadata": compared}

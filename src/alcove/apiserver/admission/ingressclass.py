@@ -1,4 +1,4 @@
-"""An Ingress that names no class gets the tenant's default one."""
+"""Sets the tenant's default class on an Ingress without one."""
 
 from alcove.api import objects
 from alcove.api.ids import GroupResource

@@ -1,7 +1,7 @@
-"""Where objects may be: in tenants and namespaces that exist and are not on their way out.
+"""Objects may be created only in tenants and namespaces that exist and are not terminating.
 
-Both are looked at twice, first and last, right before the write: a webhook in between may take its time,
-and what is created in a namespace that is gone by then would stay for ever.
+Both are checked twice, at the beginning and right before the write: a webhook in between may be slow, and an
+object that is created in a namespace that was deleted meanwhile would never be deleted.
 """
 
 from collections.abc import Iterable
@@ -18,13 +18,13 @@ NAMESPACES = GroupResource("", "namespaces")
 TENANTS = GroupResource("", "tenants")
 
 
-def _is_ending(obj: Object) -> bool:
+def _is_terminating(obj: Object) -> bool:
     return "deletionTimestamp" in obj["metadata"]
 
 
 class TenantLifecycle(Plugin):
-    """Creating needs a living tenant. `home` is the tenant whose server this is: it has no Tenant object
-    to ask for, or cannot lose it."""
+    """Creating requires a tenant that is not terminating. `home` is the tenant whose server this is: it has
+    no Tenant object to check, or one that cannot be deleted."""
 
     def __init__(self, reader: CacheReader, home: TenantId = SYSTEM) -> None:
         self._reader = reader
@@ -44,13 +44,13 @@ class TenantLifecycle(Plugin):
         tenant = self._reader.get(SYSTEM, TENANTS, "", attributes.tenant)
         if tenant is None:
             raise NotFound.of(TENANTS, attributes.tenant)
-        if _is_ending(tenant):
-            raise _ending(attributes, "tenant", attributes.tenant)
+        if _is_terminating(tenant):
+            raise _terminating_error(attributes, "tenant", attributes.tenant)
 
 
 class NamespaceLifecycle(Plugin):
-    """Creating in a namespace needs it to exist and live; the first three namespaces stay as long as
-    their tenant does."""
+    """Creating requires a namespace that is not terminating; the default namespaces cannot be deleted before
+    their tenant."""
 
     def __init__(self, reader: CacheReader) -> None:
         self._reader = reader
@@ -70,7 +70,7 @@ class NamespaceLifecycle(Plugin):
         if attributes.name not in DEFAULT_NAMESPACES:
             return
         tenant = self._reader.get(SYSTEM, TENANTS, "", attributes.tenant)
-        if tenant is None or not _is_ending(tenant):
+        if tenant is None or not _is_terminating(tenant):
             shown = f"{attributes.tenant}/{attributes.name}"
             raise Forbidden.of(NAMESPACES, shown, "this namespace may not be deleted")
 
@@ -80,15 +80,15 @@ class NamespaceLifecycle(Plugin):
         namespace = self._reader.get(attributes.tenant, NAMESPACES, "", attributes.namespace)
         if namespace is None:
             raise NotFound.of(NAMESPACES, attributes.namespace)
-        if _is_ending(namespace):
-            raise _ending(attributes, "namespace", attributes.namespace)
+        if _is_terminating(namespace):
+            raise _terminating_error(attributes, "namespace", attributes.namespace)
 
 
 class StillLiving(Plugin):
-    """The same, asked again when nobody else is left to be asked.
+    """Repeats the checks after all other plugins that can wait.
 
-    Where the store is `shared`, another server may be ending the place just now. So the object is written only if
-    its namespace (or its tenant, if it is in none) is then as it was here.
+    If the store is `shared`, another server may be deleting the namespace at the same time. So the object is
+    written only if its namespace (or its tenant, if it has none) is still at the revision that was checked.
     """
 
     def __init__(self, cache: Cache, home: TenantId = SYSTEM, *, shared: bool = False) -> None:
@@ -109,24 +109,24 @@ class StillLiving(Plugin):
             attributes.also += self._unchanged(attributes)
 
     def _unchanged(self, attributes: Attributes) -> Iterable[WriteOp]:
-        """What must hold when the object is written."""
+        """Operations that require the namespace or tenant to be unchanged."""
         if attributes.namespace and attributes.resource != NAMESPACES:
             key = Key(NAMESPACES, attributes.tenant, "", attributes.namespace)
         elif attributes.tenant != self._home:
             key = Key(TENANTS, SYSTEM, "", attributes.tenant)
         else:
             return
-        place = self._cache.entry(key)
-        assert place is not None, "it was there a moment ago"
-        yield WriteOp(key, None, place.revision, keeps=True)
+        entry = self._cache.entry(key)
+        assert entry is not None, "its existence was checked before"
+        yield WriteOp(key, None, entry.revision, keeps=True)
 
 
-def _ending(attributes: Attributes, what: str, name: str) -> Forbidden:
+def _terminating_error(attributes: Attributes, scope: str, name: str) -> Forbidden:
     resource = attributes.requested_resource
-    message = f"unable to create new content in {what} {name} because it is being terminated"
+    message = f"unable to create new content in {scope} {name} because it is being terminated"
     error = Forbidden.of(resource, attributes.name, message)
     cause = StatusCause(
-        f"{what.capitalize()}Terminating", f"{what} {name} is being terminated", f"metadata.{what}"
+        f"{scope.capitalize()}Terminating", f"{scope} {name} is being terminated", f"metadata.{scope}"
     )
     error.details = Details(
         name=attributes.name, group=resource.group, kind=resource.resource, causes=(cause,)

@@ -1,4 +1,4 @@
-"""Whether what a pod or claim asks for is within a LimitRange, in Kubernetes' words. Pure."""
+"""Checks a pod or claim against a LimitRange, with Kubernetes' messages. Pure: no I/O."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -9,14 +9,14 @@ from alcove.api.quantity import Quantity
 
 Amounts = Mapping[str, Quantity]
 _Check = Callable[[str, str, Quantity, Quantity | None, Quantity | None], str]
-"""(type, resource, bound, request, limit) → what is wrong, empty if nothing."""
+"""(type, resource, bound, request, limit) → error message, empty if there is none."""
 
 _POD_LEVEL = ("cpu", "memory")
-"""What a pod's own `resources` say in place of the sum over its containers."""
+"""Resources for which a pod's own `resources` replace the sum over its containers."""
 
 
 def check_pod(spec: Object, limits: Sequence[Object]) -> list[str]:
-    """What is wrong with a pod, by the limits of its containers and of itself."""
+    """Messages for a pod that violates the limits for containers or pods."""
     messages: list[str] = []
     for limit in limits:
         if limit.get("type") == "Container":
@@ -30,13 +30,13 @@ def check_pod(spec: Object, limits: Sequence[Object]) -> list[str]:
 
 
 def check_claim(spec: Object, limits: Sequence[Object]) -> list[str]:
-    """What is wrong with a volume claim: only what it requests counts."""
+    """Messages for a volume claim whose requests violate the limits."""
     messages: list[str] = []
     requests = amounts(spec, "requests")
     for limit in limits:
         if limit.get("type") != "PersistentVolumeClaim":
             continue
-        for field, check in (("min", _least), ("max", _most_requested)):
+        for field, check in (("min", _check_min), ("max", _check_max_requested)):
             for resource, bound in _bounds(limit, field).items():
                 messages.append(check("PersistentVolumeClaim", resource, bound, requests.get(resource), None))
     return [text for text in messages if text]
@@ -44,21 +44,21 @@ def check_claim(spec: Object, limits: Sequence[Object]) -> list[str]:
 
 def amounts(holder: Object, side: str) -> dict[str, Quantity]:
     """`resources` of a container, pod or claim."""
-    given = (holder.get("resources") or {}).get(side) or {}
-    return {resource: quantity.of(value) for resource, value in given.items()}
+    values = (holder.get("resources") or {}).get(side) or {}
+    return {resource: quantity.of(value) for resource, value in values.items()}
 
 
 def pod_requests(spec: Object) -> dict[str, Quantity]:
-    return {**totals.container_requests(spec), **_own(spec, "requests")}
+    return {**totals.container_requests(spec), **_pod_level(spec, "requests")}
 
 
 def pod_limits(spec: Object) -> dict[str, Quantity]:
-    return {**totals.container_limits(spec), **_own(spec, "limits")}
+    return {**totals.container_limits(spec), **_pod_level(spec, "limits")}
 
 
-def _own(spec: Object, side: str) -> dict[str, Quantity]:
-    own = amounts(spec, side)
-    return {resource: own[resource] for resource in _POD_LEVEL if resource in own}
+def _pod_level(spec: Object, side: str) -> dict[str, Quantity]:
+    values = amounts(spec, side)
+    return {resource: values[resource] for resource in _POD_LEVEL if resource in values}
 
 
 def _bounds(limit: Object, field: str) -> dict[str, Quantity]:
@@ -74,7 +74,7 @@ def _violations(kind: str, limit: Object, requests: Amounts, limits: Amounts) ->
     return [text for text in messages if text]
 
 
-def _least(
+def _check_min(
     kind: str, resource: str, bound: Quantity, request: Quantity | None, limit: Quantity | None
 ) -> str:
     message = f"minimum {resource} usage per {kind} is {bound}"
@@ -87,7 +87,9 @@ def _least(
     return ""
 
 
-def _most(kind: str, resource: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> str:
+def _check_max(
+    kind: str, resource: str, bound: Quantity, request: Quantity | None, limit: Quantity | None
+) -> str:
     message = f"maximum {resource} usage per {kind} is {bound}"
     if limit is None:
         return f"{message}.  No limit is specified"
@@ -98,7 +100,7 @@ def _most(kind: str, resource: str, bound: Quantity, request: Quantity | None, l
     return ""
 
 
-def _most_requested(
+def _check_max_requested(
     kind: str, resource: str, bound: Quantity, request: Quantity | None, _limit: Quantity | None
 ) -> str:
     message = f"maximum {resource} usage per {kind} is {bound}"
@@ -107,7 +109,7 @@ def _most_requested(
     return f"{message}, but request is {request}" if request > bound else ""
 
 
-def _ratio(
+def _check_ratio(
     kind: str, resource: str, bound: Quantity, request: Quantity | None, limit: Quantity | None
 ) -> str:
     message = f"{resource} max limit to request ratio per {kind} is {bound}"
@@ -120,4 +122,8 @@ def _ratio(
     return ""
 
 
-_CHECKS: tuple[tuple[str, _Check], ...] = (("min", _least), ("max", _most), ("maxLimitRequestRatio", _ratio))
+_CHECKS: tuple[tuple[str, _Check], ...] = (
+    ("min", _check_min),
+    ("max", _check_max),
+    ("maxLimitRequestRatio", _check_ratio),
+)

@@ -1,4 +1,5 @@
-"""LimitRanges: what containers get if they ask for nothing, and the least and most that anything may ask for."""
+"""Applies LimitRanges: sets the default requests and limits of containers, and checks the minimum and
+maximum."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ _SIDES = (("requests", "defaultRequest", "request"), ("limits", "default", "limi
 _CONTAINERS = (("containers", "container"), ("initContainers", "init container"))
 
 _Limits = Mapping[str, Sequence[Sequence[Object]]]
-"""By namespace: of each LimitRange its list of limits."""
+"""Namespace → the `spec.limits` of each of its LimitRanges."""
 
 
 class LimitRanger(Plugin):
@@ -37,13 +38,13 @@ class LimitRanger(Plugin):
         return writes and resource == CLAIMS and not subresource
 
     async def admit(self, attributes: Attributes) -> None:
-        if attributes.resource == PODS and (limits := self._of(attributes)):
+        if attributes.resource == PODS and (limits := self._limits_for(attributes)):
             assert attributes.obj is not None
             for each in limits:
                 fill_in(attributes.obj, each)
 
     async def validate(self, attributes: Attributes) -> None:
-        limits = self._of(attributes)
+        limits = self._limits_for(attributes)
         if not limits:
             return
         assert attributes.obj is not None
@@ -53,7 +54,7 @@ class LimitRanger(Plugin):
             if messages := check(spec, each):
                 raise Forbidden.of(attributes.resource, attributes.name, _aggregate(messages))
 
-    def _of(self, attributes: Attributes) -> Sequence[Sequence[Object]]:
+    def _limits_for(self, attributes: Attributes) -> Sequence[Sequence[Object]]:
         limits = self._limits.of(attributes.tenant)
         if not limits:
             return ()
@@ -62,35 +63,36 @@ class LimitRanger(Plugin):
         return limits.get(attributes.namespace, ())
 
     def _collect(self, tenant: TenantId) -> _Limits:
-        found: defaultdict[str, list[Sequence[Object]]] = defaultdict(list)
+        by_namespace: defaultdict[str, list[Sequence[Object]]] = defaultdict(list)
         for limit_range in self._reader.list(tenant, LIMIT_RANGES):
             limits = objects.get(limit_range, "spec", "limits", default=())
-            found[objects.namespace(limit_range)].append(limits)
-        return dict(found)
+            by_namespace[objects.namespace(limit_range)].append(limits)
+        return dict(by_namespace)
 
 
 def _aggregate(messages: list[str]) -> str:
-    """Several complaints as Kubernetes joins them: each once, in brackets."""
+    """Join messages as Kubernetes does: each once, in brackets."""
     texts = list(dict.fromkeys(messages))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def fill_in(pod: Object, limits: Sequence[Object]) -> None:
-    """Gives the pod's containers the defaults of one LimitRange, and notes on the pod what they were given."""
+    """Apply the defaults of one LimitRange to the pod's containers, and list them in an annotation of the
+    pod."""
     defaults = {side: _defaults(limits, field) for side, field, _ in _SIDES}
     if not any(defaults.values()):
         return
     notes: list[str] = []
-    for field, called in _CONTAINERS:
+    for field, description in _CONTAINERS:
         for container in pod["spec"].get(field) or ():
-            notes += _fill_in_container(container, defaults, f"{called} {container.get('name', '')}")
+            notes += _fill_in_container(container, defaults, f"{description} {container.get('name', '')}")
     if notes:
         annotations = objects.metadata(pod).setdefault("annotations", {})
         annotations[ANNOTATION] = "LimitRanger plugin set: " + "; ".join(notes)
 
 
 def _defaults(limits: Sequence[Object], field: str) -> dict[str, str]:
-    """Later limits of a range win."""
+    """The merged defaults; later limits of a range override earlier ones."""
     merged: dict[str, str] = {}
     for limit in limits:
         if limit.get("type") == "Container":
@@ -98,13 +100,15 @@ def _defaults(limits: Sequence[Object], field: str) -> dict[str, str]:
     return merged
 
 
-def _fill_in_container(container: Object, defaults: Mapping[str, dict[str, str]], called: str) -> list[str]:
+def _fill_in_container(
+    container: Object, defaults: Mapping[str, dict[str, str]], description: str
+) -> list[str]:
     notes: list[str] = []
     resources = container.setdefault("resources", {})
     for side, _, word in _SIDES:
-        given = resources.get(side) or {}
-        missing = {name: amount for name, amount in defaults[side].items() if name not in given}
+        configured = resources.get(side) or {}
+        missing = {name: amount for name, amount in defaults[side].items() if name not in configured}
         if missing:
-            resources[side] = {**given, **missing}
-            notes.append(f"{', '.join(sorted(missing))} {word} for {called}")
+            resources[side] = {**configured, **missing}
+            notes.append(f"{', '.join(sorted(missing))} {word} for {description}")
     return notes

@@ -1,8 +1,7 @@
-"""What a node writes is about itself and the pods bound to it.
+"""Restricts the writes of nodes to themselves and the pods bound to them.
 
-Authorization knows a write's address; this plugin looks at what is written, and at the stored object of the
-very attempt that is committed. A node that somebody has taken over gains no pods, labels, owners or claims by
-what it says of itself.
+Authorization sees only the path of a write; this plugin checks the written object against the stored one. A
+compromised node cannot gain pods, labels, owners or claims by its own writes.
 """
 
 from alcove.api import local_volumes, objects
@@ -24,13 +23,13 @@ CLAIMS = GroupResource("", "persistentvolumeclaims")
 VOLUMES = GroupResource("", "persistentvolumes")
 SERVICE_ACCOUNTS = GroupResource("", "serviceaccounts")
 EVENTS = GroupResource("", "events")
-"""As they are stored, whichever group they were sent to."""
+"""The stored resource, whichever API group the client used."""
 _HANDLED = frozenset((NODES, PODS, LEASES, STORAGE_NODES, CLAIMS, VOLUMES, EVENTS))
 
 _RESERVED = ("kubernetes.io", "k8s.io")
-"""Among these is `node-restriction.kubernetes.io`: what a node is trusted with, never the node's to say."""
-_OWN_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
-_OWN_LABELS = frozenset(
+"""Includes `node-restriction.kubernetes.io`, whose labels a node may never set."""
+_NODE_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_NODE_LABELS = frozenset(
     (
         "kubernetes.io/arch",
         "kubernetes.io/hostname",
@@ -46,11 +45,11 @@ _OWN_LABELS = frozenset(
         "topology.kubernetes.io/zone",
     )
 )
-"""Facts of its machine, which only the node knows."""
+"""Labels that describe the machine; the node may set them."""
 
-_POD_STATUS_OF_OTHERS = ("resourceClaimStatuses", "extendedResourceClaimStatus", "nominatedNodeName")
-"""From these follow rights and places: the scheduler and the controllers write them."""
-_CLAIM_STATUS_OF_OTHERS = ("phase", "accessModes")
+_PROTECTED_POD_STATUS = ("resourceClaimStatuses", "extendedResourceClaimStatus", "nominatedNodeName")
+"""Status fields that affect permissions and placement: only the scheduler and controllers write them."""
+_PROTECTED_CLAIM_STATUS = ("phase", "accessModes")
 
 
 class NodeRestriction(Plugin):
@@ -62,20 +61,20 @@ class NodeRestriction(Plugin):
 
     async def admit(self, attributes: Attributes) -> None:
         node = node_name(attributes.identity)
-        # What others' webhooks made of the object in between is not the node's doing.
+        # In the second run the object may contain changes of webhooks, which are not the node's.
         if not node or attributes.is_reinvoked:
             return
-        message = self._fault(node, attributes)
+        message = self._violation(node, attributes)
         if message:
             name = attributes.name or objects.name(attributes.obj or {})
             raise Forbidden.of(attributes.requested_resource, name, f'node "{node}" {message}')
 
-    def _fault(self, node: str, attributes: Attributes) -> str:
+    def _violation(self, node: str, attributes: Attributes) -> str:
         resource = attributes.resource
         if resource == PODS:
-            return self._pod_fault(node, attributes)
+            return self._pod_violation(node, attributes)
         if resource == NODES:
-            return _node_fault(node, attributes)
+            return _node_violation(node, attributes)
         if resource == LEASES:
             in_place = attributes.tenant == SYSTEM and attributes.namespace == LEASE_NAMESPACE
             return "" if in_place and attributes.name == node else "can only write its own lease"
@@ -83,14 +82,14 @@ class NodeRestriction(Plugin):
             is_own = attributes.tenant == SYSTEM and attributes.name == node
             return "" if is_own else "can only write its own CSINode"
         if resource == CLAIMS:
-            return _claim_fault(attributes)
+            return _claim_violation(attributes)
         if resource == VOLUMES:
-            return _volume_fault(node, attributes)
-        return _event_fault(node, attributes)
+            return _volume_violation(node, attributes)
+        return _event_violation(node, attributes)
 
-    def _pod_fault(self, node: str, attributes: Attributes) -> str:
+    def _pod_violation(self, node: str, attributes: Attributes) -> str:
         if attributes.operation is Operation.CREATE and not attributes.subresource:
-            return _mirror_fault(node, attributes.obj or {}, self._reader.get(SYSTEM, NODES, "", node))
+            return _mirror_violation(node, attributes.obj or {}, self._reader.get(SYSTEM, NODES, "", node))
         old = attributes.old or {}
         if objects.get(old, "spec", "nodeName") != node:
             return "can only write pods bound to itself"
@@ -98,36 +97,39 @@ class NodeRestriction(Plugin):
             return ""
         if attributes.operation is not Operation.UPDATE or attributes.subresource != "status":
             return "can only write the status of its pods"
-        return _status_fault(attributes.obj or {}, old, _POD_STATUS_OF_OTHERS)
+        return _status_violation(attributes.obj or {}, old, _PROTECTED_POD_STATUS)
 
 
-def _status_fault(new: Object, old: Object, of_others: tuple[str, ...]) -> str:
-    """Others may change metadata beside a status; from labels and owners follow places and rights."""
-    return _kept_fault(new, old, "metadata", CLIENT_METADATA) or _kept_fault(new, old, "status", of_others)
+def _status_violation(new: Object, old: Object, protected: tuple[str, ...]) -> str:
+    """A status update of a node may change neither metadata, since labels and owners affect placement and
+    permissions, nor the status fields `protected`."""
+    return _changed_field(new, old, "metadata", CLIENT_METADATA) or _changed_field(
+        new, old, "status", protected
+    )
 
 
-def _kept_fault(new: Object, old: Object, within: str, fields: tuple[str, ...]) -> str:
+def _changed_field(new: Object, old: Object, within: str, fields: tuple[str, ...]) -> str:
     for field in fields:
         if (objects.get(new, within, field) or None) != (objects.get(old, within, field) or None):
             return f"cannot change {within}.{field}"
     return ""
 
 
-def _mirror_fault(node: str, pod: Object, own: Object | None) -> str:
-    """A new pod must be one that the node runs already, without anything of the API's."""
+def _mirror_violation(node: str, pod: Object, own: Object | None) -> str:
+    """A new pod must be a mirror pod of this node that refers to no API objects."""
     if MIRROR not in objects.annotations(pod):
         return "can only create mirror pods"
     if objects.get(pod, "spec", "nodeName") != node:
         return "can only create pods bound to itself"
     owners = objects.get(pod, "metadata", "ownerReferences", default=[])
-    right = {
+    expected = {
         "apiVersion": "v1",
         "kind": "Node",
         "name": node,
         "uid": own["metadata"]["uid"] if own else None,
         "controller": True,
     }
-    if len(owners) != 1 or {field: owners[0].get(field) for field in right} != right:
+    if len(owners) != 1 or {field: owners[0].get(field) for field in expected} != expected:
         return "can only create pods with itself as their one owner and controller"
     if owners[0].get("blockOwnerDeletion"):
         return "cannot create pods that keep it from being deleted"
@@ -136,33 +138,35 @@ def _mirror_fault(node: str, pod: Object, own: Object | None) -> str:
     return ""
 
 
-def _node_fault(node: str, attributes: Attributes) -> str:
+def _node_violation(node: str, attributes: Attributes) -> str:
     if attributes.tenant != SYSTEM or attributes.name != node:
         return "can only write its own Node"
     new, old = attributes.obj, attributes.old
     if new is None:
         return ""
     if old is None:
-        return _new_node_fault(new)
+        return _new_node_violation(new)
     before, after = objects.labels(old), objects.labels(new)
     changed = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
-    if others := sorted(name for name in changed if not _is_own_label(name)):
+    if others := sorted(name for name in changed if not _is_node_label(name)):
         return f"cannot change labels that are not its own: {', '.join(others)}"
-    return _kept_fault(new, old, "metadata", ("ownerReferences", "finalizers")) or _spec_fault(new, old)
+    return _changed_field(new, old, "metadata", ("ownerReferences", "finalizers")) or _spec_violation(
+        new, old
+    )
 
 
-def _new_node_fault(node: Object) -> str:
-    """A node registers with its machine's labels and those of domains that are nobody's."""
+def _new_node_violation(node: Object) -> str:
+    """A node may register with its machine's labels and with labels of domains that are not reserved."""
     refused = sorted(
-        name for name in objects.labels(node) if _is_in(name, _RESERVED) and not _is_own_label(name)
+        name for name in objects.labels(node) if _is_in(name, _RESERVED) and not _is_node_label(name)
     )
     if refused:
         return f"cannot set labels that are not its own: {', '.join(refused)}"
-    return _kept_fault(node, {}, "metadata", ("ownerReferences", "finalizers"))
+    return _changed_field(node, {}, "metadata", ("ownerReferences", "finalizers"))
 
 
-def _spec_fault(new: Object, old: Object) -> str:
-    """Taints, cordons and addresses of a registered node are ring0's; its machine's identity may come late."""
+def _spec_violation(new: Object, old: Object) -> str:
+    """A registered node may not change its spec, except that it may set an empty providerID."""
     after, before = dict(new.get("spec") or {}), dict(old.get("spec") or {})
     if not before.get("providerID"):
         after.pop("providerID", None)
@@ -171,8 +175,8 @@ def _spec_fault(new: Object, old: Object) -> str:
     return f"cannot change spec.{sorted(changed)[0]}" if changed else ""
 
 
-def _is_own_label(name: str) -> bool:
-    return name in _OWN_LABELS or _is_in(name, _OWN_DOMAINS)
+def _is_node_label(name: str) -> bool:
+    return name in _NODE_LABELS or _is_in(name, _NODE_DOMAINS)
 
 
 def _is_in(label: str, domains: tuple[str, ...]) -> bool:
@@ -181,36 +185,38 @@ def _is_in(label: str, domains: tuple[str, ...]) -> bool:
     return any(prefix == domain or prefix.endswith(f".{domain}") for domain in domains)
 
 
-def _claim_fault(attributes: Attributes) -> str:
+def _claim_violation(attributes: Attributes) -> str:
     if attributes.operation is not Operation.UPDATE or attributes.subresource != "status":
         return "can only write the status of claims"
-    return _status_fault(attributes.obj or {}, attributes.old or {}, _CLAIM_STATUS_OF_OTHERS)
+    return _status_violation(attributes.obj or {}, attributes.old or {}, _PROTECTED_CLAIM_STATUS)
 
 
-def _volume_fault(node: str, attributes: Attributes) -> str:
-    """That a volume of its own is wiped, and nothing else."""
+def _volume_violation(node: str, attributes: Attributes) -> str:
+    """A node may only remove the finalizer of its own deleted volumes, after wiping them."""
     new, old = attributes.obj or {}, attributes.old or {}
     if attributes.operation is not Operation.UPDATE or attributes.subresource:
-        return "can only say of its own volumes that they are wiped"
+        return "can only remove the finalizer of its own deleted volumes"
     if local_volumes.node_of(old) != node or "deletionTimestamp" not in old["metadata"]:
-        return "can only say of its own volumes that they are wiped"
+        return "can only remove the finalizer of its own deleted volumes"
     rest = [each for each in old["metadata"].get("finalizers") or () if each != local_volumes.FINALIZER]
     if (new["metadata"].get("finalizers") or []) != rest:
-        return f"can only take away the finalizer {local_volumes.FINALIZER}"
-    kept = {**old["metadata"], "finalizers": rest}
-    is_same = _without_times(new["metadata"]) == _without_times(kept) and new.get("spec") == old.get("spec")
+        return f"can only remove the finalizer {local_volumes.FINALIZER}"
+    expected = {**old["metadata"], "finalizers": rest}
+    is_same = _without_server_fields(new["metadata"]) == _without_server_fields(expected) and new.get(
+        "spec"
+    ) == old.get("spec")
     return "" if is_same else "cannot change volumes"
 
 
-def _without_times(metadata: Object) -> Object:
-    """Without what the server writes by itself."""
+def _without_server_fields(metadata: Object) -> Object:
+    """The metadata without fields that the server updates."""
     skipped = ("managedFields", "resourceVersion", "generation")
-    found = {field: value for field, value in metadata.items() if field not in skipped}
-    return found | {"finalizers": found.get("finalizers") or []}
+    compared = {field: value for field, value in metadata.items() if field not in skipped}
+    return compared | {"finalizers": compared.get("finalizers") or []}
 
 
-def _event_fault(node: str, attributes: Attributes) -> str:
-    """It may say what it likes in its own name, and change only what it said."""
+def _event_violation(node: str, attributes: Attributes) -> str:
+    """A node may create and update only events that name it as their source."""
     for event in (attributes.old, attributes.obj):
         if event is not None and not _is_by(node, event):
             return "can only write events that name it as their source"
@@ -218,17 +224,17 @@ def _event_fault(node: str, attributes: Attributes) -> str:
 
 
 def _is_by(node: str, event: Object) -> bool:
-    told = {objects.get(event, "source", "host"), event.get("reportingInstance")}
-    return told - {None, ""} == {node}
+    sources = {objects.get(event, "source", "host"), event.get("reportingInstance")}
+    return sources - {None, ""} == {node}
 
 
 def check_token(
     reader: CacheReader, identity: Identity, tenant: TenantId, namespace: str, account: str, request: Object
 ) -> None:
-    """A node gets tokens that die with a pod bound to it, for those whom the pod's volumes name. Raises
-    Forbidden, in the same words for a pod elsewhere and for none.
+    """A node may request only tokens that are bound to a pod on it, for the audiences of the pod's volumes.
+    Raises Forbidden, with the same message for a pod on another node and for no pod.
 
-    That the pod runs as this account, and has the uid that is named, is checked for every requester.
+    That the pod runs as this account and has the given uid is checked for every requester.
     """
     node = node_name(identity)
     if not node:
@@ -236,7 +242,7 @@ def check_token(
     message = ""
     ref = objects.get(request, "spec", "boundObjectRef", default={})
     if ref.get("kind") != "Pod" or ref.get("apiVersion") not in ("v1", "", None) or not ref.get("uid"):
-        message = "can only ask for tokens bound to a pod, by name and uid"
+        message = "can only request tokens bound to a pod, by name and uid"
     else:
         pod = reader.get(tenant, PODS, namespace, ref.get("name") or "")
         if (
@@ -244,12 +250,12 @@ def check_token(
             or objects.get(pod, "spec", "nodeName") != node
             or pod["metadata"]["uid"] != ref["uid"]
         ):
-            message = "can only ask for tokens of pods bound to itself"
-        elif not _wanted_audiences(request) <= podreferences.token_audiences(pod):
-            message = "can only ask for tokens for the audiences that the pod's volumes name"
+            message = "can only request tokens of pods bound to itself"
+        elif not _requested_audiences(request) <= podreferences.token_audiences(pod):
+            message = "can only request tokens for the audiences of the pod's volumes"
     if message:
         raise Forbidden.of(SERVICE_ACCOUNTS, account, f'node "{node}" {message}')
 
 
-def _wanted_audiences(request: Object) -> set[str]:
+def _requested_audiences(request: Object) -> set[str]:
     return set(objects.get(request, "spec", "audiences", default=None) or ("",))

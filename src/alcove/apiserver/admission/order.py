@@ -1,4 +1,4 @@
-"""The ordered list of what a write must pass between its decoding and the store."""
+"""The ordered list of admission plugins."""
 
 from collections.abc import Callable, Sequence
 
@@ -37,14 +37,14 @@ from alcove.apiserver.signing import CertificateRequests
 
 
 class AdmissionSettings(Struct, frozen=True, kw_only=True):
-    """What ring0 decides about admission when it starts a server."""
+    """Admission settings of a server, configured by ring0."""
 
     home: TenantId = SYSTEM
-    """The tenant whose server this is: it is always there."""
+    """The tenant whose server this is; its existence is not checked."""
     pod_security_ceiling: Level = Level.BASELINE
-    """The most that tenants' pods may have, whatever their namespaces' labels say."""
+    """The most privileged level of tenants' pods, whatever the labels of their namespaces say."""
     tenant_daemon_sets: bool = False
-    """Tenants may have DaemonSets too."""
+    """Whether tenants may create DaemonSets."""
 
 
 DEFAULT = AdmissionSettings()
@@ -62,8 +62,8 @@ def plugins(
     *,
     shared: bool = False,
 ) -> Sequence[Plugin]:
-    """In the order they run. `shared`: other servers write to the store too."""
-    calling = WebhookCaller(cache, authorizer, webhooks)
+    """The plugins in the order in which they run. `shared`: other servers write to the same store."""
+    caller = WebhookCaller(cache, authorizer, webhooks)
     return (
         TenantLifecycle(cache, settings.home),
         NamespaceLifecycle(cache),
@@ -83,12 +83,12 @@ def plugins(
         PodSecurity(cache, settings.pod_security_ceiling),
         CertificateRequests(authorizer, authority, clock),
         Escalation(authorizer),
-        # The tenant's own rules see the object as all of the above left it.
+        # The tenant's policies and webhooks see the object after the changes of all plugins above.
         MutatingPolicies(cache, kinds, authorizer),
-        MutatingWebhooks(cache, kinds, calling),
+        MutatingWebhooks(cache, kinds, caller),
         ValidatingPolicies(cache, kinds, authorizer),
-        ValidatingWebhooks(cache, kinds, calling),
+        ValidatingWebhooks(cache, kinds, caller),
         StillLiving(cache, settings.home, shared=shared),
-        # Last: what is charged here is written, or the write does not happen.
+        # Last: the quota is charged in the transaction of the write.
         ResourceQuota(cache, clock, settings.home),
     )

@@ -1,4 +1,4 @@
-"""Which secrets a pod mentions, and whether its service account may have them. Pure."""
+"""Finds the secrets that a pod references, and checks them against its service account. Pure: no I/O."""
 
 from collections.abc import Iterator
 
@@ -13,18 +13,18 @@ _KINDS = (
 
 
 def names(spec: Object) -> set[str]:
-    """Every secret that the pod mentions anywhere."""
+    """The names of all secrets that the pod references."""
     found = {each.get("name", "") for each in spec.get("imagePullSecrets") or ()}
     for field, _ in _KINDS:
         for container in spec.get(field) or ():
-            found.update(name for _, name in _of_environment(container))
+            found.update(name for _, name in _environment_secrets(container))
     for volume in spec.get("volumes") or ():
-        found.update(_of_volume(volume))
+        found.update(_volume_secrets(volume))
     return found - {""}
 
 
-def _of_environment(container: Object) -> Iterator[tuple[str, str]]:
-    """(how it is mentioned, the secret's name)"""
+def _environment_secrets(container: Object) -> Iterator[tuple[str, str]]:
+    """Yield (kind of reference, the secret's name)."""
     for variable in container.get("env") or ():
         reference = objects.get(variable, "valueFrom", "secretKeyRef")
         if reference is not None:
@@ -34,7 +34,7 @@ def _of_environment(container: Object) -> Iterator[tuple[str, str]]:
             yield "envFrom", source["secretRef"].get("name", "")
 
 
-def _of_volume(volume: Object) -> Iterator[str]:
+def _volume_secrets(volume: Object) -> Iterator[str]:
     for source in volume.values():
         if not isinstance(source, dict):
             continue
@@ -54,24 +54,27 @@ def has_tokens(spec: Object) -> bool:
 
 
 def not_of(account: Object, spec: Object, *, is_new: bool) -> str:
-    """What the pod mentions without its account listing it; empty if nothing. Of a pod that is not new, only
-    ephemeral containers are looked at: nothing else can have come."""
+    """The error message for a secret that the pod references but its account does not list; empty if there is
+    none.
+
+    For an existing pod only ephemeral containers are checked: nothing else can be added.
+    """
     name = account["metadata"]["name"]
-    own = {each.get("name", "") for each in account.get("secrets") or ()}
+    allowed = {each.get("name", "") for each in account.get("secrets") or ()}
     if is_new:
         for volume in spec.get("volumes") or ():
             secret = (volume.get("secret") or {}).get("secretName")
-            if secret is not None and secret not in own:
+            if secret is not None and secret not in allowed:
                 return (
                     f'volume with secret.secretName="{secret}" is not allowed because service account '
                     f"{name} does not reference that secret"
                 )
     for field, kind in _KINDS if is_new else _KINDS[2:]:
         for container in spec.get(field) or ():
-            for mention, secret in _of_environment(container):
-                if secret not in own:
+            for reference_kind, secret in _environment_secrets(container):
+                if secret not in allowed:
                     return (
-                        f"{kind} {container.get('name', '')} with {mention} referencing "
+                        f"{kind} {container.get('name', '')} with {reference_kind} referencing "
                         f'secret.secretName="{secret}" is not allowed because service account {name} does '
                         "not reference that secret"
                     )
@@ -79,9 +82,9 @@ def not_of(account: Object, spec: Object, *, is_new: bool) -> str:
 
 
 def _foreign_pull_secret(account: Object, spec: Object) -> str:
-    own = {each.get("name", "") for each in account.get("imagePullSecrets") or ()}
+    allowed = {each.get("name", "") for each in account.get("imagePullSecrets") or ()}
     for index, each in enumerate(spec.get("imagePullSecrets") or ()):
-        if each.get("name", "") not in own:
+        if each.get("name", "") not in allowed:
             return (
                 f'imagePullSecrets[{index}].name="{each.get("name", "")}" is not allowed because service '
                 f"account {account['metadata']['name']} does not reference that imagePullSecret"

@@ -1,11 +1,10 @@
 """CEL admission policies: ValidatingAdmissionPolicy and MutatingAdmissionPolicy, with their bindings.
 
-A tenant's policies hold for that tenant, ring0's for ring0: nobody's rules reach into another tenant,
-not even ring0's. (Ring0 keeps tenants within bounds by quotas, pod security and RBAC.) A tenant without
-policies costs two lookups per write, and CEL is not even loaded.
+A tenant's policies apply to that tenant only, and ring0's only to ring0. (Ring0 limits tenants by quotas, pod
+security and RBAC.) A tenant without policies costs two lookups per write, and CEL is not loaded.
 
-Expressions that do not compile are refused when the policy is written. Policies, bindings and webhook
-configurations are themselves never subject to policies, or nobody could mend a wrong one.
+A policy with expressions that do not compile is rejected when it is written. Policies, bindings and webhook
+configurations are themselves never subject to policies, so that a wrong one can always be repaired.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ def _encoded(spec: Object) -> bytes:
 
 
 class _Plugin(Plugin):
-    """What both kinds of policies share: finding what applies to a write, and how to look at it."""
+    """Base of both plugins: finds the policies, bindings and parameters that apply to a write."""
 
     def __init__(
         self, reader: CacheReader, kinds: ServedKinds, authorizer: Authorizer, hooks: PolicyHooks
@@ -120,10 +119,10 @@ class ValidatingPolicies(_Plugin):
             return
         hooks = self._hooks.of(attributes.tenant)
         if hooks:
-            await self._judge(hooks, attributes)
+            await self._evaluate_all(hooks, attributes)
 
     def _check_types(self, attributes: Attributes) -> None:
-        """Fills in the status of a validating policy that is new or whose spec changed."""
+        """Set the type checking status of a validating policy that is new or whose spec changed."""
         policy, old = attributes.obj, attributes.old
         if policy is None or attributes.subresource or attributes.resource != VALIDATING:
             return
@@ -133,17 +132,17 @@ class ValidatingPolicies(_Plugin):
 
         policy["status"] = typechecking.status(self._kinds, attributes.tenant, policy)
 
-    async def _judge(self, hooks: Sequence[Hook], attributes: Attributes) -> None:
+    async def _evaluate_all(self, hooks: Sequence[Hook], attributes: Attributes) -> None:
         denied: list[tuple[Hook, Binding | None, ValidationFailure]] = []
         audited: list[Object] = []
         for hook in hooks:
-            await self._ask(hook, attributes, denied, audited)
+            await self._evaluate_hook(hook, attributes, denied, audited)
         if audited:
             attributes.annotations[AUDIT_KEY] = orjson.dumps(audited[:AUDITED_MOST]).decode()
         if denied:
             raise _denial(attributes, *denied[0])
 
-    async def _ask(
+    async def _evaluate_hook(
         self,
         hook: Hook,
         attributes: Attributes,
@@ -176,19 +175,19 @@ class ValidatingPolicies(_Plugin):
                     )
                 continue
             for param in params:
-                # Others have a turn between any two evaluations.
+                # Let other requests run between two evaluations.
                 await asyncio.sleep(0)
-                verdict = await self._verdict(hook, matched, attributes, param)
-                for failure in verdict.failures:
-                    _act(hook, binding, failure, attributes, denied, audited)
-                for key, value in verdict.annotations.items():
+                result = await self._evaluate(hook, matched, attributes, param)
+                for failure in result.failures:
+                    _apply_actions(hook, binding, failure, attributes, denied, audited)
+                for key, value in result.annotations.items():
                     annotations.setdefault(key, []).append(value)
                 if attributes.cel_budget.is_exhausted:
                     break
         for key, values in annotations.items():
             attributes.annotations[f"{hook.name}/{key}"] = ", ".join(dict.fromkeys(values))
 
-    async def _verdict(
+    async def _evaluate(
         self, hook: Hook, matched: Kind, attributes: Attributes, param: Object | None
     ) -> ValidationResult:
         from alcove.apiserver.admission.policies.variables import activation, asker
@@ -206,7 +205,7 @@ class ValidatingPolicies(_Plugin):
         return _validating(_encoded(hook.spec)).judge(values)
 
 
-def _act(
+def _apply_actions(
     hook: Hook,
     binding: Binding,
     failure: ValidationFailure,
@@ -214,7 +213,7 @@ def _act(
     denied: list[tuple[Hook, Binding | None, ValidationFailure]],
     audited: list[Object],
 ) -> None:
-    """Does what the binding wants done about a failed validation."""
+    """Apply the binding's validationActions to a failed validation."""
     for action in binding.actions:
         match action:
             case "Deny":
@@ -241,16 +240,16 @@ def _denial(
 ) -> ApiError:
     bound = f" with binding '{binding.name}'" if binding is not None else ""
     message = f"ValidatingAdmissionPolicy '{hook.name}'{bound} denied request: {failure.message}"
-    return _refusal(attributes, message, failure.reason)
+    return _error(attributes, message, failure.reason)
 
 
-def _refusal(attributes: Attributes, message: str, reason: str) -> ApiError:
+def _error(attributes: Attributes, message: str, reason: str) -> ApiError:
     resource = (attributes.requested or attributes.kind).group_resource
-    whole = Forbidden.of(resource, attributes.name, message).message
+    full_message = Forbidden.of(resource, attributes.name, message).message
     details = Details(
         name=attributes.name, group=resource.group, kind=resource.resource, causes=(StatusCause("", message),)
     )
-    return _REASONS.get(reason, Invalid)(whole, details)
+    return _REASONS.get(reason, Invalid)(full_message, details)
 
 
 class MutatingPolicies(_Plugin):
@@ -286,7 +285,7 @@ class MutatingPolicies(_Plugin):
                 if binding.fault:
                     raise ParamsError(binding.fault)
                 for param in self._params(hook, binding, attributes):
-                    # Others have a turn between any two evaluations.
+                    # Let other requests run between two evaluations.
                     await asyncio.sleep(0)
                     await self._change(policy, hook, matched, attributes, param)
             except (EvaluationError, ParamsError) as error:
@@ -295,12 +294,12 @@ class MutatingPolicies(_Plugin):
     def _refuse(self, hook: Hook, binding: Binding | None, message: str, attributes: Attributes) -> None:
         if not hook.ignores_errors:
             bound = f" with binding '{binding.name}'" if binding is not None else ""
-            raise _refusal(attributes, f"policy '{hook.name}'{bound} denied request: {message}", "Invalid")
+            raise _error(attributes, f"policy '{hook.name}'{bound} denied request: {message}", "Invalid")
 
     async def _change(
         self, policy: MutatingPolicy, hook: Hook, matched: Kind, attributes: Attributes, param: Object | None
     ) -> None:
-        """Runs the policy on the object as it is worked on: changes cannot be converted back."""
+        """Run the policy on the object at the processed version: changes cannot be converted back."""
         from alcove.apiserver.admission.policies.variables import activation, asker
 
         obj = attributes.obj
@@ -324,7 +323,7 @@ class MutatingPolicies(_Plugin):
 
 
 def check_expressions(attributes: Attributes) -> None:
-    """Refuses a policy with expressions that do not compile. Raises Invalid."""
+    """Raise Invalid for a policy with expressions that do not compile."""
     if attributes.obj is None or attributes.subresource:
         return
     spec = attributes.obj.get("spec") or {}
@@ -333,6 +332,6 @@ def check_expressions(attributes: Attributes) -> None:
     from alcove.apiserver.admission.policies.checks import mutating_faults, validating_faults
 
     is_validating = attributes.resource == VALIDATING
-    faults: list[FieldError] = validating_faults(spec) if is_validating else mutating_faults(spec)
-    if faults:
-        raise Invalid.of(GROUP, attributes.kind.kind, attributes.name, faults)
+    errors: list[FieldError] = validating_faults(spec) if is_validating else mutating_faults(spec)
+    if errors:
+        raise Invalid.of(GROUP, attributes.kind.kind, attributes.name, errors)

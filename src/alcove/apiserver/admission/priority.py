@@ -1,4 +1,4 @@
-"""A pod's priority comes from its PriorityClass, never from the pod."""
+"""Sets a pod's priority from its PriorityClass; a pod cannot set it itself."""
 
 from msgspec import Struct
 
@@ -13,13 +13,13 @@ CLASSES = GroupResource("scheduling.k8s.io", "priorityclasses")
 
 SYSTEM_PREFIX = "system-"
 SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-"""Built in, for ring0 alone: a tenant's pods are never more important than the cluster's own."""
+"""Built in, for ring0 only: a tenant's pods never have a higher priority than those of the cluster."""
 
 _LOWER = "PreemptLowerPriority"
 
 
 class PriorityValues(Struct, frozen=True):
-    """What a class gives its pods."""
+    """The values that a class sets on its pods."""
 
     value: int
     policy: str
@@ -40,19 +40,19 @@ class Priority(Plugin):
         assert attributes.obj is not None
         spec = attributes.obj["spec"]
         if attributes.operation is Operation.CREATE:
-            self._give(attributes, spec)
+            self._set_priority(attributes, spec)
         elif attributes.old is not None:
-            # An update by a client that does not know these fields leaves them as they are.
+            # Keep these fields if a client that does not know them updates the pod.
             for field in ("priority", "preemptionPolicy"):
                 if spec.get(field) is None and field in attributes.old["spec"]:
                     spec[field] = attributes.old["spec"][field]
 
-    def _give(self, attributes: Attributes, spec: Object) -> None:
-        given = self._resolve(attributes, spec.get("priorityClassName") or "")
-        _check(attributes, spec, given)
-        spec["priority"], spec["preemptionPolicy"] = given.value, given.policy
-        if given.name:
-            spec["priorityClassName"] = given.name
+    def _set_priority(self, attributes: Attributes, spec: Object) -> None:
+        values = self._resolve(attributes, spec.get("priorityClassName") or "")
+        _check(attributes, spec, values)
+        spec["priority"], spec["preemptionPolicy"] = values.value, values.policy
+        if values.name:
+            spec["priorityClassName"] = values.name
 
     def _resolve(self, attributes: Attributes, name: str) -> PriorityValues:
         if name in SYSTEM_CLASSES and attributes.tenant == SYSTEM:
@@ -74,12 +74,12 @@ class Priority(Plugin):
         if attributes.resource == CLASSES:
             self._check_class(attributes, attributes.obj)
         elif attributes.operation is Operation.CREATE:
-            # A webhook may have put something else there.
+            # A webhook may have changed the fields.
             spec = attributes.obj["spec"]
             _check(attributes, spec, self._resolve(attributes, spec.get("priorityClassName") or ""))
 
     def _check_class(self, attributes: Attributes, obj: Object) -> None:
-        """A tenant has no class of the system's; at most one class is everybody's default."""
+        """A tenant may not have a system class, and at most one class may be the global default."""
         name = obj["metadata"]["name"]
         if attributes.tenant != SYSTEM and name.startswith(SYSTEM_PREFIX):
             message = f"priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only"
@@ -95,22 +95,22 @@ class Priority(Plugin):
             raise Forbidden.of(CLASSES, name, message)
 
 
-def _check(attributes: Attributes, spec: Object, given: PriorityValues) -> None:
-    """A pod may repeat what its class says, nothing else. Raises Forbidden."""
-    for called, field, computed in (
-        ("the integer value of priority", "priority", given.value),
-        ("the string value of PreemptionPolicy", "preemptionPolicy", given.policy),
+def _check(attributes: Attributes, spec: Object, values: PriorityValues) -> None:
+    """Raise Forbidden if the pod has other values than its class."""
+    for description, field, computed in (
+        ("the integer value of priority", "priority", values.value),
+        ("the string value of PreemptionPolicy", "preemptionPolicy", values.policy),
     ):
         if spec.get(field) is not None and spec[field] != computed:
             message = (
-                f"{called} ({spec[field]}) must not be provided in pod spec; priority admission controller "
-                f"computed {computed} from the given PriorityClass name"
+                f"{description} ({spec[field]}) must not be provided in pod spec; "
+                f"priority admission controller computed {computed} from the given PriorityClass name"
             )
             raise Forbidden.of(PODS, attributes.name, message)
 
 
 def default_class(reader: CacheReader, tenant: TenantId) -> Object | None:
-    """The class of pods that name none; of several the least important, as Kubernetes takes it."""
+    """The class of pods without one; of several, the one with the lowest value, as in Kubernetes."""
     if not reader.generation(tenant, CLASSES):
         return None
     marked = [each for each in reader.list(tenant, CLASSES) if each.get("globalDefault")]

@@ -1,4 +1,4 @@
-"""A pod's RuntimeClass must exist, and brings its overhead and its nodes."""
+"""Requires a pod's RuntimeClass to exist, and applies its overhead and its scheduling constraints."""
 
 import copy
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ def _overhead(chosen: Object) -> dict[str, str] | None:
 
 
 def _are_equal(left: dict[str, str], right: dict[str, str]) -> bool:
-    """As amounts, however they are written. What is no amount is equal to nothing; validation tells it."""
+    """Compare as quantities. Invalid quantities are equal to nothing; validation reports them."""
     try:
         amounts = [{name: quantity.of(value) for name, value in each.items()} for each in (left, right)]
     except QuantityError:
@@ -78,36 +78,36 @@ def _mismatch(attributes: Attributes) -> Forbidden:
 
 def _set_nodes(attributes: Attributes, spec: Object, scheduling: Object) -> None:
     selector = spec.get("nodeSelector") or {}
-    wanted = scheduling.get("nodeSelector") or {}
-    for key, value in wanted.items():
+    required = scheduling.get("nodeSelector") or {}
+    for key, value in required.items():
         if selector.get(key, value) != value:
             message = (
                 f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
                 f"pod.spec.nodeSelector[{key}] = {selector[key]}"
             )
             raise Forbidden.of(PODS, attributes.name, message)
-    if wanted:
-        spec["nodeSelector"] = {**selector, **wanted}
+    if required:
+        spec["nodeSelector"] = {**selector, **required}
     if scheduling.get("tolerations"):
         spec["tolerations"] = merged(spec.get("tolerations") or (), scheduling["tolerations"])
 
 
 def merged(first: Sequence[Object], second: Sequence[Object]) -> list[Object]:
-    """Both lists of tolerations, without those that another one covers."""
+    """Both lists of tolerations, without those that another toleration covers."""
     everything = [*first, *(copy.deepcopy(each) for each in second)]
-    kept: list[Object] = []
+    result: list[Object] = []
     for index, each in enumerate(everything):
         later = everything[index + 1 :]
-        if any(covers(other, each) for other in kept):
+        if any(covers(other, each) for other in result):
             continue
         if any(other != each and covers(other, each) for other in later):
             continue
-        kept.append(each)
-    return kept
+        result.append(each)
+    return result
 
 
 def covers(wide: Object, narrow: Object) -> bool:
-    """Whether `wide` tolerates all that `narrow` does."""
+    """Whether `wide` tolerates everything that `narrow` does."""
     if wide == narrow:
         return True
     operator = wide.get("operator") or "Equal"
@@ -117,8 +117,8 @@ def covers(wide: Object, narrow: Object) -> bool:
         return False
     seconds = wide.get("tolerationSeconds")
     if wide.get("effect") == "NoExecute" and seconds is not None:
-        own = narrow.get("tolerationSeconds")
-        if own is None or own > seconds:
+        narrow_seconds = narrow.get("tolerationSeconds")
+        if narrow_seconds is None or narrow_seconds > seconds:
             return False
     if operator == "Exists":
         return True

@@ -1,4 +1,4 @@
-"""Pods run as a service account: `default` if they name none, with its token mounted."""
+"""Sets a pod's service account (`default` if it has none) and mounts its token."""
 
 import asyncio
 
@@ -22,8 +22,8 @@ TOKEN_SECONDS = 3607
 
 WAITS_MAX = 20
 WAIT_SECONDS = 0.05
-"""A new namespace gets its account `default` a moment later; a pod that comes first waits for it, this long
-at most."""
+"""A new namespace gets its account `default` from a controller; a pod that is created before waits for the
+account, at most WAITS_MAX times this long."""
 
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 
@@ -33,8 +33,8 @@ class ServiceAccount(Plugin):
         self._reader = reader
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
-        wanted = ((Operation.CREATE, ""), (Operation.UPDATE, "ephemeralcontainers"))
-        return resource == PODS and (operation, subresource) in wanted
+        handled = ((Operation.CREATE, ""), (Operation.UPDATE, "ephemeralcontainers"))
+        return resource == PODS and (operation, subresource) in handled
 
     async def admit(self, attributes: Attributes) -> None:
         pod = attributes.obj
@@ -92,7 +92,7 @@ def _unknown(attributes: Attributes, name: str) -> Forbidden:
 
 
 def _check_mirror(attributes: Attributes, spec: Object) -> None:
-    """What a node mirrors of its own pods has no account and reads no secrets."""
+    """A mirror pod may have no service account and use no secrets."""
     message = ""
     if spec.get("serviceAccountName"):
         message = "a mirror pod may not reference service accounts"
@@ -106,25 +106,25 @@ def _check_mirror(attributes: Attributes, spec: Object) -> None:
 
 def _mounts(spec: Object, account: Object) -> bool:
     for holder in (spec, account):
-        asked = holder.get("automountServiceAccountToken")
-        if asked is not None:
-            return bool(asked)
+        automount = holder.get("automountServiceAccountToken")
+        if automount is not None:
+            return bool(automount)
     return True
 
 
 def mount_token(spec: Object) -> None:
-    """Gives every container the token, the authority's certificate and the namespace, unless it mounts
-    something there itself."""
+    """Mount the token, the CA certificate and the namespace in every container that mounts nothing at that
+    path."""
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    bare = [each for each in containers if not _is_mounted(each)]
-    if not bare:
+    unmounted = [each for each in containers if not _is_mounted(each)]
+    if not unmounted:
         return
     names = (volume.get("name", "") for volume in spec.get("volumes") or ())
     name = next((each for each in names if each.startswith(VOLUME_PREFIX)), "")
     if not name:
         name = meta.generate_name(VOLUME_PREFIX)
         spec.setdefault("volumes", []).append(_volume(name))
-    for container in bare:
+    for container in unmounted:
         mount = {"name": name, "readOnly": True, "mountPath": MOUNT_PATH}
         container.setdefault("volumeMounts", []).append(mount)
 

@@ -1,4 +1,5 @@
-"""Storage classes: a claim that names none gets the tenant's default one; growing needs one that allows it."""
+"""Storage classes: sets the tenant's default class on a claim without one, and checks whether a claim may
+grow."""
 
 from alcove.api import objects, quantity
 from alcove.api.errors import Forbidden
@@ -28,7 +29,7 @@ class DefaultStorageClass(Plugin):
         claim = attributes.obj
         assert claim is not None
         spec = claim["spec"]
-        # An empty name is a choice: a volume without a class.
+        # An empty name is a choice: it requests a volume without a class.
         if spec.get("storageClassName") is not None or BETA_CLASS in objects.annotations(claim):
             return
         if name := default_class(self._reader, attributes.tenant, CLASSES, IS_DEFAULT):
@@ -36,7 +37,7 @@ class DefaultStorageClass(Plugin):
 
 
 class ClaimResize(Plugin):
-    """A claim grows only where there is a volume, of a class that lets its volumes grow."""
+    """A claim may grow only if it is bound and its class allows volume expansion."""
 
     def __init__(self, reader: CacheReader) -> None:
         self._reader = reader

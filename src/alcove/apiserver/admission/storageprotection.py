@@ -1,4 +1,4 @@
-"""Claims and volumes that are in use stay until they are not: new ones get the finalizer that says so."""
+"""Adds the protection finalizer to new claims and volumes: they are not deleted while they are in use."""
 
 from alcove.api.ids import GroupResource
 from alcove.api.objects import metadata
@@ -16,7 +16,7 @@ class StorageProtection(Plugin):
 
     async def admit(self, attributes: Attributes) -> None:
         assert attributes.obj is not None
-        wanted, held = FINALIZERS[attributes.resource], metadata(attributes.obj)
-        there = held.get("finalizers") or []
-        if wanted not in there:
-            held["finalizers"] = [*there, wanted]
+        finalizer, meta = FINALIZERS[attributes.resource], metadata(attributes.obj)
+        existing = meta.get("finalizers") or []
+        if finalizer not in existing:
+            meta["finalizers"] = [*existing, finalizer]

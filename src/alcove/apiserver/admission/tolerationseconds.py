@@ -1,4 +1,4 @@
-"""Pods stay for five minutes on a node that is not ready or out of reach, unless they say otherwise."""
+"""Adds default tolerations: pods stay for five minutes on a node that is not ready or unreachable."""
 
 from alcove.api.ids import GroupResource
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
@@ -10,14 +10,14 @@ TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 class DefaultTolerationSeconds(Plugin):
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
-        # On update too: who replaces a pod without knowing them must not take them away.
+        # On update too: a client that replaces a pod without these tolerations must not remove them.
         return operation in (Operation.CREATE, Operation.UPDATE) and resource == PODS and not subresource
 
     async def admit(self, attributes: Attributes) -> None:
         assert attributes.obj is not None
         spec = attributes.obj["spec"]
-        given = spec.get("tolerations") or ()
-        named = {each.get("key", "") for each in given if each.get("effect", "") in ("", "NoExecute")}
+        existing = spec.get("tolerations") or ()
+        named = {each.get("key", "") for each in existing if each.get("effect", "") in ("", "NoExecute")}
         if "" in named:
             return
         missing = [
@@ -26,4 +26,4 @@ class DefaultTolerationSeconds(Plugin):
             if key not in named
         ]
         if missing:
-            spec["tolerations"] = [*given, *missing]
+            spec["tolerations"] = [*existing, *missing]

@@ -1,4 +1,4 @@
-"""A write's objects at the version that a webhook's or a policy's rules name, and back."""
+"""Converts a write's objects to the version that a webhook's or policy's rules name, and back."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from alcove.apiserver.admission.base import Attributes, Operation
 
 
 async def at(attributes: Attributes, kind: Kind, obj: Object | None) -> Object | None:
-    """One of the write's objects as `kind`; a copy where it is not one already."""
+    """One of the write's objects at the version of `kind`; a copy unless it already has that version."""
     if obj is None or attributes.operation is Operation.CONNECT:
-        return obj  # What a connection asks for is of no version.
+        return obj  # The options of a connection have no version.
     if (obj["apiVersion"], obj["kind"]) == (kind.api_version, kind.kind):
         return obj
     if kind.convert is not None:
@@ -25,7 +25,7 @@ async def at(attributes: Attributes, kind: Kind, obj: Object | None) -> Object |
 
 
 async def back(working: Kind, kind: Kind, obj: Object) -> Object:
-    """The object, which is a `kind`, at the version at which the write is worked on."""
+    """The object, which has the version of `kind`, at the version at which the write is processed."""
     if (kind.api_version, kind.kind) == (working.api_version, working.kind):
         return obj
     if kind.convert is not None:

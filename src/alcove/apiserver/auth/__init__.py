@@ -1,1 +1,1 @@
-"""Who is asking: certificates, tokens, and the identity that each of them stands for."""
+"""Authentication: certificates, tokens, and the identities they prove."""

@@ -1,7 +1,7 @@
-"""From credentials to an identity: a client certificate, else a bearer token, else 401.
+"""Authentication: a client certificate, else a bearer token, else 401.
 
-There is no anonymous identity: it would need a tenant. The few paths that anybody may read are
-`PUBLIC_PATHS`; the pipeline answers them before it asks who is there.
+There is no anonymous identity: it would need a tenant. The pipeline serves the few `PUBLIC_PATHS` before
+authentication.
 """
 
 import base64
@@ -20,19 +20,20 @@ from alcove.apiserver.identity import Identity
 from alcove.apiserver.reader import CacheReader
 
 PUBLIC_PATHS = frozenset(("/healthz", "/livez", "/readyz", "/version", "/version/"))
-"""What `GET` gives to everybody, as Kubernetes gives it to anonymous callers."""
+"""Paths that need no credentials; Kubernetes serves them to anonymous users."""
 
 WEBSOCKET_TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."
-"""How a browser sends a token with a WebSocket, which can have no Authorization header."""
+"""The subprotocol by which a browser sends a token with a WebSocket, which cannot have an Authorization
+header."""
 
 _TENANTS = GroupResource("", "tenants")
-_NO_CREDENTIALS = "Unauthorized: show a client certificate or a bearer token"
+_NO_CREDENTIALS = "Unauthorized: a client certificate or a bearer token is required"
 
 
 class ReviewedToken(Struct, frozen=True):
     identity: Identity
     audiences: tuple[str, ...]
-    """Those of the asked ones that the token is for."""
+    """The requested audiences that the token is for."""
 
 
 class Authenticator:
@@ -47,18 +48,18 @@ class Authenticator:
         self._tokens = tokens
         self._clock = clock
         self._static = static
-        self._births: dict[str, float] = {}
+        self._created_at: dict[str, float] = {}
 
     def identity_from_certificate(self, der: bytes) -> CertificateIdentity:
-        """Whom the certificate of a finished handshake names: ask once per connection, and hand the
-        answer to `authenticate` with each of its requests. Raises Unauthorized."""
+        """The identity in a certificate after the TLS handshake. Call it once per connection, and pass the
+        result to `authenticate` with each request. Raises Unauthorized."""
         return clientcert.identify(der, self._clock())
 
     def authenticate(self, headers: Mapping[str, str], certificate_identity: Identity | None) -> Identity:
         """The caller. `headers` have lower-case names. Raises Unauthorized.
 
-        A certificate goes before a token, as in Kubernetes; one that ran out during the connection
-        counts no more.
+        A certificate takes precedence over a token, as in Kubernetes. One that has expired during the
+        connection is rejected.
         """
         if certificate_identity is not None:
             if isinstance(certificate_identity, CertificateIdentity):
@@ -68,47 +69,50 @@ class Authenticator:
         if token is None:
             raise Unauthorized(_NO_CREDENTIALS)
         if self._static is not None:
-            found = self._static.find(token)
-            if found is not None:
-                return found
+            identity = self._static.find(token)
+            if identity is not None:
+                return identity
         return self._tokens.authenticate(token)
 
     def review(self, token: str, tenant: TenantId, audiences: Collection[str]) -> ReviewedToken:
-        """Whose token it is, for somebody in `tenant` who was shown it; of another tenant's tokens nothing
-        is told. No audiences: this API server's. Raises Unauthorized."""
+        """Reviews a token for a client of `tenant`; a token of another tenant is Unauthorized, whatever it
+        is.
+
+        Without `audiences`, the token must be for this API server. Raises Unauthorized.
+        """
         served = self._tokens.audiences(tenant)
-        asked = audiences or served
+        requested = audiences or served
         identity = self._static.find(token) if self._static is not None else None
         if identity is None:
             verified = self._tokens.verify(token, tenant)
-            identity, meant = verified.identity, verified.claims.aud
+            identity, token_audiences = verified.identity, verified.claims.aud
         else:
-            meant = served
-        common = tuple(audience for audience in asked if audience in meant)
+            token_audiences = served
+        common = tuple(audience for audience in requested if audience in token_audiences)
         if identity.tenant != tenant or not common:
-            raise Unauthorized("Unauthorized: the token is refused: it is for another audience")
+            raise Unauthorized("Unauthorized: invalid token: it is for another audience")
         return ReviewedToken(identity, common)
 
     def _check_certified(self, identity: CertificateIdentity) -> None:
         clientcert.check_current(identity, self._clock())
-        if identity.tenant != SYSTEM and identity.issued < self._birth(identity.tenant):
+        if identity.tenant != SYSTEM and identity.issued < self._creation_time(identity.tenant):
             raise Unauthorized(
                 "Unauthorized: the client certificate is from an earlier tenant of this name; get a new one"
             )
 
-    def _birth(self, tenant: TenantId) -> float:
-        """When the tenant was created; long ago where this server keeps no such object (a dedicated
-        tenant's own server), or there is none: nothing can be done in a tenant that does not exist."""
-        found = self._reader.get(SYSTEM, _TENANTS, "", tenant)
-        created = found["metadata"].get("creationTimestamp") if found is not None else None
+    def _creation_time(self, tenant: TenantId) -> float:
+        """The tenant's creation time; 0 if this server has no Tenant object, as on a dedicated plane, or if
+        the tenant does not exist, in which case all requests to it fail anyway."""
+        obj = self._reader.get(SYSTEM, _TENANTS, "", tenant)
+        created = obj["metadata"].get("creationTimestamp") if obj is not None else None
         if created is None:
             return 0.0
-        birth = self._births.get(created)
-        if birth is None:
-            if len(self._births) > 4096:
-                self._births.clear()
-            birth = self._births[created] = meta.parse_time(created)
-        return birth
+        created_at = self._created_at.get(created)
+        if created_at is None:
+            if len(self._created_at) > 4096:
+                self._created_at.clear()
+            created_at = self._created_at[created] = meta.parse_time(created)
+        return created_at
 
 
 def _bearer(headers: Mapping[str, str]) -> str | None:

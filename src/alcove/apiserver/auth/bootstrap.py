@@ -1,8 +1,8 @@
-"""What a space of objects begins with, as plain objects that the server writes at its first start.
+"""The initial objects of a plane, which the server writes at its first start.
 
-For ring0: its namespaces and the Tenant `system`. For a tenant that has a server of its own: the same
-three namespaces, role and binding that the tenant controller makes for tenants of a shared server.
-The default roles are not here: they are built in (`rbac/defaults`) and never written.
+For ring0: its namespaces and the Tenant `system`. For a tenant on a dedicated plane: the same three
+namespaces, role and binding that the tenant controller creates for tenants on the home plane. The default
+roles are not included: they are built in (`rbac/defaults`) and never stored.
 """
 
 from alcove.api.ids import DEFAULT_NAMESPACES, SYSTEM, TenantId
@@ -17,7 +17,7 @@ ADMIN_ROLE_BINDING = "admin-role-binding"
 
 
 def objects(tenant: TenantId) -> list[Object]:
-    """In the order to write them. None has a uid or times yet: the server's ordinary create gives them."""
+    """The objects in the order to create them, without uid and times, which the server sets."""
     if tenant == SYSTEM:
         namespaces = [namespace(tenant, name) for name in (*DEFAULT_NAMESPACES, NODE_LEASES)]
         return [system_tenant(), *namespaces]
@@ -49,7 +49,7 @@ def namespace(tenant: TenantId, name: str) -> Object:
 
 
 def admin_role(tenant: TenantId) -> Object:
-    """Everything in the tenant."""
+    """The role that allows everything in the tenant."""
     return {
         "apiVersion": API_VERSION,
         "kind": "ClusterRole",

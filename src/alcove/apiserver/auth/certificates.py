@@ -1,8 +1,8 @@
-"""The certificate authority: made on first start, and what it issues.
+"""The certificate authority, created at the first start, and the certificates it issues.
 
-Files `ca.crt` and `ca.key` of the key directory. The certificate is always made from the key on
-disk, so a start that died between the two is finished by the next one. Everything issued starts
-`BACKDATE` early, for clocks that are behind.
+Files `ca.crt` and `ca.key` of the key directory. The certificate is always created from the key on disk, so a
+start that was interrupted between the two is completed by the next one. Issued certificates are valid from
+`BACKDATE` before their issue, to tolerate slow clocks.
 """
 
 import ipaddress
@@ -39,7 +39,7 @@ class IssuedCertificate(Struct, frozen=True):
 
 
 class CertificateProfile(Struct, frozen=True):
-    """What a certificate is for, beside whom it names."""
+    """The usages and alternative names of a certificate."""
 
     usages: Sequence[x509.ObjectIdentifier]
     names: Sequence[x509.GeneralName] = ()
@@ -47,7 +47,7 @@ class CertificateProfile(Struct, frozen=True):
 
 
 class CertificateAuthority:
-    """Signs certificates. Never signs another authority."""
+    """Signs certificates. Never signs a CA certificate."""
 
     def __init__(self, certificate: x509.Certificate, key: PrivateKey) -> None:
         self.certificate = certificate
@@ -55,16 +55,16 @@ class CertificateAuthority:
 
     @classmethod
     def open(cls, directory: Path, now: float) -> "CertificateAuthority":
-        """The directory's authority, made if there is none. Raises KeyFileError."""
+        """The directory's authority, created if it does not exist. Raises KeyFileError."""
         certificate_path, key_path = directory / CA_CERTIFICATE, directory / CA_KEY
         if keyfiles.read(key_path) is None and keyfiles.read(certificate_path) is not None:
             raise KeyFileError(
-                f"{certificate_path} is there but {key_path} is not; restore the key, "
-                "or remove the certificate to begin with a new authority (every credential then ends)"
+                f"{certificate_path} exists but {key_path} does not; restore the key, "
+                "or remove the certificate to create a new authority (all credentials become invalid)"
             )
         key = load_private_key(key_path, keyfiles.read_or_create(key_path, lambda: to_pem(new_key())))
-        made = keyfiles.read_or_create(certificate_path, lambda: pem(_self_signed(key, now)))
-        return cls(_checked(certificate_path, made, key, now), key)
+        data = keyfiles.read_or_create(certificate_path, lambda: pem(_self_signed(key, now)))
+        return cls(_checked(certificate_path, data, key, now), key)
 
     @property
     def certificate_pem(self) -> bytes:
@@ -73,7 +73,7 @@ class CertificateAuthority:
     def client(
         self, subject: Subject, now: float, lifetime: timedelta = CLIENT_LIFETIME
     ) -> IssuedCertificate:
-        """A new key and a certificate that makes its holder `subject`. Raises SubjectError."""
+        """A new key and a client certificate for `subject`. Raises SubjectError."""
         key = new_key()
         profile = CertificateProfile(usages=[ExtendedKeyUsageOID.CLIENT_AUTH])
         signed = self.sign(key.public_key(), subjects.to_name(subject), profile, now, lifetime)
@@ -82,7 +82,7 @@ class CertificateAuthority:
     def serving(
         self, hosts: Collection[str], now: float, lifetime: timedelta = SERVING_LIFETIME
     ) -> IssuedCertificate:
-        """A new key and a server's certificate. Its subject names no tenant: as a client it is nobody."""
+        """A new key and a server's certificate. Its subject names no tenant, so it is invalid for clients."""
         key = new_key()
         profile = CertificateProfile(
             usages=[ExtendedKeyUsageOID.SERVER_AUTH], names=[general_name(h) for h in hosts]
@@ -94,7 +94,8 @@ class CertificateAuthority:
     def sign(
         self, key: PublicKey, name: x509.Name, profile: CertificateProfile, now: float, lifetime: timedelta
     ) -> x509.Certificate:
-        """A certificate valid from `BACKDATE` ago for `lifetime`, but no longer than the authority's own."""
+        """A certificate valid from `BACKDATE` ago for `lifetime`, but no longer than the authority's
+        certificate."""
         start = datetime.fromtimestamp(int(now), UTC)
         authority = self.certificate
         end = min(start + lifetime, authority.not_valid_after_utc)
@@ -181,11 +182,11 @@ def _checked(path: Path, data: bytes, key: PrivateKey, now: float) -> x509.Certi
     if certificate.public_key() != key.public_key():
         raise KeyFileError(f"{path} does not belong to {path.with_name(CA_KEY)}: restore the pair together")
     if not _is_authority(certificate):
-        raise KeyFileError(f"{path} is no certificate authority")
+        raise KeyFileError(f"{path} is not a CA certificate")
     if certificate.not_valid_after_utc.timestamp() <= now:
         raise KeyFileError(
             f"the authority in {path} expired on {certificate.not_valid_after_utc:%Y-%m-%d}; "
-            "remove the certificate (keep the key) to make a new one"
+            "remove the certificate (keep the key) to create a new one"
         )
     return certificate
 
@@ -207,12 +208,12 @@ def issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> boo
 
 def _authority_identifier(authority: x509.Certificate) -> x509.AuthorityKeyIdentifier:
     try:
-        own = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        key_identifier = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     except x509.ExtensionNotFound:
         key = authority.public_key()
         assert isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey)
         return x509.AuthorityKeyIdentifier.from_issuer_public_key(key)
-    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(key_identifier)
 
 
 def _key_usage(*, authority: bool = False, key_encipherment: bool = False) -> x509.KeyUsage:

@@ -1,8 +1,8 @@
-"""The identity that a client certificate stands for.
+"""The identity in a client certificate.
 
-The handshake has already proved the chain and the key; here the subject, the purpose and the dates
-are read. A certificate outlives nothing: one issued before its tenant was created is from an earlier
-tenant of the same name, and is refused.
+The TLS handshake has verified the chain and the key; this module checks the subject, the key usage and the
+dates. A certificate does not outlive its tenant: one that was issued before the tenant was created belongs to
+an earlier tenant of the same name, and `authenticate.py` rejects it.
 """
 
 from cryptography import x509
@@ -20,14 +20,14 @@ CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 
 
 class CertificateIdentity(Identity, frozen=True, kw_only=True):
-    """An identity that lasts as long as its certificate; times are epoch seconds."""
+    """An identity that is valid as long as its certificate; times are epoch seconds."""
 
     issued: float
     expires: float
 
 
 def identify(der: bytes, now: float) -> CertificateIdentity:
-    """Whom a verified certificate names. Raises Unauthorized."""
+    """The identity in a verified certificate. Raises Unauthorized."""
     try:
         certificate = x509.load_der_x509_certificate(der)
         subject = subjects.from_name(certificate.subject)
@@ -38,7 +38,7 @@ def identify(der: bytes, now: float) -> CertificateIdentity:
         raise Unauthorized("Unauthorized: the client certificate cannot be read") from error
     if not is_for_clients:
         raise Unauthorized("Unauthorized: the certificate is not for client authentication")
-    found = CertificateIdentity(
+    identity = CertificateIdentity(
         subject.tenant,
         subject.user,
         tuple(dict.fromkeys((*subject.groups, ALL_AUTHENTICATED))),
@@ -51,8 +51,8 @@ def identify(der: bytes, now: float) -> CertificateIdentity:
         raise Unauthorized(
             f"Unauthorized: the client certificate is not valid before {begins}; check the clocks"
         )
-    check_current(found, now)
-    return found
+    check_current(identity, now)
+    return identity
 
 
 def check_current(identity: CertificateIdentity, now: float) -> None:
@@ -63,7 +63,8 @@ def check_current(identity: CertificateIdentity, now: float) -> None:
 
 
 def _is_for_clients(certificate: x509.Certificate) -> bool:
-    """No authority's, and not restricted to other purposes (without the extension: for any)."""
+    """Whether it is no CA certificate and allows client authentication (as without the extended key
+    usage)."""
     for extension in certificate.extensions:
         if isinstance(extension.value, x509.ExtendedKeyUsage):
             if ExtendedKeyUsageOID.CLIENT_AUTH not in extension.value:

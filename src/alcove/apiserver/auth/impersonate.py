@@ -1,7 +1,7 @@
-"""Acting as somebody else: `Impersonate-*` headers, each of which the caller must be allowed to use.
+"""Impersonation: `Impersonate-*` headers, each of which needs a permission of the caller.
 
-The identity that comes out is in the caller's own tenant. Only ring0's callers may name another one,
-with `Impersonate-Tenant`, and then need the verb `impersonate` on that tenant too.
+The impersonated identity is in the caller's tenant. Only callers of ring0 may name another tenant, with
+`Impersonate-Tenant`, and then need the verb `impersonate` on that tenant too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ ANONYMOUS = "system:anonymous"
 ALL_UNAUTHENTICATED = "system:unauthenticated"
 
 
-class _Asked(Struct, frozen=True):
+class _ImpersonationRequest(Struct, frozen=True):
     user: str
     tenant: str
     uid: str
@@ -32,20 +32,20 @@ class _Asked(Struct, frozen=True):
 
 
 def impersonate(caller: Identity, headers: Iterable[tuple[str, str]], authorizer: Authorizer) -> Identity:
-    """Whom the caller acts as; the caller itself where no header asks for another.
+    """The effective identity: the impersonated one, or `caller` if there are no such headers.
 
-    `headers` are all of the request's, a repeated one as several pairs. Raises BadRequest, Forbidden.
+    A header that was sent several times is several pairs in `headers`. Raises BadRequest, Forbidden.
     """
-    asked = _read(headers)
-    if asked is None:
+    requested = _read(headers)
+    if requested is None:
         return caller
-    tenant = _tenant(caller, asked)
-    for access in _needed(caller, tenant, asked):
+    tenant = _tenant(caller, requested)
+    for access in _needed(caller, tenant, requested):
         authorizer.require(caller, access)
-    return Identity(tenant, asked.user, _groups(asked), asked.uid, asked.extra)
+    return Identity(tenant, requested.user, _groups(requested), requested.uid, requested.extra)
 
 
-def _read(headers: Iterable[tuple[str, str]]) -> _Asked | None:
+def _read(headers: Iterable[tuple[str, str]]) -> _ImpersonationRequest | None:
     values: dict[str, list[str]] = {}
     for name, value in headers:
         lowered = name.lower()
@@ -55,13 +55,13 @@ def _read(headers: Iterable[tuple[str, str]]) -> _Asked | None:
         return None
     user = values.get("impersonate-user", [""])[0]
     if not user:
-        raise BadRequest(f"Impersonate-User is missing beside {', '.join(sorted(values))}")
+        raise BadRequest(f"Impersonate-User is required with {', '.join(sorted(values))}")
     extra = {
-        unquote(name.removeprefix(_EXTRA_PREFIX)): tuple(messages)
-        for name, messages in values.items()
+        unquote(name.removeprefix(_EXTRA_PREFIX)): tuple(texts)
+        for name, texts in values.items()
         if name.startswith(_EXTRA_PREFIX)
     }
-    return _Asked(
+    return _ImpersonationRequest(
         user=user,
         tenant=values.get("impersonate-tenant", [""])[0],
         uid=values.get("impersonate-uid", [""])[0],
@@ -70,42 +70,44 @@ def _read(headers: Iterable[tuple[str, str]]) -> _Asked | None:
     )
 
 
-def _tenant(caller: Identity, asked: _Asked) -> TenantId:
-    if not asked.tenant:
+def _tenant(caller: Identity, requested: _ImpersonationRequest) -> TenantId:
+    if not requested.tenant:
         return caller.tenant
     try:
-        return subjects.checked_tenant(asked.tenant)
+        return subjects.checked_tenant(requested.tenant)
     except SubjectError as error:
         raise BadRequest(f"Impersonate-Tenant: {error}") from error
 
 
-def _needed(caller: Identity, tenant: TenantId, asked: _Asked) -> Iterable[Access]:
-    """Everything the caller must be allowed. A tenant's caller that names another tenant fails each."""
+def _needed(caller: Identity, tenant: TenantId, requested: _ImpersonationRequest) -> Iterable[Access]:
+    """All permissions that the caller needs. A caller that is not of ring0 has none of them in another
+    tenant."""
 
     def access(group: str, resource: str, name: str, subresource: str = "", namespace: str = "") -> Access:
         return Access("impersonate", tenant, group, resource, subresource, namespace, name)
 
     if tenant != caller.tenant:
         yield Access("impersonate", SYSTEM, "", "tenants", name=tenant)
-    account = serviceaccounts.parse_user_name(asked.user)
+    account = serviceaccounts.parse_user_name(requested.user)
     if account is not None:
         yield access("", "serviceaccounts", account.name, namespace=account.namespace)
     else:
-        yield access("", "users", asked.user)
-    for group in asked.groups:
+        yield access("", "users", requested.user)
+    for group in requested.groups:
         yield access("", "groups", group)
-    for key, values in asked.extra.items():
+    for key, values in requested.extra.items():
         for value in values:
             yield access(_AUTHENTICATION, "userextras", value, subresource=key)
-    if asked.uid:
-        yield access(_AUTHENTICATION, "uids", asked.uid)
+    if requested.uid:
+        yield access(_AUTHENTICATION, "uids", requested.uid)
 
 
-def _groups(asked: _Asked) -> tuple[str, ...]:
-    """The groups asked for; none: those a service account has by nature. And whether one is known at all."""
-    account = serviceaccounts.parse_user_name(asked.user)
-    groups = asked.groups or (serviceaccounts.groups(account.namespace) if account else ())
-    if asked.user == ANONYMOUS:
+def _groups(requested: _ImpersonationRequest) -> tuple[str, ...]:
+    """The requested groups, or a service account's default groups; and system:authenticated or its
+    opposite."""
+    account = serviceaccounts.parse_user_name(requested.user)
+    groups = requested.groups or (serviceaccounts.groups(account.namespace) if account else ())
+    if requested.user == ANONYMOUS:
         return tuple(dict.fromkeys((*groups, ALL_UNAUTHENTICATED)))
     if ALL_AUTHENTICATED in groups or ALL_UNAUTHENTICATED in groups:
         return groups

@@ -1,7 +1,7 @@
-"""Key material on disk: each file whole or absent, readable by its owner alone.
+"""Key files on disk: each file is complete or absent, and readable only by its owner.
 
-A file appears by one link of a finished, synced temporary, so a crash never leaves half a key, and
-of two processes that start together one wins and both read the winner's.
+A file is written to a temporary file, synced, and then linked: a crash never leaves half a key, and if two
+processes start together, both read the file of the one that linked first.
 """
 
 import os
@@ -15,18 +15,19 @@ class KeyFileError(Exception):
 
 
 def read_or_create(path: Path, make: Callable[[], bytes]) -> bytes:
-    """What the file holds; if there is none, what `make` made, unless another process was faster."""
-    found = read(path)
-    if found is not None:
-        return found
-    made = make()
-    if _create(path, made):
-        return made
-    return read_or_create(path, lambda: made)
+    """The file's content; a missing file is created with the result of `make`, unless another process creates
+    it."""
+    existing = read(path)
+    if existing is not None:
+        return existing
+    created = make()
+    if _create(path, created):
+        return created
+    return read_or_create(path, lambda: created)
 
 
 def read(path: Path) -> bytes | None:
-    """The file's content, None if there is no such file. Raises KeyFileError."""
+    """The file's content; None if the file does not exist. Raises KeyFileError."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -36,12 +37,12 @@ def read(path: Path) -> bytes | None:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Puts `data` in the file's place, atomically. Raises KeyFileError."""
+    """Replaces the file's content atomically. Raises KeyFileError."""
     _publish(path, data, os.replace)
 
 
 def _create(path: Path, data: bytes) -> bool:
-    """Whether the file was made; False: it exists."""
+    """Creates the file; returns False if it exists already."""
     try:
         _publish(path, data, os.link)
     except FileExistsError:

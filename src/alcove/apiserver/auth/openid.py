@@ -1,4 +1,4 @@
-"""OpenID discovery: how others find the keys that verify a tenant's service account tokens.
+"""OpenID discovery: publishes the keys that verify a tenant's service account tokens.
 
 Each tenant is an issuer, so each has its own document at `{issuer}/.well-known/openid-configuration`,
 which is the tenant's path form of `/.well-known/openid-configuration`.
@@ -15,7 +15,7 @@ CACHE_CONTROL = "public, max-age=3600"
 
 
 def configuration(issuer: str, keys: SigningKeys) -> bytes:
-    """The issuer's metadata, as far as somebody who only verifies tokens needs it."""
+    """The issuer's metadata, limited to what is needed to verify tokens."""
     return orjson.dumps(
         {
             "issuer": issuer,

@@ -1,4 +1,4 @@
-"""How a service account is called: its user name and groups, the same in every tenant."""
+"""The user name and groups of a service account, the same in every tenant."""
 
 from msgspec import Struct
 
@@ -18,7 +18,7 @@ def user_name(namespace: str, name: str) -> str:
 
 
 def parse_user_name(user: str) -> ServiceAccountName | None:
-    """The account that a user name stands for, None for other users."""
+    """The service account with this user name; None for other users."""
     if not user.startswith(USER_PREFIX):
         return None
     namespace, colon, name = user.removeprefix(USER_PREFIX).partition(":")

@@ -1,8 +1,8 @@
-"""The keys of service account tokens: one signs, all verify, and the world may read the public ones.
+"""The keys of service account tokens: one signs, all verify, and the public keys are published.
 
-Files of the key directory: `sa.key` (made on first start) signs; `sa.pub`, if there is one, holds
-further public keys in PEM, one after the other, whose tokens are still good: to change the key, put
-the old key's public half there. Only signatures are judged here, never claims.
+Files of the key directory: `sa.key` (created at the first start) signs; `sa.pub`, if it exists, contains
+further public keys in PEM, one after the other, whose tokens are still valid: to rotate the key, add the old
+public key there. Only signatures are verified here, not claims.
 """
 
 import base64
@@ -30,7 +30,7 @@ _jws = jwt.PyJWS(algorithms=["ES256", "RS256"])
 
 
 class BadSignature(Exception):
-    """Not a token that one of our keys signed; the message says what is wrong, not with which key."""
+    """The token is not signed by one of the keys; the message does not reveal which keys there are."""
 
 
 class SigningKeys:
@@ -41,14 +41,14 @@ class SigningKeys:
 
     @classmethod
     def open(cls, directory: Path) -> "SigningKeys":
-        """The directory's keys; the signing key is made if there is none. Raises KeyFileError."""
+        """The directory's keys; the signing key is created if it does not exist. Raises KeyFileError."""
         path = directory / SIGNING_KEY
-        made = keyfiles.read_or_create(path, lambda: certificates.to_pem(certificates.new_key()))
-        signing = certificates.load_private_key(path, made)
+        data = keyfiles.read_or_create(path, lambda: certificates.to_pem(certificates.new_key()))
+        signing = certificates.load_private_key(path, data)
         more = keyfiles.read(directory / MORE_KEYS) or b""
-        for key in (signing.public_key(), *(found := list(_public_keys(directory / MORE_KEYS, more)))):
+        for key in (signing.public_key(), *(public_keys := list(_public_keys(directory / MORE_KEYS, more)))):
             _check_supported(path, key)
-        return cls(signing, found)
+        return cls(signing, public_keys)
 
     def sign(self, payload: bytes) -> str:
         """The payload as a compact JWS."""
@@ -63,7 +63,7 @@ class SigningKeys:
             key = self._keys.get(jwt.get_unverified_header(token).get("kid", ""))
             if key is None:
                 raise BadSignature("it was signed with a key that is not this server's")
-            # The algorithm is the key's, never the token's: that rules out `none` and confusion.
+            # The algorithm is the key's, never the token's: this rules out `none` and algorithm confusion.
             payload: bytes = _jws.decode(token, key, algorithms=[_algorithm(key)])
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise BadSignature("its signature is not valid") from error
@@ -78,7 +78,7 @@ class SigningKeys:
 
 
 def key_id(key: PublicKey) -> str:
-    """A key's name: the digest of its public half, so equal keys have equal names everywhere."""
+    """The key's id: the digest of the public key, so that it is the same on every server."""
     der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return base64.urlsafe_b64encode(hashlib.sha256(der).digest()).decode("ascii").rstrip("=")
 
@@ -103,7 +103,7 @@ def _public_keys(path: Path, data: bytes) -> Iterable[PublicKey]:
         try:
             key = serialization.load_pem_public_key(block + end)
         except ValueError as error:
-            raise KeyFileError(f"{path} holds something else than PEM public keys") from error
+            raise KeyFileError(f"{path} must contain only PEM public keys") from error
         if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
             raise KeyFileError(f"{path} must hold ECDSA or RSA keys")
         yield key
@@ -116,4 +116,4 @@ def _check_supported(path: Path, key: PublicKey) -> None:
         if key.key_size < 2048:
             raise KeyFileError(f"{path}: an RSA key of {key.key_size} bits is too short; use 2048 or more")
     elif not isinstance(key.curve, ec.SECP256R1):
-        raise KeyFileError(f"{path}: of elliptic curves only P-256 (ES256) is supported")
+        raise KeyFileError(f"{path}: unsupported elliptic curve; use P-256 (ES256)")

@@ -1,7 +1,7 @@
-"""Static tokens: a file that an operator writes before anything else can vouch for anybody.
+"""Static tokens: a file that an operator writes, for use before other credentials exist.
 
-YAML or JSON, a list of `{token, user, tenant, groups, uid, expires}`; `expires` is RFC 3339 and may be
-left out. The whole file is refused if any entry is wrong. Tokens are kept as digests only.
+YAML or JSON, a list of `{token, user, tenant, groups, uid, expires}`; `expires` is RFC 3339 and optional. The
+whole file is rejected if one entry is invalid. Only digests of the tokens are held in memory.
 """
 
 import hashlib
@@ -30,14 +30,14 @@ class StaticToken(Struct, frozen=True, forbid_unknown_fields=True):
     expires: datetime | None = None
 
 
-class _Known(Struct, frozen=True):
+class _Entry(Struct, frozen=True):
     identity: Identity
     expires: float
 
 
 class StaticTokens:
-    def __init__(self, known: Mapping[bytes, _Known], clock: Callable[[], float]) -> None:
-        self._known = known
+    def __init__(self, entries_by_digest: Mapping[bytes, _Entry], clock: Callable[[], float]) -> None:
+        self._entries = entries_by_digest
         self._clock = clock
 
     @classmethod
@@ -45,41 +45,41 @@ class StaticTokens:
         """The file's tokens. Raises KeyFileError."""
         data = keyfiles.read(path)
         if data is None:
-            raise KeyFileError(f"there is no token file {path}")
+            raise KeyFileError(f"token file {path} not found")
         try:
             entries = msgspec.yaml.decode(data, type=list[StaticToken])
         except msgspec.DecodeError as error:
             raise KeyFileError(f"{path}: {error}") from error
-        known: dict[bytes, _Known] = {}
+        entries_by_digest: dict[bytes, _Entry] = {}
         for index, entry in enumerate(entries):
             try:
-                known_entry = _known(entry)
+                parsed_entry = _parse(entry)
             except ValueError as error:
                 raise KeyFileError(f"{path}: entry {index}: {error}") from error
             digest = _digest(entry.token)
-            if digest in known:
-                raise KeyFileError(f"{path}: entry {index}: the same token is there twice")
-            known[digest] = known_entry
-        return cls(known, clock)
+            if digest in entries_by_digest:
+                raise KeyFileError(f"{path}: entry {index}: duplicate token")
+            entries_by_digest[digest] = parsed_entry
+        return cls(entries_by_digest, clock)
 
     def find(self, token: str) -> Identity | None:
-        """Whose token it is, None if it is none of these. Raises Unauthorized once it has expired."""
+        """The token's identity; None if it is not in the file. Raises Unauthorized if it has expired."""
         digest = _digest(token)
-        found = self._known.get(digest)
-        if found is None:
+        entry = self._entries.get(digest)
+        if entry is None:
             return None
-        if self._clock() >= found.expires:
-            ended = meta.format_time(found.expires)
-            raise Unauthorized(f"Unauthorized: the token is refused: it expired at {ended}; get a new one")
-        return found.identity
+        if self._clock() >= entry.expires:
+            ended = meta.format_time(entry.expires)
+            raise Unauthorized(f"Unauthorized: invalid token: it expired at {ended}; get a new one")
+        return entry.identity
 
 
 def _digest(token: str) -> bytes:
-    """What is compared instead of tokens: how long a look-up takes tells nothing about them."""
+    """Digests are compared instead of tokens, so that the time of a lookup reveals nothing about them."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-def _known(entry: StaticToken) -> _Known:
+def _parse(entry: StaticToken) -> _Entry:
     if len(entry.token) < TOKEN_LENGTH_MIN or not entry.token.isascii() or " " in entry.token:
         raise ValueError(f"a token is {TOKEN_LENGTH_MIN} or more ASCII characters without spaces")
     if not entry.user:
@@ -89,4 +89,4 @@ def _known(entry: StaticToken) -> _Known:
     tenant = subjects.checked_tenant(entry.tenant)
     groups = tuple(dict.fromkeys((*entry.groups, ALL_AUTHENTICATED)))
     expires = float("inf") if entry.expires is None else entry.expires.timestamp()
-    return _Known(Identity(tenant, entry.user, groups, entry.uid), expires)
+    return _Entry(Identity(tenant, entry.user, groups, entry.uid), expires)

@@ -1,7 +1,7 @@
-"""A caller's name in a certificate: `O=tenant:T` exactly once, groups in OU, the user in CN.
+"""The caller's name in a certificate: `O=tenant:T` exactly once, groups in OU, the user in CN.
 
-The one place that knows this form; certificates are issued, requests signed and callers recognised
-by it. A subject that names no tenant, or more than one, is nobody.
+Only this module knows the form; issuing, signing and authentication use it. A subject that names no tenant,
+or more than one, is invalid.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from alcove.api.ids import ALL, TenantId
 
 TENANT_PREFIX = "tenant:"
 COMMON_NAME_LENGTH_MAX = 64
-"""X.509's own limit (ub-common-name)."""
+"""The limit of X.509 (ub-common-name)."""
 
 
 class SubjectError(ValueError):
-    """A subject that is not of this form; the message says how it should be."""
+    """A subject that does not have this form; the message says what is expected."""
 
 
 class Subject(Struct, frozen=True):
@@ -29,16 +29,16 @@ class Subject(Struct, frozen=True):
 
 
 def checked_tenant(name: str) -> TenantId:
-    """`name` as a tenant that a credential may speak for. Raises SubjectError."""
+    """`name` as the tenant of a credential. Raises SubjectError."""
     if name == ALL:
-        raise SubjectError('"all" is every tenant at once and cannot be a caller\'s tenant')
+        raise SubjectError('"all" stands for all tenants and cannot be a caller\'s tenant')
     if names.dns_label(name):
-        raise SubjectError(f"{name!r} is not a tenant's name: a DNS label is needed")
+        raise SubjectError(f"{name!r} is not a valid tenant name: it must be a DNS label")
     return TenantId(name)
 
 
 def to_name(subject: Subject) -> x509.Name:
-    """The subject as X.509 writes it. Raises SubjectError for what `from_name` would refuse."""
+    """The subject as an X.509 name. Raises SubjectError for what `from_name` would reject."""
     checked_tenant(subject.tenant)
     if len(subject.user) > COMMON_NAME_LENGTH_MAX:
         raise SubjectError(f"a certificate's user name has at most {COMMON_NAME_LENGTH_MAX} characters")
@@ -54,7 +54,7 @@ def to_name(subject: Subject) -> x509.Name:
 
 
 def from_name(name: x509.Name) -> Subject:
-    """Whom an X.509 name stands for. Raises SubjectError."""
+    """The subject in an X.509 name. Raises SubjectError."""
     organizations = _values(name, NameOID.ORGANIZATION_NAME)
     if len(organizations) != 1 or not organizations[0].startswith(TENANT_PREFIX):
         message = ", ".join(repr(organization) for organization in organizations) or "none"
@@ -72,7 +72,7 @@ def from_name(name: x509.Name) -> Subject:
 
 
 def _values(name: x509.Name, oid: x509.ObjectIdentifier) -> Sequence[str]:
-    """The attribute's values as text; X.509 also allows bytes, which no name of ours is."""
+    """The attribute's values as text. Raises SubjectError for bytes, which X.509 allows too."""
     values = [attribute.value for attribute in name.get_attributes_for_oid(oid)]
     if not all(isinstance(value, str) for value in values):
         raise SubjectError("names in a certificate's subject must be text")

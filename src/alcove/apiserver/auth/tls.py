@@ -1,11 +1,13 @@
-"""The server's side of TLS: its certificate, kept fresh, and the context that takes client certificates.
+"""The server's side of TLS: its certificate, which is renewed, and the context that accepts client
+certificates.
 
-Clients may show a certificate; it must come from our authority, or the handshake ends with the alert
-"unknown ca". kube-apiserver asks for a certificate without verifying it, and answers a stranger's with 401;
-Python's `ssl` cannot: whatever it asks for (CERT_OPTIONAL, CERT_REQUIRED) it verifies, and it has no callback
-to think otherwise. What that costs: the words, and a stranger's certificate beside a good token is refused too.
+Clients may send a certificate; it must be issued by the cluster's authority, or the handshake ends with the
+alert "unknown ca". kube-apiserver requests a certificate without verifying it in the handshake, and answers
+an unknown one with 401. Python's `ssl` cannot: it verifies whatever it requests (CERT_OPTIONAL,
+CERT_REQUIRED) and has no callback. So such clients get no Status, and an unknown certificate is rejected even
+if the request has a valid token.
 
-Dates are not OpenSSL's business: an expired certificate passes the handshake and is refused by authentication,
+OpenSSL does not check dates: an expired certificate passes the handshake and is rejected by authentication,
 with a `Status` that says so instead of a broken connection.
 """
 
@@ -37,7 +39,7 @@ _NO_CHECK_TIME = ssl.VerifyFlags(0x200000)
 
 
 class ServerCertificate:
-    """The server's certificate on disk and the live context that shows it."""
+    """The server's certificate on disk, and the TLS context that serves it."""
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class ServerCertificate:
         hosts: Collection[str],
         clock: Callable[[], float],
     ) -> None:
-        """Issues a certificate if the one on disk will not do. Raises KeyFileError."""
+        """Issues a certificate if there is none on disk that is valid for all hosts. Raises KeyFileError."""
         self._certificate_path = directory / SERVING_CERTIFICATE
         self._key_path = directory / SERVING_KEY
         self._authority = authority
@@ -57,17 +59,20 @@ class ServerCertificate:
             self._load()
 
     def cover(self, hosts: Collection[str]) -> None:
-        """Adds names and addresses that clients reach this server by; new connections see them."""
+        """Adds names and addresses of this server to the certificate; new connections get it."""
         self._hosts |= frozenset(hosts)
         self.renew()
 
     def renew(self) -> bool:
-        """Issues and shows a new certificate if a third of the present one's life, or less, is left.
-        To be called now and then; returns whether it did."""
+        """Issues and serves a new certificate if it is invalid or at most a third of its lifetime remains.
+
+        Call it periodically. Returns whether a certificate was issued.
+        """
         if not self._is_due():
             return False
         issued = self._authority.serving(sorted(self._hosts), self._clock())
-        # The key first: a crash between the two leaves a pair that does not match, which is due again.
+        # The key first: a crash between the two leaves a pair that does not match, which is renewed at the
+        # next start.
         keyfiles.replace(self._key_path, issued.key_pem)
         keyfiles.replace(self._certificate_path, issued.certificate_pem)
         self._load()

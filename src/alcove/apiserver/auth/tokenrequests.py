@@ -1,4 +1,4 @@
-"""TokenRequest: `POST …/serviceaccounts/NAME/token`, the way every service account gets its tokens."""
+"""TokenRequest: `POST …/serviceaccounts/NAME/token` issues a token of a service account."""
 
 import copy
 from collections.abc import Callable
@@ -26,8 +26,8 @@ LIFETIME_SECONDS_MIN = 600
 LIFETIME_SECONDS_MAX = 365 * 24 * 3600
 
 INJECTED_LIFETIME_SECONDS = 3607
-"""What clients ask for on behalf of a pod's own volume. Such a token lives on, as long as its pod, for
-programs that never read it anew, and counts as stale after the hour: as in Kubernetes."""
+"""The lifetime that clients request for a pod's projected volume. As in Kubernetes, such a token is valid for
+a year (but no longer than its pod), for programs that never reread it, and counts as stale after the hour."""
 
 
 class _Binding(Struct, frozen=True):
@@ -50,9 +50,9 @@ class TokenRequests:
         account = self._reader.get(tenant, SERVICE_ACCOUNTS, namespace, name)
         if account is None:
             raise NotFound.of(SERVICE_ACCOUNTS, name)
-        answer = copy.deepcopy(request)
-        self._check_metadata(answer, namespace, name, account)
-        spec: Object = answer.setdefault("spec", {})
+        response = copy.deepcopy(request)
+        self._check_metadata(response, namespace, name, account)
+        spec: Object = response.setdefault("spec", {})
         lifetime = _lifetime(spec, name, warnings)
         binding = self._binding(tenant, namespace, name, spec.get("boundObjectRef"))
         default = self._tokens.audiences(tenant)
@@ -70,49 +70,49 @@ class TokenRequests:
             warnafter=int(now) + lifetime if injected else None,
         )
         token = self._tokens.issue(bound, audiences, LIFETIME_SECONDS_MAX if injected else lifetime)
-        answer["metadata"]["creationTimestamp"] = meta.format_time(now)
-        answer["status"] = {"token": token, "expirationTimestamp": meta.format_time(int(now) + lifetime)}
-        return answer
+        response["metadata"]["creationTimestamp"] = meta.format_time(now)
+        response["status"] = {"token": token, "expirationTimestamp": meta.format_time(int(now) + lifetime)}
+        return response
 
     def _check_metadata(self, request: Object, namespace: str, name: str, account: Object) -> None:
-        given, uid = objects.metadata(request), account["metadata"]["uid"]
-        faults = [
+        metadata, uid = objects.metadata(request), account["metadata"]["uid"]
+        errors = [
             fields.invalid(
-                f"metadata.{field}", given[field], f"must be the service account's {field}, or left out"
+                f"metadata.{field}", metadata[field], f"must be the service account's {field}, or left out"
             )
-            for field, right in (("name", name), ("namespace", namespace))
-            if given.get(field) not in (None, "", right)
+            for field, expected in (("name", name), ("namespace", namespace))
+            if metadata.get(field) not in (None, "", expected)
         ]
-        if faults:
-            raise Invalid.of(GROUP, KIND, name, faults)
-        if given.get("uid") not in (None, "", uid):
-            why = f"the UID in the request ({given['uid']}) is not the service account's ({uid})"
-            raise Conflict.of(GroupResource(GROUP, KIND), name, why)
-        given.update(name=name, namespace=namespace, uid=uid)
+        if errors:
+            raise Invalid.of(GROUP, KIND, name, errors)
+        if metadata.get("uid") not in (None, "", uid):
+            message = f"the UID in the request ({metadata['uid']}) is not the service account's ({uid})"
+            raise Conflict.of(GroupResource(GROUP, KIND), name, message)
+        metadata.update(name=name, namespace=namespace, uid=uid)
 
     def _binding(self, tenant: TenantId, namespace: str, account: str, ref: Object | None) -> _Binding:
         if not ref:
             return _Binding()
         kind = GroupVersionKind.parse(ref.get("apiVersion") or "v1", ref.get("kind") or "")
         name = ref.get("name") or ""
-        # Nodes belong to ring0: to a tenant, whether one exists is no business of a token request.
+        # Nodes belong to ring0: a token request must not reveal to a tenant whether one exists.
         if kind.group == "" and kind.kind == "Pod":
             binding = self._pod_binding(tenant, namespace, account, name)
         elif kind.group == "" and kind.kind == "Secret":
-            secret = self._found(tenant, SECRETS, namespace, name)
+            secret = self._reference(tenant, SECRETS, namespace, name)
             binding = _Binding(secret.uid, secret=secret)
         elif kind.group == "" and kind.kind == "Node" and tenant == SYSTEM:
-            node = self._found(SYSTEM, NODES, "", name)
+            node = self._reference(SYSTEM, NODES, "", name)
             binding = _Binding(node.uid, node=node)
         else:
             raise BadRequest(f"cannot bind token to object of type {kind.api_version}, Kind={kind.kind}")
         if ref.get("uid") and ref["uid"] != binding.uid:
-            why = f"the UID in the bound object reference ({ref['uid']}) is not that of the object"
-            raise Conflict.of(GroupResource(kind.group, kind.kind), name, why)
+            message = f"the UID in the bound object reference ({ref['uid']}) is not that of the object"
+            raise Conflict.of(GroupResource(kind.group, kind.kind), name, message)
         return binding
 
     def _pod_binding(self, tenant: TenantId, namespace: str, account: str, name: str) -> _Binding:
-        reference = self._found(tenant, PODS, namespace, name)
+        reference = self._reference(tenant, PODS, namespace, name)
         pod = self._reader.get(tenant, PODS, namespace, name) or {}
         if objects.get(pod, "spec", "serviceAccountName") != account:
             raise BadRequest(f'cannot bind token for serviceaccount "{account}" to a pod of another one')
@@ -123,23 +123,25 @@ class TokenRequests:
         uid = node["metadata"]["uid"] if node else ""
         return _Binding(reference.uid, pod=reference, node=TokenObjectRef(node_name, uid))
 
-    def _found(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> TokenObjectRef:
-        found = self._reader.get(tenant, resource, namespace, name)
-        if found is None:
+    def _reference(
+        self, tenant: TenantId, resource: GroupResource, namespace: str, name: str
+    ) -> TokenObjectRef:
+        obj = self._reader.get(tenant, resource, namespace, name)
+        if obj is None:
             raise NotFound.of(resource, name)
-        return TokenObjectRef(name, found["metadata"]["uid"])
+        return TokenObjectRef(name, obj["metadata"]["uid"])
 
 
 def _lifetime(spec: Object, name: str, warnings: list[str]) -> int:
-    asked = spec.get("expirationSeconds")
-    if asked is None:
+    requested = spec.get("expirationSeconds")
+    if requested is None:
         return LIFETIME_SECONDS_DEFAULT
-    if not isinstance(asked, int) or asked < LIFETIME_SECONDS_MIN or asked > 1 << 32:
+    if not isinstance(requested, int) or requested < LIFETIME_SECONDS_MIN or requested > 1 << 32:
         message = "must be between 600 seconds (10 minutes) and 2^32 seconds"
-        raise Invalid.of(GROUP, KIND, name, [fields.invalid("spec.expirationSeconds", asked, message)])
-    if asked > LIFETIME_SECONDS_MAX:
+        raise Invalid.of(GROUP, KIND, name, [fields.invalid("spec.expirationSeconds", requested, message)])
+    if requested > LIFETIME_SECONDS_MAX:
         warnings.append(
-            f"requested expiration of {asked} seconds shortened to {LIFETIME_SECONDS_MAX} seconds"
+            f"requested expiration of {requested} seconds shortened to {LIFETIME_SECONDS_MAX} seconds"
         )
         return LIFETIME_SECONDS_MAX
-    return asked
+    return requested

@@ -1,9 +1,9 @@
-"""Service account tokens: JWTs that name a tenant, an account, and what they live and die with.
+"""Service account tokens: JWTs with a tenant, a service account, and the object that they are bound to.
 
-A token is good while its signature, dates, issuer and audience are right, and while the account and
-the object it is bound to exist with the uids it names. The first half never changes for a token and is
-remembered by the token's digest; the second is looked up in memory at every use. Each tenant is an
-issuer of its own (`{base}/tenants/T`): outside, equal account names of two tenants stay apart.
+A token is valid while its signature, dates, issuer and audience are valid, and while the account and the
+bound object exist with the uids in its claims. The first part never changes for a token and is cached by the
+token's digest; the second is looked up in memory at every use. Each tenant is a separate issuer
+(`{base}/tenants/T`), so that external verifiers can tell equal account names of two tenants apart.
 """
 
 import base64
@@ -35,7 +35,7 @@ REMEMBERED_MAX = 16_384
 REFUSED_MAX = 4_096
 REFUSED_SECONDS = 10.0
 LEEWAY_SECONDS = 60
-"""For clocks that differ, and for objects that are being deleted."""
+"""Tolerance for clock skew, and for bound objects that are being deleted."""
 
 SERVICE_ACCOUNTS = GroupResource("", "serviceaccounts")
 PODS = GroupResource("", "pods")
@@ -49,7 +49,7 @@ class TokenObjectRef(Struct, frozen=True, omit_defaults=True):
 
 
 class BoundObject(Struct, frozen=True, omit_defaults=True):
-    """The private claims: whose token it is, and what it is bound to."""
+    """The private claims: the token's account, and the object it is bound to."""
 
     tenant: str
     namespace: str
@@ -69,27 +69,27 @@ class TokenClaims(Struct, frozen=True, omit_defaults=True):
     jti: str
     bound: BoundObject = field(name="kubernetes.io")
     exp: int | None = None
-    """None only for a token that is kept in a Secret and dies with it."""
+    """None only for a token in a Secret, which is valid as long as the Secret contains it."""
 
 
 class VerifiedToken(Struct, frozen=True):
-    """What a token says, once its signature and claims have been found good."""
+    """A token whose signature and claims are valid."""
 
     claims: TokenClaims
     identity: Identity
     expires: float
     serves_api: bool
-    """Its audience is this API server."""
+    """Whether this API server is in its audiences."""
 
 
-_REFUSED = "Unauthorized: the token is refused: {}"
+_INVALID = "Unauthorized: invalid token: {}"
 _V = TypeVar("_V")
 _decode = msgspec.json.Decoder(TokenClaims).decode
 _encode = msgspec.json.Encoder().encode
 
 
 class Tokens:
-    """Issues and verifies. One per server."""
+    """Issues and verifies tokens. One per server."""
 
     def __init__(
         self,
@@ -105,17 +105,18 @@ class Tokens:
         self._verified: OrderedDict[bytes, VerifiedToken] = OrderedDict()
         self._refused: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
         self.stale_uses = 0
-        """Uses of tokens past their `warnafter`, by clients that do not read their token anew."""
+        """Uses of tokens past their `warnafter`, by clients that do not reread their token."""
 
     def issuer(self, tenant: TenantId) -> str:
         return f"{self._base_url}/tenants/{tenant}"
 
     def audiences(self, tenant: TenantId) -> list[str]:
-        """Whom a token is for when nobody says: this API server, as the tenant knows it."""
+        """The default audiences: this API server, by the tenant's issuer."""
         return [self.issuer(tenant)]
 
     def issue(self, bound: BoundObject, audiences: Sequence[str], lifetime_seconds: int | None) -> str:
-        """A signed token. `lifetime_seconds` None: it ends with its Secret only."""
+        """A signed token. If `lifetime_seconds` is None it does not expire, and is valid while its Secret
+        contains it."""
         now = int(self._clock())
         account = serviceaccounts.user_name(bound.namespace, bound.serviceaccount.name)
         claims = TokenClaims(
@@ -131,45 +132,45 @@ class Tokens:
         return self._keys.sign(_encode(claims))
 
     def authenticate(self, token: str) -> Identity:
-        """Whose token it is, if it is for this API server. Raises Unauthorized."""
+        """The identity of a token for this API server. Raises Unauthorized."""
         verified = self.verify(token)
         if not verified.serves_api:
-            raise _refusal("it is for another audience")
+            raise _invalid_token("it is for another audience")
         return verified.identity
 
     def verify(self, token: str, tenant: TenantId | None = None) -> VerifiedToken:
-        """The token, good at this moment, whomever it is for. Raises Unauthorized.
+        """Verifies a token of any audience. Raises Unauthorized.
 
-        With a `tenant`, another tenant's token is refused before anything of that tenant is looked at.
+        With a `tenant`, another tenant's token is rejected before any object of that tenant is read.
         """
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         verified = self._verified.get(digest)
         if verified is None:
-            verified = self._remember(digest, token)
+            verified = self._verify_and_cache(digest, token)
         else:
             self._verified.move_to_end(digest)
         if tenant is not None and verified.identity.tenant != tenant:
-            raise _refusal("it is for another audience")
+            raise _invalid_token("it is for another audience")
         now = self._clock()
         if now >= verified.expires:
-            raise _refusal(f"it expired at {meta.format_time(verified.expires)}; get a new one")
+            raise _invalid_token(f"it expired at {meta.format_time(verified.expires)}; get a new one")
         try:
             self._check_bound(verified, token, now)
         except _Unbound as error:
             raise BoundObjectMissing(str(error), verified.identity.tenant) from error
         return verified
 
-    def _remember(self, digest: bytes, token: str) -> VerifiedToken:
-        """Verifies for the first time, or repeats a recent refusal: forgers repeat themselves too."""
+    def _verify_and_cache(self, digest: bytes, token: str) -> VerifiedToken:
+        """Verifies a token and caches the result; failures are cached too, for REFUSED_SECONDS."""
         now = self._clock()
-        until, why = self._refused.get(digest, (0.0, ""))
+        until, message = self._refused.get(digest, (0.0, ""))
         if now < until:
-            raise _refusal(why)
+            raise _invalid_token(message)
         try:
             verified = self._verify(token, now)
         except (BadSignature, _BadClaims) as error:
             _put(self._refused, digest, (now + REFUSED_SECONDS, str(error)), REFUSED_MAX)
-            raise _refusal(str(error)) from error
+            raise _invalid_token(str(error)) from error
         _put(self._verified, digest, verified, REMEMBERED_MAX)
         return verified
 
@@ -185,7 +186,7 @@ class Tokens:
         if claims.sub != serviceaccounts.user_name(bound.namespace, bound.serviceaccount.name):
             raise _BadClaims("its subject is not its service account")
         if not bound.serviceaccount.uid or (claims.exp is None and bound.secret is None):
-            raise _BadClaims("it is bound to nothing that ends")
+            raise _BadClaims("it has no service account uid, or neither an expiry nor a Secret")
         if claims.nbf > now + LEEWAY_SECONDS or claims.iat > now + LEEWAY_SECONDS:
             raise _BadClaims("it is not valid yet; check the clocks")
         return VerifiedToken(
@@ -197,56 +198,56 @@ class Tokens:
 
     def _check_bound(self, verified: VerifiedToken, token: str, now: float) -> None:
         bound, tenant = verified.claims.bound, verified.identity.tenant
-        self._live(tenant, SERVICE_ACCOUNTS, bound.namespace, bound.serviceaccount, now)
+        self._existing(tenant, SERVICE_ACCOUNTS, bound.namespace, bound.serviceaccount, now)
         if bound.pod is not None:
-            self._live(tenant, PODS, bound.namespace, bound.pod, now)
+            self._existing(tenant, PODS, bound.namespace, bound.pod, now)
         elif bound.secret is not None:
-            secret = self._live(tenant, SECRETS, bound.namespace, bound.secret, now)
+            secret = self._existing(tenant, SECRETS, bound.namespace, bound.secret, now)
             if verified.claims.exp is None:
-                _check_kept(secret, token)
+                _check_secret(secret, token)
         elif bound.node is not None:
-            self._live(SYSTEM, NODES, "", bound.node, now)
+            self._existing(SYSTEM, NODES, "", bound.node, now)
         if bound.warnafter is not None and now > bound.warnafter:
             self.stale_uses += 1
 
-    def _live(
+    def _existing(
         self, tenant: TenantId, resource: GroupResource, namespace: str, reference: TokenObjectRef, now: float
     ) -> Object:
-        found = self._reader.get(tenant, resource, namespace, reference.name)
-        if found is None or (reference.uid and found["metadata"].get("uid") != reference.uid):
-            raise _Unbound(f"the {resource.resource.removesuffix('s')} that it is bound to is gone")
-        deleted = found["metadata"].get("deletionTimestamp")
+        obj = self._reader.get(tenant, resource, namespace, reference.name)
+        if obj is None or (reference.uid and obj["metadata"].get("uid") != reference.uid):
+            raise _Unbound(f"the {resource.resource.removesuffix('s')} that it is bound to does not exist")
+        deleted = obj["metadata"].get("deletionTimestamp")
         if deleted is not None and meta.parse_time(deleted) + LEEWAY_SECONDS < now:
             raise _Unbound(f"the {resource.resource.removesuffix('s')} that it is bound to is being deleted")
-        return found
+        return obj
 
 
 class BoundObjectMissing(Unauthorized):
-    """A token of ours, whose account, or the object that it is bound to, is not there (yet, or any more)."""
+    """A token with a valid signature, whose account or bound object does not exist (yet, or any more)."""
 
-    def __init__(self, why: str, tenant: TenantId) -> None:
-        super().__init__(_REFUSED.format(why))
+    def __init__(self, message: str, tenant: TenantId) -> None:
+        super().__init__(_INVALID.format(message))
         self.tenant = tenant
-        """Whose token it is: the signature is good."""
+        """The token's tenant; it can be trusted because the signature is valid."""
 
 
 class _BadClaims(Exception):
-    """Claims that no token of ours has."""
+    """Claims that this server never issues."""
 
 
 class _Unbound(Exception):
-    """What a token is bound to does not hold it any more."""
+    """The object that a token is bound to does not exist, or no longer contains it."""
 
 
-def _refusal(why: str) -> Unauthorized:
-    return Unauthorized(_REFUSED.format(why))
+def _invalid_token(message: str) -> Unauthorized:
+    return Unauthorized(_INVALID.format(message))
 
 
-def _check_kept(secret: Object, token: str) -> None:
-    """A token without an end is good only while its Secret holds it."""
-    kept = objects.get(secret, "data", "token", default="")
-    if not hmac.compare_digest(str(kept).encode(), base64.b64encode(token.encode())):
-        raise _Unbound("its secret does not hold it any more")
+def _check_secret(secret: Object, token: str) -> None:
+    """A token without expiry is valid only while its Secret contains it."""
+    stored = objects.get(secret, "data", "token", default="")
+    if not hmac.compare_digest(str(stored).encode(), base64.b64encode(token.encode())):
+        raise _Unbound("its secret no longer contains it")
     if INVALID_SINCE in objects.labels(secret):
         raise _Unbound("its secret is marked invalid")
 
@@ -263,7 +264,7 @@ def _identity(tenant: TenantId, claims: TokenClaims) -> Identity:
     return Identity(tenant, claims.sub, groups, bound.serviceaccount.uid, extra)
 
 
-def _put(kept: OrderedDict[bytes, _V], key: bytes, value: _V, most: int) -> None:
-    kept[key] = value
-    if len(kept) > most:
-        kept.popitem(last=False)
+def _put(cache: OrderedDict[bytes, _V], key: bytes, value: _V, entries_max: int) -> None:
+    cache[key] = value
+    if len(cache) > entries_max:
+        cache.popitem(last=False)

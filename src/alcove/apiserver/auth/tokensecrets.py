@@ -1,8 +1,8 @@
-"""Secrets of type `kubernetes.io/service-account-token`: filled as they are written.
+"""Secrets of type `kubernetes.io/service-account-token`: admission adds the token.
 
-Kubernetes leaves this to a controller with the signing key; here the key stays in the API server, and
-the token is there when the request returns. It has no end of its own: it dies with its Secret, or when
-the Secret holds another one. A Secret whose service account does not exist stays empty.
+In Kubernetes a controller with the signing key does this; here the key stays in the API server, and the
+Secret has its token when the request returns. The token does not expire: it is valid while the Secret
+contains it. A Secret whose service account does not exist stays empty.
 """
 
 import base64

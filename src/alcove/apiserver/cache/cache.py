@@ -1,4 +1,4 @@
-"""The cache itself: follows the store's feed, answers reads, hands events to the watch hub."""
+"""The cache: follows the store's feed, serves reads, and passes events to its listener."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from alcove.store.base import FeedLagged, Store, StoreChangeType, StoreEvent
 log = logging.getLogger(__name__)
 
 HISTORY_EVENTS_TOTAL_MAX = 20_000
-"""Over all resources and tenants, about; the oldest are forgotten first."""
+"""Approximate limit over all resources and tenants; the oldest events are dropped first."""
 
 _KINDS = {
     StoreChangeType.CREATED: CacheEventType.ADDED,
@@ -29,21 +29,21 @@ Listener = Callable[[Sequence[CacheEvent]], None]
 
 
 class Cache:
-    """Implements `reader.Reader`. `async with` fills it from the store and follows the store's feed."""
+    """Implements `CacheReader`. `async with` fills it from the store and follows the store's feed."""
 
     def __init__(self, store: Store, listener: Listener) -> None:
         self._store = store
         self._listener = listener
         self._collections: dict[GroupResource, CacheCollection] = {}
         self._recent: deque[Revision] = deque()
-        """Of every event in the history, oldest first."""
+        """Revisions of all events in the history, oldest first."""
         self._floor = Revision(0)
         self._waiters: list[tuple[Revision, asyncio.Future[None]]] = []
-        self._asking = asyncio.Lock()
-        self._asked = 0
-        """How often the store was asked for its newest revision; one question at a time."""
-        self._answered = 0
-        """The number of the last of these questions that got an answer, which is `_newest`."""
+        self._revision_lock = asyncio.Lock()
+        self._reads_started = 0
+        """Number of reads of the store's newest revision that were started; one runs at a time."""
+        self._last_completed_read = 0
+        """The number of the last of these reads that completed; its result is `_newest`."""
         self._newest = Revision(0)
         self._follower: asyncio.Task[None] | None = None
         self._loaded: asyncio.Future[None] | None = None
@@ -64,12 +64,13 @@ class Cache:
             await self._follower
 
     async def lost(self) -> None:
-        """Never returns: raises what ended the following of the store, after which nothing here is true for long."""
+        """Never returns: raises the error that ended the following of the store. The cache is stale from then
+        on."""
         assert self._follower is not None
         await asyncio.shield(self._follower)
 
     async def _follow(self) -> None:
-        """Starts from the oldest state that is kept, so that watches can resume across a restart."""
+        """Loads the oldest state that the store retains, so that watches can resume across a restart."""
         newest = await self._store.revision()
         oldest = max(await self._store.compacted(), newest - HISTORY_EVENTS_TOTAL_MAX, 0)
         snapshot = await self._store.snapshot(Revision(oldest))
@@ -82,25 +83,25 @@ class Cache:
             self._forget_history(collection, snapshot.revision)
         while True:
             with suppress(FeedLagged):
-                await self._take(newest)
+                await self._apply_feed(newest)
 
-    async def _take(self, newest: Revision) -> None:
+    async def _apply_feed(self, newest: Revision) -> None:
         async with self._store.feed(self.revision) as feed:
-            self._tell_loaded(newest)
+            self._check_loaded(newest)
             async for batch in feed:
                 self._apply(batch, feed.position)
-                self._tell_loaded(newest)
+                self._check_loaded(newest)
 
-    def _tell_loaded(self, newest: Revision) -> None:
+    def _check_loaded(self, newest: Revision) -> None:
         if self.revision >= newest and self._loaded is not None and not self._loaded.done():
             self._loaded.set_result(None)
 
     @staticmethod
     def _forget_history(collection: CacheCollection, floor: Revision) -> None:
         collection.floor = floor
-        for space in collection.spaces.values():
-            space.history.clear()
-            space.floor = floor
+        for tenant_objects in collection.tenants.values():
+            tenant_objects.history.clear()
+            tenant_objects.floor = floor
 
     def _apply(self, batch: Sequence[StoreEvent], upto: Revision) -> None:
         events: list[CacheEvent] = []
@@ -120,7 +121,7 @@ class Cache:
             self._wake()
 
     def forget(self, upto: Revision) -> None:
-        """Drops history up to a revision, and what only it kept."""
+        """Drops history up to a revision, and the collections of tenants that have no objects left."""
         for collection in self._collections.values():
             collection.forget(upto)
         while self._recent and self._recent[0] <= upto:
@@ -142,19 +143,19 @@ class Cache:
     async def catch_up(self) -> None:
         """Waits until every write that any server acknowledged before this call is in the cache.
 
-        All who wait at the same time share one question to the store, so the store has at most one at a time
-        from here, however many requests wait. Raises Unavailable.
+        Concurrent callers share one read of the store's revision: however many requests wait, the store gets
+        at most one such read at a time. Raises StoreUnavailable.
         """
         await self.reached(await self._newest_revision())
 
     async def _newest_revision(self) -> Revision:
-        # A question that was asked before this call may be answered with a revision that is too old for it.
-        asked_before = self._asked
-        async with self._asking:
-            if self._answered <= asked_before:
-                self._asked += 1
+        # A read that was started before this call may return a revision that is too old for it.
+        started_before = self._reads_started
+        async with self._revision_lock:
+            if self._last_completed_read <= started_before:
+                self._reads_started += 1
                 self._newest = await self._store.revision()
-                self._answered = self._asked
+                self._last_completed_read = self._reads_started
             return self._newest
 
     def _wake(self) -> None:
@@ -168,8 +169,8 @@ class Cache:
 
     def entry(self, key: Key) -> CacheEntry | None:
         collection = self._collections.get(key.resource)
-        space = collection.spaces.get(key.tenant) if collection else None
-        bucket = space.buckets.get(key.namespace) if space else None
+        tenant_objects = collection.tenants.get(key.tenant) if collection else None
+        bucket = tenant_objects.buckets.get(key.namespace) if tenant_objects else None
         return bucket.entries.get(key.name) if bucket else None
 
     def entries(
@@ -179,24 +180,24 @@ class Cache:
         namespace: str | None = None,
         after: tuple[str, str, str] = ("", "", ""),
     ) -> Iterator[CacheEntry]:
-        """In order of tenant, namespace, name; `tenant` None: of all tenants."""
+        """Entries in order of tenant, namespace, name; of all tenants if `tenant` is None."""
         collection = self._collections.get(resource)
         return collection.ordered(tenant, namespace, after) if collection else iter(())
 
     def changed(self, tenant: TenantId | None, resource: GroupResource) -> Revision:
-        """When the tenant's objects of this resource last changed."""
+        """The revision of the last change of the tenant's objects of this resource."""
         collection = self._collections.get(resource)
         if collection is None:
             return Revision(0)
         if tenant is None:
             return collection.changed
-        space = collection.spaces.get(tenant)
-        return space.changed if space else Revision(0)
+        tenant_objects = collection.tenants.get(tenant)
+        return tenant_objects.changed if tenant_objects else Revision(0)
 
     def history(
         self, tenant: TenantId | None, resource: GroupResource, after: Revision
     ) -> list[CacheEvent] | None:
-        """Events after a revision, in order; None if some are forgotten."""
+        """Events after a revision, in order; None if some were dropped."""
         collection = self._collections.get(resource)
         if collection is None:
             return [] if after >= self._floor else None
@@ -207,19 +208,19 @@ class Cache:
         if collection is None:
             return 0
         if tenant is None:
-            return sum(space.count(namespace) for space in collection.spaces.values())
-        space = collection.spaces.get(tenant)
-        return space.count(namespace) if space else 0
+            return sum(tenant_objects.count(namespace) for tenant_objects in collection.tenants.values())
+        tenant_objects = collection.tenants.get(tenant)
+        return tenant_objects.count(namespace) if tenant_objects else 0
 
     def counts(self) -> dict[GroupResource, int]:
         """Objects per resource, for metrics."""
         return {resource: self.count(None, resource) for resource in self._collections}
 
     def resources(self, tenant: TenantId) -> list[GroupResource]:
-        """Those of which the tenant has any object."""
+        """The resources of which the tenant has an object."""
         return [resource for resource in self._collections if self.count(tenant, resource)]
 
-    # reader.Reader
+    # reader.CacheReader
 
     def get(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> Object | None:
         entry = self.entry(Key(resource, tenant, namespace, name))
@@ -240,8 +241,8 @@ class Cache:
 
     def _group(self, tenant: TenantId, resource: GroupResource, value: str) -> IndexedObjects | None:
         collection = self._collections.get(resource)
-        space = collection.spaces.get(tenant) if collection else None
-        return space.indexed(value) if space else None
+        tenant_objects = collection.tenants.get(tenant) if collection else None
+        return tenant_objects.indexed(value) if tenant_objects else None
 
     def generation(self, tenant: TenantId, resource: GroupResource) -> int:
         return self.changed(tenant, resource)
@@ -250,4 +251,4 @@ class Cache:
         collection = self._collections.get(resource)
         if collection is None:
             return []
-        return [tenant for tenant, space in collection.spaces.items() if space.count(None)]
+        return [tenant for tenant, tenant_objects in collection.tenants.items() if tenant_objects.count(None)]

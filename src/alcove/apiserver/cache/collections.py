@@ -21,7 +21,7 @@ class NamespaceBucket:
     def __init__(self) -> None:
         self.entries: dict[str, CacheEntry] = {}
         self.names: list[str] | None = None
-        """In order; made by the first list, then kept."""
+        """Sorted names; created by the first list, then updated incrementally."""
 
     def put(self, entry: CacheEntry) -> CacheEntry | None:
         name = entry.key.name
@@ -53,7 +53,7 @@ class IndexedObjects:
         self.entries: dict[tuple[str, str], CacheEntry] = {}
         """By (namespace, name)."""
         self.changed = Revision(0)
-        """Revision of the newest change, of what left it too."""
+        """Revision of the newest change, including removals."""
 
 
 class TenantCollection:
@@ -67,9 +67,9 @@ class TenantCollection:
         """Revision of the newest change."""
         self.history: deque[CacheEvent] = deque()
         self.floor = floor
-        """History is whole after this revision."""
+        """History is complete after this revision."""
         self._indexed: dict[str, IndexedObjects] = {}
-        """By the value of the indexed field; none is empty."""
+        """By the value of the indexed field; a group without objects is removed."""
 
     def apply(self, event_kind: CacheEventType, entry: CacheEntry) -> CacheEvent:
         bucket = self.buckets.get(entry.key.namespace)
@@ -91,20 +91,20 @@ class TenantCollection:
         return event
 
     def _index(self, event_kind: CacheEventType, entry: CacheEntry, previous: CacheEntry | None) -> None:
-        place = (entry.key.namespace, entry.key.name)
+        name_key = (entry.key.namespace, entry.key.name)
         stays = event_kind is not CacheEventType.DELETED
         if previous is not None and previous.indexed and not (stays and previous.indexed == entry.indexed):
             group = self._indexed[previous.indexed]
             group.changed = entry.revision
-            del group.entries[place]
+            del group.entries[name_key]
             if not group.entries:
                 del self._indexed[previous.indexed]
         if stays and entry.indexed:
-            found = self._indexed.get(entry.indexed)
-            if found is None:
-                found = self._indexed[entry.indexed] = IndexedObjects()
-            found.entries[place] = entry
-            found.changed = entry.revision
+            indexed = self._indexed.get(entry.indexed)
+            if indexed is None:
+                indexed = self._indexed[entry.indexed] = IndexedObjects()
+            indexed.entries[name_key] = entry
+            indexed.changed = entry.revision
 
     def indexed(self, value: str) -> IndexedObjects | None:
         return self._indexed.get(value)
@@ -117,7 +117,7 @@ class TenantCollection:
             self.forget_oldest()
 
     @property
-    def is_bare(self) -> bool:
+    def is_empty(self) -> bool:
         return not self.buckets and not self.history
 
     def ordered(self, namespace: str | None, after: tuple[str, str] = ("", "")) -> Iterator[CacheEntry]:
@@ -141,50 +141,52 @@ class TenantCollection:
 class CacheCollection:
     """All tenants' objects of one resource."""
 
-    __slots__ = ("changed", "floor", "spaces")
+    __slots__ = ("changed", "floor", "tenants")
 
     def __init__(self, floor: Revision) -> None:
-        self.spaces: dict[TenantId, TenantCollection] = {}
+        self.tenants: dict[TenantId, TenantCollection] = {}
         self.changed = floor
         self.floor = floor
 
     def apply(self, kind: CacheEventType, entry: CacheEntry) -> CacheEvent:
-        space = self.spaces.get(entry.key.tenant)
-        if space is None:
-            space = self.spaces[entry.key.tenant] = TenantCollection(self.floor)
+        collection = self.tenants.get(entry.key.tenant)
+        if collection is None:
+            collection = self.tenants[entry.key.tenant] = TenantCollection(self.floor)
         self.changed = entry.revision
-        return space.apply(kind, entry)
+        return collection.apply(kind, entry)
 
     def forget(self, upto: Revision) -> None:
-        """Drops history up to a revision, and tenants of which nothing is left."""
-        for tenant, space in list(self.spaces.items()):
-            space.forget(upto)
-            if space.is_bare:
-                # Whoever has this name next begins where the history of this one ends.
-                self.floor = max(self.floor, space.floor)
-                del self.spaces[tenant]
+        """Drops history up to a revision, and tenants that have neither objects nor history."""
+        for tenant, collection in list(self.tenants.items()):
+            collection.forget(upto)
+            if collection.is_empty:
+                # A new tenant of this name begins where this one's history ends.
+                self.floor = max(self.floor, collection.floor)
+                del self.tenants[tenant]
 
     def ordered(
         self, tenant: TenantId | None, namespace: str | None, after: tuple[str, str, str] = ("", "", "")
     ) -> Iterator[CacheEntry]:
-        """Entries of one tenant, or (None) of all, after (tenant, namespace, name), in that order."""
+        """Entries after (tenant, namespace, name), in that order; of all tenants if `tenant` is None."""
         if tenant is not None:
-            space = self.spaces.get(tenant)
-            if space is not None:
-                yield from space.ordered(namespace, after[1:])
+            collection = self.tenants.get(tenant)
+            if collection is not None:
+                yield from collection.ordered(namespace, after[1:])
             return
-        for name in sorted(self.spaces):
+        for name in sorted(self.tenants):
             if name >= after[0]:
-                yield from self.spaces[name].ordered(namespace, after[1:] if name == after[0] else ("", ""))
+                yield from self.tenants[name].ordered(namespace, after[1:] if name == after[0] else ("", ""))
 
     def history(self, tenant: TenantId | None, after: Revision) -> list[CacheEvent] | None:
-        """Events after `after`, in order; None if some may be forgotten."""
-        spaces = [self.spaces[tenant]] if tenant in self.spaces else []
+        """Events after `after`, in order; None if some may have been dropped."""
+        collections = [self.tenants[tenant]] if tenant in self.tenants else []
         if tenant is None:
-            spaces = list(self.spaces.values())
-        if after < max((space.floor for space in spaces), default=self.floor):
+            collections = list(self.tenants.values())
+        if after < max((collection.floor for collection in collections), default=self.floor):
             return None
-        found = [event for space in spaces for event in space.history if event.revision > after]
-        if len(spaces) > 1:
-            found.sort(key=lambda event: event.revision)
-        return found
+        events = [
+            event for collection in collections for event in collection.history if event.revision > after
+        ]
+        if len(collections) > 1:
+            events.sort(key=lambda event: event.revision)
+        return events

@@ -1,4 +1,4 @@
-"""One object in memory, and one change of it."""
+"""One object in the cache, and one change of it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ INDEXED_FIELDS = {
     GroupResource("", "pods"): ("spec", "nodeName"),
     GroupResource("mizar.com", "endpoints"): ("spec", "droplet"),
 }
-"""Fields by which watchers are found without asking each: a node's agent watches its own pods, and their addresses."""
+"""Fields by which watchers are indexed: a node's agent watches the pods and endpoints of its node."""
 
 _NO_LABELS: dict[str, str] = {}
 
 
 class CacheEntry:
-    """An object's newest state. Immutable but for memos of it."""
+    """One state of an object. Immutable, except for cached values that are derived from it."""
 
     __slots__ = ("_object", "body", "complete_for", "indexed", "key", "labels", "revision")
 
     def __init__(self, key: Key, revision: Revision, body: bytes) -> None:
-        """`body` as the store has it, without resourceVersion."""
+        """`body` is the stored JSON, without resourceVersion."""
         self.key = key
         self.revision = revision
         self.body = splice(body, revision)
         self._object: Object | None = None
         self.complete_for = 0
-        """The definition of its kind by which nothing was lacking (`Completion.number`)."""
+        """`Completion.number` of the kind's definition for which the object lacks no default."""
         obj = orjson.loads(body)
         self.labels: dict[str, str] = _interned(obj["metadata"].get("labels"))
         path = INDEXED_FIELDS.get(key.resource)
@@ -41,17 +41,17 @@ class CacheEntry:
 
     @property
     def object(self) -> Object:
-        """The decoded object, shared by all readers: never to be changed. Kept once asked for."""
+        """The decoded object, cached and shared by all readers: do not change it."""
         if self._object is None:
             self._object = orjson.loads(self.body)
         return self._object
 
     def forget_decoded(self) -> None:
-        """It is history from now on: hardly anybody will ask for it again."""
+        """Drops the decoded object, for entries that are history and will rarely be read again."""
         self._object = None
 
     def decode(self) -> Object:
-        """The caller's own copy."""
+        """A decoded copy that the caller may change."""
         return orjson.loads(self.body)  # type: ignore[no-any-return]
 
 
@@ -67,7 +67,7 @@ class CacheEventType(Enum):
 
 
 class CacheEvent:
-    """One change, with the state before it, and the bytes that watchers of it share."""
+    """One change, with the state before it and the encoded bytes that its watchers share."""
 
     __slots__ = ("encoded", "entry", "kind", "previous")
 
@@ -77,14 +77,14 @@ class CacheEvent:
         """The new state; for DELETED the last one, at the revision of the deletion."""
         self.previous = previous
         self.encoded: dict[Any, bytes] = {}
-        """Rendered once per (type, form), whoever asks first."""
+        """Encoded lines by (type, view), rendered on first use."""
 
     @property
     def revision(self) -> Revision:
         return self.entry.revision
 
     def settle(self) -> None:
-        """Everybody was told. Of history only the bytes are kept, before and after."""
+        """Called after all watchers got the event: drops what is not needed for history."""
         self.encoded = {}
         if self.previous is not None:
             self.previous.forget_decoded()

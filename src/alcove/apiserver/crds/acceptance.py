@@ -1,7 +1,6 @@
-"""Whether a CRD gets the names it asks for. Pure: from the CRD and its neighbours to its status.
+"""Acceptance of a CRD's names: computes its status from the CRD and the others of its group. Pure: no I/O.
 
-The API server runs this with every write of a CRD, so that one is Established when its creation is
-answered; there is nothing to wait for.
+The API server does this in every write of a CRD, so a CRD is Established when its creation returns.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,16 +16,19 @@ _TRUE, _FALSE = "True", "False"
 def accept(crd: Object, others: Iterable[Object], stock: Iterable[Kind], now: str) -> Object:
     """The CRD's status: accepted names, conditions, stored versions.
 
-    `others` are the CRDs served beside it, `stock` the kinds served anyway. What `crd` has in its
-    status already stays its own. `now` is an RFC 3339 timestamp.
+    `others` are the tenant's other CRDs, `stock` the built-in kinds. Names that `crd` has in its status
+    already stay accepted. `now` is an RFC 3339 timestamp.
     """
-    asked, held = get(crd, "spec", "names", default={}), get(crd, "status", "acceptedNames", default={})
-    resources, kinds = _taken(crd, others, stock)
-    names, faults = _choose(asked, held, resources, kinds)
+    requested, accepted_names = (
+        get(crd, "spec", "names", default={}),
+        get(crd, "status", "acceptedNames", default={}),
+    )
+    resources, kinds = _names_in_use(crd, others, stock)
+    names, conflicts = _choose(requested, accepted_names, resources, kinds)
     accepted = _condition("NamesAccepted", _TRUE, "NoConflicts", "no conflicts found")
-    for reason, message in faults:
+    for reason, message in conflicts:
         accepted = _condition("NamesAccepted", _FALSE, reason, message)
-    conditions = [accepted, _established(crd, not faults), *_approval(crd)]
+    conditions = [accepted, _established(crd, not conflicts), *_approval(crd)]
     before = get(crd, "status", "conditions", default=[])
     stored = get(crd, "status", "storedVersions", default=[])
     return {
@@ -45,7 +47,7 @@ def is_established(crd: Object) -> bool:
     return is_true(crd, "Established")
 
 
-def _taken(crd: Object, others: Iterable[Object], stock: Iterable[Kind]) -> tuple[set[str], set[str]]:
+def _names_in_use(crd: Object, others: Iterable[Object], stock: Iterable[Kind]) -> tuple[set[str], set[str]]:
     """Names in use in the CRD's group: of resources, and of kinds."""
     group = get(crd, "spec", "group", default="")
     resources: set[str] = set()
@@ -66,42 +68,49 @@ def _taken(crd: Object, others: Iterable[Object], stock: Iterable[Kind]) -> tupl
 
 
 def _choose(
-    asked: Object, held: Object, resources: set[str], kinds: set[str]
+    requested: Object, held: Object, resources: set[str], kinds: set[str]
 ) -> tuple[Object, Sequence[tuple[str, str]]]:
-    """The names it gets, and (reason, message) for those it does not get."""
+    """The accepted names, and (reason, message) for each conflict."""
     names: Object = dict(held)
-    faults: list[tuple[str, str]] = []
+    conflicts: list[tuple[str, str]] = []
     for field, taken in (("plural", resources), ("singular", resources)):
-        _take(field, asked, held, taken, names, faults)
-    wanted = asked.get("shortNames") or []
-    refused = [each for each in wanted if each not in (held.get("shortNames") or ()) and each in resources]
-    if refused:
-        message = ", ".join(f'"{each}" is already in use' for each in refused)
-        faults.append(("ShortNamesConflict", message if len(refused) == 1 else f"[{message}]"))
-    elif wanted:
-        names["shortNames"] = wanted
+        _accept_name(field, requested, held, taken, names, conflicts)
+    short_names = requested.get("shortNames") or []
+    conflicting = [
+        each for each in short_names if each not in (held.get("shortNames") or ()) and each in resources
+    ]
+    if conflicting:
+        message = ", ".join(f'"{each}" is already in use' for each in conflicting)
+        conflicts.append(("ShortNamesConflict", message if len(conflicting) == 1 else f"[{message}]"))
+    elif short_names:
+        names["shortNames"] = short_names
     else:
         names.pop("shortNames", None)
     for field, taken in (("kind", kinds), ("listKind", kinds)):
-        _take(field, asked, held, taken, names, faults)
-    if asked.get("categories"):
-        names["categories"] = asked["categories"]
+        _accept_name(field, requested, held, taken, names, conflicts)
+    if requested.get("categories"):
+        names["categories"] = requested["categories"]
     else:
         names.pop("categories", None)
-    # Kubernetes' type has these two as required.
+    # These two are required in Kubernetes' type.
     names.setdefault("plural", "")
     names.setdefault("kind", "")
-    return names, faults
+    return names, conflicts
 
 
-def _take(
-    field: str, asked: Object, held: Object, taken: set[str], names: Object, faults: list[tuple[str, str]]
+def _accept_name(
+    field: str,
+    requested: Object,
+    held: Object,
+    taken: set[str],
+    names: Object,
+    conflicts: list[tuple[str, str]],
 ) -> None:
-    wanted = asked.get(field) or ""
-    if wanted != (held.get(field) or "") and wanted in taken:
-        faults.append((f"{field[0].upper()}{field[1:]}Conflict", f'"{wanted}" is already in use'))
-    elif wanted:
-        names[field] = wanted
+    requested_name = requested.get(field) or ""
+    if requested_name != (held.get(field) or "") and requested_name in taken:
+        conflicts.append((f"{field[0].upper()}{field[1:]}Conflict", f'"{requested_name}" is already in use'))
+    elif requested_name:
+        names[field] = requested_name
 
 
 def _established(crd: Object, accepted: bool) -> Object:
@@ -119,7 +128,7 @@ def _established(crd: Object, accepted: bool) -> Object:
 
 
 def _approval(crd: Object) -> list[Object]:
-    """Groups of the Kubernetes community say whether they were approved."""
+    """The condition for protected groups (`*.k8s.io`), whose CRDs must name their API approval."""
     if not is_protected(get(crd, "spec", "group", default="")):
         return []
     type, text = "KubernetesAPIApprovalPolicyConformant", annotations(crd).get(ANNOTATION, "")
@@ -133,11 +142,11 @@ def _condition(type: str, status: str, reason: str, message: str) -> Object:
 
 
 def _merge(before: Sequence[Object], conditions: Sequence[Object], now: str) -> list[Object]:
-    """Conditions of other types stay; the time of one changes with its status."""
-    known = {each.get("type"): each for each in before}
-    fresh = {each["type"]: _timed(each, known.get(each["type"]), now) for each in conditions}
-    kept = [fresh.pop(each["type"], each) if each.get("type") in fresh else each for each in before]
-    return [*kept, *fresh.values()]
+    """Merges conditions by type; `lastTransitionTime` changes only with the status."""
+    old = {each.get("type"): each for each in before}
+    fresh = {each["type"]: _timed(each, old.get(each["type"]), now) for each in conditions}
+    merged = [fresh.pop(each["type"], each) if each.get("type") in fresh else each for each in before]
+    return [*merged, *fresh.values()]
 
 
 def _timed(condition: Object, before: Object | None, now: str) -> Object:

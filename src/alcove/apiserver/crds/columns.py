@@ -1,4 +1,4 @@
-"""Printer columns of custom resources: JSONPath into the object, shown as their type asks."""
+"""Printer columns of custom resources: JSONPath values, formatted by the column's type."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ from alcove.api.objects import Object
 
 
 def columns_of(version: Object) -> tuple[PrinterColumn, ...]:
-    """The name, then what the version asks for; without any, the age."""
-    given = version.get("additionalPrinterColumns") or ()
-    if not given:
+    """The name, then the version's columns, or the age if it has none."""
+    definitions = version.get("additionalPrinterColumns") or ()
+    if not definitions:
         return (NAME, AGE)
-    return (NAME, *(_column(each) for each in given))
+    return (NAME, *(_column(each) for each in definitions))
 
 
-def _column(given: Object) -> PrinterColumn:
-    type = given.get("type", "string")
+def _column(definition: Object) -> PrinterColumn:
+    type = definition.get("type", "string")
     description = (
-        given.get("description")
-        or f"Custom resource definition column (in JSONPath format): {given.get('jsonPath')}"
+        definition.get("description")
+        or f"Custom resource definition column (in JSONPath format): {definition.get('jsonPath')}"
     )
     return PrinterColumn(
-        given.get("name", ""),
-        _cell(given.get("jsonPath", ""), type),
+        definition.get("name", ""),
+        _cell(definition.get("jsonPath", ""), type),
         type,
-        given.get("format", ""),
+        definition.get("format", ""),
         description,
-        given.get("priority", 0),
+        definition.get("priority", 0),
     )
 
 
 def _cell(path: str, type: str) -> Any:
     try:
         find: Find | None = compile_path(path)
-    except JsonPathError:  # an unreadable path makes an empty column, as in Kubernetes
+    except JsonPathError:  # An invalid path gives an empty column, as in Kubernetes.
         find = None
 
     def value(obj: Object, now: float) -> Any:
-        found = find(obj) if find is not None else []
-        return _shown(found[0], type, now) if found and found[0] is not None else None
+        values = find(obj) if find is not None else []
+        return _formatted(values[0], type, now) if values and values[0] is not None else None
 
     return value
 
 
-def _shown(value: Any, type: str, now: float) -> Any:
-    """The value as a cell of this type; None where it is of another."""
+def _formatted(value: Any, type: str, now: float) -> Any:
+    """The value as a cell of this type; None if it has another type."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     match type:
         case "string":

@@ -26,22 +26,23 @@ _STABILITY = {None: 2, "beta": 1, "alpha": 0}
 
 
 class CompiledCrd:
-    """The kinds of a CRD, made when first asked for. Shared by every tenant that has the same CRD."""
+    """The kinds of a CRD, compiled on first use. Shared by all tenants with an equal CRD."""
 
     __slots__ = ("__weakref__", "_call", "_crd", "_kinds", "_metadata", "served")
 
     def __init__(self, crd: Object, metadata: SchemaNode, call: WebhookCall | None) -> None:
-        """`call` is the way to the CRD's conversion webhook; None: its versions differ by name and schema only."""
+        """`call` calls the CRD's conversion webhook; None if its versions differ in apiVersion and schema
+        only."""
         self._crd = crd
         self._metadata = metadata
         self._call = call
         self._kinds: Mapping[str, Kind] | None = None
         self.served = tuple(each["name"] for each in _by_preference(crd) if each.get("served"))
-        """Versions, the preferred one first."""
+        """Served versions, the preferred one first."""
 
     @property
     def kinds(self) -> Mapping[str, Kind]:
-        """By version: every one that is served, and the stored one."""
+        """By version: all served versions, and the stored one."""
         if self._kinds is None:
             versions = [
                 each for each in _by_preference(self._crd) if each.get("served") or each.get("storage")
@@ -73,11 +74,11 @@ class CompiledCrd:
         completion: Completion | None,
     ) -> Kind:
         spec, names = self._crd["spec"], get(self._crd, "status", "acceptedNames", default={})
-        own = self._gvk(version)
-        node = nodes[own.api_version]
+        gvk = self._gvk(version)
+        node = nodes[gvk.api_version]
         terminating = get(self._crd, "metadata", "deletionTimestamp") is not None
         is_one = get(self._crd, "status", "storedVersions", default=[]) == [version["name"]]
-        change = None if is_one or converter is not None else relabel(own.api_version, node)
+        change = None if is_one or converter is not None else relabel(gvk.api_version, node)
         return Kind(
             group=spec["group"],
             version=version["name"],
@@ -89,9 +90,9 @@ class CompiledCrd:
             strategy=strategy_of(version, node),
             short_names=tuple(names.get("shortNames") or ()),
             categories=tuple(names.get("categories") or ()),
-            # A CRD that is being deleted takes no new objects.
+            # A CRD that is being deleted allows no new objects.
             verbs=tuple(verb for verb in VERBS if verb != "create") if terminating else VERBS,
-            subresources=_subresources(version, own),
+            subresources=_subresources(version, gvk),
             columns=columns_of(version),
             storage_version=storage_version(self._crd),
             from_storage=change,
@@ -109,7 +110,7 @@ def _schema(version: Object) -> Object:
 
 
 def _complete(nodes: Mapping[str, SchemaNode], obj: Object) -> None:
-    """Fills in the defaults of the version that the object was written at, which is converted after that."""
+    """Adds the defaults of the version that the object was written with, before it is converted."""
     node = nodes.get(obj["apiVersion"])
     if node is not None:
         apply_defaults(node, obj)
@@ -120,7 +121,8 @@ def storage_version(crd: Object) -> str:
 
 
 def preference(version: str) -> tuple[int, int, int, str]:
-    """Sorts versions, the most preferred first: `v2`, `v1`, `v1beta2`, `v1alpha1`, then all others by name."""
+    """Sorts versions, the most preferred first: `v2`, `v1`, `v1beta2`, `v1alpha1`, then all others by
+    name."""
     match = _VERSION.fullmatch(version)
     if match is None:
         return (1, 0, 0, version)
@@ -132,36 +134,36 @@ def _by_preference(crd: Object) -> Sequence[Object]:
     return sorted(crd["spec"]["versions"], key=lambda version: preference(version["name"]))
 
 
-def _subresources(version: Object, own: GroupVersionKind) -> tuple[Subresource, ...]:
-    given = version.get("subresources") or {}
-    found: list[Subresource] = []
-    if given.get("status") is not None:
-        found.append(Subresource("status", own, _CHANGE))
-    if given.get("scale") is not None:
-        found.append(Subresource("scale", SCALE, _CHANGE))
-    return tuple(found)
+def _subresources(version: Object, gvk: GroupVersionKind) -> tuple[Subresource, ...]:
+    configured = version.get("subresources") or {}
+    subresources: list[Subresource] = []
+    if configured.get("status") is not None:
+        subresources.append(Subresource("status", gvk, _CHANGE))
+    if configured.get("scale") is not None:
+        subresources.append(Subresource("scale", SCALE, _CHANGE))
+    return tuple(subresources)
 
 
 def _scale_paths(version: Object) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None:
     scale = get(version, "subresources", "scale")
     if scale is None:
         return None
-    wanted, actual = (steps_of(scale.get(f"{part}ReplicasPath") or "") for part in ("spec", "status"))
-    return wanted, actual, steps_of(scale.get("labelSelectorPath") or "")
+    desired, actual = (steps_of(scale.get(f"{part}ReplicasPath") or "") for part in ("spec", "status"))
+    return desired, actual, steps_of(scale.get("labelSelectorPath") or "")
 
 
 def deprecation(crd: Object, version: Object) -> str:
-    """What clients of a deprecated version are warned of; empty if it is not one."""
+    """The warning for clients of a deprecated version; empty if it is not deprecated."""
     if not version.get("deprecated"):
         return ""
     if version.get("deprecationWarning"):
         return str(version["deprecationWarning"])
     group, kind = crd["spec"]["group"], crd["spec"]["names"]["kind"]
-    own = preference(version["name"])
+    own_preference = preference(version["name"])
     newer = [
         each["name"]
         for each in _by_preference(crd)
-        if each.get("served") and not each.get("deprecated") and preference(each["name"]) < own
+        if each.get("served") and not each.get("deprecated") and preference(each["name"]) < own_preference
     ]
     instead = f"; use {group}/{newer[0]} {kind}" if newer else ""
     return f"{group}/{version['name']} {kind} is deprecated{instead}"

@@ -1,8 +1,8 @@
-"""Between versions of a custom resource: by changing its apiVersion, or by asking a webhook.
+"""Conversion between versions of a custom resource: by changing its apiVersion, or by a webhook.
 
-A webhook gets a ConversionReview with all objects of a request at once. Where it is and how to reach
-it is the caller's business (`WebhookCall`); what it may answer is checked here: the objects in order, of the
-asked version, the same objects as before but for their content, labels and annotations.
+A webhook gets one ConversionReview with all objects of a request. How to reach it is up to `WebhookCall`; its
+response is checked here: it must have the same objects in order, at the requested version, and may change
+only their content, labels and annotations.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ TIMEOUT_SECONDS = 30
 
 
 def relabel(api_version: str, node: SchemaNode) -> Callable[[Object], Object]:
-    """Conversion None: the object at another version is the object, but for what that version does not know."""
+    """Conversion strategy None: sets the apiVersion and removes the fields that are not in the version's
+    schema."""
 
     def convert(obj: Object) -> Object:
         if obj["apiVersion"] != api_version:
@@ -45,43 +46,44 @@ class Converter:
         """`nodes` are the versions' schemas, by apiVersion."""
         webhook = get(crd, "spec", "conversion", "webhook", default={})
         self._client: Object = webhook.get("clientConfig") or {}
-        given = webhook.get("conversionReviewVersions") or ()
-        self._review = next((version for version in given if version in SUPPORTED), "")
+        review_versions = webhook.get("conversionReviewVersions") or ()
+        self._review = next((version for version in review_versions if version in SUPPORTED), "")
         self._nodes = nodes
         self._call = call
 
     async def convert(self, objects: Sequence[Object], api_version: str) -> list[Object]:
-        """The objects at `api_version`, in order; those that are at it stay. Raises InternalError."""
-        asked = [obj for obj in objects if obj.get("apiVersion") != api_version]
-        if not asked:
+        """The objects at `api_version`, in order; those already at it are not changed. Raises
+        InternalError."""
+        others = [obj for obj in objects if obj.get("apiVersion") != api_version]
+        if not others:
             return list(objects)
-        converted = iter(await self._ask(asked, api_version))
+        converted = iter(await self._call_webhook(others, api_version))
         return [obj if obj.get("apiVersion") == api_version else next(converted) for obj in objects]
 
-    async def _ask(self, objects: Sequence[Object], api_version: str) -> list[Object]:
+    async def _call_webhook(self, objects: Sequence[Object], api_version: str) -> list[Object]:
         prefix = f"conversion webhook for {_gvk(objects[0])}"
         uid = new_uid()
         request = {"uid": uid, "desiredAPIVersion": api_version, "objects": list(objects)}
         review = f"apiextensions.k8s.io/{self._review}"
         body = orjson.dumps({"kind": "ConversionReview", "apiVersion": review, "request": request})
         try:
-            answer = await self._call(self._client, body, timeout_seconds=TIMEOUT_SECONDS)
-            converted = _objects(answer, review, uid)
-        except (WebhookError, _BadAnswer) as error:
+            response = await self._call(self._client, body, timeout_seconds=TIMEOUT_SECONDS)
+            converted = _objects(response, review, uid)
+        except (WebhookError, _InvalidResponse) as error:
             raise InternalError(f"{prefix} failed: {error}") from error
         if len(converted) != len(objects):
             raise InternalError(f"{prefix} returned {len(converted)} objects, expected {len(objects)}")
         for index, (before, after) in enumerate(zip(objects, converted, strict=True)):
             try:
-                _adopt(before, after, api_version)
-            except _BadAnswer as error:
+                _check_converted(before, after, api_version)
+            except _InvalidResponse as error:
                 message = f"{prefix} returned invalid converted object at index {index}: {error}"
                 raise InternalError(message) from error
             prune(self._nodes[api_version], after)
         return converted
 
 
-class _BadAnswer(Exception):
+class _InvalidResponse(Exception):
     pass
 
 
@@ -90,65 +92,68 @@ def _gvk(obj: Object) -> str:
     return f"{group}/{version}, Kind={obj.get('kind', '')}"
 
 
-def _objects(answer: bytes, review: str, uid: str) -> list[Any]:
-    """The converted objects of a webhook's answer. Raises _BadAnswer."""
+def _objects(body: bytes, review: str, uid: str) -> list[Any]:
+    """The converted objects in a webhook's response. Raises _InvalidResponse."""
     try:
-        document = orjson.loads(answer)
+        document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise _BadAnswer(f"the answer is not JSON: {error}") from error
+        raise _InvalidResponse(f"the response is not JSON: {error}") from error
     if not isinstance(document, dict) or (document.get("kind"), document.get("apiVersion")) != (
         "ConversionReview",
         review,
     ):
         got = _gvk(document) if isinstance(document, dict) else "no object"
-        raise _BadAnswer(f"expected webhook response of {review}, Kind=ConversionReview, got {got}")
+        raise _InvalidResponse(f"expected webhook response of {review}, Kind=ConversionReview, got {got}")
     response = document.get("response")
     if not isinstance(response, dict):
-        raise _BadAnswer("no response provided")
+        raise _InvalidResponse("no response provided")
     if response.get("uid") != uid and review.endswith("/v1"):
-        raise _BadAnswer(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
+        raise _InvalidResponse(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
     result = response.get("result")
     result = result if isinstance(result, dict) else {}
     if result.get("status") != "Success":
         fallback = f"response.result.status was '{result.get('status', '')}', not 'Success'"
-        raise _BadAnswer(str(result.get("message") or fallback))
+        raise _InvalidResponse(str(result.get("message") or fallback))
     converted = response.get("convertedObjects")
     return converted if isinstance(converted, list) else []
 
 
-def _adopt(before: Object, after: Any, api_version: str) -> None:
-    """Checks a converted object and gives it back the metadata it may not change. Raises _BadAnswer."""
+def _check_converted(before: Object, after: Any, api_version: str) -> None:
+    """Checks a converted object and restores the metadata that it may not change. Raises _InvalidResponse."""
     if not isinstance(after, dict):
-        raise _BadAnswer("must be an object")
+        raise _InvalidResponse("must be an object")
     if after.get("apiVersion") != api_version:
         message = f"invalid groupVersion (expected {api_version}, received {after.get('apiVersion', '')})"
-        raise _BadAnswer(message)
+        raise _InvalidResponse(message)
     if after.get("kind") != before.get("kind"):
-        raise _BadAnswer(f"invalid kind (expected {before.get('kind')}, received {after.get('kind', '')})")
-    given = after.get("metadata")
-    if not isinstance(given, dict):
-        raise _BadAnswer("missing metadata in converted object")
-    kept = before.get("metadata") or {}
-    for field, message in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
-        if (kept.get(field) or "") != (given.get(field) or ""):
-            raise _BadAnswer(f"must have the same {message}: {kept.get(field, '')} != {given.get(field, '')}")
-    after["metadata"] = {**copy.deepcopy(kept), **_carried(given)}
+        raise _InvalidResponse(
+            f"invalid kind (expected {before.get('kind')}, received {after.get('kind', '')})"
+        )
+    converted_meta = after.get("metadata")
+    if not isinstance(converted_meta, dict):
+        raise _InvalidResponse("missing metadata in converted object")
+    original_meta = before.get("metadata") or {}
+    for field, label in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
+        if (original_meta.get(field) or "") != (converted_meta.get(field) or ""):
+            expected, received = original_meta.get(field, ""), converted_meta.get(field, "")
+            raise _InvalidResponse(f"must have the same {label}: {expected} != {received}")
+    after["metadata"] = {**copy.deepcopy(original_meta), **_mutable_metadata(converted_meta)}
     for field in ("labels", "annotations"):
-        if not given.get(field):
+        if not converted_meta.get(field):
             after["metadata"].pop(field, None)
 
 
-def _carried(given: Object) -> Object:
-    """Labels and annotations, which a conversion may change. Raises _BadAnswer."""
+def _mutable_metadata(metadata: Object) -> Object:
+    """Labels and annotations, which a conversion may change. Raises _InvalidResponse."""
     carried: Object = {}
     for field, check in (("labels", validate_labels), ("annotations", validate_annotations)):
-        entries = given.get(field)
+        entries = metadata.get(field)
         if not entries:
             continue
         if not isinstance(entries, dict) or not all(isinstance(value, str) for value in entries.values()):
-            raise _BadAnswer(f"invalid metadata.{field} in converted object: must be a map of strings")
-        faults = check(entries, f"metadata.{field}")
-        if faults:
-            raise _BadAnswer(str(faults[0]))
+            raise _InvalidResponse(f"invalid metadata.{field} in converted object: must be a map of strings")
+        errors = check(entries, f"metadata.{field}")
+        if errors:
+            raise _InvalidResponse(str(errors[0]))
         carried[field] = entries
     return carried

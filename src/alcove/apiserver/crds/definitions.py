@@ -1,6 +1,6 @@
-"""The strategy of the CRD kind itself: what the registry says, plus schemas, plus status at once.
+"""The strategy of the CRD kind itself: the registry's strategy, plus schema validation, plus the status.
 
-A CRD's names are accepted while it is written, so it is served as soon as it is stored.
+A CRD's names are accepted in the write itself, so it is served as soon as it is stored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def definition_strategy(
     """Extends the registry's strategy of CRDs."""
     metadata = registry.object_meta
 
-    def accepted(crd: Object) -> None:
+    def set_status(crd: Object) -> None:
         tenant = TenantId(get(crd, "metadata", "tenant", default=""))
         others = sharing.served(reader, tenant)
         crd["status"] = accept(crd, others, registry.all(), meta.format_time(clock()))
@@ -36,11 +36,11 @@ def definition_strategy(
     def extend(stock: Strategy) -> Strategy:
         def create(crd: Object) -> None:
             stock.prepare_create(crd)
-            accepted(crd)
+            set_status(crd)
 
         def update(new: Object, old: Object) -> None:
             stock.prepare_update(new, old)
-            accepted(new)
+            set_status(new)
 
         def validate_create(crd: Object) -> Sequence[FieldError]:
             return [*stock.validate_create(crd), *version_faults(crd, None, metadata)]
@@ -60,18 +60,20 @@ def definition_strategy(
 
 
 def version_faults(crd: Object, old: Object | None, metadata: SchemaNode) -> list[FieldError]:
-    """What is wrong with the schemas of a CRD's versions; schemas that did not change were right before."""
-    known = {each.get("name"): each for each in get(old, "spec", "versions", default=())} if old else {}
-    faults: list[FieldError] = []
+    """Validation errors of the schemas of a CRD's versions. Unchanged schemas are not checked again."""
+    old_versions = (
+        {each.get("name"): each for each in get(old, "spec", "versions", default=())} if old else {}
+    )
+    errors: list[FieldError] = []
     for index, version in enumerate(get(crd, "spec", "versions", default=())):
         schema = get(version, "schema", "openAPIV3Schema")
-        before = known.get(version.get("name"))
+        before = old_versions.get(version.get("name"))
         if schema is None or (before is not None and _same_checks(version, before)):
             continue
         path = f"spec.versions[{index}].schema.openAPIV3Schema"
         has_status = get(version, "subresources", "status") is not None
-        faults += schema_faults(schema, path, metadata, has_status=has_status)
-    return faults
+        errors += schema_faults(schema, path, metadata, has_status=has_status)
+    return errors
 
 
 def _same_checks(version: Object, before: Object) -> bool:

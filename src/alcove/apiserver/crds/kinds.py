@@ -1,8 +1,7 @@
-"""The kinds a tenant is served: the registry's, its own CRDs', and those that ring0 shares.
+"""The kinds that a tenant is served: built-in kinds, those of its CRDs, and those of ring0's shared CRDs.
 
-Derived from CRDs as they are in the cache and kept until one changes, so a CRD is served from the
-moment it is stored. Tenants with equal CRDs share what is compiled from them. A stock kind is never
-hidden by a CRD.
+They are derived from the CRDs in the cache and cached until one changes, so a CRD is served as soon as it is
+stored. Tenants with equal CRDs share the compiled kinds. A CRD never hides a built-in kind.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from alcove.apiserver.crds.sharing import CRDS
 from alcove.apiserver.reader import CacheReader
 
 TENANTS_MOST = 4096
-"""Tenants whose tables are kept; past that the oldest is made again when it is asked for."""
+"""Tenants whose tables are cached; beyond that, the oldest is dropped."""
 
 
 class _Table:
-    """What one tenant's CRDs add up to."""
+    """The kinds of one tenant's CRDs."""
 
     __slots__ = ("_all", "by_kind", "by_resource", "generations")
 
@@ -58,7 +57,7 @@ class _Table:
 
 
 class CustomKinds:
-    """Implements `reader.Kinds`."""
+    """Implements `reader.ServedKinds`."""
 
     def __init__(
         self,
@@ -67,7 +66,7 @@ class CustomKinds:
         clock: Callable[[], float],
         call: Callable[[TenantId], WebhookCall] | None = None,
     ) -> None:
-        """`call` gives the way to a tenant's conversion webhooks; None: none can be reached."""
+        """`call` returns the caller of a tenant's conversion webhooks; None if webhooks cannot be called."""
         self._registry = registry
         self._reader = reader
         self._call = call
@@ -90,8 +89,8 @@ class CustomKinds:
         return _at(compiled, version)
 
     def find_anywhere(self, group: str, version: str, resource: str) -> Kind | None:
-        found = (self.find(tenant, group, version, resource) for tenant in self._reader.tenants(CRDS))
-        return next((kind for kind in found if kind is not None), None)
+        candidates = (self.find(tenant, group, version, resource) for tenant in self._reader.tenants(CRDS))
+        return next((kind for kind in candidates if kind is not None), None)
 
     def find_kind(self, tenant: TenantId, group: str, version: str, kind: str) -> Kind | None:
         stock = self._registry.find_kind(group, version, kind)
@@ -108,7 +107,7 @@ class CustomKinds:
         return compiled.stored if compiled is not None else None
 
     def all(self, tenant: TenantId) -> Sequence[Kind]:
-        """Every served kind, in order of preference. The same sequence as long as nothing changed."""
+        """All served kinds, in order of preference. Returns the same sequence until a CRD changes."""
         return self._table(tenant).all(self._stock)
 
     def _table(self, tenant: TenantId) -> _Table:
@@ -119,11 +118,11 @@ class CustomKinds:
             return table
         if table is None and len(self._tables) >= TENANTS_MOST:
             del self._tables[next(iter(self._tables))]
-        made = _Table(generations)
+        new_table = _Table(generations)
         for crd in sharing.served(self._reader, tenant):
-            self._add(made, tenant, crd)
-        self._tables[tenant] = made
-        return made
+            self._add(new_table, tenant, crd)
+        self._tables[tenant] = new_table
+        return new_table
 
     def _add(self, table: _Table, tenant: TenantId, crd: Object) -> None:
         names = get(crd, "status", "acceptedNames", default={})

@@ -1,9 +1,9 @@
-"""What deleting a CRD takes along: its objects go first, held by a finalizer. Pure decisions.
+"""Decisions for the deletion of a CRD, whose objects are deleted first. Pure: no I/O.
 
-begin(crd)            with the delete: the finalizer that holds the CRD, and a condition that tells
-belongings(crd)       whose objects of which resource have to be deleted before it may go
-finish(crd, …)        whether none are left: then the finalizer goes, and so does the CRD
-freed(crd)            neighbours that get names which the CRD had
+begin(crd)            with the delete request: adds the finalizer and the condition Terminating
+belongings(crd)       the tenants and the resource whose objects are deleted before the CRD
+finish(crd, …)        removes the finalizer, and thereby the CRD, if no objects remain
+freed(crd)            other CRDs whose names are accepted once this one is deleted
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class CrdInstances(Struct, frozen=True):
 
 
 def begin(crd: Object, now: str) -> None:
-    """Prepares a CRD that is deleted, in place, before its finalizers are looked at."""
+    """Adds the finalizer and the condition to a CRD that is being deleted, in place."""
     finalizers = metadata(crd).setdefault("finalizers", [])
     if FINALIZER not in finalizers:
         finalizers.append(FINALIZER)
@@ -39,8 +39,8 @@ def begin(crd: Object, now: str) -> None:
 
 
 def belongings(tenant: TenantId, crd: Object, tenants: Iterable[TenantId]) -> Iterator[CrdInstances]:
-    """What has to be deleted with the tenant's CRD. `tenants` are all there are: objects of a CRD that
-    ring0 shares are in every one of them."""
+    """The objects to delete with the tenant's CRD. `tenants` are all tenants: each may have objects of a CRD
+    that ring0 shares."""
     if not is_established(crd):
         return
     resource = GroupResource(crd["spec"]["group"], crd["status"]["acceptedNames"]["plural"])
@@ -49,12 +49,12 @@ def belongings(tenant: TenantId, crd: Object, tenants: Iterable[TenantId]) -> It
 
 
 def progress(crd: Object, now: str) -> None:
-    """Tells that objects are being deleted, in place."""
+    """Sets the condition that objects are being deleted, in place."""
     _terminating(crd, "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress", now)
 
 
 def finish(crd: Object, remaining: int, now: str) -> bool:
-    """Takes the finalizer off, in place, if no object is left. Returns whether it did."""
+    """Removes the finalizer, in place, if no object remains. Returns whether it did."""
     if remaining and is_established(crd):
         message = f"could not confirm zero CustomResources remaining: {remaining} left"
         _terminating(crd, "True", "InstanceDeletionCheck", message, now)
@@ -71,14 +71,14 @@ def finish(crd: Object, remaining: int, now: str) -> bool:
 def freed(
     reader: CacheReader, tenant: TenantId, crd: Object, stock: Iterable[Kind], now: str
 ) -> Iterator[tuple[Object, Object]]:
-    """CRDs of the group whose status changes once `crd` is gone: (CRD as it is, its new status)."""
+    """CRDs of the group whose status changes once `crd` is deleted, as (current CRD, new status)."""
     rest = [other for other in sharing.served(reader, tenant) if name(other) != name(crd)]
     stock = list(stock)
     for other in rest:
         if get(other, "spec", "group") != get(crd, "spec", "group"):
             continue
         if get(other, "metadata", "tenant") != tenant:
-            continue  # shared by ring0: not this tenant's to change
+            continue  # Shared by ring0, which alone may change it.
         status = accept(other, rest, stock, now)
         if status != other.get("status"):
             yield other, status

@@ -1,8 +1,8 @@
-"""CRDs of ring0 that every tenant is served, whether it wants or not.
+"""CRDs of ring0 that are served in every tenant.
 
-A CRD in the system tenant with the label `arktos.futurewei.com/crd-sharing-policy: forced` is seen by
-every tenant as if it were its own, hides a CRD of the same name, and is changed by ring0 only. Each
-tenant's objects of it are its own.
+A CRD in the system tenant with the label `arktos.futurewei.com/crd-sharing-policy: forced` appears in every
+tenant, hides the tenant's CRD of the same name, and can be changed by ring0 only. The objects of such a CRD
+belong to each tenant separately.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def is_forced(crd: Object) -> bool:
 
 
 def get(reader: CacheReader, tenant: TenantId, crd_name: str) -> Object | None:
-    """The CRD of this name that the tenant is served: ring0's shared one, else its own."""
+    """The CRD of this name that the tenant is served: ring0's shared one, else the tenant's."""
     return shared(reader, tenant, crd_name) or reader.get(tenant, CRDS, "", crd_name)
 
 
@@ -36,7 +36,7 @@ def shared(reader: CacheReader, tenant: TenantId, crd_name: str) -> Object | Non
 
 
 def served(reader: CacheReader, tenant: TenantId) -> Iterator[Object]:
-    """Every CRD that the tenant sees: ring0's shared ones, then its own that are not hidden by one."""
+    """All CRDs that the tenant is served: ring0's shared ones, then the tenant's that are not hidden."""
     if tenant == SYSTEM:
         yield from reader.list(SYSTEM, CRDS)
         return
@@ -51,10 +51,10 @@ def served(reader: CacheReader, tenant: TenantId) -> Iterator[Object]:
 
 
 def check_write(reader: CacheReader, tenant: TenantId, verb: str, crd_name: str) -> None:
-    """Raises Forbidden where a tenant would change a CRD that ring0 shares.
+    """Raises Forbidden if the tenant would change a CRD that ring0 shares.
 
-    `verb` is create, update, patch or delete. To be asked before the object is looked up: the tenant
-    may have none of this name.
+    `verb` is create, update, patch or delete. Call it before the object is looked up, because the tenant may
+    have none of this name.
     """
     if shared(reader, tenant, crd_name) is None:
         return

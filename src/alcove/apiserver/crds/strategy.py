@@ -1,6 +1,6 @@
-"""Defaults and checks of custom resources, built from one version of a CRD.
+"""Defaults and validation of custom resources, built from one version of a CRD.
 
-Everything is compiled when it is first needed: most versions of most CRDs are never written to.
+Everything is compiled on first use: most versions of most CRDs are never written to.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from alcove.api.schema.openapi3 import has_rules
 from alcove.api.schema.prune import apply_defaults
 from alcove.api.schema.values import Values, compile_values
 
-Faults = list[FieldError]
+Errors = list[FieldError]
 
 _BLOCKING = frozenset(
     (Fault.NOT_SUPPORTED, Fault.REQUIRED, Fault.TOO_LONG, Fault.TOO_MANY, Fault.TYPE_INVALID)
@@ -70,7 +70,7 @@ class _Checks:
         return embedded_objects(self._schema)
 
     @cached_property
-    def _rules(self) -> Callable[[Object, Any], Faults]:
+    def _rules(self) -> Callable[[Object, Any], Errors]:
         if not has_rules(self._schema):
             return lambda _obj, _old: []
         from alcove.api.schema.rules import compile_rules, rule_faults  # CEL is loaded where it is used
@@ -79,48 +79,48 @@ class _Checks:
         return (lambda obj, old: rule_faults(node, obj, old)) if node is not None else lambda _obj, _old: []
 
     def create(self, obj: Object) -> Sequence[FieldError]:
-        faults = [*self._values(obj, MISSING), *self._scale_faults(obj, ("spec", "status"))]
-        faults += faults_of(self._embedded, obj) + faults_of(self._lists, obj)
-        return self._with_rules(faults, obj, MISSING)
+        errors = [*self._values(obj, MISSING), *self._scale_errors(obj, ("spec", "status"))]
+        errors += faults_of(self._embedded, obj) + faults_of(self._lists, obj)
+        return self._with_rules(errors, obj, MISSING)
 
     def update(self, new: Object, old: Object) -> Sequence[FieldError]:
-        faults = [*self._values(new, old), *self._scale_faults(new, ("spec", "status"))]
-        faults += faults_of(self._embedded, new) + self._list_faults(new, old)
-        return self._with_rules(faults, new, old)
+        errors = [*self._values(new, old), *self._scale_errors(new, ("spec", "status"))]
+        errors += faults_of(self._embedded, new) + self._list_errors(new, old)
+        return self._with_rules(errors, new, old)
 
     def status(self, new: Object, old: Object) -> Sequence[FieldError]:
-        faults: Faults = []
+        errors: Errors = []
         if "status" in new:
             found = self._status_values(new["status"], old.get("status", MISSING))
-            faults += [FieldError(fault.fault, _under_status(fault.field), fault.body) for fault in found]
-        faults += self._scale_faults(new, ("status",)) + self._list_faults(new, old)
-        return self._with_rules(faults, new, old)
+            errors += [FieldError(error.fault, _under_status(error.field), error.body) for error in found]
+        errors += self._scale_errors(new, ("status",)) + self._list_errors(new, old)
+        return self._with_rules(errors, new, old)
 
-    def _list_faults(self, new: Object, old: Object) -> Faults:
-        """Lists that were wrong before may stay wrong."""
-        faults = faults_of(self._lists, new)
-        return [] if faults and faults_of(self._lists, old) else faults
+    def _list_errors(self, new: Object, old: Object) -> Errors:
+        """Errors of lists; none if the old object's lists were invalid too (ratcheting)."""
+        errors = faults_of(self._lists, new)
+        return [] if errors and faults_of(self._lists, old) else errors
 
-    def _with_rules(self, faults: Faults, new: Object, old: Any) -> Faults:
-        if not any(fault.fault in _BLOCKING for fault in faults):
-            return faults + self._rules(new, old)
-        return [*faults, invalid(NOWHERE, "null", _UNCHECKED)] if has_rules(self._schema) else faults
+    def _with_rules(self, errors: Errors, new: Object, old: Any) -> Errors:
+        if not any(error.fault in _BLOCKING for error in errors):
+            return errors + self._rules(new, old)
+        return [*errors, invalid(NOWHERE, "null", _UNCHECKED)] if has_rules(self._schema) else errors
 
-    def _scale_faults(self, obj: Object, parts: Sequence[str]) -> Faults:
+    def _scale_errors(self, obj: Object, parts: Sequence[str]) -> Errors:
         if self._scale is None:
             return []
-        faults: Faults = []
+        errors: Errors = []
         for part in parts:
             path = self._scale.get(f"{part}ReplicasPath") or ""
-            _check_replicas(obj, path, faults)
+            _check_replicas(obj, path, errors)
         selector = self._scale.get("labelSelectorPath") or ""
-        found = get(obj, *steps_of(selector)) if selector else None
-        if "status" in parts and found is not None and not isinstance(found, str):
+        value = get(obj, *steps_of(selector)) if selector else None
+        if "status" in parts and value is not None and not isinstance(value, str):
             message = (
-                f"{selector} accessor error: {found} is of the type {type(found).__name__}, expected string"
+                f"{selector} accessor error: {value} is of the type {type(value).__name__}, expected string"
             )
-            faults.append(invalid(selector, "", message))
-        return faults
+            errors.append(invalid(selector, "", message))
+        return errors
 
 
 def _under_status(field: str) -> str:
@@ -128,19 +128,19 @@ def _under_status(field: str) -> str:
 
 
 def steps_of(path: str) -> tuple[str, ...]:
-    """`.spec.replicas` as its steps."""
+    """The steps of a path such as `.spec.replicas`."""
     return tuple(step for step in path.split(".") if step)
 
 
-def _check_replicas(obj: Object, path: str, faults: Faults) -> None:
+def _check_replicas(obj: Object, path: str, errors: Errors) -> None:
     value = get(obj, *steps_of(path), default=0) if path else 0
     if not isinstance(value, int) or isinstance(value, bool):
         message = f"{path} accessor error: {value} is of the type {_go_type(value)}, expected int64"
-        faults.append(invalid(path, 0, message))
+        errors.append(invalid(path, 0, message))
     elif value < 0:
-        faults.append(invalid(path, value, "should be a non-negative integer"))
+        errors.append(invalid(path, value, "should be a non-negative integer"))
     elif value > _INT32_MAX:
-        faults.append(invalid(path, value, f"should be less than or equal to {_INT32_MAX}"))
+        errors.append(invalid(path, value, f"should be less than or equal to {_INT32_MAX}"))
 
 
 _GO_TYPES: dict[type, str] = {
@@ -158,20 +158,20 @@ def _go_type(value: Any) -> str:
 
 
 def _selectable(version: Object) -> dict[str, Callable[[Object], str]]:
-    found: dict[str, Callable[[Object], str]] = {}
+    readers: dict[str, Callable[[Object], str]] = {}
     for each in version.get("selectableFields") or ():
         path = each.get("jsonPath") or ""
         try:
-            found[path.removeprefix(".")] = _reader(compile_path(path))
+            readers[path.removeprefix(".")] = _reader(compile_path(path))
         except JsonPathError:  # was accepted by an older server: it selects nothing
             continue
-    return found
+    return readers
 
 
 def _reader(find: Find) -> Callable[[Object], str]:
     def read(obj: Object) -> str:
-        found = find(obj)
-        value = found[0] if found else None
+        values = find(obj)
+        value = values[0] if values else None
         if value is None:
             return ""
         return ("true" if value else "false") if isinstance(value, bool) else str(value)

@@ -1,1 +1,2 @@
-"""OpenAPI v2 and v3 of what a tenant is served: `kubectl explain`, validation, generated clients."""
+"""OpenAPI v2 and v3 documents of a tenant's kinds, for `kubectl explain`, validation and generated
+clients."""

@@ -1,7 +1,7 @@
 """The documents and their paths: `/openapi/v2`, `/openapi/v3` and one document per group version below it.
 
-A document is made when it is first asked for, in a thread, and kept encoded; tenants without CRDs
-share all of them.
+A document is built on first use, in a thread, and cached in encoded form; tenants without CRDs share all
+documents.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _INFO = {"title": "Alcove", "version": KUBERNETES_VERSION}
 class OpenApi:
     def __init__(self, kinds: ServedKinds) -> None:
         self._kinds = kinds
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
-        self._making = asyncio.Lock()
+        self._cached: OrderedDict[str, bytes] = OrderedDict()
+        self._build_lock = asyncio.Lock()
 
     def index(self, call: ApiCall) -> HttpResponse:
         """GET /openapi/v3."""
-        found = _by_version(visible(self._kinds.all(call.tenant), call.tenant))
+        kinds_by_version = _by_version(visible(self._kinds.all(call.tenant), call.tenant))
         prefix = f"/tenants/{call.target.tenant}" if call.target.tenant else ""
-        told = {
-            path: {"serverRelativeURL": f"{prefix}/openapi/v3/{path}?hash={_mark(kinds)}"}
-            for path, kinds in found.items()
+        paths_index = {
+            path: {"serverRelativeURL": f"{prefix}/openapi/v3/{path}?hash={_hash(kinds)}"}
+            for path, kinds in kinds_by_version.items()
         }
-        return json_response(200, {"paths": told})
+        return json_response(200, {"paths": paths_index})
 
     async def version(self, call: ApiCall) -> HttpResponse:
         """GET /openapi/v3/apis/GROUP/VERSION."""
@@ -53,52 +53,54 @@ class OpenApi:
         kinds = _by_version(visible(self._kinds.all(call.tenant), call.tenant)).get(path)
         if kinds is None:
             raise NotFound.path()
-        mark = _mark(kinds)
-        body = await self._document(f"{path} {mark}", lambda: orjson.dumps(version_document(kinds)))
-        return HttpResponse(200, body, JSON, [(b"ETag", b'"%b"' % mark.encode())])
+        kinds_hash = _hash(kinds)
+        body = await self._document(f"{path} {kinds_hash}", lambda: orjson.dumps(version_document(kinds)))
+        return HttpResponse(200, body, JSON, [(b"ETag", b'"%b"' % kinds_hash.encode())])
 
     async def everything(self, call: ApiCall) -> HttpResponse:
         """GET /openapi/v2, as JSON or protobuf."""
         kinds = visible(self._kinds.all(call.tenant), call.tenant)
-        mark = f"v2 {_mark(kinds)}"
+        cache_key = f"v2 {_hash(kinds)}"
         if _PROTOBUF not in call.request.headers.get("accept", ""):
-            body = await self._document(mark, lambda: orjson.dumps(whole_document(kinds)))
+            body = await self._document(cache_key, lambda: orjson.dumps(whole_document(kinds)))
             return HttpResponse(200, body, JSON)
-        body = await self._document(f"{mark} protobuf", lambda: protobuf.encode(whole_document(kinds)))
-        # The name clients ask by is no valid media type: what is answered has a dot for its @.
+        body = await self._document(f"{cache_key} protobuf", lambda: protobuf.encode(whole_document(kinds)))
+        # The name in the Accept header is not a valid media type: the response has a dot instead of the @.
         return HttpResponse(200, body, _PROTOBUF.replace("@", ".").encode())
 
-    async def _document(self, mark: str, make: Callable[[], bytes]) -> bytes:
-        if mark not in self._kept:
-            # One at a time: making one takes memory and a core.
-            async with self._making:
-                if mark not in self._kept:
-                    self._keep(mark, await asyncio.to_thread(make))
-        self._kept.move_to_end(mark)
-        return self._kept[mark]
+    async def _document(self, cache_key: str, make: Callable[[], bytes]) -> bytes:
+        if cache_key not in self._cached:
+            # One at a time: building a document takes memory and a core.
+            async with self._build_lock:
+                if cache_key not in self._cached:
+                    self._add_to_cache(cache_key, await asyncio.to_thread(make))
+        self._cached.move_to_end(cache_key)
+        return self._cached[cache_key]
 
-    def _keep(self, mark: str, body: bytes) -> None:
-        self._kept[mark] = body
-        while len(self._kept) > 1 and sum(map(len, self._kept.values())) > KEPT_BYTES_MAX:
-            self._kept.popitem(last=False)
+    def _add_to_cache(self, cache_key: str, body: bytes) -> None:
+        self._cached[cache_key] = body
+        while len(self._cached) > 1 and sum(map(len, self._cached.values())) > KEPT_BYTES_MAX:
+            self._cached.popitem(last=False)
 
 
 def _by_version(kinds: Sequence[Kind]) -> dict[str, list[Kind]]:
-    found: dict[str, list[Kind]] = {}
+    kinds_by_version: dict[str, list[Kind]] = {}
     for kind in kinds:
         path = f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
-        found.setdefault(path, []).append(kind)
-    return found
+        kinds_by_version.setdefault(path, []).append(kind)
+    return kinds_by_version
 
 
-def _mark(kinds: Sequence[Kind]) -> str:
-    """Changes when the kinds do: a stock kind is known by its name, a custom one by its schema."""
-    told = hashlib.sha256()
+def _hash(kinds: Sequence[Kind]) -> str:
+    """A hash that changes with the kinds: of built-in kinds by name, of custom kinds by name and schema."""
+    digest = hashlib.sha256()
     for kind in kinds:
-        told.update(f"{kind.api_version} {kind.kind} {kind.scope} {kind.verbs} {kind.subresources}".encode())
+        digest.update(
+            f"{kind.api_version} {kind.kind} {kind.scope} {kind.verbs} {kind.subresources}".encode()
+        )
         if not kind.definition:
-            told.update(orjson.dumps(kind.schema.raw))
-    return told.hexdigest()[:32].upper()
+            digest.update(orjson.dumps(kind.schema.raw))
+    return digest.hexdigest()[:32].upper()
 
 
 def version_document(kinds: Sequence[Kind]) -> Object:

@@ -1,4 +1,4 @@
-"""The paths of a kind and what can be done there."""
+"""The paths of kinds and their operations."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ def _query(name: str, kind: str, description: str) -> Object:
     return {"name": name, "in": "query", "description": description, "schema": {"type": kind}}
 
 
-_DRY_RUN = _query("dryRun", "string", "`All`: check everything, write nothing.")
-_MANAGER = _query("fieldManager", "string", "Who writes, for the ownership of fields.")
+_DRY_RUN = _query("dryRun", "string", "`All`: validate the request without storing the object.")
+_MANAGER = _query("fieldManager", "string", "Name of the field manager that makes the change.")
 _VALIDATION = _query(
-    "fieldValidation", "string", "What unknown and duplicate fields do: Ignore, Warn or Strict."
+    "fieldValidation", "string", "Handling of unknown and duplicate fields: Ignore, Warn or Strict."
 )
-_FORCE = _query("force", "boolean", "Apply takes fields that others own.")
+_FORCE = _query("force", "boolean", "Whether apply takes ownership of fields of other managers.")
 _WRITE = [_DRY_RUN, _MANAGER, _VALIDATION]
 _LIST = [
-    _query("labelSelector", "string", "Which labels the objects must have."),
-    _query("fieldSelector", "string", "Which fields the objects must have."),
-    _query("limit", "integer", "How many objects at most; the answer says how to go on."),
-    _query("continue", "string", "Where an earlier list ended."),
-    _query("resourceVersion", "string", "The revision that the answer is of, or not older than."),
-    _query("resourceVersionMatch", "string", "How resourceVersion is meant: Exact or NotOlderThan."),
-    _query("timeoutSeconds", "integer", "How long a watch lasts."),
-    _query("watch", "boolean", "Go on with changes, one a line."),
-    _query("allowWatchBookmarks", "boolean", "A watch also tells how far it is."),
-    _query("sendInitialEvents", "boolean", "A watch begins with what is there."),
+    _query("labelSelector", "string", "Selector by labels."),
+    _query("fieldSelector", "string", "Selector by fields."),
+    _query("limit", "integer", "Maximum number of objects; the response has a continue token for the rest."),
+    _query("continue", "string", "Continue token of an earlier response."),
+    _query("resourceVersion", "string", "Resource version of the response, exact or minimum."),
+    _query("resourceVersionMatch", "string", "Meaning of resourceVersion: Exact or NotOlderThan."),
+    _query("timeoutSeconds", "integer", "Duration of a watch."),
+    _query("watch", "boolean", "Watch for changes, as a stream of events."),
+    _query("allowWatchBookmarks", "boolean", "Whether a watch sends bookmark events."),
+    _query("sendInitialEvents", "boolean", "Whether a watch starts with events for existing objects."),
 ]
 _DELETE = [
     _DRY_RUN,
-    _query("gracePeriodSeconds", "integer", "Time to end."),
-    _query("propagationPolicy", "string", "What becomes of dependents: Orphan, Background or Foreground."),
+    _query("gracePeriodSeconds", "integer", "Seconds before the object is deleted."),
+    _query("propagationPolicy", "string", "Deletion of dependents: Orphan, Background or Foreground."),
 ]
 _PARAMETERS: dict[str, list[Object]] = {
     "get": [],
@@ -68,7 +68,7 @@ _PARAMETERS: dict[str, list[Object]] = {
 
 
 def build(kinds: Iterable[Kind]) -> dict[str, Object]:
-    """The paths of these kinds, in OpenAPI 3's form."""
+    """The paths of these kinds in OpenAPI 3."""
     paths: dict[str, Object] = {}
     for kind in kinds:
         root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
@@ -90,22 +90,23 @@ def _add(
     path: str,
     kind: Kind,
     subresource: str,
-    wanted: Iterable[str],
+    candidates: Iterable[str],
     verbs: Iterable[str],
     sub: Subresource | None = None,
     suffix: str = "",
 ) -> None:
     item: Object = {
         _METHODS[verb]: _operation(verb, kind, subresource, sub, suffix)
-        for verb in wanted
+        for verb in candidates
         if verb in tuple(verbs)
     }
     if not item:
         return
-    given = [part.strip("{}") for part in path.split("/") if part.startswith("{")]
-    if given:
+    parameters = [part.strip("{}") for part in path.split("/") if part.startswith("{")]
+    if parameters:
         item["parameters"] = [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in given
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            for name in parameters
         ]
     paths[path] = item
 
@@ -147,7 +148,7 @@ def _response(verb: str, kind: Kind, gvk: GroupVersionKind) -> Object:
 
 
 def to_v2(paths: dict[str, Object]) -> dict[str, Object]:
-    """The same paths in OpenAPI 2's form."""
+    """Converts paths to OpenAPI 2."""
     return {path: {method: _v2(value) for method, value in item.items()} for path, item in paths.items()}
 
 
@@ -174,10 +175,10 @@ def _v2_parameter(parameter: Object) -> Object:
 
 
 def _v2_response(response: Object) -> Object:
-    told: Object = {"description": response["description"]}
+    converted: Object = {"description": response["description"]}
     if "content" in response:
-        told["schema"] = _v2_schema(response["content"]["application/json"]["schema"])
-    return told
+        converted["schema"] = _v2_schema(response["content"]["application/json"]["schema"])
+    return converted
 
 
 def _v2_schema(schema: Object) -> Object:

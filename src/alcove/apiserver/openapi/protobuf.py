@@ -1,7 +1,6 @@
-"""OpenAPI v2 as the protobuf that older kubectl and helm ask for (gnostic's messages). Encoding only.
+"""OpenAPI v2 in the protobuf form that older kubectl and helm request (gnostic's messages). Encoding only.
 
-What such clients read is encoded: the definitions, and of the paths the operations' kinds and query
-parameters.
+Only what such clients read is encoded: the definitions, and the kinds and query parameters of operations.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def _named(name: str, value: bytes) -> bytes:
 
 
 def _any(value: Any) -> bytes:
-    """Any value, as YAML; JSON is YAML."""
+    """Any value as YAML, of which JSON is a subset."""
     return _text(2, orjson.dumps(value).decode() + "\n")
 
 

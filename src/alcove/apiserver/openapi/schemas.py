@@ -1,4 +1,4 @@
-"""Definitions as OpenAPI has them: stock ones from their package, custom ones from their CRDs."""
+"""Definitions in OpenAPI: of built-in kinds from their package, of custom kinds from their CRDs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _TYPE_FIELDS = ("apiVersion", "kind")
 _ANY_OBJECT = "io.k8s.api.core.v1.ConfigMap"
-"""A kind like any other: whose words for what all kinds have are those of custom kinds too."""
+"""A built-in kind whose descriptions of common fields are used for custom kinds too."""
 
 
 class Dialect(Enum):
@@ -24,7 +24,7 @@ class Dialect(Enum):
 
 
 def name_of(kind: Kind) -> str:
-    """The definition's name; a custom kind's is its group turned around, as Kubernetes names them."""
+    """The definition's name; a custom kind's starts with its group reversed, as in Kubernetes."""
     if kind.definition:
         return kind.definition
     return ".".join([*reversed(kind.group.split(".")), kind.version, kind.kind])
@@ -35,26 +35,26 @@ def list_name_of(kind: Kind) -> str:
 
 
 def build(kinds: Iterable[Kind], documents: Mapping[str, Object], dialect: Dialect) -> dict[str, Object]:
-    """The definitions of these kinds, their lists, and everything they refer to."""
-    found: dict[str, Object] = {}
-    wanted: list[str] = [f"{_META}.{name}" for name in ("DeleteOptions", "Status", "ListMeta", "WatchEvent")]
+    """The definitions of these kinds, their lists, and all definitions that they reference."""
+    definitions: dict[str, Object] = {}
+    pending: list[str] = [f"{_META}.{name}" for name in ("DeleteOptions", "Status", "ListMeta", "WatchEvent")]
     for kind in kinds:
-        own = name_of(kind)
-        if own in documents:
-            wanted.append(own)
+        definition_name = name_of(kind)
+        if definition_name in documents:
+            pending.append(definition_name)
         else:
-            found[own] = _custom(kind, documents, dialect)
-            wanted.append(f"{_META}.ObjectMeta")
+            definitions[definition_name] = _custom(kind, documents, dialect)
+            pending.append(f"{_META}.ObjectMeta")
         if list_name_of(kind) in documents:
-            wanted.append(list_name_of(kind))
+            pending.append(list_name_of(kind))
         else:
-            found[list_name_of(kind)] = _list(kind, documents, dialect)
-    while wanted:
-        name = wanted.pop()
-        if name not in found and name in documents:
-            found[name] = _converted(name, documents[name], dialect)
-            wanted += _references(documents[name])
-    return dict(sorted(found.items()))
+            definitions[list_name_of(kind)] = _list(kind, documents, dialect)
+    while pending:
+        name = pending.pop()
+        if name not in definitions and name in documents:
+            definitions[name] = _converted(name, documents[name], dialect)
+            pending += _references(documents[name])
+    return dict(sorted(definitions.items()))
 
 
 def _references(schema: Any) -> Iterator[str]:
@@ -76,13 +76,13 @@ def _converted(name: str, schema: Object, dialect: Dialect) -> Object:
         return {"description": schema.get("description", ""), **_either("number", dialect)}
     converted: Object = _convert(schema, dialect)
     for field in _TYPE_FIELDS:
-        # The package that the definitions are from says here which kind it is; OpenAPI says it elsewhere.
+        # The source package names the kind here; in OpenAPI it is an extension.
         converted.get("properties", {}).get(field, {}).pop("enum", None)
     return converted
 
 
 def _either(other: str, dialect: Dialect) -> Object:
-    """A string or something else, which v2 has no words for."""
+    """A string or another type; v2 cannot express the alternative."""
     return {"type": "string"} if dialect is Dialect.V2 else {"oneOf": [{"type": other}, {"type": "string"}]}
 
 
@@ -95,7 +95,7 @@ def _convert(schema: Any, dialect: Dialect) -> Any:
         field: _field(field, value, dialect) for field, value in schema.items() if field != "$schema"
     }
     if "$ref" in converted and len(converted) > 1 and dialect is Dialect.V3:
-        # In OpenAPI 3.0 nothing beside a reference counts.
+        # In OpenAPI 3.0 other fields beside a reference are ignored.
         converted["allOf"] = [{"$ref": converted.pop("$ref")}]
     return converted
 
@@ -116,11 +116,11 @@ _CUSTOM_ONLY_V3 = ("oneOf", "anyOf", "not", "nullable", "default", "x-kubernetes
 
 
 def _custom(kind: Kind, documents: Mapping[str, Object], dialect: Dialect) -> Object:
-    """A custom kind: its CRD's schema with the fields every object has, in the words they have elsewhere."""
+    """A custom kind: its CRD's schema, with the fields of every object and their usual descriptions."""
     raw = kind.schema.raw or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema: Object = _plain(raw) if dialect is Dialect.V2 else dict(raw)
-    told = documents[_ANY_OBJECT]["properties"]["metadata"]["description"]
-    meta = {"$ref": f"{_DEFS}{_META}.ObjectMeta", "description": told}
+    description = documents[_ANY_OBJECT]["properties"]["metadata"]["description"]
+    meta = {"$ref": f"{_DEFS}{_META}.ObjectMeta", "description": description}
     schema["type"] = "object"
     schema["properties"] = {
         **(schema.get("properties") or {}),
@@ -137,22 +137,22 @@ def _type_fields(documents: Mapping[str, Object], dialect: Dialect) -> Object:
 
 
 def _plain(schema: Any) -> Any:
-    """What v2 can say of a schema."""
+    """The part of a schema that v2 can express."""
     if isinstance(schema, list):
         return [_plain(value) for value in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get("x-kubernetes-preserve-unknown-fields"):
         return {field: schema[field] for field in ("type", "description") if field in schema}
-    kept = {field: value for field, value in schema.items() if field not in _CUSTOM_ONLY_V3}
+    plain = {field: value for field, value in schema.items() if field not in _CUSTOM_ONLY_V3}
     for field in ("properties", "items", "additionalProperties", "allOf"):
-        if field not in kept:
+        if field not in plain:
             continue
-        inner = kept[field]
-        kept[field] = (
+        inner = plain[field]
+        plain[field] = (
             {name: _plain(each) for name, each in inner.items()} if field == "properties" else _plain(inner)
         )
-    return kept
+    return plain
 
 
 def _list(kind: Kind, documents: Mapping[str, Object], dialect: Dialect) -> Object:

@@ -1,8 +1,8 @@
-"""Which addresses a tenant's webhooks may have. Pure.
+"""The addresses that a tenant's webhooks may have. Pure: no I/O.
 
-On the public internet, and not the cluster's own: neither loopback, link-local (clouds keep credentials
-there) nor private ranges (the nodes', ring0's, other tenants'), nor anything that is turned into one of
-those on its way (addresses that embed an IPv4 one). Ring0 may allow networks beyond that.
+Addresses on the public internet that are not the cluster's: neither loopback, link-local (where clouds serve
+credentials) nor private ranges (of the nodes, ring0 or other tenants), nor addresses that embed an IPv4
+address and could be translated to one of those. Ring0 may allow further networks.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -11,9 +11,9 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-_NO_IPV4 = tuple(IPv4Network(text) for text in ("192.0.0.0/24", "192.88.99.0/24"))
+_EXCLUDED_IPV4 = tuple(IPv4Network(text) for text in ("192.0.0.0/24", "192.88.99.0/24"))
 _IPV6 = IPv6Network("2000::/3")
-_NO_IPV6 = tuple(
+_EXCLUDED_IPV6 = tuple(
     IPv6Network(text)
     for text in (
         "2001::/23",  # Teredo and others
@@ -25,14 +25,14 @@ _NO_IPV6 = tuple(
 
 
 def parse(text: str) -> Address | None:
-    """An address as a URL's host has it; None if it is a name."""
+    """Parses a URL's host as an address; None if it is a name."""
     try:
-        return _plain(ip_address(text.strip("[]")))
+        return _unmapped(ip_address(text.strip("[]")))
     except ValueError:
         return None
 
 
-def _plain(address: Address) -> Address:
+def _unmapped(address: Address) -> Address:
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return address.ipv4_mapped
     return address
@@ -45,20 +45,20 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 def is_public(address: Address) -> bool:
     if isinstance(address, IPv4Address):
-        known = address.is_global and not address.is_multicast
-        return known and not any(address in network for network in _NO_IPV4)
-    return address in _IPV6 and not any(address in network for network in _NO_IPV6)
+        is_routable = address.is_global and not address.is_multicast
+        return is_routable and not any(address in network for network in _EXCLUDED_IPV4)
+    return address in _IPV6 and not any(address in network for network in _EXCLUDED_IPV6)
 
 
 def is_allowed(address: Address, allowed: Sequence[Network]) -> bool:
-    """Whether ring0 lets webhooks be at `address` whatever else is said of it."""
-    address = _plain(address)
+    """Whether ring0's configuration allows webhooks at `address`, even if it is not public."""
+    address = _unmapped(address)
     return any(address in network for network in allowed if network.version == address.version)
 
 
 def permitted(address: Address, allowed: Sequence[Network], own: Collection[Address]) -> bool:
-    """Whether a tenant's webhook may be at `address`; `own` are the cluster's addresses."""
+    """Whether a tenant's webhook may be at `address`; `own` are the addresses of the cluster's nodes."""
     if is_allowed(address, allowed):
         return True
-    address = _plain(address)
+    address = _unmapped(address)
     return is_public(address) and address not in own

@@ -1,9 +1,8 @@
-"""A TCP connection on a tenant's behalf, to where that tenant may go.
+"""TCP connections on a tenant's behalf, to addresses that are allowed for the tenant.
 
-`Dialer` is what the rest needs of a network. `DirectDialer` connects from the API server's own network:
-right for public addresses and for ring0. The pods behind a tenant's services are in the tenant's own
-networks, which cannot be reached from here: a dialer that goes through those networks' gateways takes
-its place where there are such networks.
+`Dialer` is the interface. `DirectDialer` connects from the API server's network: this suits public addresses
+and ring0. The pods behind a tenant's services are in the tenant's networks, which cannot be reached from
+there; a dialer that uses those networks' gateways replaces it where such networks exist.
 """
 
 import asyncio
@@ -21,12 +20,12 @@ from alcove.apiserver.outbound.resolver import OutboundResolver, ResolvedEndpoin
 from alcove.apiserver.reader import CacheReader
 
 NODES = GroupResource("", "nodes")
-OUT_OF_BOUNDS = "the host is unknown, or is none that webhooks of this tenant may be called at"
-"""The same words whether a name is unknown or known only to ring0."""
+OUT_OF_BOUNDS = "the host is unknown, or webhooks of this tenant are not allowed there"
+"""The same message for an unknown name and for an address that is not allowed, so that it reveals nothing."""
 
 
 class WebhookTarget(Struct, frozen=True):
-    """What a client configuration names. `service` empty: `host` is the URL's."""
+    """The target of a client configuration. If `service` is empty, `host` is the URL's."""
 
     host: str
     port: int
@@ -36,7 +35,7 @@ class WebhookTarget(Struct, frozen=True):
 
 class Dialer(Protocol):
     async def dial(self, tenant: TenantId, target: WebhookTarget) -> socket.socket:
-        """A connected socket that does not block. Raises WebhookError, OSError."""
+        """A connected, non-blocking socket. Raises WebhookError, OSError."""
         ...
 
     def close(self) -> None: ...
@@ -44,19 +43,20 @@ class Dialer(Protocol):
 
 class DirectDialer:
     def __init__(self, reader: CacheReader, allowed: tuple[Network, ...] = ()) -> None:
-        """`allowed`: networks that ring0 lets tenants' webhooks be in, whatever else is said of them."""
+        """`allowed`: networks where ring0's configuration allows tenants' webhooks, even if they are not
+        public."""
         self._reader = reader
         self._allowed = allowed
-        self._names = OutboundResolver(reader)
+        self._resolver = OutboundResolver(reader)
 
     def close(self) -> None:
-        self._names.close()
+        self._resolver.close()
 
     async def dial(self, tenant: TenantId, target: WebhookTarget) -> socket.socket:
         if target.service:
-            endpoint = await self._names.service(tenant, target.namespace, target.service, target.port)
+            endpoint = await self._resolver.service(tenant, target.namespace, target.service, target.port)
         else:
-            endpoint = await self._names.host(tenant, target.host, target.port)
+            endpoint = await self._resolver.host(tenant, target.host, target.port)
         failures: list[OSError] = []
         for address in self._permitted(tenant, endpoint):
             try:
@@ -67,13 +67,13 @@ class DirectDialer:
 
     def _permitted(self, tenant: TenantId, endpoint: ResolvedEndpoint) -> list[Address]:
         if tenant == SYSTEM:
-            found = list(endpoint.addresses)
+            targets = list(endpoint.addresses)
         else:
-            own = self._node_addresses()
-            found = [each for each in endpoint.addresses if addresses.permitted(each, self._allowed, own)]
-        if not found:
+            nodes = self._node_addresses()
+            targets = [each for each in endpoint.addresses if addresses.permitted(each, self._allowed, nodes)]
+        if not targets:
             raise WebhookError(OUT_OF_BOUNDS)
-        return found
+        return targets
 
     def _node_addresses(self) -> set[Address]:
         texts = [
@@ -85,18 +85,19 @@ class DirectDialer:
 
     async def _connect(self, tenant: TenantId, address: Address, port: int) -> socket.socket:
         family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
-        made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            await asyncio.get_running_loop().sock_connect(made, (str(address), port))
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._check_not_ourselves(tenant, made, address)
+            await asyncio.get_running_loop().sock_connect(sock, (str(address), port))
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._check_not_self(tenant, sock, address)
         except BaseException:
-            made.close()
+            sock.close()
             raise
-        return made
+        return sock
 
-    def _check_not_ourselves(self, tenant: TenantId, made: socket.socket, address: Address) -> None:
-        """This machine's own public address is no node's, perhaps; but who connects to it is both ends."""
+    def _check_not_self(self, tenant: TenantId, sock: socket.socket, address: Address) -> None:
+        """Rejects this machine's public address, which may not be in a Node: then both ends have the same
+        address."""
         is_allowed = tenant == SYSTEM or addresses.is_allowed(address, self._allowed)
-        if not is_allowed and made.getpeername()[0] == made.getsockname()[0]:
+        if not is_allowed and sock.getpeername()[0] == sock.getsockname()[0]:
             raise WebhookError(OUT_OF_BOUNDS)

@@ -1,12 +1,12 @@
-"""What goes wrong on the way out."""
+"""Errors of outbound calls."""
 
 
 class WebhookError(Exception):
-    """The webhook could not be reached, or did not answer as it should. The message says why."""
+    """The webhook could not be reached, or its response is invalid. The message says why."""
 
 
 class TooManyCalls(WebhookError):
-    """The tenant has too many calls under way already."""
+    """The tenant has too many concurrent calls."""
 
     def __init__(self) -> None:
-        super().__init__("too many webhook calls of this tenant are under way")
+        super().__init__("too many concurrent webhook calls of this tenant")

@@ -1,7 +1,7 @@
-"""From what a webhook's client configuration names to addresses: hosts by DNS, services by their endpoints.
+"""Resolves the target of a webhook's client configuration: hosts by DNS, services by their endpoints.
 
-Looking up a host takes a thread, which cannot be called back: each tenant has few at a time, so that one
-tenant's slow name servers do not keep the others' names waiting.
+A DNS lookup occupies a thread that cannot be cancelled: each tenant may use only a few at a time, so that one
+tenant's slow name servers do not delay other tenants.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ KEPT_MAX = 1024
 
 
 class ResolvedEndpoint(Struct, frozen=True):
-    """Addresses to try, in order, and the port to try them at."""
+    """Addresses to try, in order, and their port."""
 
     addresses: tuple[Address, ...]
     port: int
@@ -43,68 +43,70 @@ class OutboundResolver:
         self._reader = reader
         self._clock = clock
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="webhook-names")
-        self._looking: dict[TenantId, int] = {}
-        self._kept: dict[str, tuple[float, tuple[Address, ...]]] = {}
+        self._lookups: dict[TenantId, int] = {}
+        self._cached: dict[str, tuple[float, tuple[Address, ...]]] = {}
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def host(self, tenant: TenantId, host: str, port: int) -> ResolvedEndpoint:
-        """Where a URL's host is; without addresses if it is unknown. Raises WebhookError."""
+        """The addresses of a URL's host; none if it is unknown. Raises WebhookError."""
         literal = addresses.parse(host)
-        found = (literal,) if literal is not None else await self._look_up(tenant, host)
-        return ResolvedEndpoint(found, port)
+        resolved = (literal,) if literal is not None else await self._look_up(tenant, host)
+        return ResolvedEndpoint(resolved, port)
 
     async def _look_up(self, tenant: TenantId, host: str) -> tuple[Address, ...]:
-        kept = self._kept.get(host)
-        if kept is not None and kept[0] > self._clock():
-            return kept[1]
-        if self._looking.get(tenant, 0) >= LOOKUPS_PER_TENANT:
+        cached = self._cached.get(host)
+        if cached is not None and cached[0] > self._clock():
+            return cached[1]
+        if self._lookups.get(tenant, 0) >= LOOKUPS_PER_TENANT:
             raise TooManyCalls
-        self._looking[tenant] = self._looking.get(tenant, 0) + 1
+        self._lookups[tenant] = self._lookups.get(tenant, 0) + 1
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self._threads, _resolve, host)
-        # The thread is busy until it returns, whether or not anybody still waits for it.
-        work.add_done_callback(lambda _work: self._looked(tenant))
-        found = await asyncio.shield(work)
-        if len(self._kept) >= KEPT_MAX:
-            del self._kept[next(iter(self._kept))]
-        self._kept[host] = (self._clock() + KEPT_SECONDS, found)
-        return found
+        # The thread is occupied until it returns, even if the request was cancelled.
+        work.add_done_callback(lambda _work: self._finish_lookup(tenant))
+        resolved = await asyncio.shield(work)
+        if len(self._cached) >= KEPT_MAX:
+            del self._cached[next(iter(self._cached))]
+        self._cached[host] = (self._clock() + KEPT_SECONDS, resolved)
+        return resolved
 
-    def _looked(self, tenant: TenantId) -> None:
-        self._looking[tenant] -= 1
-        if not self._looking[tenant]:
-            del self._looking[tenant]
+    def _finish_lookup(self, tenant: TenantId) -> None:
+        self._lookups[tenant] -= 1
+        if not self._lookups[tenant]:
+            del self._lookups[tenant]
 
     async def service(self, tenant: TenantId, namespace: str, name: str, port: int) -> ResolvedEndpoint:
-        """Where a service's ready endpoints are, in random order. Raises WebhookError."""
+        """The addresses of a service's ready endpoints, in random order. Raises WebhookError."""
         service = self._reader.get(tenant, SERVICES, namespace, name)
         if service is None:
             raise WebhookError(f'service "{name}" not found')
         spec = service.get("spec") or {}
         if spec.get("type") == "ExternalName":
             return await self.host(tenant, spec.get("externalName", ""), port)
-        wanted = _port(spec, port)
-        if wanted is None:
+        service_port = _port(spec, port)
+        if service_port is None:
             raise WebhookError(f'no service port {port} found for service "{name}"')
-        return self._endpoints(tenant, namespace, name, wanted)
+        return self._endpoints(tenant, namespace, name, service_port)
 
-    def _endpoints(self, tenant: TenantId, namespace: str, name: str, wanted: Object) -> ResolvedEndpoint:
+    def _endpoints(
+        self, tenant: TenantId, namespace: str, name: str, service_port: Object
+    ) -> ResolvedEndpoint:
         by_port: dict[int, list[Address]] = {}
-        for each in self._reader.list(tenant, SLICES, namespace):
-            if objects.labels(each).get(SERVICE_NAME) == name:
-                number = _number(each.get("ports") or (), wanted.get("name", ""))
+        for endpoint_slice in self._reader.list(tenant, SLICES, namespace):
+            if objects.labels(endpoint_slice).get(SERVICE_NAME) == name:
+                number = _number(endpoint_slice.get("ports") or (), service_port.get("name", ""))
                 if number is not None:
-                    by_port.setdefault(number, []).extend(_ready(each))
+                    by_port.setdefault(number, []).extend(_ready(endpoint_slice))
         if not any(by_port.values()):
             raise WebhookError(f'no endpoints available for service "{name}"')
-        number, found = random.choice([(port, ready) for port, ready in by_port.items() if ready])
-        return ResolvedEndpoint(tuple(random.sample(found, len(found))), number)
+        number, chosen = random.choice([(port, ready) for port, ready in by_port.items() if ready])
+        return ResolvedEndpoint(tuple(random.sample(chosen, len(chosen))), number)
 
 
 def _resolve(host: str) -> tuple[Address, ...]:
-    """In a thread. A name that is unknown has no addresses."""
+    """Runs in a thread. Returns no addresses for an unknown name."""
     try:
         answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""The door: posts a review to a webhook and returns its answer, within bounds of time, size and number.
+"""Posts a review to a webhook and returns its response, with limits of time, size and concurrency.
 
-Connections are kept for a while and used again. A tenant's calls are its own: their number is bounded,
-and nothing about one tenant's targets, authorities or connections is shared with another.
+Idle connections are reused. Tenants are isolated: the number of calls is limited per tenant, and tenants
+share neither targets, authorities nor connections.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ POOL = PoolLimits(per_target_max=4, total_max=256, idle_seconds_max=30.0)
 
 
 class WebhookEndpoint(Struct, frozen=True):
-    """A client configuration, read."""
+    """A parsed client configuration."""
 
     target: WebhookTarget
     server_name: str
     path: str
     authority: str
-    """The CA bundle in base64; empty: the machine's own authorities."""
+    """The CA bundle in base64; empty for the machine's authorities."""
 
     @property
     def host(self) -> str:
-        """As a URL and a Host header have it."""
+        """The host as in a URL and a Host header."""
         name = f"[{self.server_name}]" if ":" in self.server_name else self.server_name
         return name if self.target.port == 443 else f"{name}:{self.target.port}"
 
 
 class WebhookCall(Protocol):
-    """One tenant's way out: posts to the webhook of a client configuration (`url` or `service`, and
-    `caBundle`), returns what it answers. Raises WebhookError."""
+    """Calls a webhook for one tenant: posts to the webhook of a client configuration (`url` or `service`, and
+    `caBundle`) and returns the response's body. Raises WebhookError."""
 
     def __call__(self, client: Object, body: bytes, *, timeout_seconds: float) -> Awaitable[bytes]: ...
 
 
 def read_client(client: Object) -> WebhookEndpoint:
-    """Raises WebhookError for a configuration that names nothing."""
+    """Parses a client configuration. Raises WebhookError if it has no valid target."""
     authority = client.get("caBundle") or ""
     service = client.get("service")
     if service is not None:
@@ -69,14 +69,14 @@ def read_client(client: Object) -> WebhookEndpoint:
         parts = urlsplit(client.get("url") or "")
         host, port = parts.hostname, parts.port or 443
     except ValueError as error:
-        raise WebhookError("the webhook's url cannot be read") from error
+        raise WebhookError("the webhook's url is invalid") from error
     if parts.scheme != "https" or not host:
         raise WebhookError("webhook configuration must have either service or URL")
     return WebhookEndpoint(WebhookTarget(host, port), host, _path(parts.path or "/"), authority)
 
 
 def _path(text: str) -> str:
-    """As a request line may carry it: no spaces, no line ends."""
+    """Quotes a path for a request line: no spaces, no line breaks."""
     return quote(text if text.startswith("/") else f"/{text}", safe="/%:@!$&'()*+,;=~-._")
 
 
@@ -115,26 +115,26 @@ class Webhooks:
         return call
 
     async def call(self, tenant: TenantId, client: Object, body: bytes, *, timeout_seconds: float) -> bytes:
-        """The body of the webhook's answer, which was 200. Raises WebhookError."""
+        """The body of the webhook's response. Raises WebhookError, also if the status is not 200."""
         endpoint = read_client(client)
         if self._calls.get(tenant, 0) >= CALLS_PER_TENANT_MAX:
             raise TooManyCalls
         self._calls[tenant] = self._calls.get(tenant, 0) + 1
         path = f"{endpoint.path}?timeout={max(1, round(timeout_seconds))}s"
         try:
-            answer = await self._within(timeout_seconds, self._post(tenant, endpoint, path, body))
+            response = await self._within(timeout_seconds, self._post(tenant, endpoint, path, body))
         except WebhookError as error:
             raise WebhookError(f'Post "https://{endpoint.host}{path}": {error}') from error
         finally:
             self._calls[tenant] -= 1
             if not self._calls[tenant]:
                 del self._calls[tenant]
-        if answer.status != 200:
-            raise WebhookError(f"the webhook answered with status {answer.status}, not 200")
-        return answer.body
+        if response.status != 200:
+            raise WebhookError(f"the webhook answered with status {response.status}, not 200")
+        return response.body
 
     async def _within(self, seconds: float, work: Awaitable[ReceivedResponse]) -> ReceivedResponse:
-        """Translates everything that can go wrong on the network into WebhookError."""
+        """Translates all network errors to WebhookError."""
         try:
             async with asyncio.timeout(seconds):
                 return await work
@@ -145,11 +145,11 @@ class Webhooks:
         except ssl.SSLError as error:
             raise WebhookError(f"tls: {error.reason or 'the handshake failed'}") from error
         except OSError as error:
-            # The error's own words may name an address.
+            # The error's message may contain an address.
             raise WebhookError(os.strerror(error.errno).lower() if error.errno else str(error)) from error
         except HttpError as error:
             raise _malformed(error) from error
-        except ValueError as error:  # a host that TLS cannot name
+        except ValueError as error:  # The host is no valid TLS server name.
             raise WebhookError("the webhook's host is not valid") from error
 
     async def _post(
@@ -158,7 +158,7 @@ class Webhooks:
         key = (tenant, endpoint.target, endpoint.authority)
         connection = self._idle.take(key)
         if connection is not None:
-            # The other side may have closed it at this very moment; then it has not read the request.
+            # The webhook may have closed the idle connection just now; then it has not read the request.
             with suppress(ConnectionError):
                 return await self._exchange(key, connection, endpoint, path, body)
         connection = await self._open(tenant, endpoint)
@@ -187,15 +187,15 @@ class Webhooks:
             **request_ids.outgoing(),
             "Content-Length": str(len(body)),
         }
-        answer = await connection.exchange("POST", path, headers, body, bytes_max=RESPONSE_BYTES_MAX)
+        response = await connection.exchange("POST", path, headers, body, bytes_max=RESPONSE_BYTES_MAX)
         self._idle.put(key, connection)
-        return answer
+        return response
 
 
 def _malformed(error: HttpError) -> WebhookError:
     match error:
         case HeadTooLarge():
-            return WebhookError("the webhook's answer has too many headers")
+            return WebhookError("the webhook's response has too many headers")
         case BodyTooLarge():
-            return WebhookError(f"the webhook's answer has more than {RESPONSE_BYTES_MAX} bytes")
-    return WebhookError("the webhook did not answer in HTTP/1.1")
+            return WebhookError(f"the webhook's response has more than {RESPONSE_BYTES_MAX} bytes")
+    return WebhookError("the webhook's response is not valid HTTP/1.1")

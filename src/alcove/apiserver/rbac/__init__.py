@@ -1,1 +1,1 @@
-"""What a caller may do: roles and bindings of its own tenant, compiled once and asked often."""
+"""Authorization: the roles and bindings of the caller's tenant, compiled once and evaluated often."""

@@ -1,4 +1,4 @@
-"""What a request wants: the question that authorization answers."""
+"""The access that a request needs: the input of authorization."""
 
 from msgspec import Struct
 
@@ -6,9 +6,9 @@ from alcove.api.ids import TenantId
 
 
 class Access(Struct, frozen=True):
-    """With a `path` it is a path that is no resource; else a resource.
+    """Access to a resource, or to a non-resource URL if `path` is set.
 
-    `name` is the object's, also for a list or watch that selects one `metadata.name`.
+    `name` is the object's name, also for a list or watch that selects one `metadata.name`.
     """
 
     verb: str
@@ -20,8 +20,8 @@ class Access(Struct, frozen=True):
     name: str = ""
     path: str = ""
     fields: str = ""
-    """The field selector of a list or watch, as the client wrote it."""
+    """The field selector of a list or watch, as the client sent it."""
     labels: str = ""
-    """The label selector, likewise."""
+    """The label selector of a list or watch, as the client sent it."""
     metadata_only: bool = False
-    """Whether nothing but metadata is shown of a list or watch."""
+    """Whether a list or watch shows only metadata."""

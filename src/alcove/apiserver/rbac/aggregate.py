@@ -1,7 +1,7 @@
-"""Aggregated cluster roles: rules gathered from the roles that an `aggregationRule` selects.
+"""Aggregated cluster roles: the rules of the roles that an `aggregationRule` selects.
 
-An aggregated role may select another one. Kubernetes' controller reaches the end in several rounds;
-here the selection is followed to its end at once, so the answer is the same and always current.
+An aggregated role may select another aggregated one. Kubernetes' controller needs several rounds for that;
+here the selection is followed recursively, so the result is the same and always current.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from alcove.api.objects import Object
 from alcove.apiserver.rbac.rules import PolicyRule, compile_rules
 
 FOLLOWED_MAX = 64
-"""Aggregated roles followed from one. Each costs a look at all roles; past this, they add nothing."""
+"""Aggregated roles that are followed from one. Each costs a scan of all roles; further ones add no rules."""
 
 
 def is_aggregated(role: Object) -> bool:
@@ -20,13 +20,14 @@ def is_aggregated(role: Object) -> bool:
 
 
 def aggregate(role: Object, all_roles: Mapping[str, Object]) -> tuple[PolicyRule, ...]:
-    """The rules of `role`: its own, or those that it gathers from `all_roles` (by name), each once."""
+    """The rules of `role`, or of the roles in `all_roles` (by name) that it aggregates, without
+    duplicates."""
     if not is_aggregated(role):
         return compile_rules(role.get("rules"))
-    gathered: dict[PolicyRule, None] = {}
+    rules: dict[PolicyRule, None] = {}
     for member in _Selection(all_roles).members(role):
-        gathered.update(dict.fromkeys(compile_rules(member.get("rules"))))
-    return tuple(gathered)
+        rules.update(dict.fromkeys(compile_rules(member.get("rules"))))
+    return tuple(rules)
 
 
 class _Selection:
@@ -36,7 +37,8 @@ class _Selection:
         self._followed = 0
 
     def members(self, role: Object) -> Iterator[Object]:
-        """Plain roles that it selects, directly or through others, in the order Kubernetes takes them."""
+        """Roles that are not aggregated and that it selects, directly or through others, in Kubernetes'
+        order."""
         self._seen.add(objects.name(role))
         self._followed += 1
         for selector in role["aggregationRule"]["clusterRoleSelectors"]:
@@ -54,5 +56,5 @@ class _Selection:
         try:
             matches = selectors.from_object(selector).matches
         except BadRequest:
-            return []  # A selector that cannot be read gives no rights.
+            return []  # An invalid selector selects no roles.
         return [role for role in self._roles if matches(objects.labels(role))]

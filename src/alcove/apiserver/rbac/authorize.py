@@ -1,11 +1,11 @@
-"""May this caller do this? Decided by the roles and bindings of the caller's own tenant, always.
+"""The authorizer: decides by the roles and bindings of the caller's tenant, never of another.
 
-- A tenant's caller that asks for another tenant, or for all, is denied: no role is even read.
-- Ring0's callers reach other tenants by what ring0 grants them cluster-wide. What ring0 grants in one of
-  its namespaces holds in that namespace only, not in other tenants' namespaces of the same name.
-- `system:masters` may do everything in its own tenant; ring0's masters everywhere.
-- A node is not asked for its roles but for its pods (`rbac/nodes.py`).
-- Paths that show the whole server (`/metrics`, …) are ring0's, whatever a tenant's roles say.
+- Access of a tenant's caller to another tenant, or to all, is denied without reading any role.
+- Ring0's callers have in other tenants what ring0 grants them cluster-wide. A grant in one of ring0's
+  namespaces is valid in that namespace only, not in other tenants' namespaces of the same name.
+- `system:masters` may do everything in its tenant; ring0's masters in all tenants.
+- Nodes are authorized by their pods, not by roles (`rbac/nodes.py`).
+- Paths that concern the whole server (`/metrics`, …) are for ring0 only, whatever a tenant's roles allow.
 """
 
 from msgspec import Struct
@@ -25,7 +25,7 @@ __all__ = ["POLICIES_MAX", "TENANT_PATHS", "Access", "Authorizer", "forbidden"]
 POLICIES_MAX = 4096
 
 TENANT_PATHS = ("/api", "/apis", "/openapi", "/version", "/healthz", "/livez", "/readyz", "/openid/v1/jwks")
-"""Paths (and what is below them) that a tenant's own API has; the rest is the server's."""
+"""Paths, with those below them, that belong to a tenant's API; all others concern the whole server."""
 
 _ISSUER_PATH = "/.well-known/openid-configuration"
 _DENIED = AccessDecision(False)
@@ -44,8 +44,8 @@ class Authorizer:
         self._compiled: dict[TenantId, _Compiled] = {}
 
     def authorize(self, identity: Identity, access: Access) -> AccessDecision:
-        own = access.tenant == identity.tenant
-        if not own and identity.tenant != SYSTEM:
+        is_same_tenant = access.tenant == identity.tenant
+        if not is_same_tenant and identity.tenant != SYSTEM:
             return _DENIED
         if access.path and identity.tenant != SYSTEM and not _is_tenant_path(access.path):
             return _DENIED
@@ -56,9 +56,9 @@ class Authorizer:
             if decision is not None:
                 return decision
         policy = self.policy(identity.tenant)
-        # A namespace without bindings adds nothing: one verdict then serves all such namespaces.
-        namespace = access.namespace if own and policy.binds_in(access.namespace) else ""
-        question = RbacQuery(
+        # A namespace without bindings adds no grants: all such namespaces share one cached result.
+        namespace = access.namespace if is_same_tenant and policy.binds_in(access.namespace) else ""
+        query = RbacQuery(
             identity.user,
             identity.groups,
             access.verb,
@@ -68,32 +68,33 @@ class Authorizer:
             namespace,
             access.path,
         )
-        verdict = policy.verdicts.get(question) or policy.judge(question)
-        if verdict.always is not None:
-            return verdict.always
-        return verdict.by_name.get(access.name, verdict.otherwise)
+        result = policy.results.get(query) or policy.evaluate(query)
+        if result.always is not None:
+            return result.always
+        return result.by_name.get(access.name, result.otherwise)
 
     def allows(self, identity: Identity, access: Access) -> bool:
         return self.authorize(identity, access).allowed
 
     def require(self, identity: Identity, access: Access) -> AccessDecision:
-        """The decision, if it is to allow. Raises Forbidden."""
+        """Returns the decision if access is allowed, else raises Forbidden."""
         decision = self.authorize(identity, access)
         if not decision.allowed:
             raise forbidden(identity, access, decision)
         return decision
 
     def rules_for(self, identity: Identity, tenant: TenantId, namespace: str) -> list[PolicyRule]:
-        """Every rule that the caller holds in a namespace of `tenant`; "": cluster-wide."""
-        own = tenant == identity.tenant
-        if not own and identity.tenant != SYSTEM:
+        """All rules that the caller has in a namespace of `tenant`, or cluster-wide if `namespace` is ""."""
+        is_same_tenant = tenant == identity.tenant
+        if not is_same_tenant and identity.tenant != SYSTEM:
             return []
         policy = self.policy(identity.tenant)
-        held = policy.grants(identity.user, identity.groups, namespace if own else "")
+        held = policy.grants(identity.user, identity.groups, namespace if is_same_tenant else "")
         return list(dict.fromkeys(rule for grant in held for rule in grant.rules))
 
     def policy(self, tenant: TenantId) -> RbacPolicy:
-        """The tenant's compiled policy, of this moment: do not keep it."""
+        """The tenant's current compiled policy. Do not store it: it is replaced when an RBAC object
+        changes."""
         generation = self._reader.generation
         generations = (
             generation(tenant, defaults.CLUSTER_ROLE_BINDINGS),
@@ -112,11 +113,11 @@ class Authorizer:
 def _is_tenant_path(path: str) -> bool:
     if path.startswith(_ISSUER_PATH):
         return True
-    return any(path == known or path.startswith(f"{known}/") for known in TENANT_PATHS)
+    return any(path == prefix or path.startswith(f"{prefix}/") for prefix in TENANT_PATHS)
 
 
 def forbidden(identity: Identity, access: Access, decision: AccessDecision = _DENIED) -> Forbidden:
-    """The 403 for a denial, in the words scripts know."""
+    """The 403 for a denial, with the message of Kubernetes."""
     reason = f": {decision.reason}" if decision.reason else ""
     if access.path:
         message = f"User {quote(identity.user)} cannot {access.verb} path {quote(access.path)}"
@@ -130,7 +131,7 @@ def forbidden(identity: Identity, access: Access, decision: AccessDecision = _DE
 
 
 def _where(identity: Identity, access: Access) -> str:
-    """The tenant is told where it is the whole answer, and where it is not the caller's own."""
+    """The tenant is named if the access has no namespace, or if it is not the caller's tenant."""
     tenant = f" in the tenant {quote(access.tenant)}"
     if not access.namespace:
         return tenant

@@ -1,9 +1,9 @@
 """The default roles and bindings: built in, the same objects for all tenants, never stored.
 
-A tenant has them without a write: a thousand tenants cost no memory for them, and a new release's
-rights are everybody's at once, with nothing to reconcile. A stored object of the same name takes the
-place of a built-in one; when it is deleted, the built-in one is back. So what a user edits stays as
-edited, and what a user deletes returns, as Kubernetes' own default roles do at its next start.
+A tenant has them without a write: they cost no memory per tenant, and the permissions of a new release apply
+immediately in all tenants, without reconciliation. A stored object replaces the built-in one of its name;
+when it is deleted, the built-in one is shown again. So a user's edit persists, and a deleted role returns, as
+the default roles of Kubernetes do at its next start.
 """
 
 import uuid
@@ -32,22 +32,21 @@ _UID_SPACE = uuid.UUID("5d0c2a0e-6f0a-4a53-9d0b-0b7f3a1f7a11")
 
 
 def built_in(tenant: TenantId, resource: GroupResource) -> Mapping[str, Object]:
-    """The tenant's built-in objects by name, bare of what tells one tenant's from another's. Shared."""
+    """The tenant's built-in objects by name, without tenant-specific metadata. Shared: do not change them."""
     return (_RING0 if tenant == SYSTEM else _TENANT).get(resource, _NONE)
 
 
 def with_built_in(tenant: TenantId, resource: GroupResource, stored: Iterable[Object]) -> dict[str, Object]:
-    """All of the tenant's objects by name: the stored ones, and built-in ones they do not replace."""
+    """All of the tenant's objects by name: the stored ones, and the built-in ones of other names."""
     return {**built_in(tenant, resource), **{obj["metadata"]["name"]: obj for obj in stored}}
 
 
 def get(
     tenant: TenantId, resource: GroupResource, name: str, created: str, stored_roles: Iterable[Object] = ()
 ) -> Object | None:
-    """A built-in object as the API shows it: with metadata of its own in the tenant, and an aggregated
-    role with the rules that it gathers from built-in and `stored_roles`. `created` is the tenant's
-    creation time. Its revision is 0, that of an object which is not in the store. Shared inside: never
-    change it."""
+    """A built-in object as the API shows it: with the tenant's metadata, and an aggregated role with the
+    rules of built-in roles and `stored_roles`. `created` is the tenant's creation time. Its resourceVersion
+    is 0, as it is not in the store. Its parts are shared: do not change it."""
     bare = built_in(tenant, resource).get(name)
     if bare is None:
         return None

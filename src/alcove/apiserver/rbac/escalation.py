@@ -1,7 +1,8 @@
-"""Nobody hands out rights that they do not hold: which of `wanted` is not covered by `held`.
+"""Prevention of privilege escalation: which of the granted rules are not covered by those that the caller
+holds.
 
-Exact, and bounded: a rule is not multiplied out verb by verb, and a role that names more combinations
-than `PAIRS_MAX` is refused rather than looked through on the time of other tenants.
+Exact and bounded: rules are not expanded verb by verb, and a role with more combinations than `PAIRS_MAX` is
+rejected, so that its check does not delay other tenants.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,9 +21,9 @@ class TooManyPairs(Exception):
 
 
 def missing(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """What of `wanted` nobody with `held` may give away, each as a rule about one resource or path.
+    """The permissions in `wanted` that `held` does not cover, each as a rule for one resource or path.
     Raises TooManyPairs."""
-    found: list[PolicyRule] = []
+    uncovered: list[PolicyRule] = []
     pairs = 0
     for rule in wanted:
         if rule in held:
@@ -30,9 +31,9 @@ def missing(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[Po
         pairs += len(rule.groups) * len(rule.resources) * max(1, len(rule.names)) + len(rule.urls)
         if pairs > PAIRS_MAX:
             raise TooManyPairs
-        found += _missing_resources(held, rule)
-        found += _missing_urls(held, rule)
-    return found
+        uncovered += _missing_resources(held, rule)
+        uncovered += _missing_urls(held, rule)
+    return uncovered
 
 
 def _missing_resources(held: Sequence[PolicyRule], rule: PolicyRule) -> Iterator[PolicyRule]:
@@ -58,7 +59,7 @@ def _missing_verbs(verbs: Iterable[str], owners: Iterable[PolicyRule]) -> tuple[
 
 
 def refusal(identity: Identity, lacking: Iterable[PolicyRule]) -> str:
-    """Why the grant is refused, in the words scripts know; a long list is cut."""
+    """The error message of Kubernetes for a rejected grant; a long list is truncated."""
     messages = sorted({str(rule) for rule in lacking})
     more = [f"and {len(messages) - REPORTED_MAX} more"] if len(messages) > REPORTED_MAX else []
     return (

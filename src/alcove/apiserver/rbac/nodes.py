@@ -1,15 +1,15 @@
-"""What a node may do: what the pods bound to it make necessary, in whatever tenant they are, and no more.
+"""Authorization of nodes: a node may do only what the pods bound to it require, in whichever tenant they are.
 
-- It reads the secrets, config maps, claims and volumes that those pods name, one by one, and the certificates of
-  Ingresses that it serves for their tenants; the pods themselves
-  also by list and watch, if the field selector says `spec.nodeName` is this node.
-- In tenants that have a pod on it, it reads what service addresses, DNS and policy are made of: of other nodes'
-  pods no more than their metadata.
-- It writes the status of those pods, ends them, and keeps its own Node, CSINode and Lease.
-- A few kinds of ring0 it reads by its role there. Nothing else is left to roles.
+- It reads the secrets, config maps, claims and volumes that those pods reference, one by one, and the
+  certificates of Ingresses that it serves for their tenants. It reads the pods themselves also by list and
+  watch, if the field selector requires `spec.nodeName` to be this node.
+- In tenants that have a pod on it, it reads what services, DNS and network policies need: of other nodes'
+  pods only the metadata.
+- It updates the status of those pods, deletes them, and maintains its own Node, CSINode and Lease.
+- It reads a few kinds of ring0 by its role there. Nothing else is decided by roles.
 
-A right ends with the pod that gave it, in the same revision. A refusal is the same whether or not what was
-asked for exists.
+A permission ends with the pod that it follows from, at the same revision. A denial does not reveal whether
+the requested object exists.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ NODE_USER_PREFIX = "system:node:"
 LEASE_NAMESPACE = "kube-node-lease"
 
 NEEDS_MAX = 8192
-"""(tenant, node) pairs whose needs are remembered."""
+"""(tenant, node) pairs whose needs are cached."""
 
 PODS = GroupResource("", "pods")
 _CLAIMS = GroupResource("", "persistentvolumeclaims")
@@ -51,33 +51,33 @@ _EVENTS = frozenset(("create", "patch", "update"))
 _NODE = _READ | _EVENTS
 _KEEP = frozenset(("create", "delete", "get", "patch", "update"))
 
-_ALLOWED = AccessDecision(True, "a pod on the node needs it")
-_OWN = AccessDecision(True, "it is the node's own")
-_DENIED = AccessDecision(False, "nothing on this node needs it")
+_ALLOWED = AccessDecision(True, "a pod on the node requires it")
+_SELF = AccessDecision(True, "the object belongs to the node")
+_DENIED = AccessDecision(False, "no pod on the node requires it")
 
 
 def node_name(identity: Identity) -> str:
-    """The node that the caller is; "" if it is none. Nodes are ring0's: no tenant can have one."""
+    """The name of the node that the caller is; "" for other callers. Only identities of ring0 are nodes."""
     if identity.tenant != SYSTEM or NODES_GROUP not in identity.groups:
         return ""
     return identity.user.removeprefix(NODE_USER_PREFIX) if identity.user.startswith(NODE_USER_PREFIX) else ""
 
 
 class _Needs(Struct, frozen=True):
-    """What the pods of one tenant on one node make necessary, at one generation of them."""
+    """What the pods of one tenant on one node require, at one generation of those pods."""
 
     generation: int
     pods: dict[tuple[str, str], tuple[Object, frozenset[Reference]]]
     """By (namespace, name)."""
     references: frozenset[Reference]
     claims: tuple[Reference, ...]
-    """Those that are claims: further secrets hang on their volumes."""
+    """The references that are claims: their volumes may reference further secrets."""
 
 
 _NOTHING = _Needs(0, {}, frozenset(), ())
 
 _Rule = Callable[["NodeAuthorizer", str, Access], AccessDecision | None]
-"""(authorizer, node, access) → the decision; None leaves it to roles."""
+"""(authorizer, node, access) → the decision; None if roles decide."""
 
 
 class NodeAuthorizer:
@@ -86,53 +86,55 @@ class NodeAuthorizer:
         self._needs: dict[tuple[TenantId, str], _Needs] = {}
 
     def authorize(self, node: str, access: Access) -> AccessDecision | None:
-        """The decision, or None: the roles of ring0 decide."""
+        """The decision; None if the roles of ring0 decide."""
         if access.path:
             return None if self._is_present(node, access.tenant) else _DENIED
-        what = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
-        rule = _RULES.get((access.group, what))
+        resource = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
+        rule = _RULES.get((access.group, resource))
         return _DENIED if rule is None else rule(self, node, access)
 
     def needs(self, tenant: TenantId, node: str) -> _Needs:
         generation = self._reader.indexed_generation(tenant, PODS, node)
         if not generation:
-            # Nothing is remembered of tenants that anybody can make up.
+            # Not cached: clients can send any tenant name.
             self._needs.pop((tenant, node), None)
             return _NOTHING
-        known = self._needs.get((tenant, node), _NOTHING)
-        if known.generation != generation:
-            known = _needs(generation, self._reader.indexed(tenant, PODS, node), known)
+        cached = self._needs.get((tenant, node), _NOTHING)
+        if cached.generation != generation:
+            cached = _needs(generation, self._reader.indexed(tenant, PODS, node), cached)
             self._needs.pop((tenant, node), None)
             if len(self._needs) >= NEEDS_MAX:
                 self._needs.pop(next(iter(self._needs)))
-            self._needs[tenant, node] = known
-        return known
+            self._needs[tenant, node] = cached
+        return cached
 
     def _is_present(self, node: str, tenant: TenantId) -> bool:
-        """Whether the node has anything to do with the tenant."""
+        """Whether the tenant is ring0 or has a pod on the node."""
         return tenant == SYSTEM or bool(self.needs(tenant, node).pods)
 
     # Rules
 
     def _named_by_pod(self, node: str, access: Access) -> AccessDecision:
-        """One object at a time. `access.name` is also what a list or watch selects by `metadata.name`."""
+        """Objects that a pod references, one at a time: by name, or by a list or watch of one
+        `metadata.name`."""
         if access.verb not in _READ or not access.name:
             return _DENIED
         return _ALLOWED if self._is_named(node, access) else _DENIED
 
     def _is_named(self, node: str, access: Access) -> bool:
-        wanted = (access.resource, access.namespace, access.name)
+        reference = (access.resource, access.namespace, access.name)
         needs = self.needs(access.tenant, node)
-        if wanted in needs.references:
+        if reference in needs.references:
             return True
         if access.resource != podreferences.SECRETS:
             return False
-        return self._is_of_volume(access.tenant, needs, wanted) or (
+        return self._is_of_volume(access.tenant, needs, reference) or (
             bool(needs.pods) and self._is_of_ingress(access.tenant, access.namespace, access.name)
         )
 
     def _is_of_ingress(self, tenant: TenantId, namespace: str, name: str) -> bool:
-        """A node serves the Ingresses of tenants that have a pod there, with their certificates."""
+        """Whether it is the certificate of an Ingress: nodes serve the Ingresses of tenants that have a pod
+        there."""
         return any(
             tls.get("secretName") == name
             for ingress in self._reader.list(tenant, _INGRESSES, namespace)
@@ -142,21 +144,22 @@ class NodeAuthorizer:
 
     def _is_served(self, tenant: TenantId, ingress: Object) -> bool:
         annotated = objects.annotations(ingress).get(_INGRESS_ANNOTATION, "")
-        wanted = objects.get(ingress, "spec", "ingressClassName", default=annotated)
-        found = self._reader.get(tenant, _INGRESS_CLASSES, "", wanted) if wanted else None
-        return wanted == _INGRESS_CLASS or (
-            found is not None and objects.get(found, "spec", "controller") == _INGRESS_CONTROLLER
+        class_name = objects.get(ingress, "spec", "ingressClassName", default=annotated)
+        ingress_class = self._reader.get(tenant, _INGRESS_CLASSES, "", class_name) if class_name else None
+        return class_name == _INGRESS_CLASS or (
+            ingress_class is not None
+            and objects.get(ingress_class, "spec", "controller") == _INGRESS_CONTROLLER
         )
 
-    def _is_of_volume(self, tenant: TenantId, needs: _Needs, wanted: Reference) -> bool:
+    def _is_of_volume(self, tenant: TenantId, needs: _Needs, reference: Reference) -> bool:
         for _, namespace, name in needs.claims:
             volume = self._volume(tenant, namespace, name)
-            if volume is not None and wanted in podreferences.volume_secrets(volume):
+            if volume is not None and reference in podreferences.volume_secrets(volume):
                 return True
         return False
 
     def _volume(self, tenant: TenantId, namespace: str, claim_name: str) -> Object | None:
-        """The volume bound to a claim: each must name the other."""
+        """The volume bound to a claim; None unless claim and volume reference each other."""
         claim = self._reader.get(tenant, _CLAIMS, namespace, claim_name)
         name = objects.get(claim, "spec", "volumeName", default="") if claim else ""
         volume = self._reader.get(tenant, _VOLUMES, "", name) if name else None
@@ -164,12 +167,12 @@ class NodeAuthorizer:
         return volume if (ref.get("namespace"), ref.get("name")) == (namespace, claim_name) else None
 
     def _volumes(self, node: str, access: Access) -> AccessDecision:
-        """Its own local volumes, which it wipes when they go, and those of the pods on it."""
-        if access.verb in ("list", "watch") and _selects_own_volumes(access.labels, node):
-            return _OWN
+        """The node's local volumes, which it erases when they are deleted, and those of the pods on it."""
+        if access.verb in ("list", "watch") and _selects_local_volumes(access.labels, node):
+            return _SELF
         volume = self._reader.get(access.tenant, _VOLUMES, "", access.name) if access.name else None
         if volume is not None and local_volumes.node_of(volume) == node and access.verb in ("get", "patch"):
-            return _OWN
+            return _SELF
         return self._volume_of_pod(node, access)
 
     def _volume_of_pod(self, node: str, access: Access) -> AccessDecision:
@@ -185,38 +188,38 @@ class NodeAuthorizer:
         return _ALLOWED if access.verb in _STATUS and self._is_named(node, access) else _DENIED
 
     def _token(self, node: str, access: Access) -> AccessDecision:
-        """Which pod the token is bound to is in the body: admission looks at it."""
+        """The pod that the token is bound to is in the body, and is checked by admission."""
         return _ALLOWED if access.verb == "create" and self._is_named(node, access) else _DENIED
 
     def _pods(self, node: str, access: Access) -> AccessDecision:
         match access.verb:
             case "list" | "watch":
                 if access.metadata_only and self._has_pod(node, access.tenant):
-                    return _ALLOWED  # Policies select peers on other nodes, by labels.
+                    return _ALLOWED  # Network policies select peers on other nodes by labels.
                 return _ALLOWED if _selects_node(access.fields, node) else _DENIED
             case "create":
-                # Only ring0 puts pods on a node by a file there; admission wants them to be such.
+                # Static pods, in ring0 only; admission checks that the object is a mirror pod.
                 return _ALLOWED if access.tenant == SYSTEM else _DENIED
             case "get" | "delete":
-                return self._of_bound_pod(node, access)
+                return self._bound_pod(node, access)
         return _DENIED
 
     def _pod_status(self, node: str, access: Access) -> AccessDecision:
-        return self._of_bound_pod(node, access) if access.verb in _STATUS else _DENIED
+        return self._bound_pod(node, access) if access.verb in _STATUS else _DENIED
 
     def _eviction(self, node: str, access: Access) -> AccessDecision:
-        return self._of_bound_pod(node, access) if access.verb == "create" else _DENIED
+        return self._bound_pod(node, access) if access.verb == "create" else _DENIED
 
-    def _of_bound_pod(self, node: str, access: Access) -> AccessDecision:
+    def _bound_pod(self, node: str, access: Access) -> AccessDecision:
         is_bound = (access.namespace, access.name) in self.needs(access.tenant, node).pods
         return _ALLOWED if is_bound else _DENIED
 
-    def _present(self, node: str, access: Access) -> AccessDecision:
+    def _read_in_tenant(self, node: str, access: Access) -> AccessDecision:
         is_read = access.verb in _READ
         return _ALLOWED if is_read and self._has_pod(node, access.tenant) else _DENIED
 
     def _runtime_class(self, node: str, access: Access) -> AccessDecision:
-        """Ring0's say which isolation tenants may choose: every node has to know them."""
+        """Every node reads ring0's RuntimeClasses, which define the isolation that tenants may choose."""
         is_read = access.verb in _READ
         return _ALLOWED if is_read and self._is_present(node, access.tenant) else _DENIED
 
@@ -228,32 +231,32 @@ class NodeAuthorizer:
         return _ALLOWED if is_write and self._is_present(node, access.tenant) else _DENIED
 
     def _node(self, node: str, access: Access) -> AccessDecision:
-        return _own(node, access, _NODE)
+        return _self_access(node, access, _NODE)
 
     def _node_status(self, node: str, access: Access) -> AccessDecision:
-        return _own(node, access, _STATUS)
+        return _self_access(node, access, _STATUS)
 
     def _storage_node(self, node: str, access: Access) -> AccessDecision:
-        return _own(node, access, _KEEP)
+        return _self_access(node, access, _KEEP)
 
     def _lease(self, node: str, access: Access) -> AccessDecision:
-        return _own(node, access, _KEEP) if access.namespace == LEASE_NAMESPACE else _DENIED
+        return _self_access(node, access, _KEEP) if access.namespace == LEASE_NAMESPACE else _DENIED
 
     def _attachment(self, node: str, access: Access) -> AccessDecision:
         if access.verb not in _READ or not access.name:
             return _DENIED
-        found = self._reader.get(access.tenant, _ATTACHMENTS, "", access.name)
-        return _ALLOWED if found and objects.get(found, "spec", "nodeName") == node else _DENIED
+        attachment = self._reader.get(access.tenant, _ATTACHMENTS, "", access.name)
+        return _ALLOWED if attachment and objects.get(attachment, "spec", "nodeName") == node else _DENIED
 
     def _certificate_request(self, node: str, access: Access) -> AccessDecision | None:
-        """Asking is for everybody in ring0, by role; reading is for who asked."""
+        """Creating needs a role; only the requester may read the request."""
         if access.tenant != SYSTEM:
             return _DENIED
         if access.verb == "create":
             return None
-        found = self._reader.get(SYSTEM, _REQUESTS, "", access.name) if access.verb in _READ else None
-        asker = objects.get(found, "spec", "username") if found else None
-        return _OWN if asker == NODE_USER_PREFIX + node else _DENIED
+        csr = self._reader.get(SYSTEM, _REQUESTS, "", access.name) if access.verb in _READ else None
+        requester = objects.get(csr, "spec", "username") if csr else None
+        return _SELF if requester == NODE_USER_PREFIX + node else _DENIED
 
     def _ring0_read(self, _node: str, access: Access) -> AccessDecision | None:
         return None if access.verb in _READ and access.tenant in (SYSTEM, ALL) else _DENIED
@@ -262,22 +265,23 @@ class NodeAuthorizer:
         return None if access.verb == "create" and access.tenant == SYSTEM else _DENIED
 
 
-def _needs(generation: int, found: Iterable[Object], before: _Needs) -> _Needs:
-    """Only pods that changed are walked, and most changes are of a pod's status: they name nothing new."""
+def _needs(generation: int, current_pods: Iterable[Object], before: _Needs) -> _Needs:
+    """The needs of these pods. Only changed pods are read again; most changes are of the status and add no
+    reference."""
     pods: dict[tuple[str, str], tuple[Object, frozenset[Reference]]] = {}
     is_same = True
-    for pod in found:
+    for pod in current_pods:
         metadata = pod["metadata"]
-        place = (metadata.get("namespace", ""), metadata["name"])
-        known = before.pods.get(place)
-        if known is None or known[0] is not pod:
-            named = _references(pod)
-            is_same = is_same and known is not None and known[1] == named
-            known = (pod, named)
-        pods[place] = known
+        pod_key = (metadata.get("namespace", ""), metadata["name"])
+        cached = before.pods.get(pod_key)
+        if cached is None or cached[0] is not pod:
+            references_of_pod = _references(pod)
+            is_same = is_same and cached is not None and cached[1] == references_of_pod
+            cached = (pod, references_of_pod)
+        pods[pod_key] = cached
     if is_same and len(pods) == len(before.pods):
         return _Needs(generation, pods, before.references, before.claims)
-    references = frozenset(reference for _, named in pods.values() for reference in named)
+    references = frozenset(each for _, of_pod in pods.values() for each in of_pod)
     claims = tuple(each for each in references if each[0] == podreferences.CLAIMS)
     return _Needs(generation, pods, references, claims)
 
@@ -286,23 +290,23 @@ def _references(pod: Object) -> frozenset[Reference]:
     return frozenset() if podreferences.MIRROR in objects.annotations(pod) else podreferences.references(pod)
 
 
-def _own(node: str, access: Access, verbs: frozenset[str]) -> AccessDecision:
-    """An object in ring0 with the node's name. What a new one is called, admission looks at."""
-    is_own = access.tenant == SYSTEM and (access.verb == "create" or access.name == node)
-    return _OWN if is_own and access.verb in verbs else _DENIED
+def _self_access(node: str, access: Access, verbs: frozenset[str]) -> AccessDecision:
+    """An object in ring0 with the node's name. The name of a new object is checked by admission."""
+    is_self = access.tenant == SYSTEM and (access.verb == "create" or access.name == node)
+    return _SELF if is_self and access.verb in verbs else _DENIED
 
 
 def _selects_node(fields: str, node: str) -> bool:
-    """Whether a field selector lets nothing through but what is on the node."""
+    """Whether a field selector selects only objects on the node."""
     try:
         terms = selectors.parse_fields(fields).terms
     except BadRequest:
         return False
-    about = [term for term in terms if term.field == "spec.nodeName"]
-    return bool(about) and all(term.equal and term.value == node for term in about)
+    node_terms = [term for term in terms if term.field == "spec.nodeName"]
+    return bool(node_terms) and all(term.equal and term.value == node for term in node_terms)
 
 
-def _selects_own_volumes(labels: str, node: str) -> bool:
+def _selects_local_volumes(labels: str, node: str) -> bool:
     return labels in (f"{local_volumes.NODE_LABEL}={node}", f"{local_volumes.NODE_LABEL}=={node}")
 
 
@@ -320,19 +324,19 @@ _RULES: dict[tuple[str, str], _Rule] = {
     ("", "pods/eviction"): NodeAuthorizer._eviction,
     ("", "events"): NodeAuthorizer._events,
     ("events.k8s.io", "events"): NodeAuthorizer._events,
-    ("", "endpoints"): NodeAuthorizer._present,
-    ("", "namespaces"): NodeAuthorizer._present,
-    ("", "networks"): NodeAuthorizer._present,
-    ("", "services"): NodeAuthorizer._present,
-    ("arktos.futurewei.com", "networks"): NodeAuthorizer._present,
-    ("discovery.k8s.io", "endpointslices"): NodeAuthorizer._present,
-    ("networking.k8s.io", "ingressclasses"): NodeAuthorizer._present,
-    ("networking.k8s.io", "ingresses"): NodeAuthorizer._present,
-    ("networking.k8s.io", "networkpolicies"): NodeAuthorizer._present,
+    ("", "endpoints"): NodeAuthorizer._read_in_tenant,
+    ("", "namespaces"): NodeAuthorizer._read_in_tenant,
+    ("", "networks"): NodeAuthorizer._read_in_tenant,
+    ("", "services"): NodeAuthorizer._read_in_tenant,
+    ("arktos.futurewei.com", "networks"): NodeAuthorizer._read_in_tenant,
+    ("discovery.k8s.io", "endpointslices"): NodeAuthorizer._read_in_tenant,
+    ("networking.k8s.io", "ingressclasses"): NodeAuthorizer._read_in_tenant,
+    ("networking.k8s.io", "ingresses"): NodeAuthorizer._read_in_tenant,
+    ("networking.k8s.io", "networkpolicies"): NodeAuthorizer._read_in_tenant,
     ("node.k8s.io", "runtimeclasses"): NodeAuthorizer._runtime_class,
-    ("scheduling.k8s.io", "priorityclasses"): NodeAuthorizer._present,
-    ("storage.k8s.io", "csidrivers"): NodeAuthorizer._present,
-    ("storage.k8s.io", "storageclasses"): NodeAuthorizer._present,
+    ("scheduling.k8s.io", "priorityclasses"): NodeAuthorizer._read_in_tenant,
+    ("storage.k8s.io", "csidrivers"): NodeAuthorizer._read_in_tenant,
+    ("storage.k8s.io", "storageclasses"): NodeAuthorizer._read_in_tenant,
     ("", "nodes"): NodeAuthorizer._node,
     ("", "nodes/status"): NodeAuthorizer._node_status,
     ("storage.k8s.io", "csinodes"): NodeAuthorizer._storage_node,
@@ -353,4 +357,4 @@ _RULES: dict[tuple[str, str], _Rule] = {
     ("authorization.k8s.io", "selfsubjectaccessreviews"): NodeAuthorizer._ring0_create,
     ("authorization.k8s.io", "selfsubjectrulesreviews"): NodeAuthorizer._ring0_create,
 }
-"""Everything that a node may ever ask for."""
+"""All resources that a node may access."""

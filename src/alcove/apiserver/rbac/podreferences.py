@@ -1,7 +1,8 @@
-"""What a pod names: the objects that its node must read, or hand it tokens of, to run it. Pure.
+"""The objects that a pod references, which its node must read, or request tokens for, to run it. Pure: no
+I/O.
 
-Everything named is in the pod's own tenant and namespace; what a claim's volume names may be in another
-namespace of that tenant.
+All references are to the pod's tenant and namespace; those of a claim's volume may be to another namespace of
+the tenant.
 """
 
 from collections.abc import Iterator
@@ -19,14 +20,15 @@ RESOURCE_CLAIMS = "resourceclaims"
 SERVICE_ACCOUNTS = "serviceaccounts"
 
 MIRROR = "kubernetes.io/config.mirror"
-"""The annotation of a pod that a node made of a file of its own: it runs by what is on the node."""
+"""The annotation of a mirror pod, which a node creates for a static pod: its node needs no further
+objects."""
 
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _NODES_CSI_SECRETS = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef")
 
 
 def references(pod: Object) -> frozenset[Reference]:
-    """Everything that the pod names."""
+    """All objects that the pod references."""
     namespace = objects.namespace(pod)
     return frozenset((resource, namespace, name) for resource, name in _named(pod) if name)
 
@@ -43,11 +45,11 @@ def _named(pod: Object) -> Iterator[tuple[str, str]]:
         yield from _of_volume(volume, objects.name(pod))
     for claim in spec.get("resourceClaims") or ():
         yield RESOURCE_CLAIMS, claim.get("resourceClaimName") or ""
-    yield from _made_resource_claims(pod.get("status") or {})
+    yield from _created_resource_claims(pod.get("status") or {})
 
 
-def _made_resource_claims(status: Object) -> Iterator[tuple[str, str]]:
-    """Claims that were made for the pod from a template, or for what it asks by an extended resource."""
+def _created_resource_claims(status: Object) -> Iterator[tuple[str, str]]:
+    """Claims that were created for the pod from a template, or for its extended resources."""
     for claim in status.get("resourceClaimStatuses") or ():
         yield RESOURCE_CLAIMS, claim.get("resourceClaimName") or ""
     extended = status.get("extendedResourceClaimStatus") or {}
@@ -68,7 +70,7 @@ def _of_volume(volume: Object, pod_name: str) -> Iterator[tuple[str, str]]:
     for kind, source in volume.items():
         if not isinstance(source, dict):
             continue
-        # Under the same names wherever a kind of volume has them: secret and azureFile, rbd and iscsi, …
+        # All volume types use the same field names for these: secret and azureFile, rbd and iscsi, …
         yield SECRETS, source.get("secretName") or ""
         yield SECRETS, _name(source, "secretRef")
         yield SECRETS, _name(source, "nodePublishSecretRef")
@@ -92,19 +94,19 @@ def _name(holder: Object, field: str) -> str:
 def volume_secrets(volume: Object) -> Iterator[Reference]:
     """The secrets that a node needs to mount a persistent volume."""
     spec: Object = volume.get("spec") or {}
-    own = objects.get(spec, "claimRef", "namespace", default="")
+    namespace = objects.get(spec, "claimRef", "namespace", default="")
     for kind, source in spec.items():
         if not isinstance(source, dict):
             continue
         if kind == "azureFile":
-            yield SECRETS, source.get("secretNamespace") or own, source.get("secretName") or ""
+            yield SECRETS, source.get("secretNamespace") or namespace, source.get("secretName") or ""
         for field in _NODES_CSI_SECRETS if kind == "csi" else ("secretRef",):
             if named := source.get(field):
-                yield SECRETS, named.get("namespace") or own, named.get("name") or ""
+                yield SECRETS, named.get("namespace") or namespace, named.get("name") or ""
 
 
 def token_audiences(pod: Object) -> frozenset[str]:
-    """For whom the pod's own volumes want tokens; "" is the API server."""
+    """The audiences of the tokens in the pod's projected volumes; "" is the API server."""
     return frozenset(
         source["serviceAccountToken"].get("audience") or ""
         for volume in objects.get(pod, "spec", "volumes", default=())

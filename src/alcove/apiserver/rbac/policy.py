@@ -1,8 +1,8 @@
-"""A tenant's roles and bindings, compiled: who holds which rules, and why.
+"""A tenant's compiled roles and bindings: which subject has which rules, and by which binding.
 
-A policy is true for one generation of the tenant's RBAC objects and thrown away with it. Cluster-wide
-bindings are compiled at once, a namespace's when it is first asked about, so a change costs what is
-used again, not what exists. Verdicts are remembered, up to a bound.
+A policy is valid for one generation of the tenant's RBAC objects and is then dropped. Cluster-wide bindings
+are compiled immediately, those of a namespace on first use, so the cost of a change depends on what is used,
+not on what exists. A bounded number of results is cached.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,19 +17,19 @@ from alcove.apiserver.rbac import aggregate, defaults
 from alcove.apiserver.rbac.rules import PolicyRule, compile_rules, quote
 from alcove.apiserver.reader import CacheReader
 
-VERDICTS_MAX = 512
+RESULTS_MAX = 512
 NAMESPACES_MAX = 1024
 
 
 class AccessDecision(Struct, frozen=True):
     allowed: bool
     reason: str = ""
-    """Which binding allowed it; or, when denied, what may be broken (a binding to a missing role)."""
+    """The binding that allowed it; or, if denied, a possible cause (a binding to a missing role)."""
 
 
 class RbacQuery(Struct, frozen=True):
-    """What is asked of a policy, but for the object's name. `namespace` "" asks cluster-wide bindings only.
-    A `path` makes it a question about a path that is no resource."""
+    """A query to a policy, without the object's name. If `namespace` is "", only cluster-wide bindings count.
+    With a `path` it is a query about a non-resource URL."""
 
     user: str
     groups: tuple[str, ...]
@@ -41,8 +41,8 @@ class RbacQuery(Struct, frozen=True):
     path: str = ""
 
 
-class RbacVerdict(Struct, frozen=True):
-    """The answer: for objects of every name, or by name."""
+class RbacResult(Struct, frozen=True):
+    """The result of a query: for objects of all names, or by name."""
 
     always: AccessDecision | None
     by_name: dict[str, AccessDecision]
@@ -50,7 +50,7 @@ class RbacVerdict(Struct, frozen=True):
 
 
 class RbacGrant(Struct, frozen=True):
-    """What one binding gives one subject."""
+    """The rules that one binding grants to one subject."""
 
     rules: tuple[PolicyRule, ...]
     reason: str
@@ -84,51 +84,51 @@ class RbacPolicy:
         self._reader = reader
         self._cluster_rules: dict[str, tuple[PolicyRule, ...] | None] = {}
         self._namespaces: dict[str, _Index] = {}
-        self.verdicts: dict[RbacQuery, RbacVerdict] = {}
+        self.results: dict[RbacQuery, RbacResult] = {}
         stored = reader.list(tenant, defaults.CLUSTER_ROLE_BINDINGS)
         bindings = defaults.with_built_in(tenant, defaults.CLUSTER_ROLE_BINDINGS, stored)
         self._cluster = self._index(bindings.values(), "")
 
-    def judge(self, question: RbacQuery) -> RbacVerdict:
-        """The verdict, remembered for whoever asks again through `verdicts`."""
-        if len(self.verdicts) >= VERDICTS_MAX:
-            self.verdicts.clear()
-        verdict = self.verdicts[question] = self._judge(question)
-        return verdict
+    def evaluate(self, query: RbacQuery) -> RbacResult:
+        """Evaluates the query and caches the result in `results`."""
+        if len(self.results) >= RESULTS_MAX:
+            self.results.clear()
+        result = self.results[query] = self._evaluate(query)
+        return result
 
-    def _judge(self, question: RbacQuery) -> RbacVerdict:
+    def _evaluate(self, query: RbacQuery) -> RbacResult:
         by_name: dict[str, AccessDecision] = {}
         broken = []
-        for grant in self.grants(question.user, question.groups, question.namespace):
+        for grant in self.grants(query.user, query.groups, query.namespace):
             if grant.broken:
                 broken.append(grant.broken)
             for rule in grant.rules:
-                if not _speaks_of(rule, question):
+                if not _matches(rule, query):
                     continue
                 decision = AccessDecision(True, grant.reason)
-                if not rule.names or question.path:
-                    return RbacVerdict(decision, {}, decision)
+                if not rule.names or query.path:
+                    return RbacResult(decision, {}, decision)
                 for name in rule.names:
                     by_name.setdefault(name, decision)
         message = f"RBAC: {_joined(broken)}" if broken else ""
-        return RbacVerdict(None, by_name, AccessDecision(False, message))
+        return RbacResult(None, by_name, AccessDecision(False, message))
 
     def grants(self, user: str, groups: Iterable[str], namespace: str) -> Iterator[RbacGrant]:
-        """Everything given to a subject cluster-wide, and in `namespace` unless it is ""."""
+        """All grants to a subject cluster-wide, and in `namespace` unless it is ""."""
         yield from self._cluster.grants(user, groups)
         if namespace:
             yield from self._namespace(namespace).grants(user, groups)
 
     def binds_in(self, namespace: str) -> bool:
-        """Whether anything is bound in this namespace at all."""
+        """Whether the namespace has a role binding."""
         return bool(namespace) and bool(self._namespace(namespace))
 
     def role_rules(self, kind: str, name: str, namespace: str) -> tuple[PolicyRule, ...] | None:
-        """The rules of a role, None if there is no such role."""
+        """The rules of a role; None if the role does not exist."""
         if kind == "ClusterRole":
             return self._cluster_role_rules(name)
-        found = self._reader.get(self._tenant, defaults.ROLES, namespace, name)
-        return None if found is None else compile_rules(found.get("rules"))
+        role = self._reader.get(self._tenant, defaults.ROLES, namespace, name)
+        return None if role is None else compile_rules(role.get("rules"))
 
     def _namespace(self, namespace: str) -> _Index:
         index = self._namespaces.get(namespace)
@@ -169,21 +169,21 @@ class RbacPolicy:
         return aggregate.aggregate(role, defaults.with_built_in(self._tenant, defaults.CLUSTER_ROLES, stored))
 
 
-def _speaks_of(rule: PolicyRule, question: RbacQuery) -> bool:
-    if question.path:
-        return rule.matches_path(question.verb, question.path)
-    return rule.matches(question.verb, question.group, question.resource, question.subresource)
+def _matches(rule: PolicyRule, query: RbacQuery) -> bool:
+    if query.path:
+        return rule.matches_path(query.verb, query.path)
+    return rule.matches(query.verb, query.group, query.resource, query.subresource)
 
 
 def _subject_name(subject: Object, namespace: str) -> str:
-    """The user or group that a subject means; "" for none."""
+    """The user or group name of a subject; "" if it has none."""
     name: str = subject.get("name") or ""
     match subject.get("kind"):
         case "User" | "Group":
             return name
         case "ServiceAccount":
-            own = subject.get("namespace") or namespace
-            return serviceaccounts.user_name(own, name) if own else ""
+            account_namespace = subject.get("namespace") or namespace
+            return serviceaccounts.user_name(account_namespace, name) if account_namespace else ""
         case _:
             return ""
 
@@ -191,11 +191,11 @@ def _subject_name(subject: Object, namespace: str) -> str:
 def _described(binding: Object, ref: Object, subject: Object, namespace: str) -> str:
     name, subject_name = objects.name(binding), subject.get("name", "")
     kind = "RoleBinding" if namespace else "ClusterRoleBinding"
-    where = f"{name}/{namespace}" if namespace else name
+    binding_name = f"{name}/{namespace}" if namespace else name
     if subject.get("kind") == "ServiceAccount":
         subject_name = f"{subject_name}/{subject.get('namespace') or namespace}"
     role = f"{ref.get('kind', '')} {quote(ref.get('name', ''))}"
-    return f"{kind} {quote(where)} of {role} to {subject.get('kind', '')} {quote(subject_name)}"
+    return f"{kind} {quote(binding_name)} of {role} to {subject.get('kind', '')} {quote(subject_name)}"
 
 
 def _missing(ref: Object) -> str:

@@ -1,6 +1,6 @@
-"""The cluster roles and bindings of ring0's own components, in the system tenant only.
+"""The cluster roles and bindings of ring0's components, in the system tenant only.
 
-They reach every tenant, as all of ring0's cluster-wide rights do.
+They apply in every tenant, as all of ring0's cluster-wide grants do.
 """
 
 from alcove.apiserver.rbac.roletables import READ, RoleRow, cluster_role, cluster_role_binding
@@ -11,7 +11,7 @@ _REVIEWS = (
 )
 _EVENTS = (RoleRow("create patch update", "core events.k8s.io", "events"),)
 
-# What a node may do for the pods on it, and to itself, is no role's business: `rbac/nodes.py` decides it.
+# Access of a node to its pods and to its own objects is decided by `rbac/nodes.py`, not by a role.
 _NODE = (
     *_REVIEWS,
     RoleRow(READ, "core", "tenants"),
@@ -37,8 +37,8 @@ _SCHEDULER = (
     ),
 )
 
-# Controllers make, change and collect objects of every kind, custom ones too, and hand roles to new
-# tenants. What they cannot do: impersonate anybody, or reach paths that are not the API's.
+# Controllers create, change and delete objects of every kind, including custom resources, and create the
+# roles of new tenants. They cannot impersonate users, or use non-resource URLs.
 _CONTROLLERS = (
     RoleRow(f"{READ} create delete deletecollection patch update", "*", "*"),
     RoleRow("bind escalate", "rbac.authorization.k8s.io", "clusterroles roles"),

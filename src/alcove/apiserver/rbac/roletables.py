@@ -1,4 +1,4 @@
-"""How the default roles are written down: one line a rule, one entry a role or binding."""
+"""A compact notation for the default roles: one line per rule, one entry per role or binding."""
 
 from collections.abc import Iterable, Mapping
 
@@ -18,7 +18,8 @@ _ANNOTATIONS = {"rbac.authorization.kubernetes.io/autoupdate": "true"}
 
 
 class RoleRow(Struct, frozen=True):
-    """A rule as words: `RoleRow("get list", "core apps", "pods deployments")`; `core` is the group ""."""
+    """A rule in compact form: `RoleRow("get list", "core apps", "pods deployments")`; `core` is the group
+    ""."""
 
     verbs: str
     groups: str = ""
@@ -28,30 +29,32 @@ class RoleRow(Struct, frozen=True):
 
     def to_rule(self) -> Object:
         groups = ["" if group == "core" else group for group in self.groups.split()]
-        told = {
+        fields = {
             "verbs": self.verbs.split(),
             "apiGroups": groups,
             "resources": self.resources.split(),
             "resourceNames": self.names.split(),
             "nonResourceURLs": self.urls.split(),
         }
-        return {field: values for field, values in told.items() if values}
+        return {field: values for field, values in fields.items() if values}
 
 
-def cluster_role(name: str, lines: Iterable[RoleRow] = (), gathers: str = "", joins: str = "") -> Object:
-    """A default ClusterRole. `gathers`, `joins`: "view" for the label `aggregate-to-view`."""
+def cluster_role(
+    name: str, lines: Iterable[RoleRow] = (), aggregates: str = "", aggregate_to: str = ""
+) -> Object:
+    """A default ClusterRole. `aggregates`, `aggregate_to`: "view" for the label `aggregate-to-view`."""
     labels = dict(_LABELS)
-    if joins:
-        labels[_aggregate_to(joins)] = "true"
+    if aggregate_to:
+        labels[_aggregate_to(aggregate_to)] = "true"
     role: Object = {
         "apiVersion": API_VERSION,
         "kind": "ClusterRole",
         "metadata": {"name": name, "labels": labels, "annotations": dict(_ANNOTATIONS)},
         "rules": [line.to_rule() for line in lines],
     }
-    if gathers:
+    if aggregates:
         role["aggregationRule"] = {
-            "clusterRoleSelectors": [{"matchLabels": {_aggregate_to(gathers): "true"}}]
+            "clusterRoleSelectors": [{"matchLabels": {_aggregate_to(aggregates): "true"}}]
         }
     return role
 
@@ -71,5 +74,5 @@ def cluster_role_binding(name: str, *subjects: tuple[str, str]) -> Object:
     }
 
 
-def by_name(found: Iterable[Object]) -> Mapping[str, Object]:
-    return {obj["metadata"]["name"]: obj for obj in found}
+def by_name(roles: Iterable[Object]) -> Mapping[str, Object]:
+    return {obj["metadata"]["name"]: obj for obj in roles}

@@ -1,6 +1,6 @@
-"""One rule of a role, compiled: what it allows, what it covers, how it is told.
+"""A compiled PolicyRule of a role: matching, coverage, and its form in messages.
 
-Equal rules are one object, whoever's role they stand in: a thousand tenants with the same role share
+Equal rules are one object, in whichever role or tenant they are: a thousand tenants with the same role share
 its rules.
 """
 
@@ -14,7 +14,7 @@ SHARED_RULES_MAX = 16_384
 
 
 class PolicyRule:
-    """Immutable. Lists keep the order they were written in, for those who read them."""
+    """Immutable. The lists keep their order, which users see."""
 
     __slots__ = (
         "_groups",
@@ -47,7 +47,7 @@ class PolicyRule:
         self._url_prefixes = tuple(url.rstrip(ANY) for url in urls if url.endswith(ANY))
 
     def matches(self, verb: str, group: str, resource: str, subresource: str) -> bool:
-        """Whether it speaks of this request, leaving aside the object's name (see `names`)."""
+        """Whether the rule matches this request, apart from the object's name (see `names`)."""
         verbs, groups, resources = self._verbs, self._groups, self._resources
         if not (verb in verbs or ANY in verbs) or not (group in groups or ANY in groups):
             return False
@@ -63,7 +63,7 @@ class PolicyRule:
         return path in self._urls or path.startswith(self._url_prefixes)
 
     def covers_resource(self, group: str, resource: str) -> bool:
-        """Whether whatever `group` and `resource` (both may be wildcards) select, this rule selects too."""
+        """Whether this rule selects everything that `group` and `resource` (both may be wildcards) select."""
         if not (group in self._groups or ANY in self._groups):
             return False
         if resource in self._resources or ANY in self._resources:
@@ -72,32 +72,32 @@ class PolicyRule:
         return bool(slash) and f"*/{subresource}" in self._resources
 
     def covers_name(self, name: str) -> bool:
-        """Whether it reaches objects of this name; "" stands for objects of every name."""
+        """Whether the rule covers objects of this name; "" stands for objects of any name."""
         return not self._names or name in self._names
 
     def covers_url(self, url: str) -> bool:
         return url in self._urls or url.startswith(self._url_prefixes)
 
     def to_object(self) -> Object:
-        told = {
+        fields = {
             "verbs": self.verbs,
             "apiGroups": self.groups,
             "resources": self.resources,
             "resourceNames": self.names,
             "nonResourceURLs": self.urls,
         }
-        return {field: list(values) for field, values in told.items() if values}
+        return {field: list(values) for field, values in fields.items() if values}
 
     def __str__(self) -> str:
-        """As error messages show it: `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`."""
-        told = (
+        """The form in error messages: `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`."""
+        fields = (
             ("APIGroups", self.groups),
             ("Resources", self.resources),
             ("NonResourceURLs", self.urls),
             ("ResourceNames", self.names),
             ("Verbs", self.verbs),
         )
-        return "{" + ", ".join(f"{field}:{quoted(values)}" for field, values in told if values) + "}"
+        return "{" + ", ".join(f"{field}:{quoted(values)}" for field, values in fields if values) + "}"
 
     def _key(self) -> tuple[tuple[str, ...], ...]:
         return (self.verbs, self.groups, self.resources, self.names, self.urls)
@@ -115,7 +115,7 @@ def quoted(values: Iterable[str]) -> str:
 
 
 def quote(text: str) -> str:
-    """A string in double quotes, with quotes, backslashes and what is not printable escaped."""
+    """A string in double quotes, with quotes, backslashes and unprintable characters escaped."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     if escaped.isprintable():
         return f'"{escaped}"'
@@ -128,7 +128,7 @@ def _shared(*parts: tuple[str, ...]) -> PolicyRule:
 
 
 def compile_rule(raw: Object) -> PolicyRule:
-    """The rule that a role's `rules[i]` stands for."""
+    """Compiles a role's `rules[i]`."""
     return _shared(
         tuple(raw.get("verbs") or ()),
         tuple(raw.get("apiGroups") or ()),

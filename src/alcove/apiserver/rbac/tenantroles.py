@@ -1,4 +1,4 @@
-"""The cluster roles and bindings that every tenant has, ring0 too."""
+"""The cluster roles and bindings that every tenant has, including ring0."""
 
 from alcove.apiserver.rbac.roletables import (
     READ,
@@ -67,12 +67,12 @@ EVERYTHING = (RoleRow("*", "*", "*"), RoleRow("*", urls="*"))
 
 CLUSTER_ROLES = (
     cluster_role("cluster-admin", EVERYTHING),
-    cluster_role("admin", gathers="admin"),
-    cluster_role("edit", gathers="edit", joins="admin"),
-    cluster_role("view", gathers="view", joins="edit"),
-    cluster_role("system:aggregate-to-admin", _ADMIN, joins="admin"),
-    cluster_role("system:aggregate-to-edit", _EDIT, joins="edit"),
-    cluster_role("system:aggregate-to-view", _VIEW, joins="view"),
+    cluster_role("admin", aggregates="admin"),
+    cluster_role("edit", aggregates="edit", aggregate_to="admin"),
+    cluster_role("view", aggregates="view", aggregate_to="edit"),
+    cluster_role("system:aggregate-to-admin", _ADMIN, aggregate_to="admin"),
+    cluster_role("system:aggregate-to-edit", _EDIT, aggregate_to="edit"),
+    cluster_role("system:aggregate-to-view", _VIEW, aggregate_to="view"),
     cluster_role(
         "system:discovery",
         [RoleRow("get", urls=f"/api /api/* /apis /apis/* /openapi /openapi/* {_PUBLIC_URLS}")],

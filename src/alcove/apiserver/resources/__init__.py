@@ -1,1 +1,1 @@
-"""What the verbs do: one file per verb, the same for stock kinds and custom ones."""
+"""The handlers of the API verbs: one file per verb, for built-in kinds and custom resources alike."""

@@ -1,4 +1,4 @@
-"""The object in a request's body, checked against the kind it should be."""
+"""Reads the object in a request's body and checks it against the expected kind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read(call: ApiCall, kind: Kind) -> Object:
 
 
 def read_as(call: ApiCall, node: SchemaNode, api_version: str, kind: str) -> Object:
-    """A body that is not the resource's own kind: a Scale, a Binding, an Eviction."""
+    """A body of another kind than the resource's: a Scale, a Binding, an Eviction."""
     value = parse(call, None)
     return decode(node, identified(value, api_version, kind))
 
@@ -51,22 +51,24 @@ def parse(call: ApiCall, duplicates: list[str] | None) -> Any:
 
 
 def identified(value: Any, api_version: str, kind: str) -> Object:
-    """The value, which must be an object of this kind; both may be left out."""
+    """The value with `apiVersion` and `kind` set. Raises BadRequest if it is not an object or names another
+    kind."""
     if not isinstance(value, dict):
         raise BadRequest(f"the body of the request must be one {kind} object, not {type(value).__name__}")
-    given_kind, given_version = value.get("kind") or kind, value.get("apiVersion") or api_version
-    if not isinstance(given_kind, str) or not isinstance(given_version, str):
+    object_kind, object_version = value.get("kind") or kind, value.get("apiVersion") or api_version
+    if not isinstance(object_kind, str) or not isinstance(object_version, str):
         raise BadRequest("apiVersion and kind must be strings")
-    if (given_kind, given_version) != (kind, api_version):
+    if (object_kind, object_version) != (kind, api_version):
         raise BadRequest(
-            f"the object provided is {given_version}, Kind={given_kind}, but this path takes {api_version}, Kind={kind}"
+            f"the object provided is {object_version}, Kind={object_kind}, but this path takes {api_version}, Kind={kind}"
         )
     value["apiVersion"], value["kind"] = api_version, kind
     return value
 
 
 def _custom(kind: Kind, obj: Object, unknown: list[str] | None) -> Object:
-    """A custom resource: only its metadata is read as Go would; its values are the kind's own checks' business."""
+    """A custom resource: only its metadata is decoded as Go does; the rest is validated by the CRD's
+    schema."""
     metadata = obj.setdefault("metadata", {})
     node = kind.schema.properties.get("metadata")
     if not isinstance(metadata, dict):
@@ -86,17 +88,17 @@ def checked(
     obj: Object,
     mode: str,
     duplicates: list[str],
-    unknown_told: str = 'unknown field "{}"',
+    unknown_format: str = 'unknown field "{}"',
 ) -> Object:
-    """The object with unknown fields gone: told as warnings, or refused in Strict mode."""
+    """The object without unknown fields: they are warnings, or a BadRequest in Strict mode."""
     unknown: list[str] = []
     messages = None if mode == "Ignore" else unknown
     obj = decode(kind.schema, obj, unknown=messages) if kind.definition else _custom(kind, obj, messages)
-    faults = [unknown_told.format(path) for path in unknown] + duplicates
-    if faults and mode == "Strict":
+    errors = [unknown_format.format(path) for path in unknown] + duplicates
+    if errors and mode == "Strict":
         raise BadRequest(
             f'{obj["kind"]} in version "{obj["apiVersion"].rpartition("/")[2]}" cannot be handled as a '
-            f"{obj['kind']}: strict decoding error: {', '.join(faults)}"
+            f"{obj['kind']}: strict decoding error: {', '.join(errors)}"
         )
-    call.warnings += faults[:WARNINGS_MAX]
+    call.warnings += errors[:WARNINGS_MAX]
     return obj

@@ -1,6 +1,7 @@
-"""The end of a CRD: its objects are deleted first, then its finalizer goes, and the CRD with it.
+"""Deletion of CRDs: a CRD's objects are deleted first, then its finalizer is removed, which deletes the CRD.
 
-One task for all CRDs that are being deleted, woken by changes of CRDs and of the objects it waits for.
+One task does this for all CRDs that are being deleted. Changes of CRDs and of the objects it waits for wake
+it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class CrdRemoval:
         self._awaited: set[GroupResource] = set()
 
     def notice(self, events: Sequence[CacheEvent]) -> None:
-        """The cache's events, in order."""
+        """Takes the cache's events and wakes the task if one concerns it."""
         for event in events:
             resource = event.entry.key.resource
             if resource == CRDS or resource in self._awaited:
@@ -48,13 +49,13 @@ class CrdRemoval:
         while True:
             self._woken.clear()
             failed = False
-            for entry in _ending(services):
+            for entry in _terminating(services):
                 try:
                     await self._remove(services, entry)
                 except (ApiError, RevisionMismatch):
                     failed = True
                 except Exception:
-                    log.exception("a CRD's removal failed", extra={"crd": str(entry.key)})
+                    log.exception("failed to remove CRD; retrying", extra={"crd": str(entry.key)})
                     failed = True
             await self._wait(RETRY_SECONDS if failed else None)
 
@@ -72,8 +73,8 @@ class CrdRemoval:
         remaining = 0
         for belonging in removal.belongings(entry.key.tenant, crd, tenants):
             self._awaited.add(belonging.resource)
-            for found in list(services.cache.entries(belonging.tenant, belonging.resource)):
-                remaining += await _delete(services, found)
+            for existing in list(services.cache.entries(belonging.tenant, belonging.resource)):
+                remaining += await _delete(services, existing)
         if not removal.finish(crd, remaining, now):
             return
         op = WriteOp(entry.key, None, entry.revision, encode(crd))
@@ -85,7 +86,7 @@ class CrdRemoval:
     async def _free_names(
         self, services: ApiServerServices, tenant: TenantId, crd: objects.Object, now: str
     ) -> None:
-        """Neighbours that wanted the names which are free now get them."""
+        """Accepts the names of other CRDs that conflicted with the removed one."""
         for other, status in removal.freed(services.cache, tenant, crd, services.registry.all(), now):
             key = Key(CRDS, tenant, "", objects.name(other))
             entry = services.cache.entry(key)
@@ -95,7 +96,7 @@ class CrdRemoval:
                 )
 
 
-def _ending(services: ApiServerServices) -> list[CacheEntry]:
+def _terminating(services: ApiServerServices) -> list[CacheEntry]:
     return [
         entry
         for entry in services.cache.entries(None, CRDS)
@@ -105,7 +106,7 @@ def _ending(services: ApiServerServices) -> list[CacheEntry]:
 
 
 async def _delete(services: ApiServerServices, entry: CacheEntry) -> int:
-    """How many are left of this object: none, or the one that waits for its finalizers."""
+    """Deletes the object. Returns 1 if it still exists and waits for its finalizers, else 0."""
     if entry.object["metadata"].get("deletionTimestamp"):
         return 1
     resource = entry.key.resource
@@ -119,7 +120,7 @@ async def _delete(services: ApiServerServices, entry: CacheEntry) -> int:
     call.caller = call.identity = SELF
     call.tenant, call.kind, call.verb = entry.key.tenant, kind, "delete"
     try:
-        _, gone = await deleting.delete_object(services, call, entry.key, DeleteOptions())
+        _, deleted = await deleting.delete_object(services, call, entry.key, DeleteOptions())
     except NotFound:
         return 0
-    return 0 if gone else 1
+    return 0 if deleted else 1

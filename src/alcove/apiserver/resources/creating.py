@@ -1,4 +1,4 @@
-"""create."""
+"""create: defaulting, admission, validation and the write of a new object."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ async def create(services: ApiServerServices, call: ApiCall) -> HttpResponse:
 async def create_object(
     services: ApiServerServices, call: ApiCall, obj: Object, *, manager: str | None
 ) -> CacheEntry:
-    """Takes a decoded object at the request's version to the store. `manager` None: managedFields are set."""
+    """Creates a decoded object at the request's version. If `manager` is None, managedFields are set already.
+
+    Raises AlreadyExists, Invalid, and what admission raises.
+    """
     kind = versions.working_kind(services, call)
     now = meta.format_time(services.clock())
     if kind.strategy.has_status and not kind.strategy.keeps_new_status:
@@ -44,8 +47,8 @@ async def create_object(
     if generated:
         metadata["name"] = meta.generate_name(prefix)
     if not metadata.get("name"):
-        fault = required("metadata.name", "name or generateName is required")
-        raise Invalid.of(kind.group, kind.kind, "", [fault])
+        error = required("metadata.name", "name or generateName is required")
+        raise Invalid.of(kind.group, kind.kind, "", [error])
     writing.identify(kind, call, metadata, now)
     kind.strategy.default(obj)
     if manager is not None:
@@ -75,7 +78,7 @@ async def _store(
     for attempt in range(writing.ATTEMPTS_MAX):
         attributes.also.clear()
         attributes.join = None
-        # A webhook takes its time: it is asked before the last look at what may have changed meanwhile.
+        # A conversion webhook may be slow: it is called before the last validation of what may have changed.
         stored = await versions.as_stored(services, call, kind, obj) if kind.convert is not None else None
         await services.admission.validate(attributes)
         name = obj["metadata"]["name"]
@@ -91,13 +94,15 @@ async def _store(
             return await writing.commit(services, call, op, attributes.also, attributes.join)
         except RevisionMismatch as mismatch:
             if mismatch.key != key:
-                # The next attempt must see what won.
+                # The next attempt must see the newer state.
                 await services.catch_up()
                 continue
             if not prefix or attempt >= GENERATED_NAMES_MAX:
                 raise AlreadyExists.of(call.kind.group_resource, name) from mismatch
             _rename(kind, call, obj, prefix)
-    raise TooManyRequests.after(1, "what this create depends on is changing too fast; try again")
+    raise TooManyRequests.after(
+        1, "too many concurrent changes of the objects this create depends on; try again"
+    )
 
 
 def _rename(kind: Kind, call: ApiCall, obj: Object, prefix: str) -> None:

@@ -1,4 +1,4 @@
-"""delete and deletecollection: what becomes of an object is decided by a pure function, then done."""
+"""delete and deletecollection: a pure function (`plan`) decides whether the object is marked or removed."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ FOREGROUND = "foregroundDeletion"
 
 _TENANTS = GroupResource("", "tenants")
 _EMPTIED_FIRST = frozenset({GroupResource("", "namespaces"), _TENANTS})
-"""Kinds whose contents go first: they wait for `spec.finalizers`."""
+"""Kinds whose contents are deleted first: they wait for `spec.finalizers`."""
 
 _OPTIONS = GroupVersionKind("", "v1", "DeleteOptions")
 
 
 class DeletionPlan(Struct, frozen=True):
-    """`marked` is the object as it waits for its end; None: it goes at once."""
+    """`marked` is the object with its deletionTimestamp; None if it is removed immediately."""
 
     marked: Object | None
 
 
 def plan(kind: Kind, obj: Object, options: DeleteOptions, now: float) -> DeletionPlan:
-    """What a delete request makes of the object (its own copy; changed in place)."""
+    """The outcome of a delete request for `obj`, which is changed in place. Pure: no I/O."""
     metadata = objects.metadata(obj)
     before = (metadata.get("deletionTimestamp"), list(metadata.get("finalizers") or ()))
     _set_finalizers(metadata, options.propagation)
@@ -59,7 +59,7 @@ def plan(kind: Kind, obj: Object, options: DeleteOptions, now: float) -> Deletio
         metadata["deletionTimestamp"] = meta.format_time(now + grace)
         metadata["deletionGracePeriodSeconds"] = grace
     elif grace < metadata.get("deletionGracePeriodSeconds", 0):
-        # A second request may only shorten the time.
+        # A second request may only shorten the grace period.
         started = meta.parse_time(metadata["deletionTimestamp"]) - metadata["deletionGracePeriodSeconds"]
         metadata["deletionTimestamp"] = meta.format_time(max(started + grace, now) if grace else now)
         metadata["deletionGracePeriodSeconds"] = grace
@@ -72,13 +72,13 @@ def plan(kind: Kind, obj: Object, options: DeleteOptions, now: float) -> Deletio
 def _set_finalizers(metadata: Object, propagation: str) -> None:
     if not propagation:
         return
-    kept = [name for name in metadata.get("finalizers") or () if name not in (ORPHAN, FOREGROUND)]
+    finalizers = [name for name in metadata.get("finalizers") or () if name not in (ORPHAN, FOREGROUND)]
     if propagation == "Orphan":
-        kept.append(ORPHAN)
+        finalizers.append(ORPHAN)
     elif propagation == "Foreground":
-        kept.append(FOREGROUND)
-    if kept:
-        metadata["finalizers"] = kept
+        finalizers.append(FOREGROUND)
+    if finalizers:
+        metadata["finalizers"] = finalizers
     else:
         metadata.pop("finalizers", None)
 
@@ -93,8 +93,8 @@ def _is_unfinished(kind: Kind, obj: Object) -> bool:
     return kind.group_resource in _EMPTIED_FIRST and bool(objects.get(obj, "spec", "finalizers"))
 
 
-def is_over(kind: Kind, obj: Object) -> bool:
-    """An update took away the last thing that a deleted object waited for."""
+def is_deletion_complete(kind: Kind, obj: Object) -> bool:
+    """Whether an update removed the last thing that an object under deletion waited for."""
     metadata = obj["metadata"]
     return (
         "deletionTimestamp" in metadata
@@ -105,27 +105,31 @@ def is_over(kind: Kind, obj: Object) -> bool:
 
 
 async def check_empty(services: ApiServerServices, kind: Kind, key: Key) -> None:
-    """A tenant or namespace goes when nothing is left in it, whoever thinks so: who watches several kinds
-    hears of each in its own time, and may take what is still to come for nothing. Raises Conflict."""
+    """Raises Conflict if a tenant or namespace still has objects.
+
+    The controller that removes the last finalizer may be wrong: it watches each kind separately, and may not
+    have received the event of a new object yet.
+    """
     resource, cache = kind.group_resource, services.cache
     if resource not in _EMPTIED_FIRST:
         return
-    # Nothing new is let in any more. What was let in before is written before this, which writes nothing.
+    # Creates are rejected by now, and those admitted before are committed before this write, which changes
+    # nothing.
     last = await services.store.write([WriteOp(Key(resource, key.tenant, key.name, ""), None)])
     await cache.reached(last)
     if resource == _TENANTS:
-        left = cache.resources(TenantId(key.name))
+        remaining = cache.resources(TenantId(key.name))
     else:
-        left = [each for each in cache.resources(key.tenant) if cache.count(key.tenant, each, key.name)]
-    if left:
-        message = ", ".join(sorted(map(str, left)))
+        remaining = [each for each in cache.resources(key.tenant) if cache.count(key.tenant, each, key.name)]
+    if remaining:
+        message = ", ".join(sorted(map(str, remaining)))
         raise Conflict.of(resource, key.name, f"the {kind.singular} is not empty, it still has {message}")
 
 
 async def delete(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     options = _options(services, call)
-    entry, gone = await delete_object(services, call, call.key, options)
-    if not gone:
+    entry, deleted = await delete_object(services, call, call.key, options)
+    if not deleted:
         return await writing.answer(call, 200, entry)
     return json_response(200, _success(call, entry))
 
@@ -138,9 +142,9 @@ async def delete_object(
     *,
     also: Sequence[WriteOp] = (),
 ) -> tuple[CacheEntry, bool]:
-    """The object as it is now, and whether it is gone.
+    """Returns the object's last state, and whether it is deleted (and not only marked).
 
-    `also` joins the transaction; what it expects no longer holding raises store.Mismatch.
+    `also` is part of the transaction; raises RevisionMismatch if an object in it has changed.
     """
     kind = versions.stored_kind(services, call)
     resource = call.kind.group_resource
@@ -164,7 +168,7 @@ async def delete_object(
         planned = plan(kind, obj, options, services.clock())
         joined = [*attributes.also, *also]
         is_same = planned.marked == entry.object and not joined
-        # Asked again, an object that waits for its end stays as it is: whoever follows it hears nothing new.
+        # A repeated request does not change an object that is marked already: there is no event.
         if options.dry_run:
             return entry, planned.marked is None
         try:
@@ -189,26 +193,26 @@ def _check_preconditions(
 ) -> None:
     uid = obj["metadata"]["uid"]
     if options.uid and options.uid != uid:
-        why = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {uid}"
-        raise Conflict.of(resource, entry.key.name, why)
+        message = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {uid}"
+        raise Conflict.of(resource, entry.key.name, message)
     if options.revision and options.revision != str(entry.revision):
-        why = (
+        message = (
             f"Precondition failed: ResourceVersion in precondition: {options.revision}, "
             f"ResourceVersion in object meta: {entry.revision}"
         )
-        raise Conflict.of(resource, entry.key.name, why)
+        raise Conflict.of(resource, entry.key.name, message)
 
 
 def _options(services: ApiServerServices, call: ApiCall) -> DeleteOptions:
-    given: Object = {}
+    options: Object = {}
     if call.request.body:
         node = services.registry.body(_OPTIONS)
         assert node is not None
         value = body.parse(call, None)
         if isinstance(value, dict):
             value["apiVersion"] = "v1"
-        given = decode(node, body.identified(value, "v1", "DeleteOptions"))
-    return delete_options(call, given)
+        options = decode(node, body.identified(value, "v1", "DeleteOptions"))
+    return delete_options(call, options)
 
 
 def _success(call: ApiCall, entry: CacheEntry) -> Object:
@@ -219,28 +223,34 @@ def _success(call: ApiCall, entry: CacheEntry) -> Object:
         "uid": entry.object["metadata"]["uid"],
     }
     details = {field: value for field, value in details.items() if value}
-    # The revision of the deletion: who keeps a copy by watching knows how far it must have come.
-    about = {"resourceVersion": str(entry.revision)}
-    return {"kind": "Status", "apiVersion": "v1", "metadata": about, "status": "Success", "details": details}
+    # The revision of the deletion: a client with a cache knows up to where its watch must have come.
+    list_meta = {"resourceVersion": str(entry.revision)}
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": list_meta,
+        "status": "Success",
+        "details": details,
+    }
 
 
 async def delete_collection(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     if call.list_tenant is None:
         raise MethodNotAllowed("deletecollection over all tenants is not allowed; name one tenant")
     options = _options(services, call)
-    chosen = list_options(call)
-    wanted = selected(call, chosen)
+    selection = list_options(call)
+    matches = selected(call, selection)
     resource = call.kind.storage_resource
     revision = services.cache.revision
     deleted: list[CacheEntry] = []
     for entry in list(services.cache.entries(call.list_tenant, resource, call.list_namespace)):
-        if wanted is not None and not wanted(entry):
+        if matches is not None and not matches(entry):
             continue
         try:
-            found, _ = await delete_object(services, call, entry.key, options)
+            last_state, _ = await delete_object(services, call, entry.key, options)
         except NotFound:
             continue
-        deleted.append(found)
+        deleted.append(last_state)
     if call.kind.convert is not None:
         deleted = await versions.entries_at(call.kind, deleted)
     return HttpResponse(200, render_list(call.view, deleted, revision, {}), call.view.content_type)

@@ -1,4 +1,4 @@
-"""Which function answers which verb, for objects and their subresources."""
+"""The table of verbs and their handlers, for objects and their subresources."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ResourceHandlers:
         self._subresources = subresources
 
     @staticmethod
-    def _named(call: ApiCall) -> str:
+    def _object_name(call: ApiCall) -> str:
         """The object's name, which a create has only in its body."""
         return call.target.name or objects.name(body.read(call, call.kind))
 
@@ -55,7 +55,7 @@ class ResourceHandlers:
         if call.kind.warning:
             call.warnings.append(call.kind.warning)
         if call.kind.group_resource == CRDS and call.verb in _WRITES:
-            sharing.check_write(self._services.cache, call.tenant, call.verb, self._named(call))
+            sharing.check_write(self._services.cache, call.tenant, call.verb, self._object_name(call))
         if call.target.subresource:
             return self._subresources.answer(call)
         virtual = self._subresources.virtual(call)

@@ -1,4 +1,4 @@
-"""list: encoded items joined, in pages if asked, at one revision."""
+"""list: encoded items joined, at one revision, in pages if the client sets a limit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from alcove.http.messages import HttpResponse
 from alcove.store.base import Compacted, RevisionInFuture, StoreRecord
 
 INCONSISTENT = -1
-"""A token's revision that means: go on at whatever is newest."""
+"""A token's revision that means: continue with the newest state."""
 
 _TOO_OLD_TO_CONTINUE = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list "
@@ -116,9 +116,9 @@ async def _past(
 def _entries(cache: Cache, records: Iterable[StoreRecord], after: Position) -> Iterator[CacheEntry]:
     for record in sorted(records, key=lambda record: _position(record.key)):
         if _position(record.key) > after:
-            kept = cache.entry(record.key)
-            same = kept is not None and kept.revision == record.revision
-            yield kept if kept and same else CacheEntry(record.key, record.revision, record.body)
+            cached = cache.entry(record.key)
+            same = cached is not None and cached.revision == record.revision
+            yield cached if cached and same else CacheEntry(record.key, record.revision, record.body)
 
 
 def _expired(options: ListOptions, after: Position) -> Expired:
@@ -136,19 +136,19 @@ def _position(key: Key) -> Position:
 def _page(
     call: ApiCall, options: ListOptions, entries: Iterable[CacheEntry], revision: Revision
 ) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
-    wanted = selected(call, options)
-    found = entries if wanted is None else filter(wanted, entries)
+    matches = selected(call, options)
+    selected_entries = entries if matches is None else filter(matches, entries)
     meta: Object = {}
     if options.limit:
-        iterator = iter(found)
+        iterator = iter(selected_entries)
         page = list(islice(iterator, options.limit))
-        rest = sum(1 for _ in iterator) if wanted is None else sum(1 for _ in islice(iterator, 1))
+        rest = sum(1 for _ in iterator) if matches is None else sum(1 for _ in islice(iterator, 1))
         if rest:
             meta["continue"] = ContinueToken(revision, _position(page[-1].key)).encode()
-            if wanted is None:
+            if matches is None:
                 meta["remainingItemCount"] = rest
     else:
-        page = list(found)
+        page = list(selected_entries)
     view = call.view
     if view.kind.convert is not None:
         return _converted(call, page, revision, meta)

@@ -1,5 +1,5 @@
-"""Where handlers find objects: what is stored, the built-in roles where nothing takes their place, and the
-CRDs that ring0 shares."""
+"""Finds the objects that a tenant is shown: stored objects, built-in roles that no stored object replaces,
+and the CRDs that ring0 shares."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def find(services: ApiServerServices, key: Key) -> CacheEntry | None:
 
 
 async def confirm(services: ApiServerServices, call: ApiCall, entry: CacheEntry) -> None:
-    """For a write that changes nothing: raises store.Mismatch where the entry is not the newest state, which such a
-    write never gets to compare with the store's."""
+    """For a write that changes nothing, and therefore is not sent to the store, which would check the
+    revision: raises RevisionMismatch if the entry is not the newest state."""
     if not services.shared or call.is_current:
         return
     await services.catch_up()
@@ -38,7 +38,7 @@ async def confirm(services: ApiServerServices, call: ApiCall, entry: CacheEntry)
 
 
 def sources(tenant: TenantId | None, resource: GroupResource) -> tuple[TenantId | None, ...]:
-    """Whose stored objects make up what the tenant is shown."""
+    """The tenants whose stored objects the tenant is shown."""
     return (tenant, SYSTEM) if resource == CRDS and tenant not in (None, SYSTEM) else (tenant,)
 
 
@@ -49,7 +49,7 @@ def every(
     namespace: str | None,
     after: tuple[str, str, str] = ("", "", ""),
 ) -> Iterator[CacheEntry]:
-    """In order of tenant, namespace, name; `tenant` None: of all tenants, of which only stored ones are shown."""
+    """Entries in order of tenant, namespace, name. If `tenant` is None: the stored objects of all tenants."""
     if tenant is None or not is_overlaid(tenant, resource):
         return services.cache.entries(tenant, resource, namespace, after)
     stored = [services.cache.entries(source, resource) for source in sources(tenant, resource)]
@@ -57,7 +57,7 @@ def every(
 
 
 def is_overlaid(tenant: TenantId | None, resource: GroupResource) -> bool:
-    """Whether the tenant is shown more, or less, than what it has stored."""
+    """Whether the tenant is shown other objects than those it has stored."""
     return tenant is not None and (resource in builtin.RESOURCES or (resource == CRDS and tenant != SYSTEM))
 
 
@@ -68,19 +68,20 @@ def overlaid(
     stored: Sequence[Iterable[CacheEntry]],
     after: str,
 ) -> Iterator[CacheEntry]:
-    """What the tenant is shown, of names that follow `after`, if each of the `sources` has stored this."""
+    """The objects that the tenant is shown, of names after `after`, given what each of its `sources` has
+    stored."""
     if resource in builtin.RESOURCES:
         return builtin.merged(stored[0], tenant, resource, after, services.cache)
     return (entry for entry in _definitions(*stored) if entry.key.name > after)
 
 
 def is_shared(definition: CacheEntry) -> bool:
-    """Whether a CRD of ring0 is every tenant's."""
+    """Whether a CRD of ring0 is shown in every tenant."""
     return definition.labels.get(sharing.LABEL) == sharing.FORCED
 
 
-def _definitions(own: Iterable[CacheEntry], ring0: Iterable[CacheEntry]) -> list[CacheEntry]:
-    """A tenant's CRDs: ring0's shared ones and its own, in order of names."""
-    found = {entry.key.name: entry for entry in own}
-    found.update((entry.key.name, entry) for entry in ring0 if is_shared(entry))
-    return [found[name] for name in sorted(found)]
+def _definitions(tenant: Iterable[CacheEntry], ring0: Iterable[CacheEntry]) -> list[CacheEntry]:
+    """The CRDs that a tenant is shown, in order of names: ring0's shared ones hide the tenant's."""
+    by_name = {entry.key.name: entry for entry in tenant}
+    by_name.update((entry.key.name, entry) for entry in ring0 if is_shared(entry))
+    return [by_name[name] for name in sorted(by_name)]

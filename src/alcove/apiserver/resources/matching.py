@@ -1,4 +1,4 @@
-"""Which entries a selector wants."""
+"""Matches cache entries against label and field selectors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def exact_fields(fields: FieldSelector) -> dict[str, str]:
 
 
 def matcher(kind: Kind, labels: LabelSelector, fields: FieldSelector) -> Matches | None:
-    """None: everything matches. Raises BadRequest for a field that cannot be selected by."""
+    """A test for both selectors; None if everything matches. Raises BadRequest for an unsupported field."""
     tests: list[Matches] = []
     if not labels.is_everything:
         by_labels = labels.matches
@@ -36,8 +36,8 @@ def matcher(kind: Kind, labels: LabelSelector, fields: FieldSelector) -> Matches
 def _field_test(kind: Kind, fields: FieldSelector) -> Matches:
     getters = kind.strategy.fields
     for term in fields.terms:
-        known = term.field == "metadata.name" or term.field in getters
-        if not known and not (term.field == "metadata.namespace" and kind.scope is Scope.NAMESPACE):
+        is_supported = term.field == "metadata.name" or term.field in getters
+        if not is_supported and not (term.field == "metadata.namespace" and kind.scope is Scope.NAMESPACE):
             raise BadRequest(f"field label not supported: {term.field}")
 
     def test(entry: CacheEntry) -> bool:

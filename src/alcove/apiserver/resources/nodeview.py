@@ -1,4 +1,4 @@
-"""get, list and watch of nodes by tenants: ring0's nodes, narrowed."""
+"""get, list and watch of nodes by tenants: ring0's nodes, filtered and reduced (`nodes.py`)."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ def get(services: ApiServerServices, call: ApiCall) -> HttpResponse:
 
 
 def list_nodes(services: ApiServerServices, call: ApiCall) -> HttpResponse:
-    wanted = _wanted(services, call, list_options(call))
-    entries = [nodes.shown(entry) for entry in services.cache.entries(SYSTEM, NODES) if wanted(entry)]
+    matches = _matcher(services, call, list_options(call))
+    entries = [nodes.shown(entry) for entry in services.cache.entries(SYSTEM, NODES) if matches(entry)]
     body = render_list(call.view, entries, services.cache.revision, {})
     return HttpResponse(200, body, call.view.content_type)
 
 
 def watch(services: ApiServerServices, call: ApiCall) -> watching.Answer:
-    """Which nodes are visible is asked anew with each event."""
-    wanted = _wanted(services, call, list_options(call))
-    return watching.watch_space(services, call, SYSTEM, call.narrowed_view, wanted)
+    """Whether a node is visible is evaluated for each event."""
+    matches = _matcher(services, call, list_options(call))
+    return watching.watch_tenant(services, call, SYSTEM, call.narrowed_view, matches)
 
 
-def _wanted(services: ApiServerServices, call: ApiCall, options: ListOptions) -> Matches:
+def _matcher(services: ApiServerServices, call: ApiCall, options: ListOptions) -> Matches:
     by_selector = selected(call, options)
 
-    def wanted(entry: CacheEntry) -> bool:
+    def matches(entry: CacheEntry) -> bool:
         if entry.key.name not in nodes.visible(services.cache, call.tenant):
             return False
         return by_selector is None or by_selector(entry)
 
-    return wanted
+    return matches
 
 
 VERBS = {"get": get, "list": list_nodes, "watch": watch}

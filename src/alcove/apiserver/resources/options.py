@@ -1,4 +1,4 @@
-"""Options of a request, from its query string or its body, checked as Kubernetes checks them."""
+"""Options of a request, from its query string or its body, validated as in Kubernetes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ListOptions(Struct, frozen=True):
     limit: int
     continue_: str
     revision: Revision | None
-    """None: not given."""
+    """None if the client set none."""
     match: str
     timeout_seconds: int | None
     bookmarks: bool
@@ -41,38 +41,38 @@ def list_options(call: ApiCall) -> ListOptions:
         bookmarks=call.flag("allowWatchBookmarks"),
         initial_events=call.flag("sendInitialEvents") if "sendInitialEvents" in query else None,
     )
-    faults = _list_faults(options, call.verb == "watch")
-    if faults:
-        raise Invalid.of("meta.k8s.io", "ListOptions", "", faults)
+    errors = _list_errors(options, call.verb == "watch")
+    if errors:
+        raise Invalid.of("meta.k8s.io", "ListOptions", "", errors)
     return options
 
 
-def _list_faults(options: ListOptions, watching: bool) -> list[FieldError]:
-    faults: list[FieldError] = []
+def _list_errors(options: ListOptions, watching: bool) -> list[FieldError]:
+    errors: list[FieldError] = []
     match = options.match
     if options.initial_events is not None and not watching:
-        faults.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if watching and match and options.initial_events is None:
         message = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        faults.append(forbidden("resourceVersionMatch", message))
+        errors.append(forbidden("resourceVersionMatch", message))
     if watching and options.initial_events is not None and match != "NotOlderThan":
         message = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        faults.append(forbidden("resourceVersionMatch", message))
+        errors.append(forbidden("resourceVersionMatch", message))
     if match and not watching:
         if match not in ("Exact", "NotOlderThan"):
-            faults.append(not_supported("resourceVersionMatch", match, ("Exact", "NotOlderThan", "")))
+            errors.append(not_supported("resourceVersionMatch", match, ("Exact", "NotOlderThan", "")))
         if options.revision is None:
             message = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-            faults.append(forbidden("resourceVersionMatch", message))
+            errors.append(forbidden("resourceVersionMatch", message))
         if options.continue_:
             message = "resourceVersionMatch is forbidden when continue is provided"
-            faults.append(forbidden("resourceVersionMatch", message))
+            errors.append(forbidden("resourceVersionMatch", message))
         if match == "Exact" and options.revision == 0:
             message = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-            faults.append(forbidden("resourceVersionMatch", message))
+            errors.append(forbidden("resourceVersionMatch", message))
     if options.limit < 0:
-        faults.append(invalid("limit", options.limit, "must be greater than or equal to 0"))
-    return faults
+        errors.append(invalid("limit", options.limit, "must be greater than or equal to 0"))
+    return errors
 
 
 def revision(text: str) -> Revision | None:
@@ -99,7 +99,7 @@ def _number(query: dict[str, str], name: str) -> int | None:
 class DeleteOptions(Struct, frozen=True):
     grace_seconds: int | None = None
     propagation: str = ""
-    """Foreground, Background, Orphan; empty: the kind's default."""
+    """Foreground, Background or Orphan; empty for the kind's default."""
     uid: str = ""
     revision: str = ""
     dry_run: bool = False
@@ -107,48 +107,48 @@ class DeleteOptions(Struct, frozen=True):
 
 
 def delete_options(call: ApiCall, body: Object) -> DeleteOptions:
-    """From the body if it says something, else from the query."""
+    """The options in the body, with those of the query string where the body has none."""
     query = call.query
-    given = {**body}
-    if "gracePeriodSeconds" not in given and "gracePeriodSeconds" in query:
-        given["gracePeriodSeconds"] = _number(query, "gracePeriodSeconds")
-    if "propagationPolicy" not in given and "propagationPolicy" in query:
-        given["propagationPolicy"] = query["propagationPolicy"]
-    if "orphanDependents" not in given and "orphanDependents" in query:
-        given["orphanDependents"] = call.flag("orphanDependents")
-    faults: list[FieldError] = []
-    policy = given.get("propagationPolicy") or ""
+    values = {**body}
+    if "gracePeriodSeconds" not in values and "gracePeriodSeconds" in query:
+        values["gracePeriodSeconds"] = _number(query, "gracePeriodSeconds")
+    if "propagationPolicy" not in values and "propagationPolicy" in query:
+        values["propagationPolicy"] = query["propagationPolicy"]
+    if "orphanDependents" not in values and "orphanDependents" in query:
+        values["orphanDependents"] = call.flag("orphanDependents")
+    errors: list[FieldError] = []
+    policy = values.get("propagationPolicy") or ""
     if policy and policy not in _PROPAGATION:
-        faults.append(not_supported("propagationPolicy", policy, (*_PROPAGATION, "nil")))
-    if policy and given.get("orphanDependents") is not None:
+        errors.append(not_supported("propagationPolicy", policy, (*_PROPAGATION, "nil")))
+    if policy and values.get("orphanDependents") is not None:
         message = "orphanDependents and deletionPropagation cannot be both set"
-        faults.append(invalid("propagationPolicy", policy, message))
-    if faults:
-        raise Invalid.of("meta.k8s.io", "DeleteOptions", "", faults)
-    if given.get("orphanDependents") is not None:
-        policy = "Orphan" if given["orphanDependents"] else "Background"
-    preconditions = given.get("preconditions") or {}
+        errors.append(invalid("propagationPolicy", policy, message))
+    if errors:
+        raise Invalid.of("meta.k8s.io", "DeleteOptions", "", errors)
+    if values.get("orphanDependents") is not None:
+        policy = "Orphan" if values["orphanDependents"] else "Background"
+    preconditions = values.get("preconditions") or {}
     return DeleteOptions(
-        grace_seconds=given.get("gracePeriodSeconds"),
+        grace_seconds=values.get("gracePeriodSeconds"),
         propagation=policy,
         uid=preconditions.get("uid") or "",
         revision=preconditions.get("resourceVersion") or "",
-        dry_run=call.dry_run or given.get("dryRun") == ["All"],
-        raw=given,
+        dry_run=call.dry_run or values.get("dryRun") == ["All"],
+        raw=values,
     )
 
 
 def check_dry_run(call: ApiCall) -> None:
-    given = call.query.get("dryRun", "")
-    if given not in ("", "All"):
-        fault = not_supported("dryRun", given, ("All",))
-        raise Invalid.of("meta.k8s.io", "CreateOptions", "", [fault])
+    value = call.query.get("dryRun", "")
+    if value not in ("", "All"):
+        error = not_supported("dryRun", value, ("All",))
+        raise Invalid.of("meta.k8s.io", "CreateOptions", "", [error])
 
 
 def field_validation(call: ApiCall) -> str:
     """Strict, Warn or Ignore."""
-    given = call.query.get("fieldValidation", "")
-    if given not in ("", "Strict", "Warn", "Ignore"):
-        fault = not_supported("fieldValidation", given, ("Ignore", "Strict", "Warn"))
-        raise Invalid.of("meta.k8s.io", "CreateOptions", "", [fault])
-    return given or "Warn"
+    mode = call.query.get("fieldValidation", "")
+    if mode not in ("", "Strict", "Warn", "Ignore"):
+        error = not_supported("fieldValidation", mode, ("Ignore", "Strict", "Warn"))
+        raise Invalid.of("meta.k8s.io", "CreateOptions", "", [error])
+    return mode or "Warn"

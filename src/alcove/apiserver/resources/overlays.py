@@ -1,10 +1,11 @@
-"""What a tenant is shown beyond what it has stored (`lookup.py`), as events: a watch tells what lists show.
+"""Overlays for watches: the events of objects that a tenant is shown but has not stored (`lookup.py`).
 
-Ring0's shared CRDs come, change and go for every tenant, and hide its own of the same name meanwhile. A built-in
-role is replaced by a stored one and is back when that goes; aggregated ones change with the roles they gather.
+A shared CRD of ring0 is visible in every tenant, and hides a tenant's CRD of the same name as long as it
+exists. A stored role replaces the built-in role of its name, which is shown again when the stored one is
+deleted. Aggregated roles change with the roles that they aggregate.
 
-An overlay follows the stored objects from the revision at which its watch begins, so what it makes of an event
-does not depend on when the event is looked at.
+An overlay follows the stored objects from the revision at which its watch begins. Its result for an event
+therefore does not depend on the cache's state when the event is processed.
 """
 
 from __future__ import annotations
@@ -23,20 +24,23 @@ from alcove.apiserver.watch import Watcher
 
 class Overlay(Protocol):
     def shown(self, event: CacheEvent) -> Iterator[CacheEvent]:
-        """What a change of a stored object means for what is shown. To be asked once for each, in order."""
+        """The events of shown objects that follow from the event of a stored one. Call it once per event, in
+        order."""
 
 
-def of(
+def for_watch(
     cache: Cache, tenant: TenantId | None, resource: GroupResource, ahead: Sequence[CacheEvent]
 ) -> Overlay | None:
-    """None: the tenant is shown what is stored. `ahead` are the events which the overlay will be asked of, though
-    the cache has them already."""
+    """The overlay for a watch; None if the tenant is shown exactly what is stored.
+
+    `ahead` are the events that are in the cache already, but that the overlay is still to be called with.
+    """
     if tenant is None or not lookup.is_overlaid(tenant, resource):
         return None
-    own = _stored_before(cache, tenant, resource, ahead)
+    tenant_objects = _stored_before(cache, tenant, resource, ahead)
     if resource in builtin.RESOURCES:
-        return BuiltInRoles(cache, tenant, resource, own)
-    return SharedObjects(own, _stored_before(cache, SYSTEM, resource, ahead))
+        return BuiltInRoles(cache, tenant, resource, tenant_objects)
+    return SharedObjects(tenant_objects, _stored_before(cache, SYSTEM, resource, ahead))
 
 
 def _stored_before(
@@ -59,27 +63,27 @@ def _follow(stored: dict[str, CacheEntry], event: CacheEvent) -> None:
 
 
 class SharedObjects:
-    """A tenant's CRDs: ring0's shared ones, and its own where none of those has the name."""
+    """A tenant's CRDs: ring0's shared ones, and the tenant's CRDs of other names."""
 
-    def __init__(self, own: dict[str, CacheEntry], ring0: dict[str, CacheEntry]) -> None:
-        self._own = own
+    def __init__(self, tenant_objects: dict[str, CacheEntry], ring0: dict[str, CacheEntry]) -> None:
+        self._tenant_objects = tenant_objects
         self._ring0 = ring0
 
     def shown(self, event: CacheEvent) -> Iterator[CacheEvent]:
         name = event.entry.key.name
         before = self._at(name)
-        _follow(self._ring0 if event.entry.key.tenant == SYSTEM else self._own, event)
-        yield from _told(event, before, self._at(name))
+        _follow(self._ring0 if event.entry.key.tenant == SYSTEM else self._tenant_objects, event)
+        yield from _shown_events(event, before, self._at(name))
 
     def _at(self, name: str) -> CacheEntry | None:
         shared = self._ring0.get(name)
         if shared is not None and lookup.is_shared(shared):
             return shared
-        return self._own.get(name)
+        return self._tenant_objects.get(name)
 
 
 class BuiltInRoles:
-    """A tenant's cluster roles or their bindings: the stored ones, and built-in ones that they do not replace."""
+    """A tenant's cluster roles or cluster role bindings: stored ones, and built-in ones of other names."""
 
     def __init__(
         self, cache: Cache, tenant: TenantId, resource: GroupResource, stored: dict[str, CacheEntry]
@@ -88,7 +92,7 @@ class BuiltInRoles:
         self._resource = resource
         self._stored = stored
         self._names = defaults.built_in(tenant, resource)
-        self._gathering = [name for name, bare in self._names.items() if aggregate.is_aggregated(bare)]
+        self._aggregated = [name for name, bare in self._names.items() if aggregate.is_aggregated(bare)]
         self._created = builtin.created(tenant, cache)
 
     def shown(self, event: CacheEvent) -> Iterator[CacheEvent]:
@@ -96,29 +100,31 @@ class BuiltInRoles:
         before = [self._at(name) for name in names]
         _follow(self._stored, event)
         for name, was in zip(names, before, strict=True):
-            yield from _told(event, was, self._at(name))
+            yield from _shown_events(event, was, self._at(name))
 
     def _touched(self, event: CacheEvent) -> list[str]:
-        """Names under which something else may be shown from now on."""
-        name, was = event.entry.key.name, event.previous
-        # Roles are gathered by labels.
-        if not (event.entry.labels or (was is not None and was.labels) or name in self._names):
+        """Names whose shown object may change with the event."""
+        name, previous = event.entry.key.name, event.previous
+        # Roles are aggregated by their labels.
+        if not (event.entry.labels or (previous is not None and previous.labels) or name in self._names):
             return [name]
-        return [name, *(each for each in self._gathering if each != name)]
+        return [name, *(each for each in self._aggregated if each != name)]
 
     def _at(self, name: str) -> CacheEntry | None:
-        found = self._stored.get(name)
-        if found is not None or name not in self._names:
-            return found
+        stored = self._stored.get(name)
+        if stored is not None or name not in self._names:
+            return stored
         key = Key(self._resource, self._tenant, "", name)
-        gathered = self._stored.values() if name in self._gathering else ()
-        return builtin.made(key, self._created, [entry.object for entry in gathered])
+        aggregated_from = self._stored.values() if name in self._aggregated else ()
+        return builtin.build(key, self._created, [entry.object for entry in aggregated_from])
 
 
-def _told(event: CacheEvent, before: CacheEntry | None, after: CacheEntry | None) -> Iterator[CacheEvent]:
-    """The event as it is seen by who was shown `before` and is shown `after` now."""
+def _shown_events(
+    event: CacheEvent, before: CacheEntry | None, after: CacheEntry | None
+) -> Iterator[CacheEvent]:
+    """The events for a watcher that was shown `before` and is shown `after` from now on."""
     if before is event.previous and after is (None if event.kind is CacheEventType.DELETED else event.entry):
-        yield event  # As it is, with the bytes that its watchers share.
+        yield event  # Unchanged, so that watchers share its encoded bytes.
         return
     if after is not None and builtin.is_built_in(after):
         if before is not None and before.body == after.body:
@@ -145,7 +151,7 @@ def _uid(entry: CacheEntry) -> str:
 
 
 class OverlaidWatcher(Watcher):
-    """A watch of what is shown; `name`: of one object only."""
+    """A watch of shown objects; of one object only if `name` is not None."""
 
     def __init__(self, *arguments: Any, overlay: Overlay, name: str | None, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -156,6 +162,6 @@ class OverlaidWatcher(Watcher):
         if event.revision <= self._after:
             return
         for shown in self._overlay.shown(event):
-            told = self._kind(shown)
-            if told is not None and self._name in (None, shown.entry.key.name):
-                self._tell(told, shown)
+            event_type = self._event_type(shown)
+            if event_type is not None and self._name in (None, shown.entry.key.name):
+                self._append_event(event_type, shown)

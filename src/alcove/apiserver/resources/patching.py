@@ -25,7 +25,7 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 _UNDECLARED = ".{}: field not declared in schema"
-"""What is told of an unknown field that is applied: in other words than elsewhere, as in Kubernetes."""
+"""Message for an unknown field in server-side apply; Kubernetes words it differently from other requests."""
 _APPLY_JSON = "application/apply-patch+json"
 
 
@@ -44,28 +44,28 @@ async def patch(services: ApiServerServices, call: ApiCall) -> HttpResponse:
 
 
 def change_of(call: ApiCall, kind: Kind) -> updating.Change:
-    """What the request's patch (not an apply) makes of the object, which is at `kind`'s version."""
+    """The change that the request's patch (not an apply) makes to an object at `kind`'s version."""
     form = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     apply_to = _patcher(call, form)
     if "force" in call.query:
-        fault = forbidden("force", "may not be specified for non-apply patch")
-        raise Invalid.of("meta.k8s.io", "PatchOptions", "", [fault])
+        error = forbidden("force", "may not be specified for non-apply patch")
+        raise Invalid.of("meta.k8s.io", "PatchOptions", "", [error])
     mode = field_validation(call)
 
-    async def wanted(old: Object) -> Object:
+    async def patched(old: Object) -> Object:
         new = apply_to(await _at_version(call.kind, kind, old))
         call.warnings.clear()
         new = body.identified(new, call.kind.api_version, call.kind.kind)
-        return await _placed(call, kind, body.checked(call, call.kind, new, mode, []))
+        return await _to_working_version(call, kind, body.checked(call, call.kind, new, mode, []))
 
-    return wanted
+    return patched
 
 
 def _patcher(call: ApiCall, form: str) -> Any:
     node = call.kind.schema
-    known = (JSON, MERGE, STRATEGIC) if call.kind.definition else (JSON, MERGE)
-    if form not in known:
-        accepted = ", ".join((*known, APPLY))
+    supported = (JSON, MERGE, STRATEGIC) if call.kind.definition else (JSON, MERGE)
+    if form not in supported:
+        accepted = ", ".join((*supported, APPLY))
         raise UnsupportedMediaType(
             f'the body of the request was in an unknown format "{form}" - accepted media types include: {accepted}'
         )
@@ -80,7 +80,8 @@ def _patcher(call: ApiCall, form: str) -> Any:
 
 
 def _json_patched(kind: Kind, old: Object, document: Any) -> Any:
-    """As if spec and status were always there, which in Go they are: a patch may put the first thing into them."""
+    """Applies the patch as if spec and status always existed, as they do in Go: a patch may add to a missing
+    one."""
     has = kind.schema.properties if kind.definition else ()
     missing = [field for field in ("spec", "status") if field in has and field not in old]
     new = json_patch.apply({**old, **{field: {} for field in missing}}, document)
@@ -92,18 +93,20 @@ def _json_patched(kind: Kind, old: Object, document: Any) -> Any:
 
 
 def without_names(document: Any) -> Any:
-    """A strategic merge patch without what it says it is: other than in merge patches that counts for nothing, and
-    clients rely on it: Ansible scales by a patch of kind Deployment."""
+    """A strategic merge patch without apiVersion and kind, which are ignored there, unlike in merge patches.
+
+    Clients rely on this: Ansible scales with a patch of kind Deployment.
+    """
     if not isinstance(document, dict):
         return document
     return {field: value for field, value in document.items() if field not in ("apiVersion", "kind")}
 
 
-async def _at_version(asked: Kind, kind: Kind, old: Object) -> Object:
-    return old if asked is kind else await versions.from_storage(asked, old)
+async def _at_version(requested: Kind, kind: Kind, old: Object) -> Object:
+    return old if requested is kind else await versions.from_storage(requested, old)
 
 
-async def _placed(call: ApiCall, kind: Kind, new: Object) -> Object:
+async def _to_working_version(call: ApiCall, kind: Kind, new: Object) -> Object:
     name = objects.name(new)
     if name != call.target.name:
         raise BadRequest(
@@ -117,8 +120,8 @@ async def _placed(call: ApiCall, kind: Kind, new: Object) -> Object:
 async def _apply(services: ApiServerServices, call: ApiCall, kind: Kind) -> HttpResponse:
     manager = call.query.get("fieldManager", "")
     if not manager:
-        fault = required("fieldManager", "is required for apply patch")
-        raise Invalid.of("meta.k8s.io", "PatchOptions", "", [fault])
+        error = required("fieldManager", "is required for apply patch")
+        raise Invalid.of("meta.k8s.io", "PatchOptions", "", [error])
     writing.field_manager(call)
     mode = field_validation(call)
     duplicates: list[str] | None = None if mode == "Ignore" else []
@@ -152,8 +155,8 @@ async def _apply(services: ApiServerServices, call: ApiCall, kind: Kind) -> Http
         entry = await create_object(services, call, new, manager=None)
         return await writing.answer(call, 201, entry)
 
-    async def wanted(old: Object) -> Object:
-        return await _placed(call, kind, merged(await _at_version(call.kind, kind, old)))
+    async def applied(old: Object) -> Object:
+        return await _to_working_version(call, kind, merged(await _at_version(call.kind, kind, old)))
 
-    entry = await updating.change(services, call, kind, wanted, manager=None)
+    entry = await updating.change(services, call, kind, applied, manager=None)
     return await writing.answer(call, 200, entry)

@@ -1,4 +1,4 @@
-"""What only pods have: binding to a node, eviction, ephemeral containers, resize."""
+"""Subresources of pods: binding, eviction, ephemeralcontainers, resize."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ async def bind(services: ApiServerServices, call: ApiCall) -> HttpResponse:
         raise BadRequest(
             f"the name of the object ({objects.name(binding)}) does not match the name on the URL ({name})"
         )
-    faults = subresources.validate_binding(binding)
-    if faults:
-        raise BadRequest(str(faults[0]))
+    errors = subresources.validate_binding(binding)
+    if errors:
+        raise BadRequest(str(errors[0]))
     uid, revision = (
         objects.get(binding, "metadata", "uid"),
         objects.get(binding, "metadata", "resourceVersion"),
@@ -98,8 +98,8 @@ def _bound(pod: Object, binding: Object, now: str) -> Object:
         raise Conflict.of(GroupResource("", "pods/binding"), name, message)
     spec["nodeName"] = target
     for field in ("annotations", "labels"):
-        if given := objects.get(binding, "metadata", field):
-            pod["metadata"].setdefault(field, {}).update(given)
+        if values := objects.get(binding, "metadata", field):
+            pod["metadata"].setdefault(field, {}).update(values)
     conditions = pod.setdefault("status", {}).setdefault("conditions", [])
     conditions[:] = [each for each in conditions if each.get("type") != "PodScheduled"]
     conditions.append(
@@ -120,7 +120,7 @@ async def evict(services: ApiServerServices, call: ApiCall) -> HttpResponse:
         if entry is None:
             raise NotFound.of(PODS, call.target.name)
         budget = _budget(services, entry)
-        also = [] if budget is None else [_spend(services, budget, entry)]
+        also = [] if budget is None else [_reduce_budget(services, budget, entry)]
         if await _try_evict(services, call, options, also):
             return json_response(201, _SUCCESS)
     raise _too_many("the pod's disruption budget is changing too fast; try again")
@@ -129,7 +129,7 @@ async def evict(services: ApiServerServices, call: ApiCall) -> HttpResponse:
 async def _try_evict(
     services: ApiServerServices, call: ApiCall, options: DeleteOptions, also: list[WriteOp]
 ) -> bool:
-    """False: the budget changed meanwhile."""
+    """Returns False if the budget changed in the meantime."""
     try:
         await deleting.delete_object(services, call, call.key, options, also=also)
     except RevisionMismatch:
@@ -139,28 +139,29 @@ async def _try_evict(
 
 
 def _budget(services: ApiServerServices, entry: CacheEntry) -> CacheEntry | None:
-    """The budget that the pod's eviction costs, if any."""
+    """The PodDisruptionBudget that the pod's eviction counts against; None if there is none."""
     pod = entry.object
     if objects.get(pod, "status", "phase") in _EVICTED_FREELY or pod["metadata"].get("deletionTimestamp"):
         return None
-    found = [
+    budgets = [
         budget
         for budget in services.cache.entries(entry.key.tenant, BUDGETS, entry.key.namespace)
         if selectors.from_object(objects.get(budget.object, "spec", "selector")).matches(entry.labels)
     ]
-    if len(found) > 1:
+    if len(budgets) > 1:
         raise InternalError(
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         )
-    if not found:
+    if not budgets:
         return None
-    if _is_unhealthy_and_free(found[0].object, pod):
+    if _is_unhealthy_and_free(budgets[0].object, pod):
         return None
-    return found[0]
+    return budgets[0]
 
 
 def _is_unhealthy_and_free(budget: Object, pod: Object) -> bool:
-    """A pod that is not ready may go if the budget says so, or is met without it."""
+    """Whether a pod that is not ready may be evicted: if the policy allows it, or the budget is met without
+    it."""
     conditions = objects.get(pod, "status", "conditions", default=[])
     ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
     if ready:
@@ -171,7 +172,7 @@ def _is_unhealthy_and_free(budget: Object, pod: Object) -> bool:
     return bool(status.get("desiredHealthy")) and status.get("currentHealthy", 0) >= status["desiredHealthy"]
 
 
-def _spend(services: ApiServerServices, budget: CacheEntry, pod: CacheEntry) -> WriteOp:
+def _reduce_budget(services: ApiServerServices, budget: CacheEntry, pod: CacheEntry) -> WriteOp:
     """The budget with one disruption less, to be written with the deletion."""
     obj = copy.deepcopy(budget.object)
     status = obj.setdefault("status", {})
@@ -209,13 +210,13 @@ _PREPARE = {
 
 
 async def change_spec(services: ApiServerServices, call: ApiCall) -> HttpResponse:
-    """PUT and PATCH of ephemeralcontainers and resize: only what the subresource is about changes."""
+    """PUT and PATCH of ephemeralcontainers and resize: only the subresource's fields change."""
     prepare, validate = _PREPARE[call.target.subresource]
-    asked = patching.change_of(call, call.kind) if call.verb == "patch" else _asked_by_put(call)
+    requested_change = patching.change_of(call, call.kind) if call.verb == "patch" else _change_by_put(call)
 
     async def changed(old: Object) -> Object:
         before = copy.deepcopy(old)
-        new = await asked(old)
+        new = await requested_change(old)
         prepare(new, before)
         call.kind.strategy.default(new)
         writing.refuse(call.kind, new, validate(new, before))
@@ -225,10 +226,10 @@ async def change_spec(services: ApiServerServices, call: ApiCall) -> HttpRespons
     return await writing.answer(call, 200, entry)
 
 
-def _asked_by_put(call: ApiCall) -> updating.Change:
-    given = body.read(call, call.kind)
+def _change_by_put(call: ApiCall) -> updating.Change:
+    obj = body.read(call, call.kind)
 
-    async def wanted(_old: Object) -> Object:
-        return copy.deepcopy(given)
+    async def replaced(_old: Object) -> Object:
+        return copy.deepcopy(obj)
 
-    return wanted
+    return replaced

@@ -1,4 +1,4 @@
-"""get: the bytes that are there."""
+"""get: returns the cached bytes of one object."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ async def _converted(call: ApiCall, entry: CacheEntry) -> HttpResponse:
     return HttpResponse(200, render(call.view, entries[0]), call.view.content_type)
 
 
-def check_reached(cache: Cache, wanted: Revision | None) -> None:
-    if wanted is not None and wanted > cache.revision:
+def check_reached(cache: Cache, requested: Revision | None) -> None:
+    """Raises Timeout if the requested revision is newer than the cache."""
+    if requested is not None and requested > cache.revision:
         cause = StatusCause("ResourceVersionTooLarge", "Too large resource version")
-        message = f"Too large resource version: {wanted}, current: {cache.revision}"
+        message = f"Too large resource version: {requested}, current: {cache.revision}"
         raise Timeout(message, Details(causes=(cause,), retry_after_seconds=1))

@@ -1,4 +1,4 @@
-"""The scale subresource: any kind with replicas, seen as an autoscaling/v1 Scale."""
+"""The scale subresource: any kind with replicas, shown as an autoscaling/v1 Scale."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
 
 
 def paths(kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Where the kind keeps wanted replicas, actual replicas, and its selector."""
+    """The paths of the desired replicas, the actual replicas and the selector."""
     if kind.scale_paths is not None:
         return kind.scale_paths
     return ("spec", "replicas"), ("status", "replicas"), ("spec", "selector")
@@ -33,17 +33,17 @@ def paths(kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]
 
 def of(kind: Kind, obj: Object) -> Object:
     """The object as a Scale."""
-    wanted, actual, selector = paths(kind)
+    desired, actual, selector = paths(kind)
     metadata = obj["metadata"]
     shown = ("name", "namespace", "tenant", "uid", "resourceVersion", "creationTimestamp")
     status: Object = {"replicas": objects.get(obj, *actual, default=0)}
-    if selector and (message := _selector_text(objects.get(obj, *selector))):
-        status["selector"] = message
+    if selector and (text := _selector_text(objects.get(obj, *selector))):
+        status["selector"] = text
     return {
         "kind": SCALE.kind,
         "apiVersion": SCALE.api_version,
         "metadata": {field: metadata[field] for field in shown if field in metadata},
-        "spec": {"replicas": objects.get(obj, *wanted, default=0)},
+        "spec": {"replicas": objects.get(obj, *desired, default=0)},
         "status": status,
     }
 
@@ -68,8 +68,8 @@ async def get(services: ApiServerServices, call: ApiCall) -> HttpResponse:
 async def update(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     node = services.registry.body(SCALE)
     assert node is not None
-    given = body.read_as(call, node, SCALE.api_version, SCALE.kind)
-    return await _answer(call, await _set(services, call, lambda _current: given))
+    scale = body.read_as(call, node, SCALE.api_version, SCALE.kind)
+    return await _answer(call, await _set(services, call, lambda _current: scale))
 
 
 async def patch(services: ApiServerServices, call: ApiCall) -> HttpResponse:
@@ -77,7 +77,7 @@ async def patch(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     assert node is not None
     form = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if form not in (patching.JSON, patching.MERGE, patching.STRATEGIC):
-        raise BadRequest("a scale is patched by JSON, merge or strategic merge patch")
+        raise BadRequest("the scale subresource accepts JSON, merge and strategic merge patches only")
     document = parse_json(call.request.body)
     if form == patching.STRATEGIC:
         document = patching.without_names(document)
@@ -89,16 +89,16 @@ async def patch(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     return await _answer(call, await _set(services, call, changed))
 
 
-async def _set(services: ApiServerServices, call: ApiCall, wanted: Any) -> CacheEntry:
+async def _set(services: ApiServerServices, call: ApiCall, change: Any) -> CacheEntry:
     kind = versions.working_kind(services, call)
     path, _, _ = paths(kind)
 
     async def scaled(old: Object) -> Object:
-        scale = wanted(of(kind, old))
+        scale = change(of(kind, old))
         replicas = objects.get(scale, "spec", "replicas", default=0)
         if replicas < 0:
-            fault = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
-            raise Invalid.of(SCALE.group, SCALE.kind, call.target.name, [fault])
+            error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+            raise Invalid.of(SCALE.group, SCALE.kind, call.target.name, [error])
         holder = old
         for step in path[:-1]:
             holder = holder.setdefault(step, {})

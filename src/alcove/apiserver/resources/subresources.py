@@ -1,4 +1,4 @@
-"""Which function answers which subresource, and which kinds are answered without being kept."""
+"""The table of subresources and their handlers, and the handlers of kinds that are never stored."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ STREAMS = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 
 
 async def finalize(services: ApiServerServices, call: ApiCall) -> HttpResponse:
-    """PUT …/finalize of a namespace or tenant: sets what it still waits for."""
-    given = body.read(call, call.kind)
-    finalizers = objects.get(given, "spec", "finalizers", default=[])
+    """PUT …/finalize of a namespace or tenant: sets `spec.finalizers`."""
+    obj = body.read(call, call.kind)
+    finalizers = objects.get(obj, "spec", "finalizers", default=[])
 
     async def changed(old: Object) -> Object:
         old["metadata"].pop("resourceVersion", None)
-        if revision := given["metadata"].get("resourceVersion"):
+        if revision := obj["metadata"].get("resourceVersion"):
             old["metadata"]["resourceVersion"] = revision
         old.setdefault("spec", {})["finalizers"] = finalizers
         return old
@@ -81,7 +81,7 @@ class Subresources:
         return HANDLERS[name][call.verb](self._services, call)
 
     def virtual(self, call: ApiCall) -> Callable[[ApiCall], Answer] | None:
-        """What answers a kind whose objects are never stored."""
+        """The handler of a kind whose objects are never stored; None for other kinds."""
         kind = call.kind
         if kind.group in REVIEW_GROUPS:
             return self._review
@@ -95,10 +95,10 @@ class Subresources:
         node = self._services.registry.body(TOKEN_REQUEST)
         assert node is not None
         request = body.read_as(call, node, TOKEN_REQUEST.api_version, TOKEN_REQUEST.kind)
-        where = (call.tenant, call.namespace, call.target.name)
-        noderestriction.check_token(self._services.cache, call.identity, *where, request)
-        answer = self._token_requests.create(*where, request, call.warnings)
-        return json_response(201, answer)
+        account_key = (call.tenant, call.namespace, call.target.name)
+        noderestriction.check_token(self._services.cache, call.identity, *account_key, request)
+        response = self._token_requests.create(*account_key, request, call.warnings)
+        return json_response(201, response)
 
     def _review(self, call: ApiCall) -> HttpResponse:
         if call.view.form in (ResponseForm.TABLE, ResponseForm.METADATA):
@@ -106,5 +106,5 @@ class Subresources:
                 "reviews have neither metadata nor columns: only application/json is accepted"
             )
         obj = body.read(call, call.kind)
-        answer = self._reviews.review(call.kind.kind, obj, call.identity, call.tenant, call.namespace)
-        return json_response(201, answer)
+        response = self._reviews.review(call.kind.kind, obj, call.identity, call.tenant, call.namespace)
+        return json_response(201, response)

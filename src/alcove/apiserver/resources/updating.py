@@ -1,4 +1,4 @@
-"""update (PUT), and the way to the store that it shares with patch."""
+"""update (PUT), and the read-modify-write loop that it shares with patch."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from alcove.http.messages import HttpResponse
 from alcove.store.base import RevisionMismatch, WriteOp
 
 Change = Callable[[Object], Awaitable[Object]]
-"""The stored object (own copy, at the version that is worked on) → the object wanted, at the same version.
-It may carry `metadata.resourceVersion`: then it holds only for that state."""
+"""Takes a copy of the stored object at the working version and returns the desired object at the same
+version. If the result has `metadata.resourceVersion`, the write succeeds only on that state."""
 
 
 async def update(services: ApiServerServices, call: ApiCall) -> HttpResponse:
@@ -44,15 +44,15 @@ async def update(services: ApiServerServices, call: ApiCall) -> HttpResponse:
         entry = await create_object(services, call, obj, manager=manager)
         return await writing.answer(call, 201, entry)
     if not obj["metadata"].get("resourceVersion") and not kind.strategy.unconditional_update:
-        fault = invalid("metadata.resourceVersion", 0, "must be specified for an update")
-        raise Invalid.of(kind.group, kind.kind, call.target.name, [fault])
-    given = obj["metadata"].get("resourceVersion")
-    asked = encode(await versions.to_storage(call.kind, kind, obj))
+        error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise Invalid.of(kind.group, kind.kind, call.target.name, [error])
+    revision = obj["metadata"].get("resourceVersion")
+    encoded = encode(await versions.to_storage(call.kind, kind, obj))
 
-    async def wanted(_old: Object) -> Object:
-        return _fresh(asked, given)
+    async def replaced(_old: Object) -> Object:
+        return _fresh(encoded, revision)
 
-    entry = await change(services, call, kind, wanted, manager=manager)
+    entry = await change(services, call, kind, replaced, manager=manager)
     return await writing.answer(call, 200, entry)
 
 
@@ -65,10 +65,10 @@ def _fresh(encoded: bytes, revision: str | None) -> Object:
 
 
 def _check_name(call: ApiCall, obj: Object) -> None:
-    given = objects.name(obj)
-    if given and given != call.target.name:
+    name = objects.name(obj)
+    if name and name != call.target.name:
         raise BadRequest(
-            f"the name of the object ({given}) does not match the name on the URL ({call.target.name})"
+            f"the name of the object ({name}) does not match the name on the URL ({call.target.name})"
         )
 
 
@@ -76,27 +76,29 @@ async def change(
     services: ApiServerServices,
     call: ApiCall,
     kind: Kind,
-    wanted: Change,
+    desired: Change,
     *,
     manager: str | None,
     operation: Operation = Operation.UPDATE,
 ) -> CacheEntry:
-    """Brings the stored object to what `wanted` says, again on newer states while others write too.
+    """Writes the result of `desired` on the stored object; calls it again on the newer state if another
+    writer won.
 
-    `manager` None: `wanted` has set managedFields. Raises NotFound, Conflict, Invalid.
+    If `manager` is None, `desired` has set managedFields. Raises NotFound, Conflict, Invalid.
     """
     key, name = call.key, call.target.name
     for _ in range(writing.ATTEMPTS_MAX):
         entry = lookup.find(services, key)
         if entry is None:
             raise NotFound.of(call.kind.group_resource, name)
-        old, base = await versions.twice(kind, entry)
-        new = await wanted(base)
+        old, base = await versions.two_copies(kind, entry)
+        new = await desired(base)
         writing.check_revision(kind, new, entry)
         try:
             return await _replace(services, call, kind, new, old, entry, manager, operation)
         except RevisionMismatch:
-            # The next attempt must see what won; who named a revision is then told of the conflict.
+            # The next attempt must see the newer state; if the client set a resourceVersion, it raises
+            # Conflict.
             await services.catch_up()
     raise Conflict.of(call.kind.group_resource, name, writing.MODIFIED)
 
@@ -130,21 +132,21 @@ async def _replace(
     assert attributes.obj is not None
     new = attributes.obj
     if subresource != "binding":
-        # A place is not what anybody wished for: agents would be told of a newer wish.
+        # Binding does not change the desired state, so the generation that agents observe must not change.
         writing.count_generation(kind, new, old)
     writing.check_update(kind, new, old, subresource)
     if not subresource:
         call.warn(warnings.of(kind, new, old))
     await services.admission.validate(attributes)
     restore_times(old, new)
-    if _is_same(new, old) and not attributes.also and versions.is_settled(kind, entry):
+    if _is_same(new, old) and not attributes.also and versions.is_at_storage_version(kind, entry):
         await lookup.confirm(services, call, entry)
         return entry
     stored = await versions.as_stored(services, call, kind, new)
     if call.dry_run:
         return writing.provisional(entry.key, stored, entry)
     encoded = encode(stored)
-    if deleting.is_over(kind, new):
+    if deleting.is_deletion_complete(kind, new):
         await deleting.check_empty(services, kind, entry.key)
         op = WriteOp(entry.key, None, entry.revision, encoded)
     else:
@@ -153,10 +155,10 @@ async def _replace(
 
 
 def _is_same(new: Object, old: Object) -> bool:
-    """Compared as JSON: Python takes 1 for true."""
-    kept = {**old, "metadata": {**old["metadata"]}}
-    kept["metadata"].pop("resourceVersion", None)
-    return new == kept and orjson.dumps(new, option=_SORTED) == orjson.dumps(kept, option=_SORTED)
+    """Compared as JSON too, because in Python 1 == True."""
+    stored = {**old, "metadata": {**old["metadata"]}}
+    stored["metadata"].pop("resourceVersion", None)
+    return new == stored and orjson.dumps(new, option=_SORTED) == orjson.dumps(stored, option=_SORTED)
 
 
 _SORTED = orjson.OPT_SORT_KEYS
@@ -173,7 +175,7 @@ def prepare(kind: Kind, new: Object, old: Object, subresource: str, now: str) ->
         kind.strategy.prepare_status(merged, old)
         return merged
     if subresource not in ("", "scale"):
-        # What a subresource of its own changes, and nothing else, is its handler's business.
+        # The handlers of other subresources limit the change themselves.
         return new
     if kind.strategy.has_status:
         writing.keep_status(new, old)

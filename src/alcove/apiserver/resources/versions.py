@@ -1,8 +1,8 @@
-"""Objects at the version that is asked for: the one stored, one a function away, or one a webhook away.
+"""Conversion of objects between the stored version and the requested one, by a function or by a webhook.
 
-Versions of a stock kind are names for one thing, so a write is worked on at the stored one. Each version of a
-custom resource has a schema of its own: a write is pruned, defaulted, admitted and checked at the request's,
-and converted when nothing is left to do but to store it.
+All versions of a built-in kind represent the same object, so writes are processed at the stored version. Each
+version of a custom resource has its own schema: a write is pruned, defaulted, admitted and validated at the
+requested version, and converted just before it is stored.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ def stored_kind(services: ApiServerServices, call: ApiCall) -> Kind:
     kind = call.kind
     if kind.storage_version in ("", kind.version) and kind.stored_resource is None:
         return kind
-    found = services.kinds.stored(call.tenant, kind.storage_resource)
-    if found is None:
-        # Its CRD went while this request was waiting.
+    stored = services.kinds.stored(call.tenant, kind.storage_resource)
+    if stored is None:
+        # Its CRD was deleted while this request was waiting.
         raise NotFound.path()
-    return found
+    return stored
 
 
 def working_kind(services: ApiServerServices, call: ApiCall) -> Kind:
-    """The kind at the version that defaults, checks and admission see."""
+    """The kind at the version that defaulting, validation and admission see."""
     return stored_kind(services, call) if call.kind.definition else call.kind
 
 
 async def to_storage(kind: Kind, stored: Kind, obj: Object) -> Object:
-    """`obj`, which is at `kind`'s version, as it is stored."""
+    """Converts `obj` from `kind`'s version to the stored one; `obj` may be changed."""
     if kind is stored:
         return obj
     if kind.convert is not None:
@@ -50,21 +50,21 @@ async def to_storage(kind: Kind, stored: Kind, obj: Object) -> Object:
     obj["apiVersion"], obj["kind"] = stored.api_version, stored.kind
     if not kind.definition:
         prune(stored.schema, obj)
-        # It would be completed by these whenever it is read.
+        # Otherwise these defaults would be added at each read.
         stored.strategy.default(obj)
     return obj
 
 
 async def as_stored(services: ApiServerServices, call: ApiCall, kind: Kind, obj: Object) -> Object:
-    """`obj`, which is at `kind`'s version and stays as it is, as the store keeps it."""
+    """`obj` converted from `kind`'s version to the stored one; `obj` is not changed."""
     if kind.storage_version in ("", kind.version):
         return obj
     stored = stored_kind(services, call)
     return await to_storage(kind, stored, parse_json(encode(obj)))
 
 
-def is_settled(kind: Kind, entry: CacheEntry) -> bool:
-    """Whether the store has the object at the version that it would be stored in now."""
+def is_at_storage_version(kind: Kind, entry: CacheEntry) -> bool:
+    """Whether the object is stored at the current storage version."""
     if kind.from_storage is None and kind.convert is None:
         return True
     version: str = entry.decode()["apiVersion"]
@@ -72,7 +72,7 @@ def is_settled(kind: Kind, entry: CacheEntry) -> bool:
 
 
 async def from_storage(kind: Kind, obj: Object) -> Object:
-    """A stored object, at whatever version it was written, at `kind`'s; the object may be changed."""
+    """Converts a stored object, at the version it was written with, to `kind`'s; `obj` may be changed."""
     if kind.completion is not None:
         kind.completion.apply(obj)
     if obj["apiVersion"] == kind.api_version and kind.from_storage is None:
@@ -85,24 +85,26 @@ async def from_storage(kind: Kind, obj: Object) -> Object:
     return obj
 
 
-async def twice(kind: Kind, entry: CacheEntry) -> tuple[Object, Object]:
-    """The stored object at `kind`'s version, and a copy of it to be changed; converted but once."""
-    one = await from_storage(kind, entry.decode())
+async def two_copies(kind: Kind, entry: CacheEntry) -> tuple[Object, Object]:
+    """The stored object at `kind`'s version, and a copy that may be changed. Calls a conversion webhook only
+    once."""
+    first = await from_storage(kind, entry.decode())
     if kind.convert is None:
-        return one, await from_storage(kind, entry.decode())
-    return one, copy.deepcopy(one)
+        return first, await from_storage(kind, entry.decode())
+    return first, copy.deepcopy(first)
 
 
 async def entries_at(kind: Kind, entries: Sequence[CacheEntry]) -> list[CacheEntry]:
-    """Entries whose bytes are at `kind`'s version: for kinds that convert by webhook, asked once for all."""
+    """The entries converted to the version of a kind with a conversion webhook, which is called once for
+    all."""
     assert kind.convert is not None
     converted = await kind.convert([complete(kind, entry).decode() for entry in entries], kind.api_version)
-    found = [
+    result = [
         CacheEntry(entry.key, entry.revision, encode(obj))
         for entry, obj in zip(entries, converted, strict=True)
     ]
     if kind.completion is not None:
-        for entry in found:
-            # What the version converted to would add to new objects, it does not add to this one.
+        for entry in result:
+            # Defaults of the target version are not added to converted objects.
             entry.complete_for = kind.completion.number
-    return found
+    return result

@@ -1,4 +1,4 @@
-"""watch: where to start, what to send first, and whom to tell."""
+"""watch: the start revision, the initial events, and the watcher's scope."""
 
 from __future__ import annotations
 
@@ -23,29 +23,30 @@ from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse, ResponseWriter
 
 DEFAULT_SECONDS = (1800, 3600)
-"""Without timeoutSeconds a watch lasts a random time in between, so that clients do not return at once."""
+"""Without timeoutSeconds a watch lasts a random time in this range, so that clients do not all reconnect
+together."""
 
 
 Answer = HttpResponse | Coroutine[Any, Any, HttpResponse]
 
 
 def watch_objects(services: ApiServerServices, call: ApiCall) -> Answer:
-    wanted = selected(call, list_options(call))
-    return watch_space(services, call, call.list_tenant, call.view, wanted)
+    matches = selected(call, list_options(call))
+    return watch_tenant(services, call, call.list_tenant, call.view, matches)
 
 
-def watch_space(
+def watch_tenant(
     services: ApiServerServices,
     call: ApiCall,
     tenant: TenantId | None,
     view: ObjectView,
-    wanted: Matches | None,
+    matches: Matches | None,
 ) -> Answer:
-    """Watches one tenant's objects, or (None) all tenants'."""
+    """Watches one tenant's objects, or those of all tenants if `tenant` is None."""
     options = list_options(call)
     if options.revision and options.revision > services.cache.revision:
-        return _watch_ahead(services, call, tenant, view, wanted, options.revision)
-    return _watch(services, call, options, tenant, view, wanted)
+        return _watch_ahead(services, call, tenant, view, matches, options.revision)
+    return _watch(services, call, options, tenant, view, matches)
 
 
 async def _watch_ahead(
@@ -53,19 +54,21 @@ async def _watch_ahead(
     call: ApiCall,
     tenant: TenantId | None,
     view: ObjectView,
-    wanted: Matches | None,
+    matches: Matches | None,
     after: Revision,
 ) -> HttpResponse:
-    """From a revision that only another server has seen yet, or that is of a past that is gone.
+    """A watch from a revision that this server's cache does not have yet, or that does not exist.
 
-    After a restore from a backup, a client may know revisions that have not happened: such a watch would be silent, and
-    what happens up to there would be missing from it.
+    After a restore from a backup, a client may know revisions that the store has not reached: such a watch
+    would be silent and would miss all events up to that revision. It is rejected as expired.
     """
     newest = await services.store.revision()
     if after > newest:
-        return _refused(f"resource version {after} has not happened ({newest}): the store was restored")
+        return _rejected(
+            f"resource version {after} is in the future (current: {newest}): the store was restored"
+        )
     await services.cache.reached(after)
-    return _watch(services, call, list_options(call), tenant, view, wanted)
+    return _watch(services, call, list_options(call), tenant, view, matches)
 
 
 def _watch(
@@ -74,7 +77,7 @@ def _watch(
     options: ListOptions,
     tenant: TenantId | None,
     view: ObjectView,
-    wanted: Matches | None,
+    matches: Matches | None,
 ) -> HttpResponse:
     cache, resource = services.cache, call.kind.storage_resource
     sources = lookup.sources(tenant, resource)
@@ -82,28 +85,28 @@ def _watch(
     after = cache.revision if is_fresh else options.revision or cache.revision
     history = [] if is_fresh else _history(cache, sources, resource, after)
     if history is None:
-        return _refused(f"too old resource version: {after} ({cache.revision})")
+        return _rejected(f"too old resource version: {after} ({cache.revision})")
     exact = exact_fields(options.fields)
     namespace = call.list_namespace or exact.get("metadata.namespace") or None
     name = call.target.name or exact.get("metadata.name")
-    overlay = overlays.of(cache, tenant, resource, history)
-    made: Callable[..., watch.Watcher] = watch.Watcher
+    overlay = overlays.for_watch(cache, tenant, resource, history)
+    create_watcher: Callable[..., watch.Watcher] = watch.Watcher
     if call.kind.convert is not None:
-        made = partial(watch.ConvertingWatcher, convert=partial(versions.entries_at, call.kind))
+        create_watcher = partial(watch.ConvertingWatcher, convert=partial(versions.entries_at, call.kind))
     elif overlay is not None:
-        # What is shown of one object may follow from another.
-        made, name = partial(overlays.OverlaidWatcher, overlay=overlay, name=name), None
+        # A change of one object may change how another is shown, so the watch is not limited to the name.
+        create_watcher, name = partial(overlays.OverlaidWatcher, overlay=overlay, name=name), None
     initial: Iterable[CacheEvent | CacheEntry | bytes] = history
     if is_fresh:
-        initial = _first(services, call, options, tenant, view, wanted)
+        initial = _initial(services, call, options, tenant, view, matches)
     elif overlay is None:
         initial = (event for event in history if _in_scope(event, call))
     indexed = watch.indexed_value(resource, exact)
-    watcher = made(
+    watcher = create_watcher(
         services.hub,
         [watch.WatchScope(resource, source, namespace, name, indexed) for source in sources],
         view,
-        wanted,
+        matches,
         initial=initial,
         after=after,
         revision=lambda: cache.revision,
@@ -117,26 +120,28 @@ def _watch(
 def _history(
     cache: Cache, sources: Sequence[TenantId | None], resource: GroupResource, after: Revision
 ) -> list[CacheEvent] | None:
-    """Events after a revision, in order; None if some are forgotten."""
-    found = [cache.history(source, resource, after) for source in sources]
-    if len(found) == 1:
-        return found[0]
-    known = [events for events in found if events is not None]
-    return list(merge(*known, key=lambda event: event.revision)) if len(known) == len(found) else None
+    """Events after a revision, in order; None if some were dropped."""
+    histories = [cache.history(source, resource, after) for source in sources]
+    if len(histories) == 1:
+        return histories[0]
+    complete = [events for events in histories if events is not None]
+    if len(complete) < len(histories):
+        return None
+    return list(merge(*complete, key=lambda event: event.revision))
 
 
-def _first(
+def _initial(
     services: ApiServerServices,
     call: ApiCall,
     options: ListOptions,
     tenant: TenantId | None,
     view: ObjectView,
-    wanted: Matches | None,
+    matches: Matches | None,
 ) -> Iterator[CacheEntry | bytes]:
-    """The objects that are there, as if they had just been added."""
+    """The existing objects, to be sent as ADDED, and the bookmark that ends them."""
     name = call.target.name
     for entry in lookup.every(services, tenant, call.kind.storage_resource, call.list_namespace):
-        if (wanted is None or wanted(entry)) and (not name or entry.key.name == name):
+        if (matches is None or matches(entry)) and (not name or entry.key.name == name):
             yield entry
     if options.initial_events:
         yield watch.bookmark(view, services.cache.revision, initial_end=True)
@@ -148,11 +153,11 @@ def _in_scope(event: CacheEvent, call: ApiCall) -> bool:
     return (namespace is None or key.namespace == namespace) and (not name or key.name == name)
 
 
-def _refused(why: str) -> HttpResponse:
-    return HttpResponse(200, _Refused(watch.error_event(Expired(why))))
+def _rejected(message: str) -> HttpResponse:
+    return HttpResponse(200, _RejectedWatch(watch.error_event(Expired(message))))
 
 
-class _Refused:
+class _RejectedWatch:
     """A watch that ends with its first event."""
 
     def __init__(self, event: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What every write shares: system metadata, checks, the transaction, the answer."""
+"""The steps that all writes share: system metadata, validation, the transaction, the response."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from alcove.http.messages import HttpResponse
 from alcove.store.base import RevisionMismatch, StoreUnavailable, WriteOp, WriteOutcomeUnknown
 
 ATTEMPTS_MAX = 30
-"""How often a write without a resourceVersion is tried on newer states before the client is told."""
+"""Attempts of a write without a resourceVersion on newer states before it fails with a conflict."""
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 STATUS_LIKE = frozenset({"status", "approval"})
-"""Subresources that change the status and not what is wanted."""
+"""Subresources that change the status and not the desired state."""
 
 _STATUS = FieldSet.of(("status",))
 _NOTHING = FieldSet()
@@ -50,14 +50,15 @@ _SYSTEM_FIELDS = (
 
 
 def field_manager(call: ApiCall) -> str:
-    given = call.query.get("fieldManager", "") if call.request.raw_query else ""
-    if given and (faults := fieldmanager.validate(given)):
-        raise Invalid.of("meta.k8s.io", "CreateOptions", "", faults)
-    return fieldmanager.name(given, call.request.headers.get("user-agent", ""))
+    configured = call.query.get("fieldManager", "") if call.request.raw_query else ""
+    if configured and (errors := fieldmanager.validate(configured)):
+        raise Invalid.of("meta.k8s.io", "CreateOptions", "", errors)
+    return fieldmanager.name(configured, call.request.headers.get("user-agent", ""))
 
 
 def set_identity(call: ApiCall, obj: Object) -> Object:
-    """The object's metadata, put where the path says. Raises BadRequest where the two disagree."""
+    """Sets tenant and namespace from the path and returns the metadata. Raises BadRequest if the two
+    disagree."""
     if not isinstance(obj.setdefault("metadata", {}), dict):
         raise BadRequest("metadata must be an object")
     metadata = objects.metadata(obj)
@@ -69,8 +70,8 @@ def set_identity(call: ApiCall, obj: Object) -> Object:
         )
     metadata["tenant"] = call.tenant
     namespace = call.namespace
-    given = metadata.get("namespace") or ""
-    if given and given != namespace:
+    provided = metadata.get("namespace") or ""
+    if provided and provided != namespace:
         raise BadRequest(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
@@ -82,7 +83,7 @@ def set_identity(call: ApiCall, obj: Object) -> Object:
 
 
 def identify(kind: Kind, call: ApiCall, metadata: Object, now: str) -> None:
-    """What only the server says about a new object."""
+    """Sets the metadata of a new object that only the server sets."""
     metadata["uid"] = meta.new_uid()
     metadata["creationTimestamp"] = now
     for field in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
@@ -93,18 +94,18 @@ def identify(kind: Kind, call: ApiCall, metadata: Object, now: str) -> None:
 
 
 def carry_over(kind: Kind, new: Object, old: Object) -> None:
-    """What an update cannot change, whatever the client sent."""
-    metadata, kept = objects.metadata(new), old["metadata"]
+    """Restores the metadata that an update cannot change."""
+    metadata, stored = objects.metadata(new), old["metadata"]
     metadata.pop("resourceVersion", None)
     for field in _SYSTEM_FIELDS:
-        if field in kept:
-            metadata[field] = kept[field]
+        if field in stored:
+            metadata[field] = stored[field]
         else:
             metadata.pop(field, None)
 
 
 def reset_fields(kind: Kind, subresource: str) -> FieldSet:
-    """What a write cannot set, and so does not come to own."""
+    """Fields that a write cannot set, and that its field manager therefore does not own."""
     return _STATUS if kind.strategy.has_status and subresource not in STATUS_LIKE else _NOTHING
 
 
@@ -116,18 +117,17 @@ def keep_status(new: Object, old: Object) -> None:
 
 
 def only_status(kind: Kind, new: Object, old: Object) -> Object:
-    """A write through /status: everything but the status, and what it may change of the metadata, is the stored
-    object's."""
-    given, kept = new["metadata"], dict(old["metadata"])
-    kept.pop("resourceVersion", None)
+    """The stored object with the status of `new`, and the metadata that a write to /status may change."""
+    requested, metadata = new["metadata"], dict(old["metadata"])
+    metadata.pop("resourceVersion", None)
     for field in CLIENT_METADATA:
         if field not in kind.strategy.status_leaves:
-            kept.pop(field, None)
-            if field in given:
-                kept[field] = given[field]
-    if given.get("managedFields") is not None:
-        kept["managedFields"] = given["managedFields"]
-    merged = {**old, "metadata": kept}
+            metadata.pop(field, None)
+            if field in requested:
+                metadata[field] = requested[field]
+    if requested.get("managedFields") is not None:
+        metadata["managedFields"] = requested["managedFields"]
+    merged = {**old, "metadata": metadata}
     merged.pop("status", None)
     if "status" in new:
         merged["status"] = new["status"]
@@ -135,55 +135,55 @@ def only_status(kind: Kind, new: Object, old: Object) -> Object:
 
 
 def count_generation(kind: Kind, new: Object, old: Object) -> None:
-    outside = _OUTSIDE_INTENT if kind.strategy.has_status else ("metadata",)
-    if kind.strategy.counts_generation and _intent(new, outside) != _intent(old, outside):
+    excluded = _EXCLUDED_FROM_GENERATION if kind.strategy.has_status else ("metadata",)
+    if kind.strategy.counts_generation and _desired_state(new, excluded) != _desired_state(old, excluded):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
-_OUTSIDE_INTENT = ("metadata", "status")
+_EXCLUDED_FROM_GENERATION = ("metadata", "status")
 
 
-def _intent(obj: Object, outside: tuple[str, ...]) -> Object:
-    return {field: value for field, value in obj.items() if field not in outside}
+def _desired_state(obj: Object, excluded: tuple[str, ...]) -> Object:
+    return {field: value for field, value in obj.items() if field not in excluded}
 
 
 def check_create(kind: Kind, obj: Object) -> None:
     strategy = kind.strategy
-    faults: list[FieldError] = validate_metadata(
+    errors: list[FieldError] = validate_metadata(
         obj["metadata"], kind.scope is Scope.NAMESPACE, strategy.validate_name
     )
-    faults += strategy.validate(obj)
-    faults += strategy.validate_create(obj)
-    refuse(kind, obj, faults)
+    errors += strategy.validate(obj)
+    errors += strategy.validate_create(obj)
+    refuse(kind, obj, errors)
 
 
 def check_update(kind: Kind, new: Object, old: Object, subresource: str) -> None:
     strategy = kind.strategy
-    faults: list[FieldError] = validate_metadata(
+    errors: list[FieldError] = validate_metadata(
         new["metadata"], kind.scope is Scope.NAMESPACE, strategy.validate_name
     )
-    faults += validate_metadata_update(new["metadata"], old["metadata"])
-    own = strategy.validate_subresource.get(subresource)
-    if own is not None:
-        faults += own(new, old)
+    errors += validate_metadata_update(new["metadata"], old["metadata"])
+    validate = strategy.validate_subresource.get(subresource)
+    if validate is not None:
+        errors += validate(new, old)
     elif subresource == "status":
-        faults += strategy.validate_status(new, old)
+        errors += strategy.validate_status(new, old)
         if not _has_same_metadata(new, old):
-            faults += strategy.validate(new)
-            faults += strategy.validate_update(new, old)
+            errors += strategy.validate(new)
+            errors += strategy.validate_update(new, old)
     elif subresource in ("", "scale"):
-        faults += strategy.validate(new)
-        faults += strategy.validate_update(new, old)
-    refuse(kind, new, faults)
+        errors += strategy.validate(new)
+        errors += strategy.validate_update(new, old)
+    refuse(kind, new, errors)
 
 
 def _has_same_metadata(new: Object, old: Object) -> bool:
     return all(new["metadata"].get(field) == old["metadata"].get(field) for field in CLIENT_METADATA)
 
 
-def refuse(kind: Kind, obj: Object, faults: Sequence[FieldError]) -> None:
-    if faults:
-        raise Invalid.of(kind.group, kind.kind, objects.name(obj), faults)
+def refuse(kind: Kind, obj: Object, errors: Sequence[FieldError]) -> None:
+    if errors:
+        raise Invalid.of(kind.group, kind.kind, objects.name(obj), errors)
 
 
 def attributes(
@@ -214,22 +214,25 @@ def attributes(
 
 
 def check_revision(kind: Kind, new: Object, entry: CacheEntry) -> None:
-    """Raises Conflict if the client named another state than the newest, or another object."""
+    """Raises Conflict if the client's resourceVersion or uid is not that of the newest state."""
     metadata = new["metadata"]
-    given, uid = metadata.get("resourceVersion"), metadata.get("uid")
+    requested, uid = metadata.get("resourceVersion"), metadata.get("uid")
     current = entry.object["metadata"]["uid"] if uid else ""
     if uid and uid != current:
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {current}"
-        raise Conflict.of(kind.group_resource, entry.key.name, why)
-    # One that is built in has no revision of its own: it is told with that of whatever brought it back.
-    if given and given not in ("0", str(entry.revision)) and not is_built_in(entry):
+        message = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {current}"
+        raise Conflict.of(kind.group_resource, entry.key.name, message)
+    # A built-in object has no revision: it is shown with that of the change that made it visible.
+    if requested and requested not in ("0", str(entry.revision)) and not is_built_in(entry):
         raise Conflict.of(kind.group_resource, entry.key.name, MODIFIED)
 
 
 async def commit(
     services: ApiServerServices, call: ApiCall, op: WriteOp, also: Sequence[WriteOp], join: Join | None = None
 ) -> CacheEntry:
-    """Writes, waits until the cache has it, and returns what was written. Raises store.Mismatch."""
+    """Writes `op` and `also`, waits until the cache has them, and returns the written entry.
+
+    Raises RevisionMismatch, Timeout if the outcome is unknown, ServiceUnavailable.
+    """
     fence = fencing.check(services.cache, call)
     if fence is not None and fence.key != op.key:
         also = [*also, fence]
@@ -239,10 +242,10 @@ async def commit(
         else:
             revision = await _write_joined(services, op, also, join)
     except WriteOutcomeUnknown as error:
-        message = "the store does not say whether it took the write; look before you repeat it"
+        message = "write outcome unknown: read the object before retrying"
         raise Timeout(f"{message}: {error}") from error
     except StoreUnavailable as error:
-        raise ServiceUnavailable(f"the store cannot take the write: {error}") from error
+        raise ServiceUnavailable(f"the store is unavailable for writes: {error}") from error
     cache = services.cache
     if cache.revision < revision:
         await cache.reached(revision)
@@ -255,30 +258,36 @@ async def commit(
 async def _write_joined(
     services: ApiServerServices, op: WriteOp, also: Sequence[WriteOp], join: Join
 ) -> Revision:
-    """Raises store.Mismatch for the write's own keys; what joins it is worked out again on newer states."""
+    """Writes `op` with the operations of `join`, which is called again if another write changed their
+    objects.
+
+    Raises RevisionMismatch if the mismatch is in `op` or `also`, TooManyRequests after ATTEMPTS_MAX attempts.
+    """
     for _ in range(ATTEMPTS_MAX):
         async with join(op) as joined:
             try:
-                revision = await services.store.write([op, *_beside(also, joined), *joined])
+                revision = await services.store.write([op, *_excluding_joined(also, joined), *joined])
             except RevisionMismatch as mismatch:
                 if all(mismatch.key != each.key for each in joined):
                     raise
                 await services.catch_up()
                 continue
-            # Whoever joins next must see this.
+            # The next write that joins must see this one.
             await services.cache.reached(revision)
             return revision
-    raise TooManyRequests.after(1, "what this write is counted in is changing too fast; try again")
+    raise TooManyRequests.after(
+        1, "too many concurrent changes of the objects written with this one; try again"
+    )
 
 
-def _beside(also: Sequence[WriteOp], joined: Sequence[WriteOp]) -> list[WriteOp]:
-    """What is to stay as it was, and is changed by what joins, which expects the same of it, is named once."""
+def _excluding_joined(also: Sequence[WriteOp], joined: Sequence[WriteOp]) -> list[WriteOp]:
+    """`also` without checks of objects that `joined` writes: those writes check the same revision."""
     changed = {each.key for each in joined}
     return [each for each in also if not (each.keeps and each.key in changed)]
 
 
 def provisional(key: Key, obj: Object, entry: CacheEntry | None) -> CacheEntry:
-    """What a dry run would have written."""
+    """The entry that a dry run would have written."""
     return CacheEntry(key, entry.revision if entry else Revision(0), encode(obj))
 
 

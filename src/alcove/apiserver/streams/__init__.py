@@ -1,12 +1,14 @@
-"""Streams of pods (log, exec, attach, portforward, proxy): from the client through this server to the pod's node.
+"""Streams of pods (log, exec, attach, portforward, proxy): from the client through this server to the pod's
+node.
 
-options     what a request asks for, and the container it means
-places      where a node is: from ring0's Node, never from anything a tenant writes
-agents      requests to a node's agent, over mutual TLS
-relays      bytes both ways, or an answer's body, with what either side can take
-counting    how many streams a tenant may have
-proxynames  which pod and port a proxied request means
-proxyheaders  what of its headers, and of its answer's, goes on
-proxy       HTTP over a tunnel to that port
-connect     the handler: checks, admission, and the way to the node
+options          the options in a request's query string, and the container it selects
+agent_addresses  a node's address: from ring0's Node, never from an object that a tenant writes
+agents           requests to a node's agent, over mutual TLS
+relays           copies bytes both ways, or a response's body, with backpressure
+stream_limits    limits of open streams per tenant and in total
+proxy_targets    the pod and port that a proxied request selects
+proxyheaders     the headers that are forwarded to the backend and back to the client
+body_sender      forwards a proxied request's body
+proxy            HTTP over a tunnel to that port
+connect          the handler: checks, admission, and the request to the node's agent
 """

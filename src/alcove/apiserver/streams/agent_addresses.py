@@ -17,22 +17,22 @@ _TYPES = ("InternalIP", "ExternalIP")
 class AgentAddress(Struct, frozen=True):
     node: str
     host: str
-    """An address, never a name: nothing is resolved."""
+    """An IP address, never a name: nothing is resolved."""
     port: int
 
 
 def agent_address(reader: CacheReader, node: str) -> AgentAddress:
-    """Raises ServiceUnavailable; what it says is fit for tenants."""
-    found = reader.get(SYSTEM, NODES, "", node)
-    if found is None:
+    """Raises ServiceUnavailable, with a message that tenants may see."""
+    obj = reader.get(SYSTEM, NODES, "", node)
+    if obj is None:
         raise ServiceUnavailable(f'node "{node}" is not registered')
-    status = found.get("status") or {}
+    status = obj.get("status") or {}
     port = objects.get(status, "daemonEndpoints", "kubeletEndpoint", "Port", default=PORT)
-    for wanted in _TYPES:
+    for address_type in _TYPES:
         for address in status.get("addresses") or ():
-            if address.get("type") == wanted and _is_address(address.get("address")):
+            if address.get("type") == address_type and _is_address(address.get("address")):
                 return AgentAddress(node, address["address"], int(port))
-    raise ServiceUnavailable(f'node "{node}" has not told its address yet')
+    raise ServiceUnavailable(f'node "{node}" has not reported an address yet')
 
 
 def _is_address(text: object) -> bool:

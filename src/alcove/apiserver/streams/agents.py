@@ -1,4 +1,5 @@
-"""Requests to nodes' agents over mutual TLS: who this server is to them, and that they are who they should be."""
+"""Requests to nodes' agents over mutual TLS: this server's client certificate, and the check of the
+node's."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ CERTIFICATE = "apiserver-node-client.pem"
 CONNECT_SECONDS_MAX = 5.0
 HEAD_SECONDS_MAX = 30.0
 ERROR_BYTES_MAX = 64 << 10
-GOODBYE_SECONDS_MAX = 5.0
-"""For TLS' own end, which an agent that reads nothing does not answer."""
+TLS_SHUTDOWN_SECONDS_MAX = 5.0
+"""Timeout for the TLS shutdown, which an agent that does not read would block."""
 
 
 class AgentConnector:
@@ -41,18 +42,22 @@ class AgentConnector:
         self._renew_at = 0.0
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_3
-        # Nodes are known by their subject, not by the addresses they happen to have: see `_check`.
+        # Nodes are identified by their certificate's subject, not by their address: see `_is_node`.
         self._context.check_hostname = False
         self._context.load_verify_locations(cadata=authority.certificate_pem.decode("ascii"))
         self.renew()
 
     def renew(self) -> None:
-        """Issues a new certificate if the present one has lived two thirds of its life; call it now and then."""
+        """Issues a new certificate once two thirds of the current one's lifetime are over; call it
+        periodically.
+
+        Raises KeyFileError.
+        """
         now = self._clock()
         if now < self._renew_at:
             return
         issued = self._authority.client(Subject(SYSTEM, API_SERVER_USER, (API_SERVER_GROUP,)), now)
-        # One file for both: they are never seen to differ.
+        # One file for both, so that certificate and key always match.
         keyfiles.replace(self._path, issued.certificate_pem + issued.key_pem)
         try:
             self._context.load_cert_chain(self._path)
@@ -71,55 +76,55 @@ class AgentConnector:
                     address.port,
                     ssl=self._context,
                     server_hostname=address.host,
-                    ssl_shutdown_timeout=GOODBYE_SECONDS_MAX,
+                    ssl_shutdown_timeout=TLS_SHUTDOWN_SECONDS_MAX,
                 )
         except (OSError, TimeoutError) as error:
-            raise unreachable(address.node, _why(error)) from error
+            raise unreachable(address.node, _message(error)) from error
         if not _is_node(transport.get_extra_info("ssl_object"), address.node):
             transport.abort()
-            raise unreachable(address.node, "who answers there is not that node")
+            raise unreachable(address.node, "the server at its address has another node's certificate")
         return connection
 
 
 async def ask(
     agent: HttpClientConnection, address: AgentAddress, method: str, path: str, headers: Mapping[str, str]
 ) -> None:
-    """Sends a request; returns when the head of its response has come. Raises ServiceUnavailable."""
+    """Sends a request; returns when the head of its response has arrived. Raises ServiceUnavailable."""
     try:
         async with asyncio.timeout(HEAD_SECONDS_MAX):
             agent.begin(method, path, {"Host": address.node, **request_ids.outgoing(), **headers})
             await agent.response()
     except (ConnectionError, HttpError, TimeoutError) as error:
-        raise unreachable(address.node, "it does not answer") from error
+        raise unreachable(address.node, "no response from its agent") from error
 
 
 async def error_of(agent: HttpClientConnection) -> ApiError:
-    """The error that a response's body tells of."""
+    """The error in a response's body."""
     try:
-        told = orjson.loads(await agent.body(ERROR_BYTES_MAX))
+        body = orjson.loads(await agent.body(ERROR_BYTES_MAX))
     except (orjson.JSONDecodeError, ConnectionError, HttpError):
-        told = None
-    if not isinstance(told, dict):
-        return InternalError(f"the node's agent answered with status {agent.status}")
-    return from_status(told)
+        body = None
+    if not isinstance(body, dict):
+        return InternalError(f"the node's agent responded with status {agent.status}")
+    return from_status(body)
 
 
-def unreachable(node: str, why: str) -> ServiceUnavailable:
-    return ServiceUnavailable(f'error dialing backend: node "{node}" cannot be reached: {why}')
+def unreachable(node: str, message: str) -> ServiceUnavailable:
+    return ServiceUnavailable(f'error dialing backend: node "{node}" cannot be reached: {message}')
 
 
-def _why(error: Exception) -> str:
-    """Without addresses, which are not everybody's business."""
+def _message(error: Exception) -> str:
+    """The error without addresses, which tenants may not see."""
     match error:
         case ssl.SSLCertVerificationError():
-            return "its certificate is not one of this cluster"
+            return "its certificate is not signed by this cluster's authority"
         case ssl.SSLError():
-            return "it does not speak TLS as it should"
+            return "TLS handshake failed"
         case TimeoutError():
-            return "it does not answer"
+            return "connection timed out"
         case ConnectionRefusedError():
             return "connection refused"
-    return "no connection"
+    return "connection failed"
 
 
 def _is_node(tls: ssl.SSLObject | None, node: str) -> bool:
@@ -127,7 +132,7 @@ def _is_node(tls: ssl.SSLObject | None, node: str) -> bool:
     if not der:
         return False
     try:
-        found = subjects.from_name(x509.load_der_x509_certificate(der).subject)
+        subject = subjects.from_name(x509.load_der_x509_certificate(der).subject)
     except (SubjectError, ValueError):
         return False
-    return found == Subject(SYSTEM, f"{NODE_USER_PREFIX}{node}", (NODE_GROUP,))
+    return subject == Subject(SYSTEM, f"{NODE_USER_PREFIX}{node}", (NODE_GROUP,))

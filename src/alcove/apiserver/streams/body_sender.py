@@ -1,4 +1,4 @@
-"""A request's body on its way to a backend, framed as its head said."""
+"""Forwards a proxied request's body to the backend, with the framing that its head announced."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ class BodySender:
 
     def _write(self, data: bytes) -> None:
         transport = self._backend.transport
-        if not transport.is_closing():  # One that has answered and left does not want the rest.
+        if not transport.is_closing():  # A backend may respond and close before it has read the body.
             transport.write(data)

@@ -1,4 +1,5 @@
-"""The handler of streams: who asks may; the pod's node is asked; then bytes go through."""
+"""The handler of streams: checks and admits the request, sends it to the agent of the pod's node, relays
+bytes."""
 
 from __future__ import annotations
 
@@ -24,8 +25,13 @@ from alcove.http.client import HttpClientConnection
 from alcove.http.messages import HttpResponse
 
 _TEXT = b"text/plain"
-_ASKED = ("sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol", "x-stream-protocol-version")
-_ANSWERED = ("upgrade", "sec-websocket-accept", "sec-websocket-protocol", "x-stream-protocol-version")
+_REQUEST_HEADERS = (
+    "sec-websocket-key",
+    "sec-websocket-version",
+    "sec-websocket-protocol",
+    "x-stream-protocol-version",
+)
+_RESPONSE_HEADERS = ("upgrade", "sec-websocket-accept", "sec-websocket-protocol", "x-stream-protocol-version")
 _UPGRADES = frozenset({"websocket", "spdy/3.1"})
 
 
@@ -39,7 +45,7 @@ class StreamHandler:
         plane: str = SYSTEM,
         release: Callable[[ApiCall], None] = lambda _call: None,
     ) -> None:
-        """`plane`: what nodes know this server's plane by. `release` gives back what flow control gave a call."""
+        """`plane` is this server's plane as nodes name it. `release` releases a call's flow control seats."""
         self._services = services
         self._authorizer = authorizer
         self._agents = agents
@@ -57,10 +63,10 @@ class StreamHandler:
             raise MethodNotAllowed("the server does not allow this method on the requested resource")
         if verb != "log":
             self._check_upgrade(call)
-        asked = await self._admitted(call, streams.parse(verb, call.request.raw_query))
-        streams.check(verb, asked)
+        options = await self._admitted(call, streams.parse(verb, call.request.raw_query))
+        streams.check(verb, options)
         pod = self._pod(call)
-        container = "" if verb == "portforward" else streams.container_of(pod, asked)
+        container = "" if verb == "portforward" else streams.container_of(pod, options)
         node = objects.get(pod, "spec", "nodeName", default="")
         if not node and verb == "log":
             return HttpResponse(200, b"", _TEXT)
@@ -69,21 +75,21 @@ class StreamHandler:
         address = agent_address(self._services.cache, node)
         done = self.counting.enter(call.tenant)
         try:
-            return await self._open(call, address, pod, asked, container, done)
+            return await self._open(call, address, pod, options, container, done)
         except BaseException:
             done()
             raise
 
     async def _proxied(self, call: ApiCall) -> HttpResponse:
         await self._admit(call, self._proxy.options(call))
-        way = self._proxy.route(call)
-        if isinstance(way, HttpResponse):
-            return way
+        route = self._proxy.route(call)
+        if isinstance(route, HttpResponse):
+            return route
         done = self.counting.enter(call.tenant)
-        # A backend takes its time, which is none of this server's.
+        # Waiting for the backend is no work of this server, so the call holds no seats meanwhile.
         self._release(call)
         try:
-            return await self._proxy.open(call, way, done)
+            return await self._proxy.open(call, route, done)
         except BaseException:
             done()
             raise
@@ -99,7 +105,7 @@ class StreamHandler:
         if headers.get("upgrade", "").lower() not in _UPGRADES:
             raise BadRequest("Upgrade request required")
         if call.verb == "get":
-            # A WebSocket begins with a GET. Who may only read must not run commands by it.
+            # A WebSocket starts with a GET; the permission to get must not suffice to run commands.
             target = call.target
             access = Access(
                 "create", call.tenant, target.group, target.resource, target.subresource, target.namespace, target.name
@@ -107,7 +113,7 @@ class StreamHandler:
             self._authorizer.require(call.identity, access)
 
     async def _admitted(self, call: ApiCall, options: Object) -> Object:
-        """The options as admission leaves them."""
+        """The options after admission. Raises NotFound if the pod does not exist."""
         self._pod(call)
         if call.target.subresource == "log":
             return options
@@ -135,18 +141,18 @@ class StreamHandler:
         call: ApiCall,
         address: AgentAddress,
         pod: Object,
-        asked: Object,
+        options: Object,
         container: str,
         done: Callable[[], None],
     ) -> HttpResponse:
         verb = call.target.subresource
         agent = await self._agents.connect(address)
         try:
-            await self._send(agent, call, address, pod, streams.query_of(verb, asked, container))
+            await self._send(agent, call, address, pod, streams.query_of(verb, options, container))
             if agent.status == 101:
                 headers = [
                     (name.encode(), agent.headers[name].encode("latin-1"))
-                    for name in _ANSWERED
+                    for name in _RESPONSE_HEADERS
                     if name in agent.headers
                 ]
                 return HttpResponse(
@@ -170,11 +176,11 @@ class StreamHandler:
         pod: Object,
         query: Mapping[str, list[str]],
     ) -> None:
-        where = (self._plane, call.tenant, call.namespace, call.target.name, pod["metadata"]["uid"])
-        path = f"{pod_path(*where, call.target.subresource)}?{urlencode(query, doseq=True)}"
+        pod_key = (self._plane, call.tenant, call.namespace, call.target.name, pod["metadata"]["uid"])
+        path = f"{pod_path(*pod_key, call.target.subresource)}?{urlencode(query, doseq=True)}"
         headers: dict[str, str] = {}
-        given = call.request.headers
+        received = call.request.headers
         if call.target.subresource != "log":
-            headers |= {"Connection": "Upgrade", "Upgrade": given["upgrade"]}
-            headers |= {name: given[name] for name in _ASKED if name in given}
+            headers |= {"Connection": "Upgrade", "Upgrade": received["upgrade"]}
+            headers |= {name: received[name] for name in _REQUEST_HEADERS if name in received}
         await ask(agent, address, call.request.method, path, headers)

@@ -1,4 +1,5 @@
-"""What a request for a stream asks for, and which container it means. Pure; the words are Kubernetes'."""
+"""The options of a stream request, and the container it selects. Pure: no I/O. Messages are those of
+Kubernetes."""
 
 from __future__ import annotations
 
@@ -39,26 +40,28 @@ _LISTS = (
 
 
 def parse(verb: str, raw_query: str) -> Object:
-    """The options object that the query string stands for. Raises BadRequest."""
+    """The options object from the query string. Raises BadRequest."""
     try:
         pairs = parse_qsl(raw_query, keep_blank_values=True, max_num_fields=PARAMETERS_MAX)
     except ValueError as error:
         raise BadRequest(f"the query string has more than {PARAMETERS_MAX} parameters") from error
-    given: dict[str, list[str]] = {}
+    parameters: dict[str, list[str]] = {}
     for name, value in pairs:
-        given.setdefault(name, []).append(value)
+        parameters.setdefault(name, []).append(value)
     options: Object = {"kind": KINDS[verb], "apiVersion": "v1"}
     for name in _FLAGS[verb]:
-        if name in given:
-            options[name] = given[name][0] in _TRUE or given[name][0] == ""
+        if name in parameters:
+            options[name] = parameters[name][0] in _TRUE or parameters[name][0] == ""
     for name in _NUMBERS.get(verb, ()):
-        if name in given:
-            options[name] = _number(name, given[name][0])
-    options |= {name: given[name][0] for name in _TEXTS[verb] if given.get(name, [""])[0]}
-    if verb == "exec" and "command" in given:
-        options["command"] = given["command"]
-    if verb == "portforward" and "ports" in given:
-        options["ports"] = [_number("ports", text) for each in given["ports"] for text in each.split(",")]
+        if name in parameters:
+            options[name] = _number(name, parameters[name][0])
+    options |= {name: parameters[name][0] for name in _TEXTS[verb] if parameters.get(name, [""])[0]}
+    if verb == "exec" and "command" in parameters:
+        options["command"] = parameters["command"]
+    if verb == "portforward" and "ports" in parameters:
+        options["ports"] = [
+            _number("ports", text) for each in parameters["ports"] for text in each.split(",")
+        ]
     return options
 
 
@@ -66,52 +69,52 @@ def _number(name: str, text: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise BadRequest(f'unable to decode the query parameter {name}: "{text}" is no number') from error
+        raise BadRequest(f'unable to decode the query parameter {name}: "{text}" is not a number') from error
 
 
 def check(verb: str, options: Object) -> None:
     """Raises Invalid, BadRequest."""
     if verb == "log":
-        faults = _log_faults(options)
-        if faults:
-            raise Invalid.of("", KINDS[verb], "", faults)
+        errors = _log_errors(options)
+        if errors:
+            raise Invalid.of("", KINDS[verb], "", errors)
     elif verb == "exec" and not options.get("command"):
         raise BadRequest("you must specify at least 1 argument for the command")
 
 
-def _log_faults(options: Object) -> list[FieldError]:
-    faults = [
+def _log_errors(options: Object) -> list[FieldError]:
+    errors = [
         invalid(name, options[name], message)
-        for name, least, message in (
+        for name, minimum, message in (
             ("tailLines", 0, "must be greater than or equal to 0"),
             ("limitBytes", 1, "must be greater than 0"),
             ("sinceSeconds", 1, "must be greater than 0"),
         )
-        if options.get(name, least) < least
+        if options.get(name, minimum) < minimum
     ]
     if "sinceSeconds" in options and "sinceTime" in options:
-        faults.append(forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+        errors.append(forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
     if "sinceTime" in options:
         try:
             meta.parse_time(options["sinceTime"])
         except ValueError:
-            faults.append(invalid("sinceTime", options["sinceTime"], "must be an RFC 3339 time"))
+            errors.append(invalid("sinceTime", options["sinceTime"], "must be an RFC 3339 time"))
     stream = options.get("stream", "All")
     if stream not in ("All", "Stdout", "Stderr"):
-        faults.append(invalid("stream", stream, 'supported values: "All", "Stderr", "Stdout"'))
+        errors.append(invalid("stream", stream, 'supported values: "All", "Stderr", "Stdout"'))
     elif stream != "All" and "tailLines" in options:
-        faults.append(forbidden("", "`tailLines` and specific `stream` are mutually exclusive for now"))
-    return faults
+        errors.append(forbidden("", "`tailLines` and specific `stream` are mutually exclusive for now"))
+    return errors
 
 
 def container_of(pod: Object, options: Object) -> str:
-    """The container that is meant. Raises BadRequest."""
-    name, wanted = objects.name(pod), options.get("container", "")
+    """The container that the options select, or the only one. Raises BadRequest."""
+    name, requested = objects.name(pod), options.get("container", "")
     names = {field: _names(pod, field) for field, _ in _LISTS}
-    if wanted:
-        if not any(wanted in each for each in names.values()):
-            raise BadRequest(f"container {wanted} is not valid for pod {name}")
-        return str(wanted)
+    if requested:
+        if not any(requested in each for each in names.values()):
+            raise BadRequest(f"container {requested} is not valid for pod {name}")
+        return str(requested)
     if len(names["containers"]) == 1:
         return names["containers"][0]
     message = f"a container name must be specified for pod {name}"
@@ -142,15 +145,15 @@ def waiting(pod: Object, container: str) -> str:
 
 
 def query_of(verb: str, options: Object, container: str) -> Mapping[str, list[str]]:
-    """What the agent is told: nothing but what was understood here."""
-    told: dict[str, list[str]] = {"container": [container]} if container else {}
+    """The query for the agent: only parameters that were parsed and checked here."""
+    query: dict[str, list[str]] = {"container": [container]} if container else {}
     for name in _FLAGS[verb]:
         if options.get(name):
-            told[name] = ["true"]
+            query[name] = ["true"]
     for name in (*_NUMBERS.get(verb, ()), "sinceTime", "stream"):
         if name in options:
-            told[name] = [str(options[name])]
+            query[name] = [str(options[name])]
     for name in ("command", "ports"):
         if name in options:
-            told[name] = [str(each) for each in options[name]]
-    return told
+            query[name] = [str(each) for each in options[name]]
+    return query

@@ -1,8 +1,8 @@
 """Proxied requests: HTTP to a port of a pod, of a ready pod behind a service, or to a node.
 
-The pod's node is asked for a tunnel to the port, as for any stream; over it this server speaks HTTP itself. Nothing is
-dialled by an address that anybody wrote into an object. One connection is one request: its body goes up and its
-answer comes down as either side takes them, and an upgraded connection is bytes from then on.
+The agent of the pod's node opens a tunnel to the port, as for other streams, and this server sends HTTP over
+it. The server never dials an address that a tenant wrote into an object. Each connection serves one request;
+bodies are relayed with backpressure in both directions, and an upgraded connection is relayed as bytes.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from alcove.http.messages import HttpResponse
 
 PODS = GroupResource("", "pods")
 ANSWER_SECONDS_MAX = 3_600.0
-"""For the head of a backend's answer: it may be one that waits for something to happen."""
+"""Timeout for the head of a backend's response; it is long because a backend may answer long polls."""
 _BODILESS = frozenset((204, 304))
 _OCTETS = b"application/octet-stream"
 
 
 class ProxyRoute(Struct, frozen=True):
-    """How a backend is reached."""
+    """The route to a backend."""
 
     address: AgentAddress
     tunnel: str
-    """What the agent is asked for; empty: it is the backend itself."""
+    """The path of the agent's tunnel; empty if the agent is the backend itself."""
     path: str
-    """What the backend is asked for."""
+    """The path and query of the request to the backend."""
 
 
 class ApiProxy:
@@ -54,15 +54,15 @@ class ApiProxy:
         self._plane = plane
 
     def options(self, call: ApiCall) -> Object:
-        """For admission."""
+        """The options object for admission."""
         path = _path(call)
         return {"kind": f"{call.kind.kind}ProxyOptions", "apiVersion": "v1", "path": path.rest}
 
     def route(self, call: ApiCall) -> ProxyRoute | HttpResponse:
-        """Where the request goes, or the answer without that. Raises ApiError."""
+        """The route of the request, or a redirect that needs no backend. Raises ApiError."""
         path = _path(call)
         if not path.rest and call.request.method in ("GET", "HEAD"):
-            # Relative links of what is there are to lead to what is below it.
+            # With the slash, relative links of the backend's page stay below the proxied path.
             query = f"?{call.request.raw_query}" if call.request.raw_query else ""
             return HttpResponse(301, b"", b"text/html", [(b"Location", f"proxy/{query}".encode("latin-1"))])
         match call.kind.resource:
@@ -74,57 +74,63 @@ class ApiProxy:
                 return self._to_node(call, path)
 
     def _to_pod(self, call: ApiCall, path: ProxyPath) -> ProxyRoute:
-        asked = proxy_targets.split(call.target.name, "pod")
-        pod = self._reader.get(call.tenant, PODS, call.namespace, asked.name)
+        proxy_name = proxy_targets.split(call.target.name, "pod")
+        pod = self._reader.get(call.tenant, PODS, call.namespace, proxy_name.name)
         if pod is None:
-            raise NotFound.of(PODS, asked.name)
-        return self._into(call, path, asked, pod, proxy_targets.pod_port(pod, asked))
+            raise NotFound.of(PODS, proxy_name.name)
+        return self._pod_route(call, path, proxy_name, pod, proxy_targets.pod_port(pod, proxy_name))
 
     def _to_service(self, call: ApiCall, path: ProxyPath) -> ProxyRoute:
-        asked = proxy_targets.split(call.target.name, "service")
+        proxy_name = proxy_targets.split(call.target.name, "service")
 
         def pod_named(name: str, uid: str) -> Object | None:
-            found = self._reader.get(call.tenant, PODS, call.namespace, name)
-            return found if found is not None and uid in ("", found["metadata"]["uid"]) else None
+            pod = self._reader.get(call.tenant, PODS, call.namespace, name)
+            return pod if pod is not None and uid in ("", pod["metadata"]["uid"]) else None
 
-        where = (call.namespace, asked.name)
-        found = proxy_targets.backend_of(
-            asked,
-            self._reader.get(call.tenant, proxy_targets.SERVICES, *where),
-            self._reader.get(call.tenant, proxy_targets.ENDPOINTS, *where),
+        service_key = (call.namespace, proxy_name.name)
+        backend = proxy_targets.backend_of(
+            proxy_name,
+            self._reader.get(call.tenant, proxy_targets.SERVICES, *service_key),
+            self._reader.get(call.tenant, proxy_targets.ENDPOINTS, *service_key),
             pod_named,
         )
-        return self._into(call, path, asked, found.pod, found.port)
+        return self._pod_route(call, path, proxy_name, backend.pod, backend.port)
 
-    def _into(self, call: ApiCall, path: ProxyPath, asked: ProxyName, pod: Object, port: int) -> ProxyRoute:
+    def _pod_route(
+        self, call: ApiCall, path: ProxyPath, proxy_name: ProxyName, pod: Object, port: int
+    ) -> ProxyRoute:
         node = objects.get(pod, "spec", "nodeName", default="")
         if not node:
             raise BadRequest(f"pod {objects.name(pod)} does not have a host assigned")
         metadata = pod["metadata"]
-        where = (self._plane, call.tenant, call.namespace, metadata["name"], metadata["uid"])
-        query = urlencode({"port": port, "scheme": asked.scheme})
+        pod_key = (self._plane, call.tenant, call.namespace, metadata["name"], metadata["uid"])
+        query = urlencode({"port": port, "scheme": proxy_name.scheme})
         return ProxyRoute(
-            agent_address(self._reader, node), f"{pod_path(*where, 'proxy')}?{query}", _target(call, path)
+            agent_address(self._reader, node), f"{pod_path(*pod_key, 'proxy')}?{query}", _target(call, path)
         )
 
     def _to_node(self, call: ApiCall, path: ProxyPath) -> ProxyRoute:
-        """The agent itself, at no port or its own; else the port of the node that is named."""
-        asked = proxy_targets.split(call.target.name, "node")
-        if self._reader.get(SYSTEM, NODES, "", asked.name) is None:
-            raise NotFound.of(NODES, asked.name)
-        address = agent_address(self._reader, asked.name)
-        if not asked.port or asked.port == str(address.port):
+        """The agent itself if no port or the agent's port is named; else a tunnel to that port of the
+        node."""
+        proxy_name = proxy_targets.split(call.target.name, "node")
+        if self._reader.get(SYSTEM, NODES, "", proxy_name.name) is None:
+            raise NotFound.of(NODES, proxy_name.name)
+        address = agent_address(self._reader, proxy_name.name)
+        if not proxy_name.port or proxy_name.port == str(address.port):
             return ProxyRoute(address, "", f"{NODE_PATH}{_target(call, path)}")
-        query = urlencode({"port": proxy_targets.port_of(asked.port), "scheme": asked.scheme})
+        query = urlencode({"port": proxy_targets.port_of(proxy_name.port), "scheme": proxy_name.scheme})
         return ProxyRoute(address, f"{NODE_PORT_PATH}?{query}", _target(call, path))
 
     async def open(self, call: ApiCall, route: ProxyRoute, done: Callable[[], None]) -> HttpResponse:
-        """Asks; returns with the head of the answer. `done` is called once it is over. Raises ApiError."""
+        """Sends the request; returns when the response's head has arrived.
+
+        `done` is called once, when the response is complete. Raises ApiError.
+        """
         agent = await self._agents.connect(route.address)
         try:
             backend = await self._tunnel(agent, route)
-            await self._ask(call, route, backend)
-            return _answer(call, backend, done)
+            await self._send_request(call, route, backend)
+            return _response(call, backend, done)
         except BaseException:
             agent.close()
             raise
@@ -137,7 +143,7 @@ class ApiProxy:
             raise await error_of(agent)
         return agent.tunnelled()
 
-    async def _ask(self, call: ApiCall, route: ProxyRoute, backend: HttpClientConnection) -> None:
+    async def _send_request(self, call: ApiCall, route: ProxyRoute, backend: HttpClientConnection) -> None:
         request = call.request
         headers = proxyheaders.request_headers(request, _path(call))
         try:
@@ -155,7 +161,7 @@ class ApiProxy:
 def _path(call: ApiCall) -> ProxyPath:
     path = proxy_targets.path_of(call.request.path)
     if path is None:
-        raise BadRequest("the path up to the proxied one must not be quoted")
+        raise BadRequest("the path before the proxied path must not be percent-encoded")
     return path
 
 
@@ -164,10 +170,10 @@ def _target(call: ApiCall, path: ProxyPath) -> str:
     return (path.rest or "/") + (f"?{query}" if query else "")
 
 
-def _answer(call: ApiCall, backend: HttpClientConnection, done: Callable[[], None]) -> HttpResponse:
+def _response(call: ApiCall, backend: HttpClientConnection, done: Callable[[], None]) -> HttpResponse:
     is_upgrade = backend.status == 101
     if is_upgrade and not proxyheaders.asks_upgrade(call.request):
-        raise unreached("it switched to another protocol, which nobody asked for")
+        raise unreached("the backend switched protocols without an upgrade request")
     path, host = _path(call), call.request.headers.get("host", "")
     headers = proxyheaders.answer_headers(backend.fields, is_upgrade, path, host)
     if is_upgrade:

@@ -1,6 +1,6 @@
-"""What a proxied request means: the pod and port behind `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`. Pure.
+"""The pod and port that a proxied request selects by `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`. Pure: no I/O.
 
-The refusals are Kubernetes', word for word where it has words.
+The error messages are those of Kubernetes.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ class ProxyName(Struct, frozen=True):
     scheme: str
     name: str
     port: str
-    """A number, a name, or nothing."""
+    """A number, a name, or empty."""
 
 
 class ProxyPath(Struct, frozen=True):
-    """A request's path as it was sent, nothing unquoted."""
+    """A request's path as it was sent, without percent-decoding."""
 
     prefix: str
-    """Up to `proxy`, without a slash at its end."""
+    """Up to `proxy`, without a trailing slash."""
     rest: str
-    """What the backend is asked for: empty, or beginning with a slash."""
+    """The path of the request to the backend: empty, or with a leading slash."""
 
 
 def path_of(raw: str) -> ProxyPath | None:
-    """None: it is no proxied request's."""
-    found = _PATH.fullmatch(raw)
-    return ProxyPath(found["prefix"], found["rest"]) if found else None
+    """None if it is not the path of a proxied request."""
+    match = _PATH.fullmatch(raw)
+    return ProxyPath(match["prefix"], match["rest"]) if match else None
 
 
-def split(text: str, what: str) -> ProxyName:
-    """`what` is a pod, service or node. Raises BadRequest."""
+def split(text: str, kind: str) -> ProxyName:
+    """`kind` is pod, service or node. Raises BadRequest."""
     parts = text.split(":")
     match parts:
         case [name]:
@@ -63,7 +63,7 @@ def split(text: str, what: str) -> ProxyName:
         case _:
             scheme, name, port = "-", "", ""
     if not name or scheme not in _SCHEMES:
-        raise BadRequest(f'invalid {what} request "{text}"')
+        raise BadRequest(f'invalid {kind} request "{text}"')
     return ProxyName(_SCHEMES[scheme], name, port)
 
 
@@ -76,19 +76,19 @@ def port_of(text: str) -> int:
     return int(text)
 
 
-def pod_port(pod: Object, asked: ProxyName) -> int:
-    """The port that is asked for, by number or name, or else the first that the pod declares."""
+def pod_port(pod: Object, proxy_name: ProxyName) -> int:
+    """The requested port, by number or name; without one, the first that the pod declares."""
     declared = [
         port
         for container in objects.get(pod, "spec", "containers", default=())
         for port in container.get("ports") or ()
     ]
-    if not asked.port:
-        return int(declared[0]["containerPort"]) if declared else _USUAL_PORTS[asked.scheme]
+    if not proxy_name.port:
+        return int(declared[0]["containerPort"]) if declared else _USUAL_PORTS[proxy_name.scheme]
     for port in declared:
-        if port.get("name") == asked.port:
+        if port.get("name") == proxy_name.port:
             return int(port["containerPort"])
-    return port_of(asked.port)
+    return port_of(proxy_name.port)
 
 
 class ProxyBackend(Struct, frozen=True):
@@ -97,52 +97,53 @@ class ProxyBackend(Struct, frozen=True):
 
 
 def backend_of(
-    asked: ProxyName,
+    proxy_name: ProxyName,
     service: Object | None,
     endpoints: Object | None,
     pod_named: Callable[[str, str], Object | None],
 ) -> ProxyBackend:
-    """A ready pod behind the service, any of them. `pod_named(name, uid)` is a pod of the service's namespace.
+    """A ready pod behind the service, any of them. `pod_named(name, uid)` is a pod of the service's
+    namespace.
 
     Raises NotFound, ServiceUnavailable.
     """
-    port_name = _port_name(asked, service)
+    port_name = _port_name(proxy_name, service)
     if endpoints is None:
-        raise NotFound.of(ENDPOINTS if service is not None else SERVICES, asked.name)
+        raise NotFound.of(ENDPOINTS if service is not None else SERVICES, proxy_name.name)
     for address, port in _shuffled(endpoints, port_name):
-        # Only pods are gone to: an address alone could be anybody's.
+        # Only pods are backends: an address alone could belong to anything.
         ref = address.get("targetRef") or {}
-        own = endpoints["metadata"].get("namespace")
-        if ref.get("kind") != "Pod" or ref.get("namespace", own) != own:
+        namespace = endpoints["metadata"].get("namespace")
+        if ref.get("kind") != "Pod" or ref.get("namespace", namespace) != namespace:
             continue
         pod = pod_named(str(ref.get("name", "")), str(ref.get("uid", "")))
         if pod is not None and _has_address(pod, address.get("ip")):
             return ProxyBackend(pod, port)
-    raise ServiceUnavailable(f'no endpoints available for service "{asked.name}"')
+    raise ServiceUnavailable(f'no endpoints available for service "{proxy_name.name}"')
 
 
-def _port_name(asked: ProxyName, service: Object | None) -> str:
-    """Endpoints know ports by the service's names for them."""
-    if not asked.port.isascii() or not asked.port.isdigit():
-        return asked.port
+def _port_name(proxy_name: ProxyName, service: Object | None) -> str:
+    """The service's name of the port: Endpoints list ports by name."""
+    if not proxy_name.port.isascii() or not proxy_name.port.isdigit():
+        return proxy_name.port
     if service is None:
-        raise NotFound.of(SERVICES, asked.name)
+        raise NotFound.of(SERVICES, proxy_name.name)
     for port in objects.get(service, "spec", "ports", default=()):
-        if port.get("port") == int(asked.port):
+        if port.get("port") == int(proxy_name.port):
             return str(port.get("name", ""))
-    raise ServiceUnavailable(f'no service port {int(asked.port)} found for service "{asked.name}"')
+    raise ServiceUnavailable(f'no service port {int(proxy_name.port)} found for service "{proxy_name.name}"')
 
 
 def _shuffled(endpoints: Object, port_name: str) -> Iterator[tuple[Object, int]]:
-    found = [
+    addresses = [
         (address, int(port["port"]))
         for subset in endpoints.get("subsets") or ()
         for port in subset.get("ports") or ()
         if port.get("name", "") == port_name
         for address in subset.get("addresses") or ()
     ]
-    random.shuffle(found)
-    return iter(found)
+    random.shuffle(addresses)
+    return iter(addresses)
 
 
 def _has_address(pod: Object, ip: object) -> bool:
@@ -150,5 +151,5 @@ def _has_address(pod: Object, ip: object) -> bool:
     return ip in (status.get("podIP"), *(each.get("ip") for each in status.get("podIPs") or ()))
 
 
-def unreached(why: str) -> ServiceUnavailable:
-    return ServiceUnavailable(f"error trying to reach service: {why}")
+def unreached(message: str) -> ServiceUnavailable:
+    return ServiceUnavailable(f"error trying to reach service: {message}")

@@ -1,4 +1,4 @@
-"""Headers of proxied requests and answers: what ends at this server, and what goes on. Pure."""
+"""Headers of proxied requests and responses: which are forwarded and which are not. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ _HOP_BY_HOP = frozenset(
         *("te", "trailer", "transfer-encoding", "upgrade"),
     )
 )
-_OURS = frozenset(("authorization", "content-length", "expect", *request_ids.ACCEPTED))
-"""Who the caller is to this server is no business of the pod's; the body's length is told anew,
-and so is the request's id."""
-_OURS_PREFIXES = ("impersonate-", "x-remote-", "x-forwarded-")
-_ANSWER_DROPPED = frozenset(("content-length", "content-type", request_ids.HEADER.lower()))
-_ANSWER_DROPPED_PREFIX = "access-control-allow-"
-"""A pod does not decide who may call this server from a browser."""
+_REQUEST_DROPPED = frozenset(("authorization", "content-length", "expect", *request_ids.ACCEPTED))
+"""Not forwarded: the pod must not get the caller's credentials; body length and request id are set anew."""
+_REQUEST_DROPPED_PREFIXES = ("impersonate-", "x-remote-", "x-forwarded-")
+_RESPONSE_DROPPED = frozenset(("content-length", "content-type", request_ids.HEADER.lower()))
+_RESPONSE_DROPPED_PREFIX = "access-control-allow-"
+"""CORS headers: a pod must not decide which web pages may call this server."""
 
 _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 
@@ -34,22 +33,22 @@ def asks_upgrade(request: HttpRequest) -> bool:
 
 
 def request_headers(request: HttpRequest, path: ProxyPath) -> dict[str, str]:
-    """What the backend is sent."""
-    given = request.headers
-    dropped = _HOP_BY_HOP | _OURS | _listed(given.get("connection", ""))
+    """The headers that are sent to the backend."""
+    received = request.headers
+    dropped = _HOP_BY_HOP | _REQUEST_DROPPED | _listed(received.get("connection", ""))
     sent = {
         name: value
-        for name, value in given.items()
-        if name not in dropped and not name.startswith(_OURS_PREFIXES)
+        for name, value in received.items()
+        if name not in dropped and not name.startswith(_REQUEST_DROPPED_PREFIXES)
     }
-    before = given.get("x-forwarded-for", "")
+    before = received.get("x-forwarded-for", "")
     sent["x-forwarded-for"] = f"{before}, {request.address}" if before else request.address
-    sent["x-forwarded-host"] = given.get("host", "")
+    sent["x-forwarded-host"] = received.get("host", "")
     sent["x-forwarded-proto"] = "https"
     sent["x-forwarded-uri"] = path.prefix + path.rest
     sent |= request_ids.outgoing()
     if asks_upgrade(request):
-        sent |= {"connection": "Upgrade", "upgrade": given["upgrade"]}
+        sent |= {"connection": "Upgrade", "upgrade": received["upgrade"]}
     else:
         sent["connection"] = "close"  # One connection is one request.
     length = request.upload.length if request.upload is not None else len(request.body)
@@ -61,7 +60,7 @@ def request_headers(request: HttpRequest, path: ProxyPath) -> dict[str, str]:
 
 
 def answer_headers(fields: Iterable[Header], is_upgrade: bool, path: ProxyPath, host: str) -> list[Header]:
-    """What the client is told, in the backend's order, each as often as it was said."""
+    """The headers that are sent to the client, in the backend's order, with duplicates."""
     fields = list(fields)
     named = frozenset(
         each
@@ -69,22 +68,23 @@ def answer_headers(fields: Iterable[Header], is_upgrade: bool, path: ProxyPath, 
         if name.lower() == b"connection"
         for each in _listed(value.decode("latin-1"))
     )
-    dropped = (_HOP_BY_HOP | named | _ANSWER_DROPPED) - ({"upgrade"} if is_upgrade else set())
-    told: list[Header] = [(b"Connection", b"Upgrade")] if is_upgrade else []
+    dropped = (_HOP_BY_HOP | named | _RESPONSE_DROPPED) - ({"upgrade"} if is_upgrade else set())
+    sent: list[Header] = [(b"Connection", b"Upgrade")] if is_upgrade else []
     for name, value in fields:
         lower = name.decode("latin-1").lower()
-        if lower in dropped or lower.startswith(_ANSWER_DROPPED_PREFIX):
+        if lower in dropped or lower.startswith(_RESPONSE_DROPPED_PREFIX):
             continue
         if lower == "location":
             value = relocated(value.decode("latin-1"), path, host).encode("latin-1")
-        told.append((name, value))
-    return told
+        sent.append((name, value))
+    return sent
 
 
 def relocated(location: str, path: ProxyPath, host: str) -> str:
-    """Where a redirect of the backend's leads by way of this server: its own paths stay below the proxied one.
+    """The Location of a backend's redirect as the client must see it: paths of the backend stay below the
+    proxied one.
 
-    Relative, so that it holds under whatever prefix the client sees this server."""
+    The result is relative, so that it is valid under any prefix by which the client reaches this server."""
     try:
         parts = urlsplit(location)
     except ValueError:
@@ -106,7 +106,7 @@ def _listed(value: str) -> frozenset[str]:
 
 
 def length_of(headers: Mapping[str, str]) -> int | None:
-    """The length that an answer's head promises; None where it does not."""
+    """The Content-Length of a response; None if it has none that is valid."""
     text = headers.get("content-length", "")
     if not text.isascii() or not text.isdigit() or "transfer-encoding" in headers:
         return None

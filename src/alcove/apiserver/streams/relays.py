@@ -1,7 +1,8 @@
-"""Between a client and an agent: bytes both ways, or an answer's body (a log, what a pod serves) one way.
+"""Relays between a client and an agent: bytes both ways, or a response's body (a log, a proxied response) one
+way.
 
-Neither side is read faster than the other takes. The end of either is the end of both: what was on its way to the
-one that is left still goes out, for a while.
+Neither side is read faster than the other accepts data. When one side closes, the other is closed too: data
+that was sent before is still flushed to it, for at most FLUSH_SECONDS_MAX.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ class StreamRelay:
         done: Callable[[], None],
         idle_seconds_max: float = IDLE_SECONDS_MAX,
     ) -> None:
-        """`done` is called once, when it is over."""
+        """`done` is called once, when the relay has ended."""
         self._agent = agent
         self._done = done
         self._idle_seconds_max = idle_seconds_max
         self._client: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
-        self._moved = self._loop.time()
+        self._active_at = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._is_held = False
-        """The client is not read from."""
+        """Reading from the client is paused."""
 
     # The client's side (http.messages.UpgradedConnection)
 
@@ -47,7 +48,7 @@ class StreamRelay:
         self._agent.follow(self)
 
     def received(self, data: bytes) -> None:
-        self._moved = self._loop.time()
+        self._active_at = self._loop.time()
         self._agent.transport.write(data)
 
     def pause(self) -> None:
@@ -64,7 +65,7 @@ class StreamRelay:
     # The agent's side (http.client.BodyReceiver)
 
     def take(self, data: bytes) -> None:
-        self._moved = self._loop.time()
+        self._active_at = self._loop.time()
         if self._client is not None:
             self._client.write(data)
 
@@ -72,7 +73,7 @@ class StreamRelay:
         client, self._client = self._client, None
         if client is not None:
             client.close()
-            # One that reads nothing any more is not waited for.
+            # A client that no longer reads is not waited for.
             self._loop.call_later(FLUSH_SECONDS_MAX, client.abort)
         self._finish()
 
@@ -88,7 +89,7 @@ class StreamRelay:
             _set_reading(self._client, True)
 
     def _check_client(self) -> None:
-        """Of a connection that is not read from, nobody tells that it was closed."""
+        """Polls for a closed connection: while reading is paused, asyncio does not report it."""
         if not self._is_held or self._client is None:
             return
         if _is_connected(self._client):
@@ -97,14 +98,14 @@ class StreamRelay:
             self._client.abort()
 
     def _check_idle(self) -> None:
-        left = self._moved + self._idle_seconds_max - self._loop.time()
-        if left <= 0:
+        remaining = self._active_at + self._idle_seconds_max - self._loop.time()
+        if remaining <= 0:
             if self._client is not None:
                 self._client.close()
             self._agent.close()
             self._finish()
         else:
-            self._timer = self._loop.call_later(left, self._check_idle)
+            self._timer = self._loop.call_later(remaining, self._check_idle)
 
     def _finish(self) -> None:
         if self._timer is not None:
@@ -114,7 +115,7 @@ class StreamRelay:
 
 
 class BodyRelay:
-    """A `ResponseStream`, and the `BodyReceiver` of an answer's body."""
+    """A `ResponseStream`, and the `BodyReceiver` of a response's body."""
 
     def __init__(self, agent: HttpClientConnection, done: Callable[[], None]) -> None:
         self._agent = agent
@@ -146,7 +147,7 @@ class BodyRelay:
         writer, self._writer = self._writer, None
         self._end()
         if writer is not None:
-            # What broke off is not to look like what ended.
+            # A truncated response must not look complete.
             (writer.finish if is_complete else writer.abort)()
 
     def hold(self) -> None:
@@ -161,15 +162,15 @@ class BodyRelay:
         done()
 
 
-def _set_reading(transport: asyncio.Transport, wanted: bool) -> None:
+def _set_reading(transport: asyncio.Transport, enabled: bool) -> None:
     if not transport.is_closing():
-        (transport.resume_reading if wanted else transport.pause_reading)()
+        (transport.resume_reading if enabled else transport.pause_reading)()
 
 
 def _is_connected(transport: asyncio.Transport) -> bool:
-    found = transport.get_extra_info("socket")
+    sock = transport.get_extra_info("socket")
     try:
-        return bool(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED)
+        return bool(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED)
     except OSError:
         return False
 

@@ -1,4 +1,4 @@
-"""How many streams there are, of each tenant and in all: they last for hours and hold memory on both ends."""
+"""Limits of open streams, per tenant and in total: streams last for hours and hold memory on both ends."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -19,18 +19,21 @@ class StreamLimits:
         self.total = 0
 
     def enter(self, tenant: TenantId) -> Callable[[], None]:
-        """Counts one more; to be called, once or more, when it has ended. Raises TooManyRequests."""
+        """Counts one more stream. Call the result when the stream has ended; further calls do nothing.
+
+        Raises TooManyRequests.
+        """
         if self._open[tenant] >= self._per_tenant_max:
-            raise _refused(f'tenant "{tenant}" has {self._per_tenant_max} streams open')
+            raise _too_many(f'tenant "{tenant}" has {self._per_tenant_max} streams open')
         if self.total >= self._total_max:
-            raise _refused(f"this server has {self._total_max} streams open")
+            raise _too_many(f"this server has {self._total_max} streams open")
         self._open[tenant] += 1
         self.total += 1
-        left = [tenant]
+        uncounted = [tenant]
 
         def leave() -> None:
-            if left:
-                self._leave(left.pop())
+            if uncounted:
+                self._leave(uncounted.pop())
 
         return leave
 
@@ -41,5 +44,5 @@ class StreamLimits:
             del self._open[tenant]
 
 
-def _refused(why: str) -> TooManyRequests:
-    return TooManyRequests.after(RETRY_AFTER_SECONDS, f"{why}; close some, or try again later")
+def _too_many(message: str) -> TooManyRequests:
+    return TooManyRequests.after(RETRY_AFTER_SECONDS, f"{message}; close some, or try again later")

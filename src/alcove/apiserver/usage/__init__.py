@@ -1,1 +1,1 @@
-"""What pods and nodes use: metrics.k8s.io, asked of the nodes when somebody asks here."""
+"""Resource usage of pods and nodes: metrics.k8s.io, fetched from the nodes on demand."""

@@ -1,4 +1,4 @@
-"""get and list of metrics.k8s.io: pods' usage within what the caller sees, nodes' for ring0."""
+"""get and list of metrics.k8s.io: usage of the pods in the caller's scope, and of nodes for ring0."""
 
 from __future__ import annotations
 
@@ -23,64 +23,64 @@ from alcove.http.messages import HttpResponse
 
 GROUP = "metrics.k8s.io"
 AT_ONCE_MAX = 256
-"""Of many pods, so many are gone through before others have their turn."""
+"""Pods that are processed in one iteration of the event loop."""
 
 
 class MetricsApi:
-    def __init__(self, services: ApiServerServices, collecting: UsageCollector) -> None:
+    def __init__(self, services: ApiServerServices, collector: UsageCollector) -> None:
         self._services = services
-        self._collecting = collecting
+        self._collector = collector
 
     async def answer(self, call: ApiCall) -> HttpResponse:
         is_pods = call.kind.resource == "pods"
-        found = await (self._pods(call) if is_pods else self._nodes(call))
+        entries = await (self._pods(call) if is_pods else self._nodes(call))
         if call.verb == "list":
-            body = render_list(call.view, found, self._services.cache.revision, {})
+            body = render_list(call.view, entries, self._services.cache.revision, {})
             return HttpResponse(200, body, call.view.content_type)
-        if not found:
+        if not entries:
             raise NotFound.of(call.kind.group_resource, call.target.name)
-        return HttpResponse(200, render(call.view, found[0]), call.view.content_type)
+        return HttpResponse(200, render(call.view, entries[0]), call.view.content_type)
 
     def _entries(self, call: ApiCall) -> list[CacheEntry]:
-        """The pods or nodes whose usage is asked for."""
+        """The pods or nodes whose usage is requested."""
         cache = self._services.cache
         resource = PODS if call.kind.resource == "pods" else NODES
         if call.target.name:
             entry = cache.entry(Key(resource, call.tenant, call.namespace, call.target.name))
             return [] if entry is None else [entry]
         tenant = call.list_tenant if resource == PODS else SYSTEM
-        wanted = selected(call, list_options(call))
+        matches = selected(call, list_options(call))
         entries = cache.entries(tenant, resource, call.list_namespace)
-        return [entry for entry in entries if wanted is None or wanted(entry)]
+        return [entry for entry in entries if matches is None or matches(entry)]
 
     async def _pods(self, call: ApiCall) -> list[CacheEntry]:
         entries = [entry for entry in self._entries(call) if entry.indexed]
-        summaries = await self._collecting.of(entry.indexed for entry in entries)
-        known = _by_pod(summaries)
-        found: list[CacheEntry] = []
+        summaries = await self._collector.of(entry.indexed for entry in entries)
+        usage_by_pod = _by_pod(summaries)
+        metrics: list[CacheEntry] = []
         for index, entry in enumerate(entries):
             if index % AT_ONCE_MAX == AT_ONCE_MAX - 1:
                 await asyncio.sleep(0)
             key = entry.key
-            usage = known.get((entry.indexed, key.tenant, key.namespace, key.name))
-            # One that has the name of an earlier pod has not its usage.
+            usage = usage_by_pod.get((entry.indexed, key.tenant, key.namespace, key.name))
+            # The usage may be of an earlier pod of the same name.
             if usage is not None and entry.decode()["metadata"]["uid"] == usage.uid:
-                found.append(self._entry(call, entry, _pod_metrics(entry, usage)))
-        return found
+                metrics.append(self._entry(call, entry, _pod_metrics(entry, usage)))
+        return metrics
 
     async def _nodes(self, call: ApiCall) -> list[CacheEntry]:
         entries = self._entries(call)
-        summaries = await self._collecting.of(entry.key.name for entry in entries)
+        summaries = await self._collector.of(entry.key.name for entry in entries)
         return [
             self._entry(call, entry, _node_metrics(entry, summary, summary.node))
             for entry in entries
             if (summary := summaries.get(entry.key.name)) is not None and summary.node is not None
         ]
 
-    def _entry(self, call: ApiCall, of: CacheEntry, obj: Object) -> CacheEntry:
-        key = Key(call.kind.group_resource, of.key.tenant, of.key.namespace, of.key.name)
-        told = {"apiVersion": call.kind.api_version, "kind": call.kind.kind, **obj}
-        return CacheEntry(key, self._services.cache.revision, encode(told))
+    def _entry(self, call: ApiCall, source: CacheEntry, obj: Object) -> CacheEntry:
+        key = Key(call.kind.group_resource, source.key.tenant, source.key.namespace, source.key.name)
+        metrics = {"apiVersion": call.kind.api_version, "kind": call.kind.kind, **obj}
+        return CacheEntry(key, self._services.cache.revision, encode(metrics))
 
 
 def _by_pod(summaries: Mapping[str, NodeSummary]) -> dict[tuple[str, str, str, str], PodUsage]:

@@ -1,7 +1,7 @@
-"""Nodes' usage, fetched when wanted and kept for some seconds.
+"""Usage of nodes, fetched on demand and cached for KEPT_SECONDS.
 
-One fetch of a node serves everybody who asks meanwhile, of whatever tenant. A node that does not answer is waited
-for once; until it answers again it is asked in the background, and what it would say is missing.
+Concurrent requests of all tenants share one fetch of a node. A request waits for a node that does not respond
+only once; until it responds again it is fetched in the background, and its metrics are missing.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ NODES_KEPT_MAX = 8_192
 SUMMARY_BYTES_MAX = 16 << 20
 
 
-class _Kept(Struct, frozen=True):
+class _CachedSummary(Struct, frozen=True):
     at: float
     summary: NodeSummary | None
-    """None: the node did not answer."""
+    """None if the node did not respond."""
 
 
 class UsageCollector:
@@ -42,18 +42,18 @@ class UsageCollector:
         self._reader = reader
         self._agents = agents
         self._clock = clock
-        self._kept: dict[str, _Kept] = {}
+        self._cached: dict[str, _CachedSummary] = {}
         self._fetching: dict[str, asyncio.Task[None]] = {}
-        self._room = asyncio.Semaphore(AT_ONCE_MAX)
+        self._fetch_slots = asyncio.Semaphore(AT_ONCE_MAX)
 
     async def of(self, nodes: Iterable[str]) -> Mapping[str, NodeSummary]:
-        """What is known of these nodes, by name; of some perhaps nothing."""
-        wanted = set(nodes)
-        awaited = [task for node in wanted if (task := self._refresh(node)) is not None]
+        """Summaries of these nodes by name, without those that are not available."""
+        names = set(nodes)
+        awaited = [task for node in names if (task := self._refresh(node)) is not None]
         if awaited:
             await asyncio.wait(awaited, timeout=WAIT_SECONDS_MAX)
-        kept = {node: kept for node in wanted if (kept := self._fresh(node)) is not None}
-        return {node: each.summary for node, each in kept.items() if each.summary is not None}
+        cached = {node: cached for node in names if (cached := self._fresh(node)) is not None}
+        return {node: each.summary for node, each in cached.items() if each.summary is not None}
 
     async def close(self) -> None:
         tasks = list(self._fetching.values())
@@ -61,34 +61,35 @@ class UsageCollector:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _fresh(self, node: str) -> _Kept | None:
-        kept = self._kept.get(node)
-        return kept if kept is not None and self._clock() - kept.at < KEPT_SECONDS else None
+    def _fresh(self, node: str) -> _CachedSummary | None:
+        cached = self._cached.get(node)
+        return cached if cached is not None and self._clock() - cached.at < KEPT_SECONDS else None
 
     def _refresh(self, node: str) -> asyncio.Task[None] | None:
-        """Sees to it that the node is asked if need be; what to wait for, None: nothing."""
+        """Starts a fetch unless the cached summary is fresh. Returns the task to wait for; None if there is
+        none."""
         if self._fresh(node) is not None:
             return None
-        kept = self._kept.get(node)
+        cached = self._cached.get(node)
         task = self._fetching.get(node)
         if task is None:
             task = self._fetching[node] = spawn(f"usage of {node}", self._fetch(node))
-        return task if kept is None or kept.summary is not None else None
+        return task if cached is None or cached.summary is not None else None
 
     async def _fetch(self, node: str) -> None:
         summary = None
         try:
-            async with self._room, asyncio.timeout(FETCH_SECONDS_MAX):
-                summary = await self._ask(agent_address(self._reader, node))
+            async with self._fetch_slots, asyncio.timeout(FETCH_SECONDS_MAX):
+                summary = await self._request(agent_address(self._reader, node))
         except (ApiError, ConnectionError, HttpError, TimeoutError, msgspec.MsgspecError):
-            pass  # Its metrics are missing: that is all that is to be told.
+            pass  # The node's metrics are missing from the response; there is nothing else to report.
         finally:
             del self._fetching[node]
-            if len(self._kept) >= NODES_KEPT_MAX:
-                del self._kept[next(iter(self._kept))]
-            self._kept[node] = _Kept(self._clock(), summary)
+            if len(self._cached) >= NODES_KEPT_MAX:
+                del self._cached[next(iter(self._cached))]
+            self._cached[node] = _CachedSummary(self._clock(), summary)
 
-    async def _ask(self, address: AgentAddress) -> NodeSummary:
+    async def _request(self, address: AgentAddress) -> NodeSummary:
         agent = await self._agents.connect(address)
         try:
             await ask(agent, address, "GET", USAGE_PATH, {})

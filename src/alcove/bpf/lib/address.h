@@ -34,7 +34,7 @@ INLINE bool address_is_ip4(const struct address *a)
 	return a->word[2] == MAPPED && !a->word[0] && !a->word[1];
 }
 
-/* Below in network order; gives a connection's two directions one key. */
+/* Comparison in network order; gives both directions of a connection one key. */
 INLINE bool address_below(const struct address *a, const struct address *b)
 {
 	if (a->word[3] != b->word[3])
@@ -46,7 +46,7 @@ INLINE bool address_below(const struct address *a, const struct address *b)
 	return a->word[0] < b->word[0];
 }
 
-/* A pod that is its own backend sees itself as this: 169.254.254.254, fd00:a1c0:e::1. */
+/* The source address that a pod sees when it is its own backend: 169.254.254.254, fd00:a1c0:e::1. */
 INLINE void address_of_hairpin(struct address *address, bool ip4)
 {
 	if (ip4) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What both tunnel entries share: a packet for a local endpoint arrives, guarded by its policy. */
+/* Shared by both tunnel entries: delivery of a packet to a local endpoint, subject to its policy. */
 #pragma once
 
 #include "deliver.h"
@@ -10,7 +10,7 @@ INLINE bool arrival_needs_memory(const struct endpoint *endpoint)
 	return endpoint->flags & ENDPOINT_SERVICES || endpoint->policy_in | endpoint->policy_out;
 }
 
-/* The packet's ports, policy and translation; what remains is to hand it over. */
+/* Handles ports, policy and translation; the packet only has to be delivered afterwards. */
 INLINE int arrive(struct __sk_buff *skb, struct packet *pkt, const struct endpoint *endpoint)
 {
 	struct profiles ends = { .target_in = endpoint->policy_in, .target_out = endpoint->policy_out };
@@ -33,7 +33,7 @@ INLINE int arrive(struct __sk_buff *skb, struct packet *pkt, const struct endpoi
 	return endpoint->flags & ENDPOINT_SERVICES ? service_reverse(skb, pkt, endpoint->memory) : REASON_NONE;
 }
 
-/* Where a packet goes whose endpoint is not here: 0 if nobody can tell. */
+/* The node of an endpoint that is not local; 0 if it is unknown. */
 INLINE __be32 onward(const struct packet *pkt, const struct endpoint *endpoint)
 {
 	const struct route *route;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What is fixed while a program is loaded. Constants to the verifier: unused branches vanish. */
+/* Values that are fixed while a program is loaded. Constants to the verifier: unused branches are removed. */
 #pragma once
 
 #include "address.h"
@@ -8,20 +8,20 @@ struct config {
 	__be32 node;		/* this node's underlay address: source of every tunnel packet */
 	__u32 underlay;		/* ifindex of the underlay device */
 	__u32 vxlan;		/* ifindex of the fallback VXLAN device */
-	__u32 exit;		/* ifindex of the way out of the node, 0: none */
+	__u32 exit;		/* ifindex of the egress link, 0: none */
 	__be16 tunnel_port;	/* UDP port of the tunnel */
-	__u16 nat_low;		/* ports of the node's address that the exit translates to */
+	__u16 nat_low;		/* ports of the node's address that the egress NAT translates to */
 	__u16 nat_high;
 	__u8 router_mac[6];	/* every neighbour's MAC, as pods see it */
-	__u8 exit_mac[6];	/* MAC of the exit's inner device */
-	__u16 path_ticks;	/* how long a learned path is used before it is asked for again */
-	struct address node6;	/* this node's IPv6 address, zeros: none; the tunnel is IPv4's all the same */
+	__u8 exit_mac[6];	/* MAC of the egress link's inner device */
+	__u16 path_ticks;	/* how long a learned path is used before it is requested again */
+	struct address node6;	/* this node's IPv6 address, zeros: none; the tunnel is always IPv4 */
 };
 _Static_assert(sizeof(struct config) == 52, "config");
 
 const volatile struct config config = {};
 
-/* Time is counted in ticks of 2^30 ns: coarse enough to be read and stored without cost. */
+/* Time is counted in ticks of 2^30 ns: coarse enough that reading and storing it costs nothing. */
 INLINE __u32 now_tick(void)
 {
 	return bpf_ktime_get_coarse_ns() >> 30;

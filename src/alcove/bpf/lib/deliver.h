@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The last step of every way: into a local port, or out to a node. */
+/* The last step of every path: into a local veth, or out to a node. */
 #pragma once
 
 #include "endpoint.h"
@@ -21,7 +21,7 @@ INLINE int into_port(struct __sk_buff *skb, __u32 ifindex, const __u8 *mac)
 	return bpf_redirect_peer(ifindex, 0);
 }
 
-/* Nothing at the other port sees the packet any more, so all that guards it has run before. */
+/* No program runs at the other veth for this packet, so all checks that protect it must have run before. */
 INLINE int into_endpoint(struct __sk_buff *skb, const struct endpoint *endpoint)
 {
 	return into_port(skb, endpoint->ifindex, endpoint->mac);

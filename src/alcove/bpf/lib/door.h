@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The node's doors: packets of the world that belong to a network. They are new connections to a
- * NodePort or LoadBalancer address, or answers to what the exit sent out from its share of ports. */
+/* Node ports: external packets that belong to a network. They are new connections to a NodePort or LoadBalancer
+ * address, or replies to connections that the egress NAT opened from its range of ports. */
 #pragma once
 
 #include "config.h"
@@ -33,7 +33,7 @@ INLINE bool has_door_ports(__u8 proto)
 	return proto == IPPROTO_TCP || proto == IPPROTO_UDP || proto == IPPROTO_SCTP;
 }
 
-/* Whether a packet is for the exit: an answer to what it sent, or for one of the doors. */
+/* Whether a packet is for the egress link: a reply to a packet it sent, or for a node port. */
 INLINE bool is_exits(struct door_key *key, bool for_node)
 {
 	return (for_node && is_nat_port(key->port)) || bpf_map_lookup_elem(&doors, key);
@@ -65,7 +65,7 @@ INLINE bool is_door6(struct __sk_buff *skb)
 	return is_exits(&key, for_node6(&key.address));
 }
 
-/* An ICMP message is the exit's when its echo, or the packet it complains of, is. */
+/* An ICMP message is for the egress link if its echo, or the packet it refers to, is. */
 INLINE bool is_icmp4_for_exit(struct __sk_buff *skb)
 {
 	struct {
@@ -133,7 +133,7 @@ INLINE void to_exit_mac(struct __sk_buff *skb)
 		eth->h_dest[i] = config.exit_mac[i];
 }
 
-/* Nobody owns an ICMP identifier: the host may use the same. Both get the message; one ignores it. */
+/* ICMP identifiers are not reserved: the host may use the same. Both get the message; one ignores it. */
 INLINE int share_icmp(struct __sk_buff *skb)
 {
 	struct ethhdr *eth = header(skb, 0, sizeof(*eth));
@@ -150,7 +150,7 @@ INLINE int share_icmp(struct __sk_buff *skb)
 	return NOT_OURS;
 }
 
-/* Hands the world's packets to the exit; the host keeps its own. */
+/* Hands external packets of networks to the egress link; the host keeps its own. */
 INLINE int through_door(struct __sk_buff *skb, bool ip4)
 {
 	if (!config.exit)

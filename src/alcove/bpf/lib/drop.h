@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Every drop has a reason, is counted, and now and then is shown: a sample goes to a ring buffer. */
+/* Every drop has a reason and is counted; samples are sent to a ring buffer. */
 #pragma once
 
 #include "packet.h"
@@ -7,13 +7,13 @@
 struct drop_count {
 	__u64 packets;
 	__u64 bytes;
-	__u64 sampled;		/* the slice of time in which a sample was last shown */
+	__u64 sampled;		/* the time slice in which a sample was last sent */
 };
 _Static_assert(sizeof(struct drop_count) == 24, "drop_count");
 
 struct drop_sample {
 	struct tuple flow;
-	__u64 policy;		/* the profile that refused the packet, 0: no policy did */
+	__u64 policy;		/* the profile that refused the packet; 0 if it was not a policy */
 	__u32 vni;
 	__u32 ifindex;
 	__u32 length;
@@ -36,7 +36,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } samples SEC(".maps");
 
-/* One sample a reason, CPU and 16 ms: a flood costs the reader nothing. */
+/* At most one sample per reason, CPU and 16 ms: a flood does not load the reader. */
 #define SAMPLE_SHIFT 24
 
 STAGE int drop(struct __sk_buff *skb, const struct packet *pkt NONNULL, __u32 reason)

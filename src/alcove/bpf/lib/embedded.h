@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* ICMP errors carry the start of the packet they complain of. */
+/* ICMP errors contain the start of the packet that caused them. */
 #pragma once
 
 #include "packet.h"
@@ -22,7 +22,7 @@ INLINE void embedded_ports(struct tuple *flow, const __be16 *ports)
 	flow->dport = echo ? ports[2] : ports[1];
 }
 
-/* The flow an ICMP error speaks of, as its sender had sent it. */
+/* The flow that an ICMP error refers to, as its sender sent it. */
 INLINE bool embedded_flow(struct __sk_buff *skb, const struct packet *pkt, struct tuple *flow)
 {
 	struct embedded_ip4 inner4;

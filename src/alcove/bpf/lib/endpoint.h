@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Endpoints: where a network's address lives. A node knows its own, a bouncer its subnet's. */
+/* Endpoints: the location of a network's addresses. A node knows its own, a bouncer its subnet's. */
 #pragma once
 
 #include "packet.h"
 
 #define ENDPOINT_LOCAL 0x1
-#define ENDPOINT_ANYCAST 0x2	/* a gateway's own address: the same on every node */
+#define ENDPOINT_ANYCAST 0x2	/* a gateway's address: the same on every node */
 #define ENDPOINT_SERVICES 0x4	/* its network has services: replies may need translation */
 
 struct endpoint_key {
@@ -15,8 +15,8 @@ struct endpoint_key {
 _Static_assert(sizeof(struct endpoint_key) == 20, "endpoint_key");
 
 struct endpoint {
-	__be32 node;		/* where it is, if not here */
-	__u32 ifindex;		/* its port, if here */
+	__be32 node;		/* its node, if not local */
+	__u32 ifindex;		/* its veth, if local */
 	__u8 mac[6];
 	__u16 flags;
 	__u32 memory;

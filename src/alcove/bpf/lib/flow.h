@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A network's memory: all that its packets make us remember, in a bounded table of its own, so that
- * one network's flood costs only itself. Several kinds share it, told apart in the key. */
+/* A network's memory: all state created by its packets, in a bounded table per network, so that a flood in one network
+ * affects only that network. Several kinds of entries share it, distinguished in the key. */
 #pragma once
 
 #include "config.h"
@@ -10,27 +10,27 @@ enum flow_kind {
 	FLOW_NONE,
 	FLOW_FORWARD,		/* client to service: becomes client to backend */
 	FLOW_REVERSE,		/* backend to client: becomes service to client */
-	FLOW_TRACK,		/* who opened a connection, and the policy it passed; both directions, one key */
+	FLOW_TRACK,		/* the opener of a connection, and the policy it passed; one key for both directions */
 	FLOW_FRAGMENT,		/* the ports of a fragmented packet */
-	FLOW_AFFINITY,		/* a client's backend of a service */
+	FLOW_AFFINITY,		/* a client's backend of a service (session affinity) */
 	FLOW_PATH,		/* the node that has an endpoint */
 };
 
 #define FLOW_SWAPPED 0x1	/* TRACK: the opener is the key's target */
 #define FLOW_EXEMPT 0x2		/* TRACK: opened by the gateway; no policy applies */
 #define FLOW_HAIRPIN 0x4	/* FORWARD, REVERSE: the client is its own backend */
-#define FLOW_CLOSED 0x8		/* FORWARD, REVERSE: may be taken over */
-#define FLOW_GUESSED 0x10	/* TRACK: its opening was not seen; the opener may be the other one */
+#define FLOW_CLOSED 0x8		/* FORWARD, REVERSE: the entry may be replaced */
+#define FLOW_GUESSED 0x10	/* TRACK: the opening packet was not seen; the opener may be the other end */
 
 struct flow {
 	struct address peer;	/* FORWARD, AFFINITY: backend; REVERSE: service */
 	__be16 peer_port;
-	__be16 own_port;	/* the client's: translated (FORWARD) or original (REVERSE) */
-	__u32 tick;		/* last used */
+	__be16 own_port;	/* the client's port: translated (FORWARD) or original (REVERSE) */
+	__u32 tick;		/* time of last use */
 	__u32 flags;
 	__be32 node;		/* PATH */
 	__u64 first;		/* TRACK: the opener's egress profile; FORWARD: the set of backends */
-	__u64 second;		/* TRACK: the other's ingress profile; FRAGMENT: the ports */
+	__u64 second;		/* TRACK: the other end's ingress profile; FRAGMENT: the ports */
 };
 _Static_assert(sizeof(struct flow) == 48, "flow");
 
@@ -69,7 +69,7 @@ INLINE void remember(void *memory, struct tuple *key, __u8 kind, struct flow *fl
 	bpf_map_update_elem(memory, key, flow, BPF_ANY);
 }
 
-/* The clock of an entry in use, written at most once a tick: the line stays shared between CPUs. */
+/* Time of last use of an entry, written at most once per tick, so that the cache line stays shared between CPUs. */
 INLINE bool touch(struct flow *flow)
 {
 	__u32 tick = now_tick();
@@ -91,7 +91,7 @@ INLINE __u32 mix(__u32 hash, __u32 word)
 	return hash ^ (hash >> 15);
 }
 
-/* The same for the same connection on every packet. */
+/* The hash is the same for all packets of a connection. */
 INLINE __u32 tuple_hash(const struct tuple *flow)
 {
 	__u32 hash = mix(flow->proto, flow->source.word[3]);
@@ -100,7 +100,7 @@ INLINE __u32 tuple_hash(const struct tuple *flow)
 	hash = mix(hash, flow->target.word[3]);
 	hash = mix(hash, flow->target.word[2] ^ flow->target.word[1]);
 	hash = mix(hash, ((__u32)flow->sport << 16) | flow->dport);
-	/* Every bit of the ports has to reach every bit of the hash. */
+	/* Every bit of the ports must affect every bit of the hash. */
 	hash ^= hash >> 16;
 	hash *= 0x85ebca6b;
 	hash ^= hash >> 13;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Fragments after the first carry no ports: the first one's are remembered for them. */
+/* Fragments after the first have no ports: those of the first are stored for them. */
 #pragma once
 
 #include "flow.h"

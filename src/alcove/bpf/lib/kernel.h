@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the programs take from the kernel, and the constants older headers lack. */
+/* Kernel definitions that the programs use, and constants that older headers lack. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -25,7 +25,7 @@
 #define ARPOP_REQUEST 1
 #define ARPOP_REPLY 2
 
-/* <linux/icmp.h> and <linux/if_arp.h> drag in the C library, which has no BPF side. */
+/* <linux/icmp.h> and <linux/if_arp.h> include the C library, which does not compile for BPF. */
 #define ICMP_ECHOREPLY 0
 #define ICMP_DEST_UNREACH 3
 #define ICMP_ECHO 8
@@ -45,12 +45,12 @@ struct icmphdr {
 #define ROOM_DECAP_L3_IP4 (1ULL << 7)
 #define ROOM_DECAP_L3_IP6 (1ULL << 8)
 
-/* Goes on to whoever else is at the device (another instance, say), and then to the host. As TC_ACT_UNSPEC, which
- * every unknown verdict means to cls_bpf, but no negative number: those are reasons. */
+/* Continues with other programs at the device (such as another instance's), and then the host. It acts as
+ * TC_ACT_UNSPEC, like every unknown return value in cls_bpf, but is not negative: those are drop reasons. */
 #define NOT_OURS TC_ACT_PIPE
 
 #define INLINE static __always_inline
-/* A stage the verifier checks once, by itself, instead of once for every way that leads to it. */
+/* A function that the verifier checks once, on its own, instead of once for every path that leads to it. */
 #define STAGE __attribute__((noinline))
 #define NONNULL __attribute__((btf_decl_tag("arg:nonnull")))
 

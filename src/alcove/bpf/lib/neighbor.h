@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* ARP and neighbour discovery, answered here: every neighbour has the router's MAC. */
+/* ARP and neighbour discovery are answered here: every neighbour has the router's MAC. */
 #pragma once
 
 #include "config.h"
@@ -23,7 +23,7 @@ INLINE bool mac_equal(const __u8 *a, const __u8 *b)
 	return *(__u32 *)a == *(__u32 *)b && *(__u16 *)(a + 4) == *(__u16 *)(b + 4);
 }
 
-/* Back into the pod, not out of the host's side: that may not be sending yet when the pod's already is. */
+/* Redirected into the pod and not sent through the host side, which may still be down when the pod's side is up. */
 INLINE int turn_round(struct __sk_buff *skb)
 {
 	return bpf_redirect_peer(skb->ifindex, 0);
@@ -37,7 +37,7 @@ INLINE __be32 ip4_at(const __u8 *bytes)
 	return ip;
 }
 
-/* A probe (sender 0.0.0.0) or announcement about the own address wants no answer. */
+/* A probe (sender 0.0.0.0) or announcement of the pod's own address must not be answered. */
 INLINE int check_arp(const struct arp *arp, const struct port *port)
 {
 	__be32 own = port->address4.word[3], sender = ip4_at(arp->sender_ip);
@@ -120,7 +120,7 @@ INLINE bool is_unspecified(const struct in6_addr *ip)
 	return !(ip->s6_addr32[0] | ip->s6_addr32[1] | ip->s6_addr32[2] | ip->s6_addr32[3]);
 }
 
-/* The sender is the port, by its address or a link-local one, which go no further than here. */
+/* The sender is the port, by its address or a link-local one; link-local packets are not forwarded. */
 INLINE int check_nd(const struct nd *nd, const struct port *port)
 {
 	struct address source, target;
@@ -148,7 +148,7 @@ INLINE __be16 fold(__u64 sum)
 	return ~sum;
 }
 
-/* What is covered: addresses, length, next header, then the message. */
+/* Covered by the checksum: addresses, length, next header, then the message. */
 INLINE __be16 nd_checksum(const struct nd *nd)
 {
 	struct {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The nodes of the underlay: whom tunnel packets go to, and the only ones they are taken from. */
+/* The nodes of the underlay: tunnel packets are sent to and accepted from these only. */
 #pragma once
 
 #include "kernel.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A relay's word to the node before it: "that endpoint is over there". It travels as a VXLAN frame of
- * an experimental type, which no pod can send, and is taken from known nodes only. */
+/* A relay's notice to the previous node: which node has an endpoint. It is a VXLAN frame of an experimental type, which
+ * pods cannot send, and is accepted from known nodes only. */
 #pragma once
 
 #include "endpoint.h"
@@ -27,7 +27,7 @@ INLINE void path_key(struct tuple *key, const struct address *endpoint)
 	*key = (struct tuple){ .target = *endpoint };
 }
 
-/* The node a relay named for an endpoint, 0: none, or too long ago, or it is no more. */
+/* The node learned for an endpoint; 0 if there is none, it has expired, or the node no longer exists. */
 INLINE __be32 learned_node(void *memory, const struct address *endpoint)
 {
 	struct flow *known;
@@ -44,7 +44,7 @@ struct network_key {
 	__u32 vni;
 };
 
-/* The memory of a network that is present here, by its VNI. */
+/* The memory of a network that is present on this node, by its VNI. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -62,7 +62,7 @@ INLINE void *memory_of_network(__u32 vni)
 	return slot ? memory_of(*slot) : NULL;
 }
 
-/* Learns what the notice says. */
+/* Stores the content of the notice. */
 STAGE int take_notice(struct __sk_buff *skb, __u32 vni)
 {
 	struct notice *notice = header(skb, 0, sizeof(*notice));
@@ -82,7 +82,7 @@ STAGE int take_notice(struct __sk_buff *skb, __u32 vni)
 	return -REASON_NOTICE;
 }
 
-/* What a notice overwrites of the packet it is made of. */
+/* The bytes that a notice overwrites in the packet it is made from. */
 struct overwritten {
 	struct ethhdr eth;
 	struct ethhdr inner;
@@ -102,8 +102,8 @@ INLINE void write_notice(struct notice *packet, const struct packet *pkt, __be32
 	packet->node = node;
 }
 
-/* Tells the node before us: the packet becomes a notice, a copy of that goes back the way it came, and the
- * packet becomes itself again. One that is yet to be cut is no good for that; it is never a flow's first. */
+/* Notifies the previous node: the packet is turned into a notice, a copy of that is sent back, and the packet is
+ * restored. Not possible for a packet that is not segmented yet, which is never the first of a flow. */
 INLINE int notify(struct __sk_buff *skb, const struct packet *pkt, __be32 node)
 {
 	struct overwritten saved;
@@ -128,7 +128,7 @@ INLINE int notify(struct __sk_buff *skb, const struct packet *pkt, __be32 node)
 	return REASON_NONE;
 }
 
-/* Passes a tunnel packet on to `address`, and tells its sender to go there itself next time. */
+/* Forwards a tunnel packet to `address`, and notifies its sender to send there directly from now on. */
 STAGE int relay(struct __sk_buff *skb, const struct packet *pkt NONNULL, __be32 address)
 {
 	const struct node *node = node_of(address);

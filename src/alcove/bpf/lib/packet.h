@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A packet taken apart once. Parsing refuses whatever no honest pod sends. */
+/* A packet, parsed once. Parsing rejects everything that no legitimate pod sends. */
 #pragma once
 
 #include "address.h"
 #include "reason.h"
 
-/* A direction of a connection; also the key under which a network remembers it (flow.h). */
+/* One direction of a connection; also the key of a network's memory (flow.h). */
 struct tuple {
 	struct address source;
 	struct address target;
 	__be16 sport;		/* ICMP echo: its identifier, in both ports */
 	__be16 dport;
 	__u8 proto;
-	__u8 kind;		/* as a key: what is remembered; else 0 */
+	__u8 kind;		/* in a key: the kind of entry; otherwise 0 */
 	__u16 pad;
 };
 _Static_assert(sizeof(struct tuple) == 40, "tuple");
@@ -39,7 +39,7 @@ struct packet {
 #define TCP_RST 0x04
 #define TCP_ACK 0x10
 
-/* A bound of the packet, read anew: a value the compiler kept in 32 bits is no pointer any more. */
+/* A bound of the packet, read again: a value that the compiler kept in 32 bits is no longer a pointer. */
 INLINE void *fresh(__u32 bound)
 {
 	void *pointer = (void *)(long)bound;
@@ -48,7 +48,7 @@ INLINE void *fresh(__u32 bound)
 	return pointer;
 }
 
-/* `size` readable bytes at `offset`, or NULL. Earlier pointers into the packet end here. */
+/* `size` readable bytes at `offset`, or NULL. Invalidates earlier pointers into the packet. */
 INLINE void *header(struct __sk_buff *skb, __u32 offset, __u32 size)
 {
 	void *data = fresh(*(volatile __u32 *)&skb->data);
@@ -160,12 +160,12 @@ INLINE int parse_l4(struct __sk_buff *skb, struct packet *pkt)
 	return REASON_NONE;
 }
 
-/* Classifies a fragment by offset (in 8-byte units) and refuses those made to hide something. */
+/* Classifies a fragment by offset (in 8-byte units) and rejects those that are crafted to hide something. */
 INLINE int parse_fragment(struct packet *pkt, __u32 offset, bool more, __u32 payload)
 {
 	if (!offset && !more)
 		return REASON_NONE;
-	/* Offset 1 would overwrite a TCP header's flags; nobody fragments that finely. */
+	/* Offset 1 would overwrite a TCP header's flags; no legitimate sender uses such small fragments. */
 	if (offset == 1 || (more && payload < 8))
 		return REASON_TINY_FRAGMENT;
 	if (offset * 8 + payload > 65535)
@@ -214,7 +214,7 @@ struct extension {
 	__be32 id;
 };
 
-/* Steps over hop-by-hop and destination options and one fragment header, to the payload. */
+/* Skips hop-by-hop and destination options and one fragment header, up to the payload. */
 INLINE int parse_extensions(struct __sk_buff *skb, struct packet *pkt, __u8 next, __u32 end)
 {
 	__u32 l4 = pkt->l4;
@@ -247,7 +247,7 @@ INLINE int parse_extensions(struct __sk_buff *skb, struct packet *pkt, __u8 next
 		}
 		next = ext->next;
 		l4 += (ext->length + 1) * 8;
-		/* Options that fill more than this are an attack on whoever parses them. */
+		/* Options longer than this are an attack on the receiver's parser. */
 		if (l4 > pkt->l3 + 256)
 			return REASON_IP_OPTIONS;
 	}
@@ -284,7 +284,7 @@ INLINE int parse_ip6(struct __sk_buff *skb, struct packet *pkt, __u32 l3)
 	pkt->family = 6;
 	pkt->l3 = l3;
 	pkt->l4 = l3 + sizeof(*ip);
-	/* A mapped address on the wire would pass for an IPv4 one here. */
+	/* A mapped address on the wire would be taken for an IPv4 address here. */
 	if (address_is_ip4(&pkt->flow.source) || address_is_ip4(&pkt->flow.target))
 		return REASON_MARTIAN;
 	pkt->flow.proto = next;
@@ -306,7 +306,7 @@ INLINE bool target_is_multicast(const struct packet *pkt)
 	return (first >= 224 && first < 240) || pkt->flow.target.word[3] == 0xffffffff;
 }
 
-/* Addresses that mean "here" and must never arrive from the wire. */
+/* Addresses of the local host, which must never arrive from the wire. */
 INLINE bool target_is_martian(const struct packet *pkt)
 {
 	const struct address *target = &pkt->flow.target;
@@ -337,7 +337,7 @@ INLINE int parse_at(struct __sk_buff *skb, struct packet *pkt, __u32 l3, __be16 
 	return target_is_martian(pkt) ? REASON_MARTIAN : REASON_NONE;
 }
 
-/* A frame's packet, its MAC header at the start. */
+/* Parses a frame that starts with its MAC header. */
 STAGE int parse(struct __sk_buff *skb, struct packet *pkt NONNULL, __u32 protocol)
 {
 	return parse_at(skb, pkt, ETH_HLEN, protocol);

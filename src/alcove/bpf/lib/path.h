@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Which way packets took, counted. */
+/* Counters of the paths that packets took. */
 #pragma once
 
 #include "kernel.h"
@@ -7,10 +7,10 @@
 enum path_taken {
 	PATH_LOCAL,
 	PATH_DIRECT,		/* to a node that is known to have the endpoint */
-	PATH_LEARNED,		/* to a node that a bouncer or divider named */
+	PATH_LEARNED,		/* to a node learned from a bouncer or divider */
 	PATH_BOUNCER,
 	PATH_DIVIDER,
-	PATH_RELAYED,		/* bounced or divided here, for another node */
+	PATH_RELAYED,		/* forwarded here as bouncer or divider, for another node */
 	PATH_FALLBACK,		/* through the VXLAN device */
 	PATH_GATEWAY,
 	PATH_FROM_TUNNEL,

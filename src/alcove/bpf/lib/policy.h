@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Policy: which connections may be opened. Replies belong to their connection.
  *
- * A port has a profile for each direction, 0: everything may pass. A profile is a trie of peers, each
- * of a class; a class is a trie of ports. Profiles and classes are named by their content and never
- * change: a new policy is written whole beside the old, then the port's entry is switched. A known
- * connection is judged anew when the profiles it passed under are no longer the ports'.
+ * A port has a profile for each direction, 0: everything may pass. A profile is a trie of peers, each of a class; a
+ * class is a trie of ports. Profiles and classes are named by their content and are immutable: a new policy is
+ * written completely, then the port's entry is switched. A known connection is evaluated again when the profiles it
+ * passed with are no longer the ports' current ones.
  *
- * Who opened a connection is noted where no policy is, too: one that comes later has to tell replies from
- * openings. Where the note is lost (a table that is full forgets its oldest), TCP that is under way passes if
- * either end may open it: nothing new is opened that way, for that takes a SYN, which is judged by itself. */
+ * The opener of a connection is recorded even without a policy, because a policy that is added later has to distinguish
+ * replies from openings. If the record is lost (a full table evicts its oldest entries), an established TCP connection
+ * passes if either end may open it. This opens nothing new: that takes a SYN, which is evaluated on its own. */
 #pragma once
 
 #include "embedded.h"
@@ -48,15 +48,15 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } policy_rules SEC(".maps");
 
-#define TRACK_IDLE_TICKS 170	/* for what has no end of its own: three minutes */
+#define TRACK_IDLE_TICKS 170	/* for protocols without an end of connection: three minutes */
 
-/* The profiles at both ends of a packet; of an end that is not on this node, zeros. */
+/* The profiles at both ends of a packet; zeros for an end that is not on this node. */
 struct profiles {
 	__u64 source_in;
 	__u64 source_out;
 	__u64 target_in;
 	__u64 target_out;
-	bool exempt;		/* the gateway itself speaks: probes are nobody's to refuse */
+	bool exempt;		/* sent by the gateway itself: no policy may refuse probes */
 };
 
 STAGE int profile_allows(__u64 profile, const struct address *peer NONNULL, __be16 port, __u8 proto)
@@ -77,7 +77,7 @@ STAGE int profile_allows(__u64 profile, const struct address *peer NONNULL, __be
 	return bpf_map_lookup_elem(&policy_rules, &rule) ? 1 : 0;
 }
 
-/* May the flow's opener open it? `forward`: the packet runs from the opener. */
+/* Whether the flow's opener may open it. `forward`: the packet is sent by the opener. */
 INLINE int judge(struct packet *pkt, bool forward, __u64 out, __u64 in)
 {
 	const struct address *opener = forward ? &pkt->flow.source : &pkt->flow.target;
@@ -95,7 +95,7 @@ INLINE int judge(struct packet *pkt, bool forward, __u64 out, __u64 in)
 	return REASON_NONE;
 }
 
-/* One key for both directions: the lower end first. True: `flow` runs from the key's target. */
+/* One key for both directions: the lower end first. Returns true if `flow` is sent by the key's target. */
 INLINE bool track_key(struct tuple *key, const struct tuple *flow)
 {
 	bool swap = address_below(&flow->target, &flow->source) ||
@@ -128,7 +128,7 @@ INLINE int judge_known(void *memory, struct packet *pkt, const struct profiles *
 		return REASON_NONE;
 	reason = judge(pkt, forward, out, in);
 	if (reason) {
-		/* Who opened it stays known, or its next packet would be one of a connection we know nothing of. */
+		/* The opener stays recorded; otherwise the next packet would belong to an unknown connection. */
 		if (known->flags & FLOW_GUESSED)
 			bpf_map_delete_elem(memory, key);
 		return reason;
@@ -138,7 +138,7 @@ INLINE int judge_known(void *memory, struct packet *pkt, const struct profiles *
 	return REASON_NONE;
 }
 
-/* ICMP says itself what is an answer. */
+/* ICMP types tell whether a message is a reply. */
 INLINE bool is_answer(const struct packet *pkt)
 {
 	return (pkt->flow.proto == IPPROTO_ICMP || pkt->flow.proto == IPPROTO_ICMPV6) && !pkt->opens &&
@@ -180,7 +180,7 @@ INLINE int judge_new(void *memory, struct packet *pkt, const struct profiles *en
 	return REASON_NONE;
 }
 
-/* Of TCP a packet tells whether it opens; of the others the first one does. */
+/* TCP flags tell whether a packet opens a connection; for other protocols the first packet does. */
 INLINE bool may_open(const struct packet *pkt)
 {
 	if (pkt->flow.proto == IPPROTO_TCP)
@@ -189,7 +189,7 @@ INLINE bool may_open(const struct packet *pkt)
 	       pkt->fragment != FRAGMENT_LATER;
 }
 
-/* Where no policy is: who opened this. */
+/* Without a policy: record the opener. */
 STAGE int note_opener(const struct packet *pkt NONNULL, __u32 slot, __u32 flags)
 {
 	void *memory = memory_of(slot);
@@ -211,7 +211,7 @@ STAGE int note_opener(const struct packet *pkt NONNULL, __u32 slot, __u32 flags)
 	return 0;
 }
 
-/* An error about a connection that policy let through belongs to it. */
+/* An error about a connection that policy allowed belongs to that connection. */
 STAGE int is_related(struct __sk_buff *skb, const struct packet *pkt NONNULL, __u32 slot)
 {
 	void *memory = memory_of(slot);
@@ -241,7 +241,7 @@ STAGE int policy(struct __sk_buff *skb, struct packet *pkt NONNULL, const struct
 	if (!known || is_over(known, pkt))
 		return judge_new(memory, pkt, ends, &key, swap);
 	forward = swap == !!(known->flags & FLOW_SWAPPED);
-	/* What opens a connection is no reply, whatever its ports. */
+	/* A packet that opens a connection is not a reply, whatever its ports. */
 	if (!forward && pkt->opens)
 		return judge_new(memory, pkt, ends, &key, swap);
 	return judge_known(memory, pkt, ends, &key, known, forward);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A port's rate limit: a virtual clock that each packet moves on by the time it takes at the rate. */
+/* A port's rate limit: a virtual clock that each packet advances by its transmission time at the rate. */
 #pragma once
 
 #include "port.h"
@@ -32,7 +32,7 @@ INLINE bool rate_exceeded(struct __sk_buff *skb, const struct port *port)
 		return false;
 	now = bpf_ktime_get_ns();
 	busy = *(volatile __u64 *)&bucket->busy_until_ns;
-	/* Unused time is not saved up; whoever loses the race sees the winner's clock. */
+	/* Unused time does not accumulate; the loser of a race sees the winner's clock. */
 	if (busy < now)
 		__sync_val_compare_and_swap(&bucket->busy_until_ns, busy, now);
 	if (busy > now && busy - now > port->burst_ns)

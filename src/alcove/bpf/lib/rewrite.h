@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Changing a packet's addresses and ports, with every checksum that covers them. */
+/* Changes a packet's addresses and ports, and every checksum that covers them. */
 #pragma once
 
 #include "sctp.h"
 
-/* Where the L4 checksum is, 0: there is none to mend. */
+/* Offset of the L4 checksum; 0 if there is none to update. */
 INLINE __u32 checksum_offset(const struct packet *pkt)
 {
 	if (pkt->fragment == FRAGMENT_LATER)
@@ -20,14 +20,14 @@ INLINE __u32 checksum_offset(const struct packet *pkt)
 	return 0;
 }
 
-/* A UDP checksum of zero means "none": it stays so, and a computed zero is written as ones. */
+/* A UDP checksum of zero means "none" and stays so; a computed zero is written as ones. */
 INLINE __u64 checksum_flags(const struct packet *pkt)
 {
 	return pkt->flow.proto == IPPROTO_UDP ? BPF_F_MARK_MANGLED_0 : 0;
 }
 
-/* The checksum that covers ports and, by its pseudo header, addresses. A checksum that a device is still to
- * compute covers only the latter so far; the kernel's helper knows, we cannot. */
+/* The checksum that covers ports and, by its pseudo header, addresses. If a device is still to compute it, it covers
+ * only the addresses so far; the kernel's helper knows this, the program cannot. */
 INLINE int mend_word(struct __sk_buff *skb, __u32 at, __u32 before, __u32 after, __u64 flags)
 {
 	if (before == after)
@@ -67,14 +67,14 @@ INLINE bool has_ports(const struct packet *pkt)
 	       (proto == IPPROTO_TCP || proto == IPPROTO_UDP || proto == IPPROTO_SCTP);
 }
 
-/* The new sum of a header in which the word `before` became `after`. */
+/* The new checksum of a header in which the word `before` was changed to `after`. */
 INLINE __u32 sum_change(__u32 sum, __u32 before, __u32 after)
 {
 	sum += (~before & 0xffff) + (~before >> 16);
 	return sum + (after & 0xffff) + (after >> 16);
 }
 
-/* Packets are rewritten as frames with the MAC header at their start, so all is where it always is. */
+/* Packets are rewritten as frames that start with the MAC header, so that offsets are constant. */
 INLINE int write_ip4(struct __sk_buff *skb, const struct packet *pkt, const struct tuple *after)
 {
 	bool ports = has_ports(pkt);
@@ -108,7 +108,7 @@ INLINE int write_ip6(struct __sk_buff *skb, const struct packet *pkt, const stru
 	return REASON_NONE;
 }
 
-/* Makes the packet be of the flow `after`. */
+/* Rewrites the packet to the flow `after`. */
 STAGE int rewrite(struct __sk_buff *skb, struct packet *pkt NONNULL, const struct tuple *after NONNULL)
 {
 	int reason;

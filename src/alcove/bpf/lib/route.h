@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Routes: whom to ask for an address that is no known endpoint, and the world beyond the network. */
+/* Routes: the nodes to send to for an unknown endpoint, and external addresses. */
 #pragma once
 
 #include "packet.h"
@@ -8,11 +8,11 @@ enum route_kind {
 	ROUTE_NONE,
 	ROUTE_SUBNET,		/* its bouncers know every endpoint */
 	ROUTE_VPC,		/* its dividers know every subnet */
-	ROUTE_WORLD,		/* out, through the gateway of this node */
-	ROUTE_SERVICE,		/* service addresses: nobody but services lives there */
+	ROUTE_WORLD,		/* external: through the gateway of this node */
+	ROUTE_SERVICE,		/* service addresses: there are no endpoints in this range */
 };
 
-#define ROUTE_SELF 0x1		/* this node is one of those to ask */
+#define ROUTE_SELF 0x1		/* this node is one of the route's nodes */
 #define ROUTE_NODES 8
 
 struct route_key {
@@ -27,7 +27,7 @@ struct route {
 	__u8 count;
 	__u8 flags;
 	__u8 pad;
-	__u32 ifindex;		/* of the gateway's port */
+	__u32 ifindex;		/* of the gateway's veth */
 	__u8 mac[6];
 	__u16 pad2;
 	__be32 nodes[ROUTE_NODES];
@@ -43,7 +43,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } routes SEC(".maps");
 
-/* Prefixes no network may reach, whatever its routes say: the underlay, link-local metadata. */
+/* Prefixes that no network may reach, regardless of its routes: the underlay, link-local metadata. */
 struct forbidden_key {
 	__u32 prefix_bits;
 	struct address address;
@@ -66,7 +66,7 @@ INLINE const struct route *route_of(__u32 vni, const struct address *address)
 	return bpf_map_lookup_elem(&routes, &key);
 }
 
-/* The same of a route's nodes for the same address, so that its order of packets holds. */
+/* Always the same node of a route for the same address, so that packets stay in order. */
 INLINE __be32 route_node(const struct route *route, const struct address *address)
 {
 	__u32 mixed = address->word[3] ^ (address->word[3] >> 16);

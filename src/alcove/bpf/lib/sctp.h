@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* SCTP's checksum is a CRC32c over the whole packet. It is linear, so the change of a port changes
- * it by the CRC of that change, carried over the bytes that follow: no need to read them. */
+/* SCTP's checksum is a CRC32c over the whole packet. It is linear, so a changed port changes it by the CRC of that
+ * change, shifted over the bytes that follow: they need not be read. */
 #pragma once
 
 #include "packet.h"
@@ -15,7 +15,7 @@ STAGE __u32 crc_multiply(__u32 a, __u32 b)
 	for (int i = 0; i < 32; i++) {
 		__u32 odd = -(b & 1), set = -(a >> 31);
 
-		/* Masks, not branches: the verifier follows every branch. */
+		/* Masks instead of branches: the verifier follows every branch. */
 		asm volatile("" : "+r"(odd), "+r"(set));
 		product ^= b & set;
 		b = (b >> 1) ^ (CRC32C_POLY & odd);
@@ -24,7 +24,7 @@ STAGE __u32 crc_multiply(__u32 a, __u32 b)
 	return product;
 }
 
-/* The CRC's change when `change` (as little-endian word) is xored in, `after` bytes before the end. */
+/* The change of the CRC when `change` (a little-endian word) is xored in, `after` bytes before the end. */
 STAGE __u32 crc_change(__u32 change, __u32 after)
 {
 	__u32 power = 1U << 23;	/* x^8: one byte */
@@ -48,7 +48,7 @@ INLINE int sctp_mend_checksum(struct __sk_buff *skb, const struct packet *pkt, c
 		return REASON_NONE;
 	if (bpf_skb_load_bytes(skb, at, &crc, sizeof(crc)))
 		return REASON_REWRITE;
-	/* Zero: the device will fill it in. */
+	/* Zero: the device will compute it. */
 	if (!crc)
 		return REASON_NONE;
 	crc ^= crc_change(change, skb->len - pkt->l4 - 4);

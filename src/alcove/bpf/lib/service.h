@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Services: a virtual address and port become a backend's, and its replies the service's again.
+/* Services: a virtual address and port are translated to a backend's, and its replies back to the service's.
  *
- * The client's node alone does it. A service's backends are a set with a name made of its content:
- * changing them writes a new set and then one service entry, so no packet sees half a change.
+ * Only the client's node translates. A service's backends are a set named by its content: changing them writes a new
+ * set and then one service entry, so no packet sees a partial change.
  *
- * Packets sent to a backend directly are told apart from those a service sent there: a direct flow
- * takes a (same to same) translation as well, and whoever comes second takes another source port. */
+ * Packets sent to a backend directly must be distinguished from those sent through a service: a direct flow also gets
+ * a translation (to the same address), and the second of two conflicting flows gets another source port. */
 #pragma once
 
 #include "embedded.h"
@@ -22,7 +22,7 @@ struct service_key {
 _Static_assert(sizeof(struct service_key) == 24, "service_key");
 
 struct service {
-	__u64 set;		/* names its backends */
+	__u64 set;		/* name of its set of backends */
 	__u32 count;
 	__u32 affinity_ticks;	/* 0: none */
 	__u32 flags;
@@ -30,7 +30,7 @@ struct service {
 };
 _Static_assert(sizeof(struct service) == 24, "service");
 
-#define SERVICE_DIRECT 0x1	/* no service: the address and port of some service's backend */
+#define SERVICE_DIRECT 0x1	/* not a service: the address and port of some service's backend */
 
 struct backend_key {
 	__u64 set;
@@ -79,12 +79,12 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } members SEC(".maps");
 
-/* How long an entry that is not used still owns its source port. */
+/* How long an unused entry still reserves its source port. */
 #define TCP_IDLE_TICKS 6700	/* two hours */
 #define UDP_IDLE_TICKS 112	/* two minutes */
 #define CLAIM_TRIES 8
 
-/* Which address of the packet's target a service is looked for at: its own, or, as any node's, nobody's. */
+/* The address that a service is looked up by: the packet's target, or zero for any node's address. */
 enum service_at { AT_TARGET, AT_ANY_NODE };
 
 INLINE const struct service *service_of(const struct packet *pkt, __u32 at)
@@ -116,7 +116,7 @@ INLINE bool is_live(const struct flow *flow, __u8 proto)
 	return idle_ticks(flow) < (proto == IPPROTO_UDP ? UDP_IDLE_TICKS : TCP_IDLE_TICKS);
 }
 
-/* The backend this client was given before, if it still is one and the memory is fresh. */
+/* The backend that this client was assigned before, if it is still a backend and the entry has not expired. */
 INLINE bool choose_again(void *memory, const struct service *service, struct tuple *key, struct flow *choice)
 {
 	struct flow *known = recall(memory, key, FLOW_AFFINITY);
@@ -162,7 +162,7 @@ INLINE int choose(void *memory, const struct service *service, const struct pack
 	return REASON_NONE;
 }
 
-/* The flow as the backend sees it: from the client to the backend, by the claimed source port. */
+/* The flow as the backend sees it: from the client to the backend, with the reserved source port. */
 INLINE void translated(struct tuple *after, const struct tuple *before, const struct flow *choice)
 {
 	*after = *before;
@@ -183,7 +183,7 @@ INLINE void reversed(struct tuple *key, const struct tuple *flow)
 	key->pad = 0;
 }
 
-/* Owns the way back from the backend: the wanted source port, or one no other flow to it uses. */
+/* Reserves the reverse flow from the backend: with the original source port, or one that no other flow to it uses. */
 INLINE int claim(void *memory, const struct tuple *before, struct flow *choice)
 {
 	struct flow back = {
@@ -211,7 +211,7 @@ INLINE int claim(void *memory, const struct tuple *before, struct flow *choice)
 	return REASON_NO_SOURCE_PORT;
 }
 
-/* Chooses and remembers both directions: the table evicts them one by one, so both are written. */
+/* Selects a backend and stores both directions: the table evicts entries individually, so both are written. */
 INLINE int open_flow(void *memory, const struct service *service, struct packet *pkt, struct flow *choice)
 {
 	struct flow *known = recall(memory, &pkt->flow, FLOW_FORWARD);
@@ -223,7 +223,7 @@ INLINE int open_flow(void *memory, const struct service *service, struct packet 
 		return reason;
 	if (address_equal(&choice->peer, &pkt->flow.source))
 		choice->flags = FLOW_HAIRPIN;
-	/* A repeated SYN keeps its port. */
+	/* A retransmitted SYN keeps its port. */
 	if (known && known->peer_port == choice->peer_port && address_equal(&known->peer, &choice->peer))
 		choice->own_port = known->own_port;
 	reason = claim(memory, &pkt->flow, choice);
@@ -234,8 +234,8 @@ INLINE int open_flow(void *memory, const struct service *service, struct packet 
 	return REASON_NONE;
 }
 
-/* Whether the remembered backend may go on being used. Established TCP outlives its backend's place
- * in the service (it may be ending in peace); what has no connections is sent elsewhere. */
+/* Whether the stored backend may still be used. Established TCP connections continue after the backend was removed from
+ * the service (it may be terminating gracefully); protocols without connections get another backend. */
 INLINE bool still_good(const struct service *service, struct flow *known, const struct packet *pkt)
 {
 	if (pkt->opens)
@@ -250,7 +250,7 @@ INLINE bool still_good(const struct service *service, struct flow *known, const 
 	return true;
 }
 
-/* The table may have evicted the way back alone: it is written again as it was. */
+/* The table may have evicted only the reverse entry: it is restored. */
 INLINE void keep_way_back(void *memory, const struct packet *pkt, const struct flow *known)
 {
 	struct flow back = {
@@ -274,7 +274,7 @@ INLINE int to_backend(struct __sk_buff *skb, void *memory, const struct service 
 	int reason;
 
 	known = recall(memory, &pkt->flow, FLOW_FORWARD);
-	/* A direct flow is only noted when it opens: its later packets need no translation unless then. */
+	/* A direct flow is recorded only when it opens: later packets need translation only if that one did. */
 	if (!known && (service->flags & SERVICE_DIRECT) && pkt->flow.proto == IPPROTO_TCP && !pkt->opens)
 		return REASON_NONE;
 	if (known && still_good(service, known, pkt)) {
@@ -292,7 +292,7 @@ INLINE int to_backend(struct __sk_buff *skb, void *memory, const struct service 
 	return rewrite(skb, pkt, &after);
 }
 
-/* A packet for a service, or for a backend directly, leaves for its backend. */
+/* Translates a packet for a service, or for a backend directly, to its backend. */
 STAGE int service_forward(struct __sk_buff *skb, struct packet *pkt NONNULL, __u32 slot, __u32 at)
 {
 	const struct service *service = service_of(pkt, at);
@@ -304,8 +304,8 @@ STAGE int service_forward(struct __sk_buff *skb, struct packet *pkt NONNULL, __u
 	return memory ? to_backend(skb, memory, service, pkt) : REASON_NO_MEMORY;
 }
 
-/* Writes the embedded packet's target and ports anew. In IPv4 its header's own checksum makes up for the address,
- * so of the message's checksum only the ports are left to mend. */
+/* Rewrites the embedded packet's target and ports. In IPv4 its header checksum compensates for the address, so only the
+ * ports have to be updated in the message's checksum. */
 INLINE int rewrite_embedded(struct __sk_buff *skb, const struct packet *pkt, const struct tuple *before,
 			    const struct tuple *after)
 {
@@ -333,7 +333,7 @@ INLINE int rewrite_embedded(struct __sk_buff *skb, const struct packet *pkt, con
 	return bpf_skb_store_bytes(skb, inner, &ports[1], 4, 0) ? REASON_REWRITE : REASON_NONE;
 }
 
-/* An error about a translated packet speaks of the service again, and comes from it if the backend sent it. */
+/* An error about a translated packet must refer to the service, and come from it if the backend sent it. */
 STAGE int error_reverse(struct __sk_buff *skb, struct packet *pkt NONNULL, __u32 slot)
 {
 	void *memory = memory_of(slot);
@@ -359,7 +359,7 @@ STAGE int error_reverse(struct __sk_buff *skb, struct packet *pkt NONNULL, __u32
 	return rewrite(skb, pkt, &key);
 }
 
-/* A packet from a backend comes back as the service's. */
+/* Translates a packet from a backend back to the service's address. */
 STAGE int service_reverse(struct __sk_buff *skb, struct packet *pkt NONNULL, __u32 slot)
 {
 	void *memory = memory_of(slot);

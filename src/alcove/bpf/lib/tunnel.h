@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The tunnel: VXLAN over IPv4, made and taken apart by the programs themselves.
+/* The tunnel: VXLAN over IPv4, encapsulated and decapsulated by the programs themselves.
  *
- * UDP that the kernel has yet to cut into datagrams (GSO) cannot be taken apart here: it goes by the
- * VXLAN device, which speaks the same on the wire. */
+ * UDP that the kernel has not segmented yet (GSO) cannot be encapsulated here: it goes through the VXLAN device, which
+ * has the same wire format. */
 #pragma once
 
 #include "config.h"
@@ -22,12 +22,12 @@ struct outer {
 	struct vxlan vxlan;
 	struct ethhdr eth;	/* the inner frame's */
 };
-#define OUTER_SIZE 50		/* without the struct's own padding */
+#define OUTER_SIZE 50		/* without the struct's padding */
 _Static_assert(offsetof(struct outer, eth) + sizeof(struct ethhdr) == OUTER_SIZE, "outer");
 
 #define VXLAN_HAS_VNI bpf_htonl(0x08000000)
 #define TUNNEL_TTL 64
-#define RELAY_COST 16		/* what a relay takes off the TTL: three at most between two nodes */
+#define RELAY_COST 16		/* what a relay subtracts from the TTL: at most three relays between two nodes */
 #define IP_DONT_FRAGMENT bpf_htons(0x4000)
 
 INLINE __be16 ip4_checksum(const struct iphdr *ip)
@@ -44,7 +44,7 @@ INLINE __be16 ip4_checksum(const struct iphdr *ip)
 
 INLINE void fill_outer_ip(struct iphdr *ip, __be32 node, __u32 length, __u8 tos, __u8 ttl)
 {
-	/* A packet yet to be cut may pass 64 KiB; each piece gets its own length. */
+	/* A packet that is not segmented yet may exceed 64 KiB; each segment gets its own length. */
 	if (length > 65535)
 		length = 65535;
 	ip->version = 4;
@@ -98,7 +98,7 @@ INLINE void fill_outer(struct outer *outer, struct __sk_buff *skb, const struct 
 	outer->udp.check = 0;
 	outer->vxlan.flags = VXLAN_HAS_VNI;
 	outer->vxlan.vni = bpf_htonl(pkt->vni << 8);
-	/* Receivers set the MACs anew; these only must not be a VXLAN device's own. */
+	/* Receivers overwrite the MACs; they only must differ from a VXLAN device's own. */
 	copy_router_mac(outer->eth.h_dest);
 	copy_router_mac(outer->eth.h_source);
 	outer->eth.h_proto = pkt->family == 4 ? bpf_htons(ETH_P_IP) : bpf_htons(ETH_P_IPV6);
@@ -115,7 +115,7 @@ INLINE int send_to_node(struct __sk_buff *skb, const struct packet *pkt, __be32 
 	skb->priority = priority;
 	if (pkt->flow.proto == IPPROTO_UDP && skb->gso_size)
 		return send_by_device(skb, pkt->vni, address, tos);
-	/* What the kernel cannot make room in as it is, the device can. */
+	/* The device can encapsulate packets in which the kernel cannot make room here. */
 	if (bpf_skb_adjust_room(skb, OUTER_SIZE, BPF_ADJ_ROOM_MAC, ENCAP_FLAGS))
 		return send_by_device(skb, pkt->vni, address, tos);
 	outer = header(skb, ETH_HLEN, OUTER_SIZE);
@@ -125,7 +125,7 @@ INLINE int send_to_node(struct __sk_buff *skb, const struct packet *pkt, __be32 
 	return to_underlay(node);
 }
 
-/* Takes the tunnel's header off; what is left starts with a MAC header to be filled. */
+/* Removes the tunnel header; the remainder starts with a MAC header to be filled in. */
 INLINE int decapsulate(struct __sk_buff *skb, struct packet *pkt)
 {
 	__u64 family = pkt->family == 4 ? ROOM_DECAP_L3_IP4 : ROOM_DECAP_L3_IP6;

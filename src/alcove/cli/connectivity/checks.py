@@ -1,6 +1,6 @@
-"""What must and must not be reachable from each pod, and the script that finds out inside it. Pure.
+"""Which targets each pod must and must not reach, and the shell script that checks it inside the pod. Pure.
 
-One script for each pod asks everything at once, so that the silence of many costs the time of one.
+One script per pod runs its checks concurrently: many timeouts take as long as one.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from alcove.cli.connectivity.topology import (
 
 TALK_SECONDS = 5
 SILENCE_SECONDS = 2
-"""How long a pod that must not answer is listened to."""
+"""Timeout of a check that must get no answer."""
 API_HOST, API_PORT = "kubernetes.default.svc", 443
 SERVER_HELLO = "1603"
-"""How the answer of a TLS server begins."""
+"""The first two bytes of a TLS server's answer, in hexadecimal."""
 
 
 class CheckKind(StrEnum):
@@ -45,9 +45,9 @@ class Check(Struct, frozen=True):
     """An address or a name."""
     port: int
     expected: frozenset[str]
-    """Answers that are right: the page of one of these pods; empty: silence."""
+    """Accepted answers: the page of one of these pods. Empty if there must be no answer."""
     about: str
-    """What it shows, for people."""
+    """Description for users."""
 
 
 class CheckResult(Struct, frozen=True):
@@ -62,8 +62,8 @@ class CheckResult(Struct, frozen=True):
 def checks(
     topology: CheckTopology, vips: dict[CheckNetwork, str], agents: Sequence[tuple[str, int]] = ()
 ) -> list[Check]:
-    """Everything that is to be tried. `vips` are the addresses of the networks' services, `agents` those of the
-    nodes' own servers, which no pod may reach."""
+    """All checks of the topology. `vips` are the networks' service addresses, `agents` the addresses of the
+    nodes' API servers, which no pod may reach."""
     found: list[Check] = []
     for source in topology.pods:
         found += pod_checks(source, topology.pods)
@@ -88,22 +88,24 @@ def checks(
 
 
 def pod_checks(source: CheckPod, pods: Iterable[CheckPod]) -> list[Check]:
-    """Every address that any pod has, from this one: its own network's pod answers, or nobody."""
-    every = [pod for pod in pods if pod != source]
+    """Checks of every pod address from `source`: only a pod of the same network may answer."""
+    others = [pod for pod in pods if pod != source]
     found = []
-    for address in dict.fromkeys(pod.address for pod in every):
+    for address in dict.fromkeys(pod.address for pod in others):
         if address == source.address:
             continue
-        mine = frozenset(pod.identity for pod in every if pod.address == address and is_together(pod, source))
-        theirs = sum(1 for pod in every if pod.address == address and not is_together(pod, source))
+        same_network = frozenset(
+            pod.identity for pod in others if pod.address == address and is_together(pod, source)
+        )
+        other_count = sum(1 for pod in others if pod.address == address and not is_together(pod, source))
         about = (
-            f"not {theirs} of others"
-            if mine and theirs
+            f"same network, not {other_count} others"
+            if same_network and other_count
             else "same network"
-            if mine
+            if same_network
             else "other networks only"
         )
-        found.append(Check(source, CheckKind.POD, address, PORT, mine, about))
+        found.append(Check(source, CheckKind.POD, address, PORT, same_network, about))
     return found
 
 
@@ -111,40 +113,42 @@ def is_together(one: CheckPod, other: CheckPod) -> bool:
     return (one.tenant, one.network) == (other.tenant, other.network)
 
 
-def script(asked: Sequence[Check]) -> str:
-    """For a shell in the pod: each answer on a line `NUMBER ANSWER`, in any order."""
-    lines = [f"({_ask(check)}) 2>/dev/null | sed 's/^/{number} /' &" for number, check in enumerate(asked)]
+def script(requested: Sequence[Check]) -> str:
+    """The shell script for a pod. It prints each answer as a line `NUMBER ANSWER`, in any order."""
+    lines = [
+        f"({_command(check)}) 2>/dev/null | sed 's/^/{number} /' &" for number, check in enumerate(requested)
+    ]
     return "\n".join((*lines, "wait"))
 
 
-def _ask(check: Check) -> str:
+def _command(check: Check) -> str:
     seconds = TALK_SECONDS if check.expected else SILENCE_SECONDS
     reach = f"timeout {seconds} nc {shlex.quote(check.target)} {check.port}"
     if check.kind in (CheckKind.API, CheckKind.NODE):
-        # The greeting alone: images need no TLS, and what follows is the same for everybody.
+        # Send only a ClientHello: the image needs no TLS client then.
         return f"(printf '{client_hello()}'; sleep 1) | {reach} | head -c 2 | xxd -p"
     return f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | {reach} | tail -n 1"
 
 
 @cache
 def client_hello() -> str:
-    """How a TLS client greets a server, as a shell's printf writes it."""
+    """A TLS ClientHello, escaped for the shell's printf."""
     context = ssl.create_default_context()
     context.check_hostname = False
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    greeting = context.wrap_bio(incoming, outgoing, server_hostname=API_HOST)
+    tls = context.wrap_bio(incoming, outgoing, server_hostname=API_HOST)
     try:
-        greeting.do_handshake()
+        tls.do_handshake()
     except ssl.SSLWantReadError:
         pass
     return "".join(f"\\{byte:03o}" for byte in outgoing.read())
 
 
-def results(asked: Sequence[Check], message: str) -> list[CheckResult]:
-    """What the script's output says."""
+def results(requested: Sequence[Check], output: str) -> list[CheckResult]:
+    """The results in the script's output."""
     answers: dict[int, str] = {}
-    for line in message.splitlines():
+    for line in output.splitlines():
         number, _, answer = line.partition(" ")
         if number.isdigit():
             answers[int(number)] = answer.strip()
-    return [CheckResult(check, answers.get(number, "")) for number, check in enumerate(asked)]
+    return [CheckResult(check, answers.get(number, "")) for number, check in enumerate(requested)]

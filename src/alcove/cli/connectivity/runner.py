@@ -1,4 +1,4 @@
-"""Puts a world on a cluster, asks inside its pods, and takes it away again."""
+"""Creates a test topology on a cluster, runs checks in its pods, and removes it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _AGENT_PORT = ("status", "daemonEndpoints", "kubeletEndpoint", "Port")
 
 
 def real_nodes(session: CliSession) -> list[str]:
-    """Nodes that are ready and really run tenants' pods."""
+    """Names of the nodes that are ready, schedulable and not hollow."""
     return [
         node["metadata"]["name"]
         for node in session.items(NODES)
@@ -48,7 +48,7 @@ def real_nodes(session: CliSession) -> list[str]:
 
 
 def is_hollow(node: Object) -> bool:
-    """Whether the node only pretends to run tenants' pods; it may really run ring0's."""
+    """Whether tenants' pods are hollow on the node; ring0's may run for real."""
     handlers = objects.get(node, "status", "runtimeHandlers", default=[])
     return any(each.get("name") == "hollow" for each in handlers)
 
@@ -68,15 +68,15 @@ class ConnectivityRunner:
         self._topology = topology
         self._deadline = time.monotonic() + seconds_max
 
-    # Putting it there
+    # Setup and teardown
 
     def build(self) -> None:
-        """Everything of the world, where it is missing; returns when networks are ready and pods run."""
+        """Creates missing objects; returns when networks and pods are ready."""
         session = self._session
         for tenant in self._topology.tenants:
             session.ensure(TENANTS, {"apiVersion": "v1", "kind": "Tenant", "metadata": {"name": tenant}})
         for network in self._topology.networks:
-            self._await_space(network.tenant)
+            self._await_tenant(network.tenant)
             session.ensure(NAMESPACES, {"metadata": {"name": network.namespace}}, network.tenant)
             session.ensure(NETWORKS, manifests.network_manifest(network), network.tenant)
         for network in self._topology.networks:
@@ -92,7 +92,7 @@ class ConnectivityRunner:
         return {network: self._await_vip(network) for network in self._topology.networks}
 
     def agents(self) -> list[tuple[str, int]]:
-        """Where the nodes' own servers are, on the underlay."""
+        """Addresses of the nodes' API servers on the underlay."""
         names = {pod.node for pod in self._topology.pods}
         found = [node for node in self._session.items(NODES) if node["metadata"]["name"] in names]
         return [
@@ -103,50 +103,51 @@ class ConnectivityRunner:
         ]
 
     def remove(self, *, wait: bool = True) -> None:
-        """The tenants with all they have; that has time of its own, whatever went before."""
+        """Deletes the tenants with their objects, within REMOVE_SECONDS_MAX from now."""
         self._deadline = time.monotonic() + REMOVE_SECONDS_MAX
         for tenant in self._topology.tenants:
             if self._session.find(TENANTS, tenant) is not None:
                 self._session.delete(TENANTS, tenant)
         for tenant in self._topology.tenants if wait else ():
-            self._wait(f"tenant {tenant} is gone", partial(self._is_gone, tenant))
+            self._wait(f"tenant {tenant} to be deleted", partial(self._is_deleted, tenant))
 
-    # Asking
+    # Checks
 
-    def ask(self, asked: Iterable[Check]) -> list[CheckResult]:
-        """One script in each pod, a few at once. What is wrong is asked once more: networks settle."""
-        found = self._ask_all(asked)
+    def ask(self, requested: Iterable[Check]) -> list[CheckResult]:
+        """Runs the checks, EXECS_AT_ONCE pods concurrently. Failed checks are retried once: networks may
+        still settle."""
+        found = self._run_checks(requested)
         wrong = [result for result in found if not result.is_right]
         if not wrong:
             return found
         time.sleep(AGAIN_SECONDS)
-        again = {id(result.check): result for result in self._ask_all(result.check for result in wrong)}
+        again = {id(result.check): result for result in self._run_checks(result.check for result in wrong)}
         return [again.get(id(result.check), result) for result in found]
 
-    def _ask_all(self, asked: Iterable[Check]) -> list[CheckResult]:
+    def _run_checks(self, requested: Iterable[Check]) -> list[CheckResult]:
         by_pod: dict[CheckPod, list[Check]] = {}
-        for check in asked:
+        for check in requested:
             by_pod.setdefault(check.source, []).append(check)
         with ThreadPoolExecutor(EXECS_AT_ONCE) as pool:
-            told = pool.map(lambda pod: self.run(pod, script(by_pod[pod])), by_pod)
-            pairs = zip(by_pod, told, strict=True)
+            outputs = pool.map(lambda pod: self.run(pod, script(by_pod[pod])), by_pod)
+            pairs = zip(by_pod, outputs, strict=True)
             return [result for pod, text in pairs for result in results(by_pod[pod], text)]
 
     def run(self, pod: CheckPod, text: str) -> str:
-        """What a shell script in the pod says. Raises Failure.
+        """The output of a shell script in the pod. Raises CliError.
 
-        Tried again for a while: what is known of a pod may be from before its node was restarted.
+        Retried for up to RETRY_SECONDS_MAX: the pod's status may be from before its node was restarted.
         """
         server = server_url(self._session.connection.server, pod.tenant)
         command = [self._kubectl, f"--kubeconfig={self._session.kubeconfig}", f"--server={server}"]
         command += ["exec", f"--namespace={pod.namespace}", pod.name, "--", "sh", "-c", text]
         until = min(self._deadline, time.monotonic() + RETRY_SECONDS_MAX)
         while True:
-            done = self._run(pod, command)
-            if not done.returncode:
-                return done.stdout
+            completed = self._run(pod, command)
+            if not completed.returncode:
+                return completed.stdout
             if time.monotonic() > until:
-                raise CliError(f"cannot run anything in {pod.identity}: {done.stderr.strip()}")
+                raise CliError(f"cannot exec in pod {pod.identity}: {completed.stderr.strip()}")
             time.sleep(AGAIN_SECONDS)
 
     def _run(self, pod: CheckPod, command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -156,11 +157,11 @@ class ConnectivityRunner:
             )
         except subprocess.TimeoutExpired as error:
             raise CliError(
-                f"no answer from {pod.identity} in {EXEC_SECONDS_MAX:.0f} s", ExitCode.TIMEOUT
+                f"exec in pod {pod.identity} timed out after {EXEC_SECONDS_MAX:.0f} s", ExitCode.TIMEOUT
             ) from error
 
     def token_user(self, pod: CheckPod) -> str:
-        """Whom the API takes the token for that the pod was given."""
+        """The user name that the API server gives the pod's service account token."""
         token = self.run(pod, "cat /var/run/secrets/kubernetes.io/serviceaccount/token").strip()
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         path = f"/apis/authentication.k8s.io/v1/tenants/{pod.tenant}/tokenreviews"
@@ -169,20 +170,23 @@ class ConnectivityRunner:
 
     # Waiting
 
-    def _wait(self, what: str, check: Callable[[], object | None]) -> None:
-        wait_for(what, check, max(0.1, self._deadline - time.monotonic()))
+    def _wait(self, description: str, check: Callable[[], object | None]) -> None:
+        wait_for(description, check, max(0.1, self._deadline - time.monotonic()))
 
-    def _is_gone(self, tenant: str) -> bool | None:
+    def _is_deleted(self, tenant: str) -> bool | None:
         return True if self._session.find(TENANTS, tenant) is None else None
 
-    def _await_space(self, tenant: str) -> None:
-        self._wait(f"tenant {tenant} is there", lambda: self._session.find(NAMESPACES, "default", tenant))
+    def _await_tenant(self, tenant: str) -> None:
+        self._wait(
+            f"tenant {tenant} to have a default namespace",
+            lambda: self._session.find(NAMESPACES, "default", tenant),
+        )
 
     def _await_account(self, network: CheckNetwork) -> None:
         def found() -> Object | None:
             return self._session.find(SERVICE_ACCOUNTS, "default", network.tenant, network.namespace)
 
-        self._wait(f"namespace {network.namespace} of {network.tenant} is ready", found)
+        self._wait(f"namespace {network.tenant}/{network.namespace} to have a service account", found)
 
     def _await_network(self, network: CheckNetwork) -> None:
         def ready() -> bool | None:
@@ -192,37 +196,37 @@ class ConnectivityRunner:
                 raise CliError(f"network {network.tenant}/{network.name}: {message}")
             return True if phase == "Ready" else None
 
-        self._wait(f"network {network.tenant}/{network.name} is ready", ready)
+        self._wait(f"network {network.tenant}/{network.name} to be ready", ready)
 
     def _await_vip(self, network: CheckNetwork) -> str:
         vips: list[str] = []
 
-        def given() -> bool | None:
+        def assigned() -> bool | None:
             found = self._session.get(SERVICES, SERVICE, network.tenant, network.namespace)
             vip = objects.get(found, "spec", "clusterIP", default="")
             vips[:] = [vip]
             return True if vip else None
 
-        self._wait(f"service {SERVICE} of {network.tenant}/{network.name} has an address", given)
+        self._wait(f"service {network.tenant}/{network.namespace}/{SERVICE} to have a cluster IP", assigned)
         return vips[0]
 
     def _await_pod(self, pod: CheckPod) -> None:
         def ready() -> bool | None:
             found = self._session.get(PODS, pod.name, pod.tenant, pod.namespace)
             conditions = objects.get(found, "status", "conditions", default=[])
-            is_so = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-            return True if is_so else None
+            is_ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+            return True if is_ready else None
 
         try:
-            self._wait(f"pod {pod.identity} runs", ready)
+            self._wait(f"pod {pod.identity} to be ready", ready)
         except CliError as error:
-            raise CliError(f"{error}; {self._why(pod)}", error.code) from error
+            raise CliError(f"{error}; {self._last_event(pod)}", error.code) from error
 
-    def _why(self, pod: CheckPod) -> str:
-        """The last thing that was said about a pod."""
+    def _last_event(self, pod: CheckPod) -> str:
+        """The pod's last event."""
         selector = f"involvedObject.name={pod.name}"
         events = self._session.items(EVENTS, pod.tenant, pod.namespace, fieldSelector=selector)
         if not events:
-            return "nothing was said about it"
+            return "the pod has no events"
         last = events[-1]
         return f"{last.get('reason')}: {last.get('message')}"

@@ -1,6 +1,6 @@
-"""The pods, networks and services that a test of connectivity is made of, and their manifests. Pure.
+"""The pods, networks and services of a connectivity test, and their manifests. Pure.
 
-Every pod serves a page that says who it is, so that an answer tells which of several pods with the same address
+Every pod serves a page with its identity, so that an answer shows which of several pods with the same address
 gave it.
 """
 
@@ -25,15 +25,15 @@ class CheckPod(Struct, frozen=True):
     network: str
     name: str
     address: str = ""
-    """What it asks for; empty: whatever it gets."""
+    """Requested address. Empty for any."""
     node: str = ""
-    """Where it must be; empty: wherever there is room."""
+    """Required node. Empty for any."""
     is_backend: bool = True
-    """Of its network's service."""
+    """Whether it is an endpoint of its network's service."""
 
     @property
     def identity(self) -> str:
-        """What its page says."""
+        """The content of the pod's page."""
         return f"{self.tenant}/{self.network}/{self.name}"
 
 
@@ -41,11 +41,11 @@ class CheckNetwork(Struct, frozen=True):
     tenant: str
     name: str
     cidr: str
-    """As in 10.0.0.0/24."""
+    """For example 10.0.0.0/24."""
 
     @property
     def namespace(self) -> str:
-        """Each network has a namespace of its own, so that services can have the same name."""
+        """Each network has its own namespace, so that services can have the same name."""
         return self.name
 
 
@@ -59,23 +59,23 @@ class CheckTopology(Struct, frozen=True):
 
 
 def build(tenants: Sequence[str], networks: Sequence[str], cidr: str, nodes: Sequence[str]) -> CheckTopology:
-    """Networks of the same names and range in every tenant, with pods of the same addresses: one on each node,
-    two at least. One pod of the first network has an address that no other network has."""
-    made = [CheckNetwork(tenant, name, cidr) for tenant in tenants for name in networks]
+    """Networks with the same names and range in every tenant, with pods at the same addresses: one per node,
+    at least two. The pod `lone` of the first network has an address that no other network uses."""
+    created = [CheckNetwork(tenant, name, cidr) for tenant in tenants for name in networks]
     prefix = cidr.rpartition(".")[0]
-    spots = list(nodes) if len(nodes) > 1 else [*nodes, *nodes]
+    node_names = list(nodes) if len(nodes) > 1 else [*nodes, *nodes]
     pods = [
         CheckPod(
             network.tenant, network.namespace, network.name, f"pod-{number}", f"{prefix}.{10 + number}", node
         )
-        for network in made
-        for number, node in enumerate(spots, 1)
+        for network in created
+        for number, node in enumerate(node_names, 1)
     ]
-    first = made[0]
+    first = created[0]
     lone = CheckPod(
-        first.tenant, first.namespace, first.name, "lone", f"{prefix}.99", spots[0], is_backend=False
+        first.tenant, first.namespace, first.name, "lone", f"{prefix}.99", node_names[0], is_backend=False
     )
-    return CheckTopology(tuple(made), (*pods, lone))
+    return CheckTopology(tuple(created), (*pods, lone))
 
 
 def network_manifest(network: CheckNetwork) -> Object:
@@ -119,11 +119,13 @@ def pod_manifest(pod: CheckPod) -> Object:
     if pod.address:
         spec["nics"] = [{"ip": pod.address}]
     if pod.node:
-        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _on(pod.node)}}
+        spec["affinity"] = {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _node_selector(pod.node)}
+        }
     labels = {LABEL: pod.network, **({"app": SERVICE} if pod.is_backend else {})}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod.name, "labels": labels}, "spec": spec}
 
 
-def _on(node: str) -> Object:
+def _node_selector(node: str) -> Object:
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     return {"nodeSelectorTerms": [{"matchFields": [field]}]}

@@ -1,4 +1,5 @@
-"""`alcove connectivity test`: pods in several networks and nodes, and every pair that must and must not talk."""
+"""`alcove connectivity test`: checks reachability and isolation between pods of several networks and
+nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from alcove.cli.connectivity.runner import ConnectivityRunner
     from alcove.cli.connectivity.topology import CheckTopology
 
-app = typer.Typer(help="Whether pods reach what they must, and nothing else.", no_args_is_help=True)
+app = typer.Typer(help="Check reachability and isolation of tenants' pods.", no_args_is_help=True)
 
 TENANTS = ("connectivity-a", "connectivity-b")
 NETWORKS = ("red", "blue")
@@ -25,24 +26,29 @@ HEADS = ("FROM", "TO", "KIND", "EXPECTED", "GOT", "RESULT")
 
 @app.callback()
 def _group() -> None:
-    """One verb so far, which is called by its name all the same."""
+    """Keeps `test` a subcommand: typer would drop the name of a single command."""
 
 
 @app.command()
 def test(
     nodes: Annotated[
-        int, typer.Option("--nodes", min=1, help="On how many nodes; default: three, if there are so many.")
+        int,
+        typer.Option(
+            "--nodes", min=1, help="Number of nodes to use; default: three, or all if there are fewer."
+        ),
     ] = NODES_MAX,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the tenants there, to look into it.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the test tenants afterwards, for inspection.")
+    ] = False,
     all_results: Annotated[
-        bool, typer.Option("--all", help="Show every check, not only sums and what is wrong.")
+        bool, typer.Option("--all", help="Show every check, not only the summary and failures.")
     ] = False,
     form: FormatOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 180.0,
     via: KubeconfigOption = None,
 ) -> None:
-    """Try every pair of pods in several networks of two tenants, DNS, services and the API; exits with 1 if any
-    is not as it must be."""
+    """Check every pair of pods in several networks of two tenants, DNS, services and the API; exits with 1 if
+    any check fails."""
     from alcove.cli.connectivity.runner import ConnectivityRunner, real_nodes
     from alcove.cli.connectivity.topology import build
     from alcove.cli.session import CliSession
@@ -51,20 +57,22 @@ def test(
         session = CliSession(via)
         found = real_nodes(session)[:nodes]
         if not found:
-            raise CliError("no node here really runs pods (`alcove doctor` says why): nothing can be tried")
+            raise CliError(
+                "no ready node runs pods, so nothing can be checked; run `alcove doctor` for the reason"
+            )
         topology = build(TENANTS, NETWORKS, CIDR, found)
-        stage = ConnectivityRunner(session, topology, timeout)
+        runner = ConnectivityRunner(session, topology, timeout)
         try:
-            results = _tried(stage, topology, form)
+            results = _run_checks(runner, topology, form)
         finally:
             if not keep:
-                stage.remove()
+                runner.remove()
         _show(results, form, all_results)
         if wrong := sum(not result.is_right for result in results):
-            raise fail(f"{wrong} of {len(results)} checks are not as they must be", ExitCode.FAILED)
+            raise fail(f"{wrong} of {len(results)} checks failed", ExitCode.FAILED)
 
 
-def _tried(stage: ConnectivityRunner, topology: CheckTopology, form: OutputFormat) -> list[CheckResult]:
+def _run_checks(runner: ConnectivityRunner, topology: CheckTopology, form: OutputFormat) -> list[CheckResult]:
     from alcove.cli.connectivity.checks import Check, CheckKind, CheckResult, checks
 
     quiet = form not in (OutputFormat.TABLE, OutputFormat.WIDE)
@@ -73,12 +81,14 @@ def _tried(stage: ConnectivityRunner, topology: CheckTopology, form: OutputForma
             f"{len(topology.pods)} pods in {len(topology.networks)} networks of {len(topology.tenants)} tenants…",
             err=True,
         )
-    stage.build()
-    results = stage.ask(checks(topology, stage.vips(), stage.agents()))
+    runner.build()
+    results = runner.ask(checks(topology, runner.vips(), runner.agents()))
     for pod in topology.pods:
         user = f"system:serviceaccount:{pod.namespace}:default"
-        asked = Check(pod, CheckKind.API, "its token", 0, frozenset((user,)), "the API knows it by its token")
-        results.append(CheckResult(asked, stage.token_user(pod)))
+        token_check = Check(
+            pod, CheckKind.API, "its token", 0, frozenset((user,)), "its service account token"
+        )
+        results.append(CheckResult(token_check, runner.token_user(pod)))
     return results
 
 
@@ -86,7 +96,7 @@ def _show(results: list[CheckResult], form: OutputFormat, every: bool) -> None:
     from alcove.cli.output import show_rows, table
 
     if form in (OutputFormat.TABLE, OutputFormat.WIDE):
-        _sums(results)
+        _show_summary(results)
         shown = results if every else [result for result in results if not result.is_right]
         if shown:
             typer.echo()
@@ -95,23 +105,23 @@ def _show(results: list[CheckResult], form: OutputFormat, every: bool) -> None:
         show_rows(HEADS, [_row(result) for result in results], form)
 
 
-def _sums(results: list[CheckResult]) -> None:
+def _show_summary(results: list[CheckResult]) -> None:
     from alcove.cli.output import table
 
-    sums: dict[tuple[str, str], list[CheckResult]] = {}
+    groups: dict[tuple[str, str], list[CheckResult]] = {}
     for result in results:
-        must = "must answer" if result.check.expected else "must be silent"
-        sums.setdefault((result.check.kind.value, must), []).append(result)
+        rule = "must answer" if result.check.expected else "must not answer"
+        groups.setdefault((result.check.kind.value, rule), []).append(result)
     rows = []
-    for (kind, must), group in sums.items():
+    for (kind, rule), group in groups.items():
         right = sum(result.is_right for result in group)
-        rows.append((kind, must, f"{right} of {len(group)}", "ok" if right == len(group) else "failed"))
-    table(("KIND", "RULE", "AS IT MUST BE", "RESULT"), rows)
+        rows.append((kind, rule, f"{right} of {len(group)}", "ok" if right == len(group) else "failed"))
+    table(("KIND", "RULE", "PASSED", "RESULT"), rows)
 
 
 def _row(result: CheckResult) -> list[str]:
     check = result.check
     target = f"{check.target}:{check.port}" if check.port else check.target
-    expected = " or ".join(sorted(check.expected)) or "silence"
+    expected = " or ".join(sorted(check.expected)) or "no answer"
     outcome = "ok" if result.is_right else "failed"
-    return [check.source.identity, target, check.kind.value, expected, result.answer or "silence", outcome]
+    return [check.source.identity, target, check.kind.value, expected, result.answer or "no answer", outcome]

@@ -1,7 +1,8 @@
-"""The shell around autoscaling: reads the target's scale, its pods and their use, and sets a new size.
+"""The HorizontalPodAutoscaler controller: reads the target's scale, its pods and metrics, and sets a new
+size.
 
-Each autoscaler is looked at every `PERIOD_SECONDS`. It reads pods and metrics of its own tenant and
-namespace, by the selector that its target's scale tells.
+Each autoscaler is reconciled every `PERIOD_SECONDS`. It reads pods and metrics of the autoscaler's tenant and
+namespace only, by the selector in the target's scale.
 """
 
 from __future__ import annotations
@@ -46,13 +47,11 @@ class ScaleTarget(Struct):
 
 
 class ScalingOutcome(Struct, kw_only=True):
-    """Of one look."""
-
     current: int = 0
     desired: int = 0
     reason: str = ""
-    """Why the size changes."""
-    told: list[Condition]
+    """Why the size changes, for the event."""
+    conditions: list[Condition]
     metrics: list[Object] | None = None
     scaled_at: float | None = None
 
@@ -66,12 +65,12 @@ class HorizontalPodAutoscalerController(Controller):
         super().__init__(context)
         self._scalers = self.mirror(HORIZONTAL_POD_AUTOSCALERS)
         self._pods = self.mirror(PODS)
-        self._pasts: dict[ObjectKey, limits.ScalingHistory] = {}
+        self._histories: dict[ObjectKey, limits.ScalingHistory] = {}
         self._rivals = CompetingAutoscalers()
         self.on(self._scalers, self._changed)
 
     def _changed(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """Its spec: what we write into its status is no reason to look again."""
+        """Only changes of the spec: this controller's status updates must not enqueue the autoscaler."""
         if (
             change.kind is ChangeType.DELETED
             or change.old is None
@@ -82,21 +81,21 @@ class HorizontalPodAutoscalerController(Controller):
     async def reconcile(self, key: ObjectKey) -> Result:
         hpa = self._scalers.get(key)
         if hpa is None or "deletionTimestamp" in hpa["metadata"]:
-            # Here, not when it was told: whoever looked at it just then noted it once more.
-            self._pasts.pop(key, None)
+            # Not in `_changed`: a reconcile that is running at that time would add the entries again.
+            self._histories.pop(key, None)
             self._rivals.forget(key)
             return DONE
         try:
             scale = await self._scale(key, hpa)
         except (MetricsUnavailable, ApiError) as error:
-            why = str(error) if isinstance(error, MetricsUnavailable) else error.message
-            self.events.warning(key.plane, hpa, "FailedGetScale", why)
-            message = f"the HPA controller was unable to get the target's current scale: {why}"
-            there = hpa.get("status") or {}
+            reason = str(error) if isinstance(error, MetricsUnavailable) else error.message
+            self.events.warning(key.plane, hpa, "FailedGetScale", reason)
+            message = f"the HPA controller was unable to get the target's current scale: {reason}"
+            old_status = hpa.get("status") or {}
             failed = ScalingOutcome(
-                current=there.get("currentReplicas", 0),
-                desired=there.get("desiredReplicas", 0),
-                told=[Condition(status.ABLE, False, "FailedGetScale", message)],
+                current=old_status.get("currentReplicas", 0),
+                desired=old_status.get("desiredReplicas", 0),
+                conditions=[Condition(status.ABLE, False, "FailedGetScale", message)],
             )
             await self._write(key, hpa, failed)
             return Result(after_seconds=PERIOD_SECONDS)
@@ -120,13 +119,13 @@ class HorizontalPodAutoscalerController(Controller):
     async def _decide(self, key: ObjectKey, hpa: Object, scale: ScaleTarget) -> ScalingOutcome:
         spec, current = hpa["spec"], scale.replicas
         bounds = limits.ReplicaBounds(spec.get("minReplicas", 1), spec["maxReplicas"])
-        past = self._pasts.get(key)
-        if past is None:
-            # What was before us is not known: the size that is there was asked for until now.
-            past = self._pasts[key] = limits.ScalingHistory(recommended=[(self.clock(), current)])
-        outcome = ScalingOutcome(current=current, desired=current, told=[status.GOT_SCALE])
+        history = self._histories.get(key)
+        if history is None:
+            # There is no history after a restart: assume that the current size was recommended until now.
+            history = self._histories[key] = limits.ScalingHistory(recommended=[(self.clock(), current)])
+        outcome = ScalingOutcome(current=current, desired=current, conditions=[status.GOT_SCALE])
         if current == 0 and bounds.least != 0:
-            outcome.told.append(status.DISABLED)
+            outcome.conditions.append(status.DISABLED)
         elif current > bounds.most:
             outcome.desired = bounds.most
             outcome.reason = "Current number of replicas above Spec.MaxReplicas"
@@ -134,7 +133,7 @@ class HorizontalPodAutoscalerController(Controller):
             outcome.desired = bounds.least
             outcome.reason = "Current number of replicas below Spec.MinReplicas"
         else:
-            await self._by_metrics(key, hpa, scale, bounds, past, outcome)
+            await self._by_metrics(key, hpa, scale, bounds, history, outcome)
         return outcome
 
     async def _by_metrics(
@@ -143,59 +142,61 @@ class HorizontalPodAutoscalerController(Controller):
         hpa: Object,
         scale: ScaleTarget,
         bounds: limits.ReplicaBounds,
-        past: limits.ScalingHistory,
+        history: limits.ScalingHistory,
         outcome: ScalingOutcome,
     ) -> None:
         largest = await self._largest(key, hpa, scale, outcome)
         if largest is None:
             return
-        found = limits.limited(
-            largest.replicas, scale.replicas, bounds, hpa["spec"].get("behavior"), past, self.clock()
+        limited = limits.limited(
+            largest.replicas, scale.replicas, bounds, hpa["spec"].get("behavior"), history, self.clock()
         )
-        outcome.told.append(Condition(status.ABLE, True, found.able.reason, found.able.message))
-        limit = found.limit
-        outcome.told.append(Condition(status.LIMITED, found.is_limited, limit.reason, limit.message))
-        outcome.desired = found.replicas
-        above = found.replicas > scale.replicas
+        outcome.conditions.append(Condition(status.ABLE, True, limited.able.reason, limited.able.message))
+        limit = limited.limit
+        outcome.conditions.append(Condition(status.LIMITED, limited.is_limited, limit.reason, limit.message))
+        outcome.desired = limited.replicas
+        above = limited.replicas > scale.replicas
         outcome.reason = f"{largest.name} above target" if above else "All metrics below target"
 
     async def _largest(
         self, key: ObjectKey, hpa: Object, scale: ScaleTarget, outcome: ScalingOutcome
     ) -> status.ObservedMetric | None:
-        """What the metric says that asks for most. None: nothing can be done by what is known."""
+        """The metric that recommends the most replicas. None if no recommendation can be made."""
         selector = scale.selector
         if not selector:
             self.events.warning(key.plane, hpa, "SelectorRequired", "selector is required")
-            outcome.told.append(status.NO_SELECTOR)
+            outcome.conditions.append(status.NO_SELECTOR)
             return None
         try:
             pods = self._selected(key, selector)
         except MetricsUnavailable as error:
             self.events.warning(key.plane, hpa, error.reason, str(error))
-            outcome.told.append(Condition(status.ACTIVE, False, error.reason, str(error)))
+            outcome.conditions.append(Condition(status.ACTIVE, False, error.reason, str(error)))
             return None
         metrics: Sequence[Object] = hpa["spec"].get("metrics") or ()
-        found: list[status.ObservedMetric] = []
+        observed: list[status.ObservedMetric] = []
         failures: list[tuple[str, str]] = []
         for metric in metrics:
             try:
-                found.append(await self._metric(key, hpa, scale, pods, metric))
+                observed.append(await self._metric(key, hpa, scale, pods, metric))
             except MetricsUnavailable as error:
                 reason = f"FailedGet{metric['type']}Metric"
                 failures.append((reason, str(error)))
                 self.events.warning(key.plane, hpa, reason, str(error))
-        outcome.metrics = [each.shown for each in found]
-        largest = max(found, key=lambda each: each.replicas, default=None)
-        # With a part unknown, nobody goes down: the unknown one might have said otherwise.
+        outcome.metrics = [each.shown for each in observed]
+        largest = max(observed, key=lambda each: each.replicas, default=None)
+        # Do not scale down while a metric is unavailable: it might recommend more replicas.
         if largest is None or (failures and largest.replicas < scale.replicas):
-            reason, why = failures[0] if failures else ("InvalidMetricSourceType", "no metrics are given")
-            message = f"the HPA was unable to compute the replica count: {why}"
-            outcome.told.append(Condition(status.ACTIVE, False, reason, message))
-            whole = f"invalid metrics ({len(failures)} invalid out of {len(metrics)}), first error is: {why}"
-            self.events.warning(key.plane, hpa, "FailedComputeMetricsReplicas", whole)
+            reason, cause = (
+                failures[0] if failures else ("InvalidMetricSourceType", "no metrics are specified")
+            )
+            message = f"the HPA was unable to compute the replica count: {cause}"
+            outcome.conditions.append(Condition(status.ACTIVE, False, reason, message))
+            text = f"invalid metrics ({len(failures)} invalid out of {len(metrics)}), first error is: {cause}"
+            self.events.warning(key.plane, hpa, "FailedComputeMetricsReplicas", text)
             return None
         message = f"the HPA was able to successfully calculate a replica count from {largest.name}"
-        outcome.told.append(Condition(status.ACTIVE, True, "ValidMetricFound", message))
+        outcome.conditions.append(Condition(status.ACTIVE, True, "ValidMetricFound", message))
         return largest
 
     async def _metric(
@@ -215,18 +216,20 @@ class HorizontalPodAutoscalerController(Controller):
             case other:
                 name = get(metric, other[0].lower() + other[1:], "metric", "name")
                 raise MetricsUnavailable(f"unable to get metric {name}: {_NO_CUSTOM}")
-        resource, aimed = source["name"], source["target"]
-        items = await self._measured(key, scale.selector)
-        known = samples.read(items, resource, container)
-        if "averageUtilization" in aimed:
-            asked = samples.requests(pods, resource, container)
-            target = usage.MetricTarget(percent=aimed["averageUtilization"], requests=asked)
+        resource, target_spec = source["name"], source["target"]
+        items = await self._read_metrics(key, scale.selector)
+        samples_by_pod = samples.read(items, resource, container)
+        if "averageUtilization" in target_spec:
+            requests = samples.requests(pods, resource, container)
+            target = usage.MetricTarget(percent=target_spec["averageUtilization"], requests=requests)
         else:
-            target = usage.MetricTarget(milli=samples.to_milli(aimed["averageValue"]))
-        desired = usage.replicas(scale.replicas, pods, known, resource, target, _tolerance(hpa), self.clock())
+            target = usage.MetricTarget(milli=samples.to_milli(target_spec["averageValue"]))
+        desired = usage.replicas(
+            scale.replicas, pods, samples_by_pod, resource, target, _tolerance(hpa), self.clock()
+        )
         return status.observed_metric(metric, desired)
 
-    async def _measured(self, key: ObjectKey, selector: str) -> Sequence[Object]:
+    async def _read_metrics(self, key: ObjectKey, selector: str) -> Sequence[Object]:
         path = paths.collection(key.tenant, POD_METRICS, key.namespace)
         try:
             body = await self.client(key).request("GET", paths.with_query(path, {"labelSelector": selector}))
@@ -240,15 +243,16 @@ class HorizontalPodAutoscalerController(Controller):
         return items
 
     def _selected(self, key: ObjectKey, text: str) -> list[Object]:
-        """The pods to go by. Raises Unknown: the selector makes no sense, or is another autoscaler's too."""
+        """The pods that the selector matches. Raises MetricsUnavailable if the selector is invalid, or if
+        another autoscaler selects one of these pods."""
         try:
             selector = selectors.parse(text)
         except BadRequest as error:
             message = f"couldn't convert selector into a corresponding internal selector: {error.message}"
             raise MetricsUnavailable(message, "InvalidSelector") from error
         self._rivals.note(key, selector)
-        there = self._pods.list(key.plane, key.tenant, key.namespace)
-        pods = [pod for pod in there if selector.matches(labels(pod))]
+        candidates = self._pods.list(key.plane, key.tenant, key.namespace)
+        pods = [pod for pod in candidates if selector.matches(labels(pod))]
         if others := self._rivals.of(key, pods):
             message = f"pods by selector {text} are controlled by multiple HPAs: {[key.name, *others]}"
             raise MetricsUnavailable(message, "AmbiguousSelector")
@@ -266,14 +270,14 @@ class HorizontalPodAutoscalerController(Controller):
         except ApiError as error:
             self.events.warning(key.plane, hpa, "FailedRescale", f"{size}; error: {error.message}")
             message = f"the HPA controller was unable to update the target scale: {error.message}"
-            outcome.told.append(Condition(status.ABLE, False, "FailedUpdateScale", message))
+            outcome.conditions.append(Condition(status.ABLE, False, "FailedUpdateScale", message))
             outcome.desired = outcome.current
             return
         now = self.clock()
-        self._pasts[key].changed(outcome.current, outcome.desired, now)
+        self._histories[key].changed(outcome.current, outcome.desired, now)
         self.events.normal(key.plane, hpa, "SuccessfulRescale", size)
         message = f"the HPA controller was able to update the target scale to {outcome.desired}"
-        outcome.told.append(Condition(status.ABLE, True, "SucceededRescale", message))
+        outcome.conditions.append(Condition(status.ABLE, True, "SucceededRescale", message))
         outcome.scaled_at = now
 
     async def _write(self, key: ObjectKey, hpa: Object, outcome: ScalingOutcome) -> None:
@@ -281,7 +285,7 @@ class HorizontalPodAutoscalerController(Controller):
             hpa,
             outcome.current,
             outcome.desired,
-            outcome.told,
+            outcome.conditions,
             outcome.metrics,
             outcome.scaled_at,
             self.clock(),
@@ -296,8 +300,8 @@ class HorizontalPodAutoscalerController(Controller):
 
 
 def _tolerance(hpa: Object) -> usage.Tolerance:
-    def of(direction: str) -> float:
-        given = get(hpa, "spec", "behavior", direction, "tolerance")
-        return usage.TOLERANCE if given is None else samples.to_milli(given) / 1000
+    def for_direction(direction: str) -> float:
+        value = get(hpa, "spec", "behavior", direction, "tolerance")
+        return usage.TOLERANCE if value is None else samples.to_milli(value) / 1000
 
-    return usage.Tolerance(of("scaleDown"), of("scaleUp"))
+    return usage.Tolerance(for_direction("scaleDown"), for_direction("scaleUp"))

@@ -1,7 +1,7 @@
-"""From what the metrics ask for to the size that is set: stabilization, speed, and the bounds. Pure.
+"""Limits the recommended size by stabilization windows, scaling policies and min/max replicas. Pure.
 
-What was asked for before is remembered for as long as the longest window; what was changed, for as long as
-the longest period of a policy.
+Recommendations are kept for the longest possible stabilization window, scaling steps for the longest
+possible policy period.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ DOWN_WINDOW_SECONDS = 300.0
 PERIOD_SECONDS_MAX = 1800.0
 WINDOW_SECONDS_MAX = 3600.0
 UP_FACTOR, UP_LEAST = 2, 4
-"""Without a behavior: at most twice as many, or four."""
+"""Without a behavior, one step at most doubles the size or raises it to four."""
 
 
 _Choice = Callable[[Sequence[int]], int]
 
 
 class ScalingHistory(Struct):
-    """Of one autoscaler: (when, how many)."""
+    """Recommendations and scaling steps of one autoscaler, as (time, number of replicas)."""
 
     recommended: list[tuple[float, int]] = field(default_factory=list)
     added: list[tuple[float, int]] = field(default_factory=list)
@@ -81,37 +81,44 @@ class ReplicaBounds(Struct, frozen=True):
 
 
 def limited(
-    asked: int, current: int, bounds: ReplicaBounds, behavior: Object | None, past: ScalingHistory, now: float
+    recommended_now: int,
+    current: int,
+    bounds: ReplicaBounds,
+    behavior: Object | None,
+    history: ScalingHistory,
+    now: float,
 ) -> LimitedReplicas:
-    """Notes in `past` what was asked."""
-    past.forget(now)
-    steady = _stabilized(asked, current, behavior, past, now)
-    past.recommended.append((now, asked))
+    """Applies all limits to the recommendation, and records it in `history`."""
+    history.forget(now)
+    steady = _stabilized(recommended_now, current, behavior, history, now)
+    history.recommended.append((now, recommended_now))
     able = READY
-    if steady != asked:
-        is_up = behavior is not None and asked >= current
+    if steady != recommended_now:
+        is_up = behavior is not None and recommended_now >= current
         able = UP_STABILIZED if is_up else DOWN_STABILIZED
     if behavior is None:
         desired, limit = _by_default(steady, current, bounds)
     else:
-        desired, limit = _by_behavior(steady, current, bounds, behavior, past, now)
+        desired, limit = _by_behavior(steady, current, bounds, behavior, history, now)
     return LimitedReplicas(desired, able, limit, desired != steady)
 
 
-def _stabilized(asked: int, current: int, behavior: Object | None, past: ScalingHistory, now: float) -> int:
+def _stabilized(
+    recommended_now: int, current: int, behavior: Object | None, history: ScalingHistory, now: float
+) -> int:
     def recent(seconds: float) -> list[int]:
-        return [count for when, count in past.recommended if when > now - seconds]
+        return [count for time, count in history.recommended if time > now - seconds]
 
     if behavior is None:
-        return max([asked, *recent(DOWN_WINDOW_SECONDS)])
-    up = min([asked, *recent(_window(behavior.get("scaleUp") or {}, 0.0))])
-    down = max([asked, *recent(_window(behavior.get("scaleDown") or {}, DOWN_WINDOW_SECONDS))])
+        return max([recommended_now, *recent(DOWN_WINDOW_SECONDS)])
+    up = min([recommended_now, *recent(_window(behavior.get("scaleUp") or {}, 0.0))])
+    down = max([recommended_now, *recent(_window(behavior.get("scaleDown") or {}, DOWN_WINDOW_SECONDS))])
     return min(max(current, up), down)
 
 
-def _window(rules: Object, otherwise: float) -> float:
+def _window(rules: Object, default: float) -> float:
     seconds = rules.get("stabilizationWindowSeconds")
-    return otherwise if seconds is None else float(seconds)
+    return default if seconds is None else float(seconds)
 
 
 def _by_default(steady: int, current: int, bounds: ReplicaBounds) -> tuple[int, ConditionReason]:
@@ -124,57 +131,57 @@ def _by_default(steady: int, current: int, bounds: ReplicaBounds) -> tuple[int, 
 
 
 def _by_behavior(
-    steady: int, current: int, bounds: ReplicaBounds, behavior: Object, past: ScalingHistory, now: float
+    steady: int, current: int, bounds: ReplicaBounds, behavior: Object, history: ScalingHistory, now: float
 ) -> tuple[int, ConditionReason]:
     if steady > current:
-        limit = max(up_limit(current, behavior.get("scaleUp") or {}, past, now), current)
+        limit = max(up_limit(current, behavior.get("scaleUp") or {}, history, now), current)
         if steady > min(bounds.most, limit):
             return (limit, UP_LIMIT) if bounds.most > limit else (bounds.most, TOO_MANY)
     elif steady < current:
-        limit = min(down_limit(current, behavior.get("scaleDown") or {}, past, now), current)
+        limit = min(down_limit(current, behavior.get("scaleDown") or {}, history, now), current)
         if steady < max(bounds.least, limit):
             return (limit, DOWN_LIMIT) if bounds.least < limit else (bounds.least, TOO_FEW)
     return steady, WITHIN
 
 
-def up_limit(current: int, rules: Object, past: ScalingHistory, now: float) -> int:
-    """The most that the policies allow by now."""
+def up_limit(current: int, rules: Object, history: ScalingHistory, now: float) -> int:
+    """The largest size that the policies allow now."""
     if rules.get("selectPolicy") == "Disabled":
         return current
-    found = []
+    limits = []
     for policy in rules.get("policies") or ():
-        before = _before(current, policy, past, now)
+        before = _before(current, policy, history, now)
         if policy["type"] == "Pods":
-            found.append(before + int(policy["value"]))
+            limits.append(before + int(policy["value"]))
         else:
-            found.append(math.ceil(before * (100 + int(policy["value"])) / 100))
-    return _selected(rules, found, current, min, max)
+            limits.append(math.ceil(before * (100 + int(policy["value"])) / 100))
+    return _selected(rules, limits, current, min, max)
 
 
-def down_limit(current: int, rules: Object, past: ScalingHistory, now: float) -> int:
-    """The least that the policies allow by now."""
+def down_limit(current: int, rules: Object, history: ScalingHistory, now: float) -> int:
+    """The smallest size that the policies allow now."""
     if rules.get("selectPolicy") == "Disabled":
         return current
-    found = []
+    limits = []
     for policy in rules.get("policies") or ():
-        before = _before(current, policy, past, now)
+        before = _before(current, policy, history, now)
         if policy["type"] == "Pods":
-            found.append(before - int(policy["value"]))
+            limits.append(before - int(policy["value"]))
         else:
-            found.append(before * (100 - int(policy["value"])) // 100)
-    return _selected(rules, found, current, max, min)
+            limits.append(before * (100 - int(policy["value"])) // 100)
+    return _selected(rules, limits, current, max, min)
 
 
-def _selected(rules: Object, found: Sequence[int], current: int, smallest: _Choice, largest: _Choice) -> int:
-    """The policy that changes least (Min) or most (Max, the default)."""
-    if not found:
+def _selected(rules: Object, limits: Sequence[int], current: int, smallest: _Choice, largest: _Choice) -> int:
+    """The limit of the policy that allows the smallest (Min) or the largest change (Max, the default)."""
+    if not limits:
         return current
-    return (smallest if rules.get("selectPolicy") == "Min" else largest)(found)
+    return (smallest if rules.get("selectPolicy") == "Min" else largest)(limits)
 
 
-def _before(current: int, policy: Object, past: ScalingHistory, now: float) -> int:
-    """How many there were when the policy's period began."""
+def _before(current: int, policy: Object, history: ScalingHistory, now: float) -> int:
+    """The number of replicas at the beginning of the policy's period."""
     since = now - float(policy["periodSeconds"])
-    added = sum(count for when, count in past.added if when > since)
-    removed = sum(count for when, count in past.removed if when > since)
+    added = sum(count for time, count in history.added if time > since)
+    removed = sum(count for time, count in history.removed if time > since)
     return current - added + removed

@@ -1,4 +1,4 @@
-"""Autoscalers that select the same pods: neither can know what the other does with them. Pure."""
+"""Detects autoscalers that select the same pods and so would scale against each other. Pure."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from alcove.api.objects import Object, labels
 from alcove.api.selectors import LabelSelector
 from alcove.client.keys import ObjectKey, PlaneId
 
-_Place = tuple[PlaneId, TenantId, str]
+_NamespaceKey = tuple[PlaneId, TenantId, str]
 
 
 class CompetingAutoscalers:
-    """What each autoscaler selects, as it was last seen."""
+    """The last known pod selector of each autoscaler."""
 
     def __init__(self) -> None:
-        self._places: dict[_Place, dict[str, LabelSelector]] = {}
+        self._selectors: dict[_NamespaceKey, dict[str, LabelSelector]] = {}
 
     def note(self, key: ObjectKey, selector: LabelSelector) -> None:
-        self._places.setdefault((key.plane, key.tenant, key.namespace), {})[key.name] = selector
+        self._selectors.setdefault((key.plane, key.tenant, key.namespace), {})[key.name] = selector
 
     def forget(self, key: ObjectKey) -> None:
-        place = (key.plane, key.tenant, key.namespace)
-        names = self._places.get(place, {})
+        namespace = (key.plane, key.tenant, key.namespace)
+        names = self._selectors.get(namespace, {})
         names.pop(key.name, None)
         if not names:
-            self._places.pop(place, None)
+            self._selectors.pop(namespace, None)
 
     def of(self, key: ObjectKey, pods: Iterable[Object]) -> list[str]:
-        """The others, of the same tenant and namespace, that select one of these pods."""
-        names = self._places.get((key.plane, key.tenant, key.namespace), {})
+        """Names of other autoscalers in the same tenant and namespace that select one of these pods."""
+        names = self._selectors.get((key.plane, key.tenant, key.namespace), {})
         others = {name: selector for name, selector in names.items() if name != key.name}
         if not others:
             return []
-        marks = [labels(pod) for pod in pods]
-        return sorted(name for name, selector in others.items() if any(map(selector.matches, marks)))
+        pod_labels = [labels(pod) for pod in pods]
+        return sorted(name for name, selector in others.items() if any(map(selector.matches, pod_labels)))

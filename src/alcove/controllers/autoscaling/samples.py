@@ -1,4 +1,4 @@
-"""What the metrics API says of pods, in milli-units. Pure."""
+"""Pod metrics from the metrics API, and resource requests, in milli-units. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class MetricSample(Struct, frozen=True):
 
 
 class MetricsUnavailable(Exception):
-    """No size can be computed; the text is what users are told, and the reason, where it has its own."""
+    """No size can be computed. The text is shown to users; `reason` is the condition's reason, if it has
+    one."""
 
     def __init__(self, text: str, reason: str = "") -> None:
         super().__init__(text)
@@ -27,25 +28,26 @@ class MetricsUnavailable(Exception):
 
 
 Samples = dict[str, MetricSample]
-"""By pod. All are of one tenant and namespace."""
+"""Samples by pod name, all of one tenant and namespace."""
 
 
 def to_milli(text: str) -> int:
-    """Rounded up, as quantities are."""
+    """The quantity in milli-units, rounded up."""
     return -(-quantity.of(text).nano // quantity.MILLI)
 
 
 def read(items: Iterable[Object], resource: str, container: str = "") -> Samples:
-    """Of one container, or of all of a pod together. Pods that lack a figure are left out."""
-    found: Samples = {}
+    """The usage of one container, or of all containers of each pod. Pods without a complete value are
+    omitted."""
+    result: Samples = {}
     for item in items:
         milli = _milli(item.get("containers") or (), resource, container)
         if milli is not None:
             name = item["metadata"]["name"]
-            found[name] = MetricSample(
+            result[name] = MetricSample(
                 milli, meta.parse_time(item["timestamp"]), seconds(item.get("window") or "")
             )
-    return found
+    return result
 
 
 def _milli(containers: Iterable[Object], resource: str, container: str) -> int | None:
@@ -61,7 +63,7 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001, "us": 1e-6, "µs": 1e-6
 
 
 def seconds(duration: str) -> float:
-    """Of a duration as Go writes it (`1m30s`); the default where it makes no sense."""
+    """The seconds of a Go duration (`1m30s`); WINDOW_SECONDS_DEFAULT if it is invalid."""
     total, number, unit = 0.0, "", ""
     for char in f"{duration}0":
         if char.isdigit() or char == ".":
@@ -77,7 +79,8 @@ def seconds(duration: str) -> float:
 
 
 def requests(pods: Iterable[Object], resource: str, container: str = "") -> Mapping[str, int]:
-    """What each pod asked for. Raises Unknown where a container asked for nothing: a share of nothing is none."""
+    """The resource request of each pod. Raises MetricsUnavailable if a container has no request, because a
+    utilization cannot be computed without one."""
     return {pod["metadata"]["name"]: _requested(pod, resource, container) for pod in pods}
 
 

@@ -1,4 +1,4 @@
-"""An autoscaler's status: its conditions, and what it saw of each metric. Pure."""
+"""An autoscaler's status: conditions and current metrics. Pure."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ NO_SELECTOR = Condition(ACTIVE, False, "InvalidSelector", "the HPA target's scal
 
 
 class ObservedMetric(Struct, frozen=True):
-    """What one metric asked for."""
+    """The replicas that one metric recommends."""
 
     name: str
-    """As events tell it: `cpu resource utilization (percentage of request)`."""
+    """As shown in events: `cpu resource utilization (percentage of request)`."""
     replicas: int
     shown: Object
-    """Its part of `status.currentMetrics`."""
+    """The metric's entry in `status.currentMetrics`."""
 
 
 def observed_metric(metric: Object, desired: Recommendation) -> ObservedMetric:
@@ -44,8 +44,8 @@ def observed_metric(metric: Object, desired: Recommendation) -> ObservedMetric:
     shown = {"name": source["name"], "current": current}
     if "container" in source:
         shown["container"] = source["container"]
-    what = f"{source['name']} {'container resource' if 'container' in source else 'resource'}"
-    name = what if desired.percent is None else f"{what} utilization (percentage of request)"
+    description = f"{source['name']} {'container resource' if 'container' in source else 'resource'}"
+    name = description if desired.percent is None else f"{description} utilization (percentage of request)"
     return ObservedMetric(name, desired.replicas, {"type": kind, field: shown})
 
 
@@ -53,18 +53,18 @@ def updated(
     hpa: Object,
     current: int,
     desired: int,
-    told: Sequence[Condition],
+    desired_conditions: Sequence[Condition],
     metrics: Sequence[Object] | None,
     scaled_at: float | None,
     now: float,
 ) -> Object:
-    """`metrics` None: those that were seen last are still shown."""
-    there: Object = hpa.get("status") or {}
+    """The whole new status. If `metrics` is None, the current metrics stay as they are."""
+    old_status: Object = hpa.get("status") or {}
     status = {
-        **there,
+        **old_status,
         "currentReplicas": current,
         "desiredReplicas": desired,
-        "conditions": conditions.updated(there.get("conditions") or [], told, now),
+        "conditions": conditions.updated(old_status.get("conditions") or [], desired_conditions, now),
     }
     if metrics is not None:
         status["currentMetrics"] = list(metrics)

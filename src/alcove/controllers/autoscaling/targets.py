@@ -1,4 +1,4 @@
-"""What an autoscaler scales: any resource of its tenant that has a `scale`, found by kind."""
+"""Finds the resource of an autoscaler's `scaleTargetRef` by its kind: any resource of the tenant."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STOCK = {
 
 
 async def find(client: Client, tenant: TenantId, reference: Object) -> Resource:
-    """Raises Unknown: there is no such kind, or it cannot be scaled."""
+    """Raises MetricsUnavailable if the tenant has no such kind."""
     version = str(reference.get("apiVersion") or "")
     group, slash, name = version.partition("/")
     group, name, kind = (group if slash else "", name if slash else version, str(reference["kind"]))
@@ -32,12 +32,12 @@ async def find(client: Client, tenant: TenantId, reference: Object) -> Resource:
     try:
         served = await client.request("GET", f"/tenants/{tenant}/apis/{group}/{name}")
     except ApiError as error:
-        raise MetricsUnavailable(_missing(kind, version)) from error
+        raise MetricsUnavailable(_no_match(kind, version)) from error
     for each in served.get("resources") or ():
         if each.get("kind") == kind and "/" not in each["name"]:
             return Resource(group, name, each["name"], kind, bool(each.get("namespaced")))
-    raise MetricsUnavailable(_missing(kind, version))
+    raise MetricsUnavailable(_no_match(kind, version))
 
 
-def _missing(kind: str, version: str) -> str:
+def _no_match(kind: str, version: str) -> str:
     return f'no matches for kind "{kind}" in group "{version}"'

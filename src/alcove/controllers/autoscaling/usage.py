@@ -1,14 +1,14 @@
-"""How many pods the use of a resource asks for. Pure.
+"""The number of replicas that the usage of a resource recommends. Pure.
 
-Pods that are starting, or of which nothing is known, never make a wrong step bigger: going up they count
-as using nothing, going down as using all that they should.
+Pods that are starting or have no metrics never enlarge a scaling step: for scaling up they count as using
+nothing, for scaling down as using the full target.
 
-| pod                                             | counts                       |
-|-------------------------------------------------|------------------------------|
-| being deleted, or failed                        | not at all                   |
-| pending, or (CPU) not yet ready, or just started | as starting                 |
-| without a figure                                | as unknown                   |
-| others                                          | as they are                  |
+| pod                                              | counts as              |
+|--------------------------------------------------|------------------------|
+| terminating, or failed                           | ignored                |
+| pending, or (CPU) not yet ready, or just started | starting               |
+| without metrics                                  | unknown                |
+| others                                           | measured               |
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNREADY_FALLBACK_PERCENT = 100
 
 
 class Tolerance(Struct, frozen=True):
-    """How far from its target a use may be without a step."""
+    """How far the usage may be from its target without scaling, as a ratio."""
 
     down: float = TOLERANCE
     up: float = TOLERANCE
@@ -42,7 +42,7 @@ class Tolerance(Struct, frozen=True):
 class Recommendation(Struct, frozen=True):
     replicas: int
     percent: int | None
-    """The use as a share of what was asked for; None where that is not the target."""
+    """The usage in percent of the requests. None if the target is an average value."""
     average_milli: int
 
 
@@ -53,11 +53,11 @@ class _Groups(Struct):
     ignored: set[str]
 
 
-def _group(found: Sequence[Object], samples: Samples, resource: str, now: float) -> _Groups:
+def _group(selected: Sequence[Object], samples: Samples, resource: str, now: float) -> _Groups:
     groups = _Groups(0, set(), set(), set())
-    for pod in found:
+    for pod in selected:
         name = pod["metadata"]["name"]
-        if pods.is_ending(pod) or pods.phase(pod) == "Failed":
+        if pods.is_terminating(pod) or pods.phase(pod) == "Failed":
             groups.ignored.add(name)
         elif pods.phase(pod) == "Pending":
             groups.starting.add(name)
@@ -76,34 +76,34 @@ def _is_starting(pod: Object, samples: Samples, now: float) -> bool:
         return True
     started, changed = meta.parse_time(began), meta.parse_time(ready["lastTransitionTime"])
     if started + CPU_STARTING_SECONDS > now:
-        # What was measured before it was ready is the work of starting.
+        # A sample from before the pod was ready measures its start-up.
         sample = samples[pod["metadata"]["name"]]
         return ready["status"] == "False" or sample.time < changed + sample.window_seconds
     return ready["status"] == "False" and started + READINESS_DELAY_SECONDS > changed
 
 
 class MetricTarget(Struct, frozen=True):
-    """What use is aimed at: a share of the pods' requests, or an amount for each pod."""
+    """The target usage: a percentage of the pods' requests, or an average value per pod."""
 
     percent: int | None = None
     requests: Mapping[str, int] = {}
     milli: int = 0
 
     def ratio(self, figures: Mapping[str, int]) -> tuple[float, int | None, int]:
-        """(use by target, share in percent, average)"""
+        """(usage divided by target, utilization in percent, average usage)"""
         if self.percent is None:
             average = sum(figures.values()) // len(figures)
             return average / self.milli, None, average
-        known = [name for name in figures if name in self.requests]
-        asked = sum(self.requests[name] for name in known)
-        if not asked:
+        names = [name for name in figures if name in self.requests]
+        requested = sum(self.requests[name] for name in names)
+        if not requested:
             raise MetricsUnavailable("no metrics returned matched known pods")
-        used = sum(figures[name] for name in known)
-        share = used * 100 // asked
-        return share / self.percent, share, used // len(known)
+        used = sum(figures[name] for name in names)
+        percent = used * 100 // requested
+        return percent / self.percent, percent, used // len(names)
 
     def full(self, pod: str) -> int:
-        """What a pod would use that uses all it should."""
+        """The usage of a pod that uses its full target."""
         if self.percent is None:
             return self.milli
         return self.requests.get(pod, 0) * max(UNREADY_FALLBACK_PERCENT, self.percent) // 100
@@ -111,19 +111,19 @@ class MetricTarget(Struct, frozen=True):
 
 def replicas(
     current: int,
-    found: Sequence[Object],
+    selected: Sequence[Object],
     samples: Samples,
     resource: str,
     target: MetricTarget,
     tolerance: Tolerance,
     now: float,
 ) -> Recommendation:
-    """Raises Unknown."""
-    if not found:
+    """Raises MetricsUnavailable."""
+    if not selected:
         raise MetricsUnavailable("no pods returned by selector while calculating replica count")
-    groups = _group(found, samples, resource, now)
-    left_out = groups.ignored | groups.starting
-    figures = {name: sample.milli for name, sample in samples.items() if name not in left_out}
+    groups = _group(selected, samples, resource, now)
+    excluded = groups.ignored | groups.starting
+    figures = {name: sample.milli for name, sample in samples.items() if name not in excluded}
     if not figures:
         raise MetricsUnavailable("did not receive metrics for targeted pods (pods might be unready)")
     ratio, percent, average = target.ratio(figures)
@@ -131,26 +131,26 @@ def replicas(
     if not with_starting and not groups.unknown:
         stays = tolerance.covers(ratio)
         return Recommendation(current if stays else math.ceil(ratio * groups.ready), percent, average)
-    figures |= _guessed(groups, target, ratio, with_starting)
+    figures |= _assumed(groups, target, ratio, with_starting)
     new_ratio, _, _ = target.ratio(figures)
     return Recommendation(_cautious(current, ratio, new_ratio, len(figures), tolerance), percent, average)
 
 
-def _guessed(groups: _Groups, target: MetricTarget, ratio: float, with_starting: bool) -> dict[str, int]:
-    guessed: dict[str, int] = {}
+def _assumed(groups: _Groups, target: MetricTarget, ratio: float, with_starting: bool) -> dict[str, int]:
+    assumed: dict[str, int] = {}
     if ratio < 1.0:
-        guessed = {name: target.full(name) for name in groups.unknown}
+        assumed = {name: target.full(name) for name in groups.unknown}
     elif ratio > 1.0:
-        guessed = dict.fromkeys(groups.unknown, 0)
+        assumed = dict.fromkeys(groups.unknown, 0)
     if with_starting:
-        guessed |= dict.fromkeys(groups.starting, 0)
-    return guessed
+        assumed |= dict.fromkeys(groups.starting, 0)
+    return assumed
 
 
 def _cautious(current: int, ratio: float, new_ratio: float, count: int, tolerance: Tolerance) -> int:
-    """No step where the guesses turned its direction."""
-    turned = (ratio < 1.0 < new_ratio) or (new_ratio < 1.0 < ratio)
-    if turned or tolerance.covers(new_ratio):
+    """Keeps the current size if the assumed values reverse the direction of the step."""
+    is_reversed = (ratio < 1.0 < new_ratio) or (new_ratio < 1.0 < ratio)
+    if is_reversed or tolerance.covers(new_ratio):
         return current
     desired = math.ceil(new_ratio * count)
     if (new_ratio < 1.0 and desired > current) or (new_ratio > 1.0 and desired < current):

@@ -1,4 +1,4 @@
-"""CronJobs: jobs made when a schedule is due."""
+"""CronJobs: creates jobs on a schedule."""
 
 from alcove.controllers.cronjobs.controller import CronJobController
 

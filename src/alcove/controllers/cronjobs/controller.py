@@ -1,4 +1,4 @@
-"""The shell around a cron job's plans: makes the job that is due, and clears away old ones."""
+"""The CronJob controller: creates the job that is due and deletes old ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from alcove.client.changes import controller_uid
 from alcove.client.client import Propagation
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import CRON_JOBS, JOBS
-from alcove.controllers.concurrency import together
+from alcove.controllers.concurrency import gather_all
 from alcove.controllers.controller import (
     DONE,
     Controller,
@@ -24,8 +24,8 @@ from alcove.controllers.cronjobs import plan
 from alcove.controllers.cronjobs.due import MISSED_MAX, DueRun, due
 from alcove.controllers.terminating import is_terminating
 
-LOOK_SECONDS_MAX = 3600.0
-"""The wall clock may be set meanwhile; no timer of ours would notice."""
+RESYNC_SECONDS_MAX = 3600.0
+"""Timers do not notice when the wall clock is set, so the schedule is checked at least this often."""
 
 
 class CronJobController(Controller):
@@ -46,28 +46,30 @@ class CronJobController(Controller):
             return DONE
         owned = self._jobs.find("controller", key.plane, key.tenant, cron_job["metadata"]["uid"])
         jobs = plan.sort_jobs([job for job in owned if job["metadata"]["namespace"] == key.namespace])
-        self._tell_finished(key, cron_job, jobs)
-        await together(self._delete(key, cron_job, job) for job in plan.outlived(cron_job, jobs))
+        self._record_finished(key, cron_job, jobs)
+        await gather_all(
+            self._delete(key, cron_job, job) for job in plan.beyond_history_limit(cron_job, jobs)
+        )
         await self._write(key, cron_job, plan.status(cron_job, jobs))
         if cron_job["spec"].get("suspend"):
             return DONE
         try:
-            found = due(cron_job, self.clock())
+            due_run = due(cron_job, self.clock())
         except CronError as error:
             message = f"invalid schedule: {cron_job['spec']['schedule']} : {error}"
             self.events.warning(key.plane, cron_job, "UnparseableSchedule", message)
             return DONE
-        if found.last is not None:
-            await self._serve(key, cron_job, jobs, found, found.last)
-        if found.next is None:
+        if due_run.last is not None:
+            await self._start_due(key, cron_job, jobs, due_run, due_run.last)
+        if due_run.next is None:
             return DONE
-        return Result(min(max(found.next - self.clock(), 0.0) + 0.1, LOOK_SECONDS_MAX))
+        return Result(min(max(due_run.next - self.clock(), 0.0) + 0.1, RESYNC_SECONDS_MAX))
 
-    async def _serve(
-        self, key: ObjectKey, cron_job: Object, jobs: plan.CronJobHistory, found: DueRun, scheduled: float
+    async def _start_due(
+        self, key: ObjectKey, cron_job: Object, jobs: plan.CronJobHistory, due_run: DueRun, scheduled: float
     ) -> None:
-        if found.missed >= MISSED_MAX:
-            message = f"too many missed start times: {found.missed}. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+        if due_run.missed >= MISSED_MAX:
+            message = f"too many missed start times: {due_run.missed}. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
             self.events.warning(key.plane, cron_job, "TooManyMissedTimes", message)
         policy = cron_job["spec"].get("concurrencyPolicy", "Allow")
         if policy == "Forbid" and jobs.active:
@@ -75,12 +77,14 @@ class CronJobController(Controller):
             self.events.normal(key.plane, cron_job, "JobAlreadyActive", message)
             return
         if policy == "Replace":
-            await together(self._delete(key, cron_job, job) for job in jobs.active)
+            await gather_all(self._delete(key, cron_job, job) for job in jobs.active)
             jobs = plan.CronJobHistory([], jobs.succeeded, jobs.failed)
-        made = await self._create(key, cron_job, scheduled)
-        if made is None:
+        created = await self._create(key, cron_job, scheduled)
+        if created is None:
             return
-        status = plan.status(cron_job, plan.CronJobHistory([*jobs.active, made], jobs.succeeded, jobs.failed))
+        status = plan.status(
+            cron_job, plan.CronJobHistory([*jobs.active, created], jobs.succeeded, jobs.failed)
+        )
         await self._write(key, cron_job, {**status, "lastScheduleTime": meta.format_time(scheduled)})
 
     async def _create(self, key: ObjectKey, cron_job: Object, scheduled: float) -> Object | None:
@@ -88,29 +92,29 @@ class CronJobController(Controller):
         name = desired["metadata"]["name"]
         client = self.client(key)
         try:
-            made = await client.create(key.tenant, JOBS, desired)
+            created = await client.create(key.tenant, JOBS, desired)
         except AlreadyExists as error:
-            there = await client.get(key.tenant, JOBS, name, namespace=key.namespace)
-            if (controller_of(there) or {}).get("uid") == cron_job["metadata"]["uid"]:
-                return there
+            existing = await client.get(key.tenant, JOBS, name, namespace=key.namespace)
+            if (controller_of(existing) or {}).get("uid") == cron_job["metadata"]["uid"]:
+                return existing
             raise ServerRefusal(error.message) from error
         except Forbidden as error:
             if is_terminating(error):
                 return None
-            self._tell_failed(key, cron_job, error)
+            self._record_failed(key, cron_job, error)
             raise ServerRefusal(error.message) from error
         self.events.normal(key.plane, cron_job, "SuccessfulCreate", f"Created job {name}")
-        return made
+        return created
 
-    def _tell_failed(self, key: ObjectKey, cron_job: Object, error: ApiError) -> None:
+    def _record_failed(self, key: ObjectKey, cron_job: Object, error: ApiError) -> None:
         self.events.warning(key.plane, cron_job, "FailedCreate", f"Error creating job: {error.message}")
 
-    def _tell_finished(self, key: ObjectKey, cron_job: Object, jobs: plan.CronJobHistory) -> None:
-        known = {each.get("uid") for each in get(cron_job, "status", "active", default=())}
-        for finished, end in ((jobs.succeeded, "Complete"), (jobs.failed, "Failed")):
+    def _record_finished(self, key: ObjectKey, cron_job: Object, jobs: plan.CronJobHistory) -> None:
+        active_uids = {each.get("uid") for each in get(cron_job, "status", "active", default=())}
+        for finished, condition in ((jobs.succeeded, "Complete"), (jobs.failed, "Failed")):
             for job in finished:
-                if job["metadata"]["uid"] in known:
-                    message = f"Saw completed job: {job['metadata']['name']}, condition: {end}"
+                if job["metadata"]["uid"] in active_uids:
+                    message = f"Saw completed job: {job['metadata']['name']}, condition: {condition}"
                     self.events.normal(key.plane, cron_job, "SawCompletedJob", message)
 
     async def _delete(self, key: ObjectKey, cron_job: Object, job: Object) -> None:
@@ -129,14 +133,14 @@ class CronJobController(Controller):
         self.events.normal(key.plane, cron_job, "SuccessfulDelete", f"Deleted job {metadata['name']}")
 
     async def _write(self, key: ObjectKey, cron_job: Object, status: Object) -> None:
-        if _said(status) == _said(cron_job.get("status") or {}):
+        if _comparable(status) == _comparable(cron_job.get("status") or {}):
             return
         cron_job["status"] = status
         changed = await self.client(key).update(key.tenant, CRON_JOBS, cron_job, subresource="status")
         cron_job["metadata"] = changed["metadata"]
 
 
-def _said(status: Object) -> Object:
-    """Without the revisions of active jobs: each of their changes would be one of the cron job's."""
+def _comparable(status: Object) -> Object:
+    """The status without the resourceVersions of active jobs, whose changes alone are not worth an update."""
     active = [{**each, "resourceVersion": ""} for each in status.get("active") or ()]
     return {**status, "active": active}

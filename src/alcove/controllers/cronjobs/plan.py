@@ -1,4 +1,4 @@
-"""What a cron job keeps, clears away and makes. Pure."""
+"""A cron job's history, status and new jobs. Pure."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class CronJobHistory(Struct, frozen=True):
 
 
 def sort_jobs(owned: Sequence[Object]) -> CronJobHistory:
-    over = [job for job in owned if is_over(job)]
+    finished = [job for job in owned if is_over(job)]
     return CronJobHistory(
         [job for job in owned if not is_over(job)],
-        [job for job in over if is_true(job, COMPLETE)],
-        [job for job in over if not is_true(job, COMPLETE)],
+        [job for job in finished if is_true(job, COMPLETE)],
+        [job for job in finished if not is_true(job, COMPLETE)],
     )
 
 
-def outlived(cron_job: Object, jobs: CronJobHistory) -> list[Object]:
-    """Finished jobs beyond what is to be remembered, the oldest."""
+def beyond_history_limit(cron_job: Object, jobs: CronJobHistory) -> list[Object]:
+    """The oldest finished jobs beyond the history limits."""
     spec = cron_job["spec"]
     limits = (
         (jobs.succeeded, spec.get("successfulJobsHistoryLimit", 3)),
@@ -53,8 +53,8 @@ def _age(job: Object) -> tuple[str, str]:
 def status(cron_job: Object, jobs: CronJobHistory) -> Object:
     old = cron_job.get("status") or {}
     new = {**old, "active": [_reference(job) for job in sorted(jobs.active, key=_age)]}
-    ends = [get(job, "status", "completionTime") or "" for job in jobs.succeeded]
-    if last := max([old.get("lastSuccessfulTime") or "", *ends]):
+    completion_times = [get(job, "status", "completionTime") or "" for job in jobs.succeeded]
+    if last := max([old.get("lastSuccessfulTime") or "", *completion_times]):
         new["lastSuccessfulTime"] = last
     return {field: value for field, value in new.items() if value}
 
@@ -72,7 +72,7 @@ def _reference(job: Object) -> Object:
 
 
 def job_of(cron_job: Object, scheduled: float) -> Object:
-    """The job of one scheduled time: its name is made of it, so that it can be made only once."""
+    """The job for a scheduled time. The name is derived from the time, so that it is created only once."""
     template = cron_job["spec"]["jobTemplate"]
     metadata = template.get("metadata") or {}
     return {

@@ -1,4 +1,4 @@
-"""DaemonSets: a pod on every node that wants one."""
+"""DaemonSets: a pod on every eligible node."""
 
 from alcove.controllers.daemonsets.controller import DaemonSetController
 

@@ -1,6 +1,6 @@
-"""Which nodes a daemon's pods run on: selectors, affinity and taints. Pure.
+"""The nodes that a daemon's pods run on: node selectors, affinity and taints. Pure.
 
-A daemon does not ask whether there is room: the scheduler decides that, and may make some.
+Free resources are not considered: the scheduler does that, and may preempt other pods.
 """
 
 from __future__ import annotations
@@ -28,66 +28,68 @@ TOLERATIONS = (
     _tolerates("pid-pressure", _NO_SCHEDULE),
     _tolerates("unschedulable", _NO_SCHEDULE),
 )
-"""A daemon stays where others must go."""
+"""Added to every daemon pod."""
 HOST_NETWORK = _tolerates("network-unavailable", _NO_SCHEDULE)
 
 
 class NodeFit(Struct, frozen=True):
     runs: bool
-    """A pod should be made there."""
+    """Whether the node should have a pod."""
     stays: bool
-    """One that is there may stay."""
+    """Whether an existing pod may stay."""
 
 
 def tolerations(spec: Object) -> list[Object]:
-    own: list[Object] = list(spec.get("tolerations") or ())
+    specified: list[Object] = list(spec.get("tolerations") or ())
     added = [*TOLERATIONS, *((HOST_NETWORK,) if spec.get("hostNetwork") else ())]
-    return [*own, *(each for each in added if each not in own)]
+    return [*specified, *(each for each in added if each not in specified)]
 
 
 def fit(spec: Object, node: Object) -> NodeFit:
-    """`spec` is the template's, of pods; the node is as ring0 has it."""
-    if spec.get("nodeName") not in (None, "", node["metadata"]["name"]) or not _is_chosen(spec, node):
+    """`spec` is the pod spec of the daemon set's template; `node` is ring0's Node object."""
+    if spec.get("nodeName") not in (None, "", node["metadata"]["name"]) or not _is_selected(spec, node):
         return NodeFit(False, False)
     tolerated = tolerations(spec)
     taints: Sequence[Object] = get(node, "spec", "taints", default=())
-    hard = {taint.get("effect") for taint in taints if not any(covers(each, taint) for each in tolerated)}
-    stays = _NO_EXECUTE not in hard
-    return NodeFit(stays and _NO_SCHEDULE not in hard, stays)
+    untolerated = {
+        taint.get("effect") for taint in taints if not any(covers(each, taint) for each in tolerated)
+    }
+    stays = _NO_EXECUTE not in untolerated
+    return NodeFit(stays and _NO_SCHEDULE not in untolerated, stays)
 
 
-def _is_chosen(spec: Object, node: Object) -> bool:
-    own = labels(node)
-    if not (spec.get("nodeSelector") or {}).items() <= own.items():
+def _is_selected(spec: Object, node: Object) -> bool:
+    node_labels = labels(node)
+    if not (spec.get("nodeSelector") or {}).items() <= node_labels.items():
         return False
     required = get(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     if required is None:
         return True
     fields = {NAME_FIELD: node["metadata"]["name"]}
-    return any(_matches(term, own, fields) for term in required.get("nodeSelectorTerms") or ())
+    return any(_matches(term, node_labels, fields) for term in required.get("nodeSelectorTerms") or ())
 
 
-def _matches(term: Object, own: Mapping[str, str], fields: Mapping[str, str]) -> bool:
+def _matches(term: Object, node_labels: Mapping[str, str], fields: Mapping[str, str]) -> bool:
     """A term without requirements matches nothing."""
-    desired = [(each, own) for each in term.get("matchExpressions") or ()]
-    desired += [(each, fields) for each in term.get("matchFields") or ()]
-    return bool(desired) and all(_holds(each, values) for each, values in desired)
+    requirements = [(each, node_labels) for each in term.get("matchExpressions") or ()]
+    requirements += [(each, fields) for each in term.get("matchFields") or ()]
+    return bool(requirements) and all(_holds(each, values) for each, values in requirements)
 
 
 def _holds(requirement: Object, values: Mapping[str, str]) -> bool:
     key: str = requirement.get("key", "")
-    given: list[str] = requirement.get("values") or []
+    operands: list[str] = requirement.get("values") or []
     match requirement.get("operator"):
         case "In":
-            return values.get(key) in given
+            return values.get(key) in operands
         case "NotIn":
-            return values.get(key) not in given
+            return values.get(key) not in operands
         case "Exists":
             return key in values
         case "DoesNotExist":
             return key not in values
-        case "Gt" | "Lt" as operator if len(given) == 1:
-            number, bound = _integer(values.get(key, "")), _integer(given[0])
+        case "Gt" | "Lt" as operator if len(operands) == 1:
+            number, bound = _integer(values.get(key, "")), _integer(operands[0])
             if number is None or bound is None:
                 return False
             return number > bound if operator == "Gt" else number < bound
@@ -100,19 +102,19 @@ def _integer(text: str) -> int | None:
 
 
 def pinned(spec: Object, node: str) -> Object:
-    """The pod's spec, bound to one node by its affinity: the scheduler places it there or nowhere."""
+    """The pod spec with a node affinity for exactly one node, so that the scheduler binds it only there."""
     field = {"key": NAME_FIELD, "operator": "In", "values": [node]}
     affinity = dict(spec.get("affinity") or {})
-    of_node = dict(affinity.get("nodeAffinity") or {})
-    of_node["requiredDuringSchedulingIgnoredDuringExecution"] = {
+    node_affinity = dict(affinity.get("nodeAffinity") or {})
+    node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
         "nodeSelectorTerms": [{"matchFields": [field]}]
     }
-    affinity["nodeAffinity"] = of_node
+    affinity["nodeAffinity"] = node_affinity
     return {**spec, "affinity": affinity, "tolerations": tolerations(spec)}
 
 
 def node_of(pod: Object) -> str:
-    """The node that a pod is on, or is meant for."""
+    """The node that a pod is bound to, or else pinned to by its affinity; "" if neither."""
     if name := get(pod, "spec", "nodeName"):
         return str(name)
     path = ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")

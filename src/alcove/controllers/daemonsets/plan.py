@@ -1,4 +1,4 @@
-"""What a daemon set does on its nodes next. Pure."""
+"""The pods that a daemon set creates and deletes next, and its status. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DaemonSetPlan(Struct, frozen=True):
 
 
 def by_node(owned: Sequence[Object]) -> dict[str, list[Object]]:
-    """The oldest first."""
+    """The pods of each node, oldest first."""
     result: dict[str, list[Object]] = {}
     for pod in sorted(
         owned, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"])
@@ -34,83 +34,85 @@ def by_node(owned: Sequence[Object]) -> dict[str, list[Object]]:
 def plan(
     daemon_set: Object, owned: Sequence[Object], fits: Mapping[str, NodeFit], revision: str, now: float
 ) -> DaemonSetPlan:
-    """First every node gets its pod; then, while enough are available, outdated ones are replaced."""
+    """Creates missing pods, removes surplus ones, and replaces outdated pods within the update's limits."""
     result = DaemonSetPlan()
     if "deletionTimestamp" in daemon_set["metadata"]:
         return result
-    there = by_node(owned)
-    for node, on_it in there.items():
-        # A node that is unknown may be one that left: the pods of such are pod GC's to clear away.
+    pods_by_node = by_node(owned)
+    for node, node_pods in pods_by_node.items():
+        # An unknown node may have been deleted; the pod garbage collector removes its pods.
         if node in fits:
-            _tidy(daemon_set, on_it, fits[node], revision, now, result)
-    result.create.extend(node for node, fit in fits.items() if fit.runs and not there.get(node))
+            _remove_surplus(daemon_set, node_pods, fits[node], revision, now, result)
+    result.create.extend(node for node, fit in fits.items() if fit.runs and not pods_by_node.get(node))
     if get(daemon_set, "spec", "updateStrategy", "type", default="RollingUpdate") == "RollingUpdate":
-        _roll(daemon_set, there, fits, revision, now, result)
+        _roll(daemon_set, pods_by_node, fits, revision, now, result)
     return result
 
 
-def _tidy(
+def _remove_surplus(
     daemon_set: Object,
-    on_it: Sequence[Object],
+    node_pods: Sequence[Object],
     fit: NodeFit,
     revision: str,
     now: float,
     result: DaemonSetPlan,
 ) -> None:
-    living = [pod for pod in on_it if not pods.is_ending(pod)]
+    remaining = [pod for pod in node_pods if not pods.is_terminating(pod)]
     if not fit.stays:
-        result.delete.extend(living)
+        result.delete.extend(remaining)
         return
-    ended = [pod for pod in living if pods.is_finished(pod)]
-    result.delete.extend(ended)
-    running = [pod for pod in living if not pods.is_finished(pod)]
-    fresh = [pod for pod in running if labels(pod).get(REVISION) == revision]
+    finished = [pod for pod in remaining if pods.is_finished(pod)]
+    result.delete.extend(finished)
+    running = [pod for pod in remaining if not pods.is_finished(pod)]
+    current = [pod for pod in running if labels(pod).get(REVISION) == revision]
     if len(running) <= 1:
         return
-    if not fresh or len(fresh) == len(running):
+    if not current or len(current) == len(running):
         result.delete.extend(running[1:])
-    elif any(_is_available(daemon_set, pod, now) for pod in fresh):
-        result.delete.extend(pod for pod in running if pod is not fresh[0])
+    elif any(_is_available(daemon_set, pod, now) for pod in current):
+        result.delete.extend(pod for pod in running if pod is not current[0])
 
 
 def _is_available(daemon_set: Object, pod: Object, now: float) -> bool:
     return pods.is_available(pod, daemon_set["spec"].get("minReadySeconds", 0), now)
 
 
-def _part(value: int | str, whole: int) -> int:
+def _resolve_percentage(value: int | str, whole: int) -> int:
     """Percentages are rounded up."""
     return value if isinstance(value, int) else math.ceil(whole * int(value.removesuffix("%")) / 100)
 
 
 def _roll(
     daemon_set: Object,
-    there: Mapping[str, list[Object]],
+    pods_by_node: Mapping[str, list[Object]],
     fits: Mapping[str, NodeFit],
     revision: str,
     now: float,
     result: DaemonSetPlan,
 ) -> None:
-    desired = [node for node, fit in fits.items() if fit.runs]
+    eligible = [node for node, fit in fits.items() if fit.runs]
     rolling = get(daemon_set, "spec", "updateStrategy", "rollingUpdate", default={})
-    surge = _part(rolling.get("maxSurge", 0), len(desired))
-    spare = max(_part(rolling.get("maxUnavailable", 1), len(desired)), 0 if surge else 1)
+    surge = _resolve_percentage(rolling.get("maxSurge", 0), len(eligible))
+    unavailable_budget = max(
+        _resolve_percentage(rolling.get("maxUnavailable", 1), len(eligible)), 0 if surge else 1
+    )
     available: list[Object] = []
-    for node in desired:
-        living = [pod for pod in there.get(node, ()) if pods.is_active(pod)]
-        good = [pod for pod in living if _is_available(daemon_set, pod, now)]
-        old = [pod for pod in living if labels(pod).get(REVISION) != revision]
-        if not good:
-            spare -= 1
-            # It does not work anyway: replacing it costs nothing.
-            result.delete.extend(pod for pod in old if not _is_among(pod, result.delete))
-        elif old and len(living) == 1:
-            available.append(old[0])
-        elif old:
+    for node in eligible:
+        active = [pod for pod in pods_by_node.get(node, ()) if pods.is_active(pod)]
+        available_pods = [pod for pod in active if _is_available(daemon_set, pod, now)]
+        outdated = [pod for pod in active if labels(pod).get(REVISION) != revision]
+        if not available_pods:
+            unavailable_budget -= 1
+            # The node has no available pod, so replacing the outdated one costs no availability.
+            result.delete.extend(pod for pod in outdated if not _is_among(pod, result.delete))
+        elif outdated and len(active) == 1:
+            available.append(outdated[0])
+        elif outdated:
             surge -= 1
     if surge > 0:
         result.create.extend(node_of(pod) for pod in available[:surge])
     elif not rolling.get("maxSurge"):
-        result.delete.extend(available[: max(0, spare)])
+        result.delete.extend(available[: max(0, unavailable_budget)])
 
 
 def _is_among(pod: Object, others: Sequence[Object]) -> bool:
@@ -120,31 +122,40 @@ def _is_among(pod: Object, others: Sequence[Object]) -> bool:
 def status(
     daemon_set: Object, owned: Sequence[Object], fits: Mapping[str, NodeFit], revision: str, now: float
 ) -> Object:
-    there = {
-        node: [pod for pod in on_it if not pods.is_finished(pod)] for node, on_it in by_node(owned).items()
+    pods_by_node = {
+        node: [pod for pod in node_pods if not pods.is_finished(pod)]
+        for node, node_pods in by_node(owned).items()
     }
-    desired = {node for node, fit in fits.items() if fit.runs}
-    firsts = [there[node][0] for node in desired if there.get(node)]
+    eligible = {node for node, fit in fits.items() if fit.runs}
+    firsts = [pods_by_node[node][0] for node in eligible if pods_by_node.get(node)]
     available = sum(
-        1 for node in desired if any(_is_available(daemon_set, pod, now) for pod in there.get(node, ()))
+        1
+        for node in eligible
+        if any(_is_available(daemon_set, pod, now) for pod in pods_by_node.get(node, ()))
     )
     old = daemon_set.get("status") or {}
-    kept = {name: value for name, value in old.items() if name in ("collisionCount", "conditions")}
+    retained = {name: value for name, value in old.items() if name in ("collisionCount", "conditions")}
     counts = {
         "currentNumberScheduled": len(firsts),
-        "desiredNumberScheduled": len(desired),
+        "desiredNumberScheduled": len(eligible),
         "numberMisscheduled": sum(
-            1 for node, on_it in there.items() if on_it and node in fits and not fits[node].runs
+            1
+            for node, node_pods in pods_by_node.items()
+            if node_pods and node in fits and not fits[node].runs
         ),
-        "numberReady": sum(1 for node in desired if any(pods.is_ready(pod) for pod in there.get(node, ()))),
+        "numberReady": sum(
+            1 for node in eligible if any(pods.is_ready(pod) for pod in pods_by_node.get(node, ()))
+        ),
         "updatedNumberScheduled": sum(
-            1 for node in desired if any(labels(pod).get(REVISION) == revision for pod in there.get(node, ()))
+            1
+            for node in eligible
+            if any(labels(pod).get(REVISION) == revision for pod in pods_by_node.get(node, ()))
         ),
         "numberAvailable": available,
-        "numberUnavailable": len(desired) - available,
+        "numberUnavailable": len(eligible) - available,
     }
     shown = {name: count for name, count in counts.items() if count or name in _ALWAYS}
-    return {**kept, **shown, "observedGeneration": daemon_set["metadata"].get("generation", 0)}
+    return {**retained, **shown, "observedGeneration": daemon_set["metadata"].get("generation", 0)}
 
 
 _ALWAYS = ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady")

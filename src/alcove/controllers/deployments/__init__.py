@@ -1,4 +1,4 @@
-"""Deployments: replica sets that follow each other, one per revision of the template."""
+"""Deployments: one replica set per revision of the pod template, with rollouts between them."""
 
 from alcove.controllers.deployments.controller import DeploymentController
 

@@ -1,4 +1,4 @@
-"""A deployment's replica sets: which is the new one, their numbers, and what they carry of the deployment."""
+"""A deployment's replica sets: the new one and the old ones, their revisions and annotations. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REVISION = "deployment.kubernetes.io/revision"
 HISTORY = "deployment.kubernetes.io/revision-history"
 DESIRED = "deployment.kubernetes.io/desired-replicas"
 MAXIMUM = "deployment.kubernetes.io/max-replicas"
-_OWN = frozenset(
+_NOT_COPIED = frozenset(
     {
         "kubectl.kubernetes.io/last-applied-configuration",
         "deprecated.deployment.rollback.to",
@@ -29,13 +29,13 @@ _OWN = frozenset(
         MAXIMUM,
     }
 )
-"""Annotations that are not passed on to replica sets."""
+"""Annotations that are not copied to replica sets."""
 _HISTORY_LENGTH_MAX = 2000
 _INTEGER_MAX = 2**63 - 1
 
 
 class DeploymentReplicaSets(Struct, frozen=True):
-    """All replica sets of a deployment; `old` from the oldest to the youngest."""
+    """All replica sets of a deployment; `old` is sorted from oldest to newest."""
 
     new: Object | None
     old: list[Object]
@@ -46,7 +46,7 @@ class DeploymentReplicaSets(Struct, frozen=True):
 
 
 def sort_sets(deployment: Object, owned: Iterable[Object]) -> DeploymentReplicaSets:
-    """The new one has the deployment's template; of several such, the oldest."""
+    """The new set is the one with the deployment's template; if there are several, the oldest."""
     by_age = sorted(owned, key=age)
     desired = deployment["spec"]["template"]
     new = next((each for each in by_age if same(plain_template(each), desired)), None)
@@ -54,12 +54,12 @@ def sort_sets(deployment: Object, owned: Iterable[Object]) -> DeploymentReplicaS
 
 
 def age(obj: Object) -> tuple[str, str]:
-    """A sort key: the oldest first."""
+    """A sort key that puts the oldest first."""
     return obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]
 
 
 def plain_template(replica_set: Object) -> Object:
-    """Its template as the deployment had it: without the label of its hash."""
+    """The set's template without the `pod-template-hash` label, to compare with the deployment's."""
     template: Object = replica_set["spec"].get("template") or {}
     metadata = dict(template.get("metadata") or {})
     labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != HASH_LABEL}
@@ -67,7 +67,7 @@ def plain_template(replica_set: Object) -> Object:
 
 
 def number(obj: Object) -> int:
-    """An object's revision; 0 where it has none that can be read."""
+    """An object's revision; 0 if it has no valid one."""
     return _integer(objects.annotations(obj).get(REVISION, "")) or 0
 
 
@@ -85,7 +85,7 @@ def _integer(text: str) -> int | None:
 
 
 def sizes(replicas: int, surge: int) -> dict[str, str]:
-    """What a replica set is told of the size of the whole."""
+    """The annotations with the deployment's size and maximum size."""
     return {DESIRED: str(replicas), MAXIMUM: str(replicas + surge)}
 
 
@@ -96,7 +96,7 @@ def new_set(deployment: Object, revision: int, replicas: int, surge: int) -> Obj
     template = _with_label(spec["template"], digest)
     selector = dict(spec["selector"])
     selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH_LABEL: digest}
-    made: Any = {
+    replica_set: Any = {
         "metadata": {
             "name": f"{deployment['metadata']['name']}-{digest}",
             "namespace": deployment["metadata"]["namespace"],
@@ -111,8 +111,8 @@ def new_set(deployment: Object, revision: int, replicas: int, surge: int) -> Obj
         "spec": {"replicas": replicas, "selector": selector, "template": template},
     }
     if spec.get("minReadySeconds"):
-        made["spec"]["minReadySeconds"] = spec["minReadySeconds"]
-    return made  # type: ignore[no-any-return]
+        replica_set["spec"]["minReadySeconds"] = spec["minReadySeconds"]
+    return replica_set  # type: ignore[no-any-return]
 
 
 def _with_label(template: Object, digest: str) -> Object:
@@ -122,35 +122,36 @@ def _with_label(template: Object, digest: str) -> Object:
 
 
 def passed_on(deployment: Object) -> dict[str, str]:
-    return {key: value for key, value in objects.annotations(deployment).items() if key not in _OWN}
+    return {key: value for key, value in objects.annotations(deployment).items() if key not in _NOT_COPIED}
 
 
 def new_annotations(deployment: Object, new: Object, revision: int, surge: int) -> dict[str, str]:
-    """The new set's annotations as they should be; equal to what it has where nothing is to be done.
+    """The desired annotations of the new set; equal to the current ones if nothing has to change.
 
-    A set that becomes the new one again (a rollback) gets the next number; its history tells the old ones.
+    A set that becomes the new one again (a rollback) gets the next revision; its earlier revisions are listed
+    in its revision-history annotation.
     """
-    there = objects.annotations(new)
-    desired = {**there, **passed_on(deployment), **sizes(deployment["spec"].get("replicas", 1), surge)}
+    existing = objects.annotations(new)
+    desired = {**existing, **passed_on(deployment), **sizes(deployment["spec"].get("replicas", 1), surge)}
     before = number(new)
     if before < revision:
         desired[REVISION] = str(revision)
         if before:
-            messages = [*filter(None, there.get(HISTORY, "").split(",")), str(before)]
-            while len(",".join(messages)) > _HISTORY_LENGTH_MAX:
-                messages.pop(0)
-            desired[HISTORY] = ",".join(messages)
+            history = [*filter(None, existing.get(HISTORY, "").split(",")), str(before)]
+            while len(",".join(history)) > _HISTORY_LENGTH_MAX:
+                history.pop(0)
+            desired[HISTORY] = ",".join(history)
     return desired
 
 
-def outlived(deployment: Object, old: Sequence[Object]) -> list[Object]:
-    """Old sets beyond the history limit, those with the lowest revisions, that have no pods any more."""
+def beyond_history_limit(deployment: Object, old: Sequence[Object]) -> list[Object]:
+    """Old sets without pods beyond the history limit, those with the lowest revisions."""
     limit = deployment["spec"].get("revisionHistoryLimit", 10)
-    living = sorted(
+    candidates = sorted(
         (each for each in old if "deletionTimestamp" not in each["metadata"]),
         key=lambda each: (number(each), age(each)),
     )
-    surplus = living[: max(0, len(living) - limit)]
+    surplus = candidates[: max(0, len(candidates) - limit)]
     return [each for each in surplus if _is_idle(each)]
 
 

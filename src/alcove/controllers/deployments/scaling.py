@@ -1,6 +1,6 @@
-"""How many pods each replica set of a deployment has next: rolling, recreating, scaling in proportion. Pure.
+"""The next size of each replica set of a deployment: rolling update, recreate, proportional scaling. Pure.
 
-Each function looks at what is there now and says the next step; what follows from it is seen again.
+Each function plans only the next step from the current state; its effects trigger the next reconcile.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ReplicaSetScale(Struct, frozen=True):
 
 
 class RolloutBounds(Struct, frozen=True):
-    """How far the number of pods may be from what is wanted while they are replaced."""
+    """maxSurge and maxUnavailable as numbers of pods."""
 
     surge: int
     unavailable: int
@@ -43,7 +43,7 @@ def is_rolling(deployment: Object) -> bool:
 
 
 def part_of(value: int | str, whole: int, *, up: bool) -> int:
-    """A count, or a percentage of the whole."""
+    """Resolves a count or a percentage of `whole`; `up` rounds percentages up."""
     if isinstance(value, int):
         return value
     share = whole * int(value.removesuffix("%")) / 100
@@ -58,16 +58,16 @@ def bounds(deployment: Object) -> RolloutBounds:
     surge = part_of(rolling.get("maxSurge", 0), desired, up=True)
     unavailable = part_of(rolling.get("maxUnavailable", 0), desired, up=False)
     if surge == 0 and unavailable == 0:
-        unavailable = 1  # Percentages of few pods: something must move.
+        unavailable = 1  # Both percentages were rounded to 0: the rollout could not proceed.
     return RolloutBounds(surge, min(unavailable, desired))
 
 
-def new_replicas(deployment: Object, there: int, new: int) -> int:
-    """The new set's size next, with `there` pods wanted by all sets together and `new` by it."""
+def new_replicas(deployment: Object, current_total: int, new: int) -> int:
+    """The next size of the new set. `current_total` is the size of all sets together, `new` the new set's."""
     desired = replicas(deployment)
     if not is_rolling(deployment):
         return desired
-    room = desired + bounds(deployment).surge - there
+    room = desired + bounds(deployment).surge - current_total
     return new if room <= 0 else new + min(room, desired - new)
 
 
@@ -75,7 +75,7 @@ def new_replicas(deployment: Object, there: int, new: int) -> int:
 
 
 def roll(deployment: Object, sets: DeploymentReplicaSets) -> list[ReplicaSetScale]:
-    """The next step of a rolling update; empty: none is possible or needed now."""
+    """The next step of a rolling update; empty if none is possible or needed now."""
     assert sets.new is not None
     desired, new = replicas(deployment), replicas(sets.new)
     if new > desired:
@@ -92,7 +92,7 @@ def _shrink_old(deployment: Object, sets: DeploymentReplicaSets, new: Object) ->
     if budget <= 0:
         return []
     sizes = {id(each): replicas(each) for each in sets.old}
-    # Pods that are not available go first: nobody misses them.
+    # Remove unavailable pods first: that does not reduce availability.
     for each in sets.old:
         take = min(budget, max(0, replicas(each) - available(each)))
         sizes[id(each)] -= take
@@ -109,7 +109,7 @@ def _shrink_old(deployment: Object, sets: DeploymentReplicaSets, new: Object) ->
 
 
 def retire(old: Sequence[Object]) -> list[ReplicaSetScale]:
-    """Everything old goes, at once."""
+    """Scales all old sets to zero."""
     return [ReplicaSetScale(each, 0) for each in old if replicas(each)]
 
 
@@ -117,15 +117,15 @@ def retire(old: Sequence[Object]) -> list[ReplicaSetScale]:
 
 
 def is_resized(deployment: Object, sets: DeploymentReplicaSets) -> bool:
-    """The deployment's size changed since its sets were told."""
+    """Whether the deployment's size differs from the size noted in its sets' annotations."""
     desired = replicas(deployment)
-    told = (annotated(each, DESIRED) for each in sets.all if replicas(each))
-    return any(each is not None and each != desired for each in told)
+    noted = (annotated(each, DESIRED) for each in sets.all if replicas(each))
+    return any(each is not None and each != desired for each in noted)
 
 
 def resize(deployment: Object, sets: DeploymentReplicaSets) -> list[ReplicaSetScale]:
-    """Brings the sets to the deployment's size: one alone to all of it, several in proportion. Sets
-    whose size stays are named too: they are to be told of the new size of the whole."""
+    """Scales the sets to the deployment's size: a single active set fully, several in proportion. Sets whose
+    size stays are included, because their annotations must be updated."""
     active = [each for each in sets.all if replicas(each)]
     desired = replicas(deployment)
     if len(active) <= 1:
@@ -149,7 +149,7 @@ def _in_proportion(deployment: Object, active: Sequence[Object]) -> list[Replica
     desired = replicas(deployment)
     whole = desired + bounds(deployment).surge if desired else 0
     to_add = whole - total(active)
-    # The largest first; of equals the youngest when growing, the oldest when shrinking.
+    # Largest first; among equals the newest when scaling up, the oldest when scaling down.
     ranked = sorted(active, key=age, reverse=to_add > 0)
     ranked.sort(key=replicas, reverse=True)
     result, added = [], 0
@@ -163,7 +163,7 @@ def _in_proportion(deployment: Object, active: Sequence[Object]) -> list[Replica
 
 
 def _share(deployment: Object, replica_set: Object, whole: int) -> int:
-    """By how much a set grows if all grow alike."""
+    """The change of a set's size in proportion to the deployment's change."""
     size = replicas(replica_set)
     before = annotated(replica_set, MAXIMUM) or get(deployment, "status", "replicas", default=0)
     if not before:

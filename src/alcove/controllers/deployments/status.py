@@ -1,4 +1,4 @@
-"""What a deployment says of itself: counts, and the conditions Available, Progressing, ReplicaFailure. Pure."""
+"""A deployment's status: counts, and the conditions Available, Progressing, ReplicaFailure. Pure."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ _COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", 
 
 
 class DesiredCondition(Struct, frozen=True):
-    """One condition as it should be."""
-
     type: str
     status: str
     reason: str
@@ -34,14 +32,14 @@ def counts(deployment: Object, sets: DeploymentReplicaSets) -> Object:
     def summed(field: str, of: Sequence[Object]) -> int:
         return sum(get(each, "status", field, default=0) for each in of)
 
-    wanted_by_sets = sum(replicas(each) for each in sets.all)
+    desired = sum(replicas(each) for each in sets.all)
     available = summed("availableReplicas", sets.all)
     result: Object = {
         "replicas": summed("replicas", sets.all),
         "updatedReplicas": summed("replicas", [sets.new] if sets.new is not None else []),
         "readyReplicas": summed("readyReplicas", sets.all),
         "availableReplicas": available,
-        "unavailableReplicas": max(0, wanted_by_sets - available),
+        "unavailableReplicas": max(0, desired - available),
     }
     return {field: count for field, count in result.items() if count}
 
@@ -55,41 +53,41 @@ def is_complete(deployment: Object, status: Object) -> bool:
 
 
 def status(deployment: Object, sets: DeploymentReplicaSets, created: str | None, now: float) -> Object:
-    """The whole new status. `created` names a replica set that was made in this turn."""
+    """The whole new status. `created` names a replica set that was created in this reconcile."""
     old = deployment.get("status") or {}
-    kept = {field: value for field, value in old.items() if field not in (*_COUNTS, "conditions")}
-    new = kept | counts(deployment, sets)
+    retained = {field: value for field, value in old.items() if field not in (*_COUNTS, "conditions")}
+    new = retained | counts(deployment, sets)
     new["observedGeneration"] = deployment["metadata"].get("generation", 0)
     conditions = list(old.get("conditions") or ())
-    for told in (_progress(deployment, new, sets, created, now), _availability(deployment, new)):
-        if told is not None:
-            conditions = put(conditions, told, now)
+    for desired in (_progress(deployment, new, sets, created, now), _availability(deployment, new)):
+        if desired is not None:
+            conditions = put(conditions, desired, now)
     conditions = _with_failure(conditions, sets, now)
     if conditions:
         new["conditions"] = conditions
     return new
 
 
-def put(conditions: Sequence[Object], told: DesiredCondition, now: float) -> list[Object]:
-    """The list with the condition in it. Nothing changes where it says the same already, unless it tells
-    of a movement; the time of its last transition stays where only reason or message change."""
-    old = next((each for each in conditions if each["type"] == told.type), None)
-    is_said = old is not None and all(
-        old.get(field) == getattr(told, field) for field in ("status", "reason", "message")
+def put(conditions: Sequence[Object], desired: DesiredCondition, now: float) -> list[Object]:
+    """`conditions` with the desired condition set. An equal condition stays unchanged, unless it reports
+    progress; `lastTransitionTime` stays if only reason or message change."""
+    old = next((each for each in conditions if each["type"] == desired.type), None)
+    is_unchanged = old is not None and all(
+        old.get(field) == getattr(desired, field) for field in ("status", "reason", "message")
     )
-    if is_said and told.reason != MOVED:
+    if is_unchanged and desired.reason != MOVED:
         return list(conditions)
     time = meta.format_time(now)
-    since = old["lastTransitionTime"] if old and old.get("status") == told.status else time
+    since = old["lastTransitionTime"] if old and old.get("status") == desired.status else time
     entry = {
-        "type": told.type,
-        "status": told.status,
+        "type": desired.type,
+        "status": desired.status,
         "lastUpdateTime": time,
         "lastTransitionTime": since,
-        "reason": told.reason,
-        "message": told.message,
+        "reason": desired.reason,
+        "message": desired.message,
     }
-    return [*(each for each in conditions if each["type"] != told.type), entry]
+    return [*(each for each in conditions if each["type"] != desired.type), entry]
 
 
 def _availability(deployment: Object, new: Object) -> DesiredCondition:
@@ -113,7 +111,7 @@ def deadline_seconds(deployment: Object) -> int | None:
 def _progress(
     deployment: Object, new: Object, sets: DeploymentReplicaSets, created: str | None, now: float
 ) -> DesiredCondition | None:
-    """None: nothing to say that is not said already."""
+    """The desired Progressing condition. None if the current one stays."""
     if deadline_seconds(deployment) is None:
         return None
     current = condition(deployment, PROGRESSING)
@@ -126,23 +124,23 @@ def _progress(
         return DesiredCondition(
             PROGRESSING, "True", "NewReplicaSetCreated", f'Created new replica set "{created}"'
         )
-    what = _what(deployment, sets)
+    subject = _subject(deployment, sets)
     if reason == NEW_SET_AVAILABLE and new.get("replicas") == new.get("updatedReplicas"):
         return None
     if is_complete(deployment, new):
-        message = f"{what} has successfully progressed."
+        message = f"{subject} has successfully progressed."
         return DesiredCondition(PROGRESSING, "True", NEW_SET_AVAILABLE, message)
     if _moved(deployment.get("status") or {}, new):
-        return DesiredCondition(PROGRESSING, "True", MOVED, f"{what} is progressing.")
+        return DesiredCondition(PROGRESSING, "True", MOVED, f"{subject} is progressing.")
     if _is_late(deployment, now):
-        return DesiredCondition(PROGRESSING, "False", TIMED_OUT, f"{what} has timed out progressing.")
+        return DesiredCondition(PROGRESSING, "False", TIMED_OUT, f"{subject} has timed out progressing.")
     if current is None and sets.new is not None:
         message = f'Found new replica set "{sets.new["metadata"]["name"]}"'
         return DesiredCondition(PROGRESSING, "True", "FoundNewReplicaSet", message)
     return None
 
 
-def _what(deployment: Object, sets: DeploymentReplicaSets) -> str:
+def _subject(deployment: Object, sets: DeploymentReplicaSets) -> str:
     if sets.new is not None:
         return f'ReplicaSet "{sets.new["metadata"]["name"]}"'
     return f'Deployment "{deployment["metadata"]["name"]}"'
@@ -152,20 +150,20 @@ def _moved(old: Object, new: Object) -> bool:
     def outdated(status: Object) -> int:
         return status.get("replicas", 0) - status.get("updatedReplicas", 0)  # type: ignore[no-any-return]
 
-    grew = ("updatedReplicas", "readyReplicas", "availableReplicas")
-    return outdated(new) < outdated(old) or any(new.get(each, 0) > old.get(each, 0) for each in grew)
+    increasing = ("updatedReplicas", "readyReplicas", "availableReplicas")
+    return outdated(new) < outdated(old) or any(new.get(each, 0) > old.get(each, 0) for each in increasing)
 
 
 def _is_late(deployment: Object, now: float) -> bool:
     current = condition(deployment, PROGRESSING)
     if current is not None and current.get("reason") == TIMED_OUT:
         return True
-    left = left_seconds(deployment, now)
-    return left is not None and left <= 0
+    remaining_seconds = left_seconds(deployment, now)
+    return remaining_seconds is not None and remaining_seconds <= 0
 
 
 def left_seconds(deployment: Object, now: float) -> float | None:
-    """Until the deadline of a rollout that is under way; None: there is none to watch."""
+    """Seconds until the progress deadline. None if no rollout is in progress or it has no deadline."""
     deadline = deadline_seconds(deployment)
     current = condition(deployment, PROGRESSING)
     if deadline is None or current is None or not current.get("lastUpdateTime"):
@@ -176,11 +174,13 @@ def left_seconds(deployment: Object, now: float) -> float | None:
 
 
 def _with_failure(conditions: list[Object], sets: DeploymentReplicaSets, now: float) -> list[Object]:
-    """The failure of the new set, or of an old one while there is no new."""
-    of = [sets.new] if sets.new is not None else sets.old
-    failures = [failure for each in of if (failure := condition(each, FAILURE)) is not None]
+    """Copies the ReplicaFailure condition of the new set, or of an old one if there is no new set."""
+    sets_to_check = [sets.new] if sets.new is not None else sets.old
+    failures = [failure for each in sets_to_check if (failure := condition(each, FAILURE)) is not None]
     if not failures:
         return [each for each in conditions if each["type"] != FAILURE]
     failure = failures[0]
-    told = DesiredCondition(FAILURE, failure["status"], failure.get("reason", ""), failure.get("message", ""))
-    return put(conditions, told, now)
+    desired = DesiredCondition(
+        FAILURE, failure["status"], failure.get("reason", ""), failure.get("message", "")
+    )
+    return put(conditions, desired, now)

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: how many of an application's pods may be evicted now."""
+"""PodDisruptionBudgets: how many pods of an application may be evicted now."""
 
 from alcove.controllers.disruption.controller import DisruptionController
 

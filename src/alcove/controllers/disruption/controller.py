@@ -1,4 +1,4 @@
-"""The shell around a budget's status: finds its pods and the size of what controls them."""
+"""The PodDisruptionBudget controller: finds a budget's pods and their controllers, and updates its status."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ class DisruptionController(Controller):
         super().__init__(context)
         self._budgets = self.mirror(POD_DISRUPTION_BUDGETS)
         self._pods = self.mirror(PODS)
-        self._sized = {
+        self._scalable = {
             each.kind: self.mirror(each)
             for each in (DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS)
         }
         self._selectors = SelectorIndex(self._budgets)
         self.on(self._budgets)
-        self.on(self._pods, self._covering)
-        for mirror in self._sized.values():
-            self.on(mirror, self._covering_template)
+        self.on(self._pods, self._budgets_of_pod)
+        for mirror in self._scalable.values():
+            self.on(mirror, self._budgets_of_template)
 
-    def _covering(self, change: ObjectChange) -> Iterable[ObjectKey]:
+    def _budgets_of_pod(self, change: ObjectChange) -> Iterable[ObjectKey]:
         yield from self._selectors.matching(change.key, change.obj)
         old = change.old
         if old is not None and labels(old) != labels(change.obj):
             yield from self._selectors.matching(change.key, old)
 
-    def _covering_template(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """Budgets of the pods that the changed one makes: its size may have changed."""
+    def _budgets_of_template(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        """Budgets that select the pods of the changed workload, whose size may have changed."""
         template: Object = get(change.obj, "spec", "template", default={})
         return self._selectors.matching(change.key, template)
 
@@ -58,7 +58,7 @@ class DisruptionController(Controller):
         budget = self._budgets.get(key)
         if budget is None or "deletionTimestamp" in budget["metadata"]:
             return DONE
-        covered = self._covered(key, self._selectors.get(key))
+        covered = self._selected_pods(key, self._selectors.get(key))
         count = self._count(key, covered) if budgets.needs_scale(budget) else ExpectedPods(len(covered))
         if count.problem:
             self.events.warning(key.plane, budget, "CalculateExpectedPodCountFailed", count.problem)
@@ -68,21 +68,21 @@ class DisruptionController(Controller):
         status = budgets.status(budget, covered, count, now)
         if status != budget.get("status"):
             budget["status"] = status
-            # With its resourceVersion: an eviction in between must not be forgotten.
+            # Includes the resourceVersion: an eviction in between must not be overwritten.
             await self.client(key).update(key.tenant, POD_DISRUPTION_BUDGETS, budget, subresource="status")
-        return Result(budgets.next_look_seconds(status.get("disruptedPods") or {}, now))
+        return Result(budgets.next_check_seconds(status.get("disruptedPods") or {}, now))
 
-    def _covered(self, key: ObjectKey, selector: LabelSelector) -> list[Object]:
-        found = self._pods.list(key.plane, key.tenant, key.namespace)
+    def _selected_pods(self, key: ObjectKey, selector: LabelSelector) -> list[Object]:
+        selected = self._pods.list(key.plane, key.tenant, key.namespace)
         if selector is not EVERYTHING:
-            found = [pod for pod in found if selector.matches(labels(pod))]
-        return [pod for pod in found if not pods.is_finished(pod)]
+            selected = [pod for pod in selected if selector.matches(labels(pod))]
+        return [pod for pod in selected if not pods.is_finished(pod)]
 
     def _count(self, key: ObjectKey, covered: Sequence[Object]) -> ExpectedPods:
-        """The sizes of all that control the pods, each once."""
+        """The sum of the sizes of the pods' controllers, each counted once."""
         sizes: dict[str, int] = {}
         for pod in covered:
-            top = self._top(key, pod)
+            top = self._top_controller(key, pod)
             if top is None:
                 name = pod["metadata"]["name"]
                 message = (
@@ -92,15 +92,15 @@ class DisruptionController(Controller):
             sizes[top["metadata"]["uid"]] = get(top, "spec", "replicas", default=1)
         return ExpectedPods(sum(sizes.values()))
 
-    def _top(self, key: ObjectKey, obj: Object) -> Object | None:
-        """The topmost of those that control the object and have a size."""
-        found = None
-        while (above := self._above(key, obj)) is not None:
-            found = obj = above
-        return found
+    def _top_controller(self, key: ObjectKey, obj: Object) -> Object | None:
+        """The topmost controller of the object that has a size, such as the Deployment above a ReplicaSet."""
+        top = None
+        while (parent := self._controller(key, obj)) is not None:
+            top = obj = parent
+        return top
 
-    def _above(self, key: ObjectKey, obj: Object) -> Object | None:
+    def _controller(self, key: ObjectKey, obj: Object) -> Object | None:
         owner = controller_of(obj)
-        mirror: Mirror | None = self._sized.get(owner["kind"]) if owner is not None else None
-        above = mirror.get(key.of(owner["name"])) if mirror is not None and owner is not None else None
-        return above if above is not None and owner and above["metadata"]["uid"] == owner["uid"] else None
+        mirror: Mirror | None = self._scalable.get(owner["kind"]) if owner is not None else None
+        parent = mirror.get(key.of(owner["name"])) if mirror is not None and owner is not None else None
+        return parent if parent is not None and owner and parent["metadata"]["uid"] == owner["uid"] else None

@@ -1,4 +1,4 @@
-"""Endpoints and EndpointSlices: the pods behind a service, of the service's own network."""
+"""Endpoints and EndpointSlices: the pods behind a service, in the service's network only."""
 
 from alcove.controllers.endpoints.legacy import EndpointsController
 from alcove.controllers.endpoints.mirroring import EndpointSliceMirroring

@@ -1,8 +1,8 @@
-"""Which pods are behind a service, at which addresses and ports. Pure.
+"""The pods behind a service, with their addresses and ports. Pure.
 
-A backend is a pod of the service's tenant, namespace and network that its selector matches. A pod of
-another network is never one, whatever its labels: nothing could reach it, or worse, somebody else's pod
-with the same address.
+A backend is a pod in the service's tenant, namespace and network that its selector matches. A pod in another
+network is never a backend, whatever its labels: its address is unreachable from the service's network, or
+belongs to a different pod there.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class EndpointBackend(Struct, frozen=True):
     addresses: tuple[str, ...]
     ports: tuple[EndpointPort, ...]
     is_ready: bool
-    """It may be sent requests."""
+    """Whether it may receive requests."""
     is_serving: bool
-    """It could answer them, even if it is ending."""
-    is_ending: bool
+    """Whether it is ready, even if it is terminating."""
+    is_terminating: bool
 
     def address(self, family: str) -> str | None:
-        """Its address of a family (IPv4 or IPv6), if it has one."""
+        """The pod's address of a family (IPv4 or IPv6). None if it has none."""
         return next((each for each in self.addresses if (":" in each) == (family == "IPv6")), None)
 
 
@@ -49,8 +49,8 @@ def is_headless(service: Object) -> bool:
     return bool(get(service, "spec", "clusterIP") == "None")
 
 
-def is_kept(service: Object) -> bool:
-    """Its endpoints are ours to keep: it has a selector, and is no alias of a name elsewhere."""
+def is_managed(service: Object) -> bool:
+    """Whether the controllers manage the service's endpoints: it has a selector and is no ExternalName."""
     return bool(get(service, "spec", "selector")) and get(service, "spec", "type") != "ExternalName"
 
 
@@ -59,33 +59,35 @@ def families(service: Object) -> list[str]:
 
 
 def backends(service: Object, selector: LabelSelector, candidates: Iterable[Object]) -> list[EndpointBackend]:
-    """In the order of the pods' names. Pods that are over or have no address are not among them."""
+    """Sorted by pod name. Finished pods and pods without an address are omitted."""
     network = network_of(service)
-    found = [
+    selected = [
         _backend(service, pod)
         for pod in candidates
         if selector.matches(labels(pod)) and network_of(pod) == network and not pods.is_finished(pod)
     ]
-    return sorted((each for each in found if each.addresses), key=lambda each: each.pod["metadata"]["name"])
+    return sorted(
+        (each for each in selected if each.addresses), key=lambda each: each.pod["metadata"]["name"]
+    )
 
 
 def _backend(service: Object, pod: Object) -> EndpointBackend:
-    told = [each.get("ip", "") for each in get(pod, "status", "podIPs", default=())]
-    addresses = told or [get(pod, "status", "podIP", default="")]
-    serving, ending = pods.is_ready(pod), pods.is_ending(pod)
+    pod_ips = [each.get("ip", "") for each in get(pod, "status", "podIPs", default=())]
+    addresses = pod_ips or [get(pod, "status", "podIP", default="")]
+    serving, terminating = pods.is_ready(pod), pods.is_terminating(pod)
     publish = bool(get(service, "spec", "publishNotReadyAddresses"))
     return EndpointBackend(
         pod,
         tuple(each for each in addresses if each),
         tuple(_ports(service, pod)),
-        publish or (serving and not ending),
+        publish or (serving and not terminating),
         serving,
-        ending,
+        terminating,
     )
 
 
 def _ports(service: Object, pod: Object) -> Iterable[EndpointPort]:
-    """A port whose name the pod does not have is left out for that pod."""
+    """A named target port that the pod does not have is omitted for that pod."""
     for port in get(service, "spec", "ports", default=()):
         protocol = port.get("protocol") or "TCP"
         number = _target(port, protocol, pod)
@@ -112,7 +114,7 @@ def _target(port: Object, protocol: str, pod: Object) -> int | None:
 
 
 def target(pod: Object) -> Object:
-    """What an address refers to."""
+    """The `targetRef` of an address."""
     metadata = pod["metadata"]
     return {
         "kind": "Pod",
@@ -123,7 +125,7 @@ def target(pod: Object) -> Object:
 
 
 def host_name(service: Object, pod: Object) -> str:
-    """The name that the pod has within the service's, if it asked for one."""
+    """The pod's host name, if its subdomain is this service; otherwise empty."""
     spec = pod.get("spec") or {}
     is_within = spec.get("subdomain") == service["metadata"]["name"]
     return (spec.get("hostname") or "") if is_within else ""

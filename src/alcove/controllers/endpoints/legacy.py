@@ -9,9 +9,9 @@ from alcove.client.keys import ObjectKey
 from alcove.client.resources import ENDPOINTS
 from alcove.controllers.controller import ControllerContext
 from alcove.controllers.endpoints import subsets
-from alcove.controllers.endpoints.backends import is_kept
+from alcove.controllers.endpoints.backends import is_managed
 from alcove.controllers.endpoints.service_watcher import ServiceWatcher
-from alcove.controllers.terminating import is_place_missing
+from alcove.controllers.terminating import is_namespace_or_tenant_missing
 
 
 class EndpointsController(ServiceWatcher):
@@ -23,43 +23,43 @@ class EndpointsController(ServiceWatcher):
         self._endpoints = self.mirror(ENDPOINTS)
         self.on(self._endpoints)
 
-    async def settle(self, key: ObjectKey, service: Object) -> None:
-        if is_kept(service) and "deletionTimestamp" not in service["metadata"]:
+    async def sync_service(self, key: ObjectKey, service: Object) -> None:
+        if is_managed(service) and "deletionTimestamp" not in service["metadata"]:
             desired = subsets.desired_subsets(service, await self.backends(key, service))
-            await self._keep(key, self._endpoints.get(key), desired)
+            await self._apply(key, self._endpoints.get(key), desired)
 
-    async def without(self, key: ObjectKey) -> None:
-        """Only what we made goes: people keep endpoints of their own."""
-        there = self._endpoints.get(key)
-        if there is None or labels(there).get(subsets.MANAGED_LABEL) != subsets.MANAGER:
+    async def on_service_deleted(self, key: ObjectKey) -> None:
+        """Deletes only an object that this controller created: users may manage Endpoints themselves."""
+        existing = self._endpoints.get(key)
+        if existing is None or labels(existing).get(subsets.MANAGED_LABEL) != subsets.MANAGER:
             return
         try:
             await self.client(key).delete(
-                key.tenant, ENDPOINTS, key.name, namespace=key.namespace, uid=there["metadata"]["uid"]
+                key.tenant, ENDPOINTS, key.name, namespace=key.namespace, uid=existing["metadata"]["uid"]
             )
         except NotFound:
             pass
 
-    async def _keep(self, key: ObjectKey, there: Object | None, desired: Object) -> None:
+    async def _apply(self, key: ObjectKey, existing: Object | None, desired: Object) -> None:
         try:
-            if there is None:
+            if existing is None:
                 await self.client(key).create(key.tenant, ENDPOINTS, desired)
-            elif changed := _changed(there, desired):
+            elif changed := _changed(existing, desired):
                 await self.client(key).update(key.tenant, ENDPOINTS, changed)
         except AlreadyExists:
-            pass  # The watch will tell.
+            pass  # The watch event enqueues the service again.
         except NotFound as error:
-            if is_place_missing(error):
+            if is_namespace_or_tenant_missing(error):
                 raise
 
 
-def _changed(there: Object, desired: Object) -> Object | None:
-    """The object with the wanted in place; None where it says so already."""
+def _changed(existing: Object, desired: Object) -> Object | None:
+    """The existing object with the desired content; None if nothing has to change."""
     annotations = {
         name: value
-        for name, value in (there["metadata"].get("annotations") or {}).items()
+        for name, value in (existing["metadata"].get("annotations") or {}).items()
         if name != subsets.OVER_CAPACITY
     } | (desired["metadata"].get("annotations") or {})
-    metadata = {**there["metadata"], "labels": desired["metadata"]["labels"], "annotations": annotations}
-    new = {**there, "metadata": metadata, "subsets": desired.get("subsets") or []}
-    return None if same(new, there) else new
+    metadata = {**existing["metadata"], "labels": desired["metadata"]["labels"], "annotations": annotations}
+    new = {**existing, "metadata": metadata, "subsets": desired.get("subsets") or []}
+    return None if same(new, existing) else new

@@ -1,7 +1,7 @@
-"""Endpoints that people keep by hand, as slices. Pure.
+"""EndpointSlices mirrored from user-managed Endpoints of a service without a selector. Pure.
 
-For a service without a selector. Each slice has the addresses of one family and one set of ports; of a
-subset at most `PER_SUBSET_MAX` are taken, the ready ones first.
+Each slice has the addresses of one family and one set of ports. At most `PER_SUBSET_MAX` addresses of a
+subset are mirrored, ready ones first.
 """
 
 from __future__ import annotations
@@ -37,38 +37,38 @@ def is_copied(endpoints: Object, service: Object | None) -> bool:
     return labels(endpoints).get(SKIP_LABEL) != "true" and LEADER not in objects.annotations(endpoints)
 
 
-def plan(endpoints: Object, service: Object, there: Sequence[Object]) -> SlicePlan:
-    """Slices of the same family and ports are kept, and changed where they tell of others."""
-    result, left = SlicePlan(), list(there)
-    for kind, addresses in _wanted(endpoints).items():
+def plan(endpoints: Object, service: Object, existing: Sequence[Object]) -> SlicePlan:
+    """Reuses existing slices with the same family and ports, and updates those whose endpoints differ."""
+    result, remaining = SlicePlan(), list(existing)
+    for kind, addresses in _desired_endpoints(endpoints).items():
         desired = _slice(endpoints, service, kind, addresses)
-        kept = next((each for each in left if _kind_of(each) == kind), None)
-        if kept is None:
+        match = next((each for each in remaining if _kind_of(each) == kind), None)
+        if match is None:
             result.create.append(desired)
             continue
-        left.remove(kept)
-        new = {**kept, "endpoints": desired["endpoints"]}
+        remaining.remove(match)
+        new = {**match, "endpoints": desired["endpoints"]}
         new["metadata"] = {
-            **kept["metadata"],
+            **match["metadata"],
             "labels": desired["metadata"]["labels"],
             "annotations": desired["metadata"]["annotations"],
         }
-        if not same(new, kept):
+        if not same(new, match):
             result.update.append(new)
-    result.delete.extend(left)
+    result.delete.extend(remaining)
     return result
 
 
-def _wanted(endpoints: Object) -> dict[_Kind, dict[str, Object]]:
-    """By address: one that is in two subsets of the same ports is one endpoint."""
-    found: dict[_Kind, dict[str, Object]] = {}
+def _desired_endpoints(endpoints: Object) -> dict[_Kind, dict[str, Object]]:
+    """Endpoints by address. An address in two subsets with the same ports is one endpoint."""
+    result: dict[_Kind, dict[str, Object]] = {}
     for subset in endpoints.get("subsets") or ():
         ports = tuple(sorted(_ports(subset.get("ports") or ())))
         for count, (address, is_ready) in enumerate(_addresses(subset)):
             family = _family(address.get("ip") or "")
             if family and count < PER_SUBSET_MAX:
-                found.setdefault((family, ports), {}).setdefault(address["ip"], _endpoint(address, is_ready))
-    return found
+                result.setdefault((family, ports), {}).setdefault(address["ip"], _endpoint(address, is_ready))
+    return result
 
 
 def _ports(ports: Sequence[Object]) -> Iterator[tuple[str, int, str, str]]:
@@ -97,8 +97,10 @@ def _family(address: str) -> str:
 
 def _endpoint(address: Object, is_ready: bool) -> Object:
     shown: Object = {"addresses": [address["ip"]], "conditions": {"ready": is_ready}}
-    kept = {field: address[field] for field in ("hostname", "nodeName", "targetRef") if address.get(field)}
-    return shown | kept
+    optional = {
+        field: address[field] for field in ("hostname", "nodeName", "targetRef") if address.get(field)
+    }
+    return shown | optional
 
 
 def _slice(endpoints: Object, service: Object, kind: _Kind, addresses: dict[str, Object]) -> Object:

@@ -1,4 +1,4 @@
-"""Endpoints of services without a selector, kept by hand, are told as slices too: data planes read those."""
+"""Mirrors user-managed Endpoints of services without a selector to EndpointSlices, which data planes read."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class EndpointSliceMirroring(Controller):
         self._endpoints = self.mirror(ENDPOINTS)
         self._services = self.mirror(SERVICES)
         self._slices = ManagedSlices(self, mirrored_slices.MANAGER)
-        self.on(self._endpoints, self._by_hand)
+        self.on(self._endpoints, self._user_managed)
         self.on(self._services, self._with_endpoints)
 
-    def _by_hand(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """Most endpoints follow a selector, and are none of ours."""
+    def _user_managed(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        """Skips Endpoints of services with a selector, which are most of them."""
         service = self._services.get(change.key)
         return () if service is not None and service["spec"].get("selector") else (change.key,)
 
     def _with_endpoints(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """Most services without a selector have nothing behind them that anybody keeps by hand."""
+        """Skips services that have no Endpoints object."""
         return (change.key,) if change.key in self._endpoints else ()
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        there = self._slices.of(key)
+        existing = self._slices.of(key)
         endpoints, service = self._endpoints.get(key), self._services.get(key)
         if endpoints is None or service is None or not mirrored_slices.is_copied(endpoints, service):
-            await self._slices.delete(key, there)
+            await self._slices.delete(key, existing)
         elif "deletionTimestamp" not in endpoints["metadata"]:
-            await self._slices.carry_out(key, mirrored_slices.plan(endpoints, service, there))
+            await self._slices.carry_out(key, mirrored_slices.plan(endpoints, service, existing))
         return DONE

@@ -1,8 +1,9 @@
-"""How often a service is worked out: one that takes long, less often.
+"""Rate limit for the computation of a service's endpoints: expensive services are computed less often.
 
-Each change of one of its pods makes a service's endpoints anew, from all its pods: with thousands that change one after
-another this would be all that the process does, for every tenant. So what took long rests for as long as keeps it to a
-small share of the time; what changes meanwhile is told together after that.
+Each change of a pod recomputes the endpoints of its services from all their pods. With thousands of pods
+that change one after another this would use all of the process's time, at the expense of every tenant. A
+service whose computation took long therefore rests until it uses at most `SHARE` of the time; changes in
+between are handled together afterwards.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from alcove.client.keys import ObjectKey
 
 SHARE = 0.05
 FREE_SECONDS = 0.002
-"""What takes less never rests: services of up to some fifty pods."""
+"""A service that takes less never rests: about fifty pods."""
 
 
 class ServicePacing:
@@ -19,11 +20,11 @@ class ServicePacing:
         self._rests_until: dict[ObjectKey, float] = {}
 
     def wait_seconds(self, key: ObjectKey, now: float) -> float:
-        """0: it may be worked out."""
-        left = self._rests_until.get(key, now) - now
-        if left <= 0:
+        """Seconds until the service may be computed again; 0 if it may be computed now."""
+        remaining = self._rests_until.get(key, now) - now
+        if remaining <= 0:
             self._rests_until.pop(key, None)
-        return max(left, 0.0)
+        return max(remaining, 0.0)
 
     def took(self, key: ObjectKey, seconds: float, now: float) -> None:
         if seconds > FREE_SECONDS:

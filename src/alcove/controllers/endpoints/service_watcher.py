@@ -1,5 +1,5 @@
-"""What both endpoint controllers read, whom a change of a pod concerns, and how much of the process' time a service
-may take."""
+"""Base class of the two endpoint controllers: the mirrors they read, the services that a change of a pod
+enqueues, and the rate limit per service."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from alcove.controllers.endpoints.pacing import ServicePacing
 from alcove.controllers.workloads.selector_index import SelectorIndex, plain_selector
 
 PODS_AT_ONCE = 100
-"""So many are read before others may do something: a service of thousands stops nobody for long."""
+"""Pods that are processed before other tasks may run, so that a large service does not block the event
+loop."""
 
 
 class ServiceWatcher(Controller):
     resource = SERVICES
 
     def __init__(self, context: ControllerContext, seconds: Callable[[], float] = time.perf_counter) -> None:
-        """`seconds` measures what a service takes."""
+        """`seconds` is the clock that measures how long a service takes."""
         super().__init__(context)
         self._services = self.mirror(SERVICES)
         self._pods = self.mirror(PODS)
@@ -45,36 +46,36 @@ class ServiceWatcher(Controller):
         service = self._services.get(key)
         if service is None:
             self._pace.forget(key)
-            await self.without(key)
+            await self.on_service_deleted(key)
             return DONE
         now = asyncio.get_running_loop().time()
         if wait := self._pace.wait_seconds(key, now):
             return Result(after_seconds=wait)
-        await self.settle(key, service)
+        await self.sync_service(key, service)
         return DONE
 
-    async def without(self, key: ObjectKey) -> None:
-        """There is no such service any more."""
+    async def on_service_deleted(self, key: ObjectKey) -> None:
+        """Called when the service has been deleted."""
         raise NotImplementedError
 
-    async def settle(self, key: ObjectKey, service: Object) -> None:
-        """Brings what is told of the service to what it is."""
+    async def sync_service(self, key: ObjectKey, service: Object) -> None:
+        """Brings the service's endpoints to the desired state."""
         raise NotImplementedError
 
     async def backends(self, key: ObjectKey, service: Object) -> list[EndpointBackend]:
-        """The service's pods, which others may change while they are read: then it is looked at again."""
+        """The service's backends. Pods may change while they are read; that enqueues the service again."""
         selector, spent = self._selectors.get(key), 0.0
-        found: list[EndpointBackend] = []
+        result: list[EndpointBackend] = []
         names = self._pods.keys(key.plane, key.tenant, key.namespace)
         for start in range(0, len(names), PODS_AT_ONCE):
             began = self._seconds()
-            some = [
+            batch = [
                 pod
                 for each in names[start : start + PODS_AT_ONCE]
                 if (pod := self._pods.get(each)) is not None
             ]
-            found += backends(service, selector, some)
+            result += backends(service, selector, batch)
             spent += self._seconds() - began
             await asyncio.sleep(0)
         self._pace.took(key, spent, asyncio.get_running_loop().time())
-        return sorted(found, key=lambda each: str(each.pod["metadata"]["name"]))
+        return sorted(result, key=lambda each: str(each.pod["metadata"]["name"]))

@@ -1,7 +1,7 @@
-"""Endpoints into slices, changing as few slices as possible. Pure.
+"""Distributes endpoints over EndpointSlices, changing as few slices as possible. Pure.
 
-Endpoints with the same ports and address family share slices of at most `PER_SLICE_MAX`. One that is in
-a slice stays in it; new ones fill what has room; slices with nothing in them go.
+Endpoints with the same ports and address family share slices of at most `PER_SLICE_MAX`. An endpoint stays
+in its slice; new ones fill slices that have room; empty slices are deleted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,11 @@ class _Kind(Struct, frozen=True):
 
 
 def endpoint(service: Object, backend: EndpointBackend, address: str) -> Object:
-    conditions = {"ready": backend.is_ready, "serving": backend.is_serving, "terminating": backend.is_ending}
+    conditions = {
+        "ready": backend.is_ready,
+        "serving": backend.is_serving,
+        "terminating": backend.is_terminating,
+    }
     shown: Object = {"addresses": [address], "conditions": conditions, "targetRef": target(backend.pod)}
     if node := get(backend.pod, "spec", "nodeName"):
         shown["nodeName"] = node
@@ -55,42 +59,45 @@ def endpoint(service: Object, backend: EndpointBackend, address: str) -> Object:
 
 
 def plan(
-    service: Object, found: Sequence[EndpointBackend], there: Sequence[Object], zones: Mapping[str, str] = {}
+    service: Object,
+    backends: Sequence[EndpointBackend],
+    existing: Sequence[Object],
+    zones: Mapping[str, str] = {},
 ) -> SlicePlan:
-    """From the slices that are there to those that tell of the backends found. `zones` are the nodes'."""
+    """Plans the changes from the existing slices to the desired ones. `zones` maps nodes to zones."""
     desired: dict[_Kind, dict[str, Object]] = {}
     for family in families(service):
-        for each in found:
+        for each in backends:
             if address := each.address(family):
                 ports = tuple((port.name, port.port, port.protocol, port.app_protocol) for port in each.ports)
                 uid = each.pod["metadata"]["uid"]
-                told = topology.placed(service, endpoint(service, each, address), zones)
-                desired.setdefault(_Kind(family, ports), {})[uid] = told
+                entry = topology.with_hints(service, endpoint(service, each, address), zones)
+                desired.setdefault(_Kind(family, ports), {})[uid] = entry
     if not desired:
-        # An empty slice says: there is nobody, which is not the same as not knowing.
+        # An empty slice states that there are no endpoints; no slice at all would mean "not known yet".
         desired[_Kind(families(service)[0], ())] = {}
     result = SlicePlan()
-    kept = _kept(service, there, desired, result)
-    for kind, left in desired.items():
-        _place(service, kind, list(left.values()), kept.get(kind, []), result)
-    for slices in kept.values():
-        _settle(slices, result)
+    retained = _retain(service, existing, desired, result)
+    for kind, remaining in desired.items():
+        _place(service, kind, list(remaining.values()), retained.get(kind, []), result)
+    for slices in retained.values():
+        _finish(slices, result)
     return result
 
 
 class _Filled(Struct):
-    """A slice as it was, and as it will be."""
+    """A slice before and after the change."""
 
     before: Object
     after: Object
 
 
-def _kept(
-    service: Object, there: Sequence[Object], desired: dict[_Kind, dict[str, Object]], result: SlicePlan
+def _retain(
+    service: Object, existing: Sequence[Object], desired: dict[_Kind, dict[str, Object]], result: SlicePlan
 ) -> dict[_Kind, list[_Filled]]:
-    """Takes out of `desired` what is in a slice already. Slices of a kind that nobody has are deleted."""
-    kept: dict[_Kind, list[_Filled]] = {}
-    for each in there:
+    """Removes from `desired` the endpoints that already are in a slice. Slices of other kinds are deleted."""
+    retained: dict[_Kind, list[_Filled]] = {}
+    for each in existing:
         kind = _kind_of(each)
         if kind not in desired:
             result.delete.append(each)
@@ -98,8 +105,8 @@ def _kept(
         uids = [get(entry, "targetRef", "uid", default="") for entry in each.get("endpoints") or ()]
         stay = [entry for uid in uids if (entry := desired[kind].pop(uid, None)) is not None]
         after = {**each, "metadata": _metadata(service, each["metadata"]), "endpoints": stay}
-        kept.setdefault(kind, []).append(_Filled(each, after))
-    return kept
+        retained.setdefault(kind, []).append(_Filled(each, after))
+    return retained
 
 
 def _kind_of(slice_: Object) -> _Kind:
@@ -116,23 +123,23 @@ def _kind_of(slice_: Object) -> _Kind:
 
 
 def _place(
-    service: Object, kind: _Kind, left: list[Object], slices: list[_Filled], result: SlicePlan
+    service: Object, kind: _Kind, remaining: list[Object], slices: list[_Filled], result: SlicePlan
 ) -> None:
-    """What is not in a slice yet: into the fullest that have room, then into new ones."""
+    """Places new endpoints into the fullest slices that have room, then into new slices."""
     for each in sorted(slices, key=lambda each: -len(each.after["endpoints"])):
         room = PER_SLICE_MAX - len(each.after["endpoints"])
-        each.after["endpoints"] = each.after["endpoints"] + left[:room]
-        left = left[room:]
-    if not left and slices:
+        each.after["endpoints"] = each.after["endpoints"] + remaining[:room]
+        remaining = remaining[room:]
+    if not remaining and slices:
         return
-    for start in range(0, max(len(left), 1), PER_SLICE_MAX):
-        result.create.append(_new(service, kind, left[start : start + PER_SLICE_MAX]))
+    for start in range(0, max(len(remaining), 1), PER_SLICE_MAX):
+        result.create.append(_new(service, kind, remaining[start : start + PER_SLICE_MAX]))
 
 
-def _settle(slices: list[_Filled], result: SlicePlan) -> None:
+def _finish(slices: list[_Filled], result: SlicePlan) -> None:
     empty = [each for each in slices if not each.after["endpoints"]]
     if len(empty) == len(slices):
-        empty = empty[1:]  # It says that there is nobody.
+        empty = empty[1:]  # One empty slice stays: it states that there are no endpoints.
     result.delete.extend(each.before for each in empty)
     result.update.extend(
         each.after
@@ -160,7 +167,7 @@ def _new(service: Object, kind: _Kind, endpoints: list[Object]) -> Object:
     }
 
 
-def _metadata(service: Object, there: Object) -> Object:
+def _metadata(service: Object, existing: Object) -> Object:
     desired = {
         **labels(service),
         NAME_LABEL: service["metadata"]["name"],
@@ -169,4 +176,4 @@ def _metadata(service: Object, there: Object) -> Object:
     }
     if is_headless(service):
         desired[HEADLESS_LABEL] = ""
-    return {**there, "labels": desired}
+    return {**existing, "labels": desired}

@@ -1,4 +1,4 @@
-"""EndpointSlices of services that have a selector. Slices that somebody else manages are left alone."""
+"""EndpointSlices of services that have a selector. Slices of other managers are never touched."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from alcove.client.changes import ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.controllers.controller import ControllerContext
 from alcove.controllers.endpoints import slice_packing
-from alcove.controllers.endpoints.backends import is_kept
+from alcove.controllers.endpoints.backends import is_managed
 from alcove.controllers.endpoints.managed_slices import ManagedSlices
 from alcove.controllers.endpoints.service_watcher import ServiceWatcher
 from alcove.controllers.endpoints.topology import EndpointZones
@@ -26,10 +26,10 @@ class EndpointSlices(ServiceWatcher):
         self._nodes = self.nodes()
         self._pods.add_index(NODE, node_of)
         self._zones = EndpointZones()
-        self.on(self._nodes, self._moved)
+        self.on(self._nodes, self._services_on_node)
 
-    def _moved(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """Services with pods on a node whose zone is another now."""
+    def _services_on_node(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        """Services with pods on a node whose zone has changed."""
         if not self._zones.note(change):
             return
         for key in on_node(self._pods, change.key.name):
@@ -37,14 +37,14 @@ class EndpointSlices(ServiceWatcher):
             if pod is not None:
                 yield from self._selectors.matching(key, pod)
 
-    async def settle(self, key: ObjectKey, service: Object) -> None:
-        if not is_kept(service):
-            await self.without(key)
+    async def sync_service(self, key: ObjectKey, service: Object) -> None:
+        if not is_managed(service):
+            await self.on_service_deleted(key)
         elif "deletionTimestamp" not in service["metadata"]:
-            found = await self.backends(key, service)
+            service_backends = await self.backends(key, service)
             await self._slices.carry_out(
-                key, slice_packing.plan(service, found, self._slices.of(key), self._zones.of)
+                key, slice_packing.plan(service, service_backends, self._slices.of(key), self._zones.of)
             )
 
-    async def without(self, key: ObjectKey) -> None:
+    async def on_service_deleted(self, key: ObjectKey) -> None:
         await self._slices.delete(key, self._slices.of(key))

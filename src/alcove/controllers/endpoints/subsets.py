@@ -1,4 +1,4 @@
-"""The older way to tell a service's backends: one Endpoints object, addresses grouped by ports. Pure."""
+"""A service's backends as one Endpoints object, with addresses grouped by ports. Pure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ MANAGED_LABEL = "endpoints.kubernetes.io/managed-by"
 MANAGER = "endpoint-controller"
 
 
-def desired_subsets(service: Object, found: Sequence[EndpointBackend]) -> Object:
+def desired_subsets(service: Object, backends: Sequence[EndpointBackend]) -> Object:
     """The whole object: labels, annotations and subsets."""
     family = families(service)[0]
     publish = bool(get(service, "spec", "publishNotReadyAddresses"))
-    shown = [each for each in found if each.address(family) and (publish or not each.is_ending)]
-    # Ready ones first: where there are too many, those are the ones that matter.
-    kept = sorted(shown, key=lambda each: not each.is_ready)[:ADDRESSES_MAX]
+    shown = [each for each in backends if each.address(family) and (publish or not each.is_terminating)]
+    # Ready backends first, so that they are retained if there are too many.
+    retained = sorted(shown, key=lambda each: not each.is_ready)[:ADDRESSES_MAX]
     metadata: Object = {
         "name": service["metadata"]["name"],
         "namespace": service["metadata"]["namespace"],
@@ -36,17 +36,17 @@ def desired_subsets(service: Object, found: Sequence[EndpointBackend]) -> Object
     }
     if is_headless(service):
         metadata["labels"][HEADLESS_LABEL] = ""
-    if len(shown) > len(kept):
+    if len(shown) > len(retained):
         metadata["annotations"] = {OVER_CAPACITY: "truncated"}
     result: Object = {"metadata": metadata}
-    if subsets := _subsets(service, kept, family):
+    if subsets := _subsets(service, retained, family):
         result["subsets"] = subsets
     return result
 
 
-def _subsets(service: Object, kept: Sequence[EndpointBackend], family: str) -> list[Object]:
+def _subsets(service: Object, retained: Sequence[EndpointBackend], family: str) -> list[Object]:
     by_ports: dict[tuple[EndpointPort, ...], list[EndpointBackend]] = {}
-    for each in kept:
+    for each in retained:
         if each.ports or is_headless(service):
             by_ports.setdefault(tuple(sorted(each.ports)), []).append(each)
     return [_subset(service, ports, group, family) for ports, group in sorted(by_ports.items())]

@@ -1,8 +1,8 @@
-"""Where endpoints are, and who should use those nearby. Pure, but for the table of nodes' zones.
+"""Zones and topology hints of endpoints. Pure, except for the table of the nodes' zones.
 
-`trafficDistribution` of a service: `PreferClose` and `PreferSameZone` hint each endpoint to its own zone,
-`PreferSameNode` to its own node as well. Endpoints that are not ready, or whose zone is not known, have no
-hint: then nobody's is used, and all are.
+`trafficDistribution` of a service: `PreferClose` and `PreferSameZone` give each endpoint a hint for its
+zone, `PreferSameNode` also one for its node. Endpoints that are not ready, or whose zone is unknown, have no
+hint; if any endpoint has none, data planes ignore all hints.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def zone_of(node: Object) -> str:
 
 
 class EndpointZones:
-    """Node → zone, of ring0's nodes that have one."""
+    """The zone of each of ring0's nodes that has one, by node name."""
 
     def __init__(self) -> None:
         self.of: dict[str, str] = {}
 
     def note(self, change: ObjectChange) -> bool:
-        """Whether the node's zone is another now."""
+        """Updates the table; returns whether the node's zone has changed."""
         name = change.key.name
         zone = "" if change.kind is ChangeType.DELETED else zone_of(change.obj)
         if zone == self.of.get(name, ""):
@@ -40,16 +40,16 @@ class EndpointZones:
         return True
 
 
-def placed(service: Object, endpoint: Object, zones: Mapping[str, str]) -> Object:
+def with_hints(service: Object, endpoint: Object, zones: Mapping[str, str]) -> Object:
     """The endpoint with its zone and hints."""
     node = endpoint.get("nodeName") or ""
     zone = zones.get(node, "")
     if not zone:
         return endpoint
     shown = {**endpoint, "zone": zone}
-    wish = get(service, "spec", "trafficDistribution", default="")
-    if wish in _BY_ZONE and get(endpoint, "conditions", "ready"):
+    preference = get(service, "spec", "trafficDistribution", default="")
+    if preference in _BY_ZONE and get(endpoint, "conditions", "ready"):
         shown["hints"] = {"forZones": [{"name": zone}]}
-        if wish in _BY_NODE:
+        if preference in _BY_NODE:
             shown["hints"]["forNodes"] = [{"name": node}]
     return shown

@@ -1,4 +1,4 @@
-"""The garbage collector: objects go when all their owners are gone, and stay for them when they must."""
+"""The garbage collector: deletes objects whose owners no longer exist, and orders foreground deletion."""
 
 from alcove.controllers.garbage.collector import GarbageCollector
 

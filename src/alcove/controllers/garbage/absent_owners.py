@@ -1,8 +1,9 @@
-"""Uids that no object has any more. None ever comes back, so what is known to be gone need not be asked again.
+"""A cache of uids of deleted objects. Uids are never reused, so the server need not be asked about them
+again.
 
-A table of fixed size that forgets the older where two meet. It keeps hashes, not the strings: those were
-made amid the burst of objects that went, and each would keep a page of its memory from being given back.
-Python's hashes of strings are keyed anew in each process, so nobody can make two meet on purpose.
+A hash table of fixed size; on a collision the newer entry replaces the older. It stores hashes instead of
+strings: the strings are allocated during a burst of deletions, and each would keep a page of memory from
+being released. Python's string hashes are keyed per process, so a tenant cannot construct collisions.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ class AbsentOwners:
         self._hashes = array("q", bytes(8 * SLOTS))
 
     def add(self, uid: str) -> None:
-        mark = hash(uid)
-        self._hashes[mark % SLOTS] = mark
+        hashed = hash(uid)
+        self._hashes[hashed % SLOTS] = hashed
 
     def __contains__(self, uid: str) -> bool:
-        mark = hash(uid)
-        return mark != 0 and self._hashes[mark % SLOTS] == mark
+        hashed = hash(uid)
+        return hashed != 0 and self._hashes[hashed % SLOTS] == hashed

@@ -1,15 +1,15 @@
-"""What becomes of an object, by its owners and its own deletion. Pure.
+"""Garbage collection decisions, from the state of an object's owners and its deletion. Pure.
 
-| its owners                                   | the object                                       |
-|----------------------------------------------|--------------------------------------------------|
-| one of them is there and stays               | stays; references to the others are taken away   |
-| all are gone                                 | is deleted, its own dependents in the background |
-| none stays, one is deleted in the foreground | is deleted in the foreground, so that it waits   |
-|                                              | for its own dependents as its owner waits for it |
+| owners                                             | the object                                       |
+|----------------------------------------------------|--------------------------------------------------|
+| at least one exists and stays                      | stays; references to the others are removed      |
+| all are deleted                                    | is deleted with background propagation           |
+| none stays, one is in foreground deletion          | is deleted with foreground propagation, if it    |
+|                                                    | has dependents                                   |
 
-An object that is itself deleted with `orphan` has its references taken off its dependents; one with
-`foregroundDeletion` waits until no dependent is left that blocks it (`blockOwnerDeletion`). Where such wait for
-each other in a circle, one of them no longer blocks its owners.
+For an object that is deleted with `orphan`, the references are removed from its dependents; one with
+`foregroundDeletion` waits until no dependent blocks it (`blockOwnerDeletion`). If such objects wait for each
+other in a cycle, one of them stops blocking its owners.
 """
 
 from __future__ import annotations
@@ -28,12 +28,10 @@ FOREGROUND = "foregroundDeletion"
 
 
 class OwnerState(Enum):
-    """What an owner is to its dependent."""
-
     SOLID = "solid"
-    """There, and staying; or nothing that can be judged, which is the same to us."""
+    """Exists and stays, or cannot be evaluated; the dependent is kept in both cases."""
     WAITING = "waiting"
-    """Deleted in the foreground: it waits for its dependents."""
+    """In foreground deletion: it waits for its dependents."""
     GONE = "gone"
 
 
@@ -43,7 +41,7 @@ class JudgedReference(Struct, frozen=True):
 
 
 class KeepObject(Struct, frozen=True):
-    """`dropped` are uids of owners that it no longer refers to; often none."""
+    """`dropped` are the uids of owners whose references are removed; often none."""
 
     dropped: frozenset[str] = frozenset()
 
@@ -53,100 +51,100 @@ class DeleteObject(Struct, frozen=True):
 
 
 class OrphanDependents(Struct, frozen=True):
-    """Take the references to it off its dependents, then let it go."""
+    """Remove the references from its dependents, then its finalizer."""
 
 
 class WaitForDependents(Struct, frozen=True):
-    """Delete its dependents; let it go when none blocks it any more."""
+    """Remove its finalizer once no dependent blocks it."""
 
 
 Decision = KeepObject | DeleteObject | OrphanDependents | WaitForDependents
 
 
-def needs_owners(known: ObjectMetadata) -> bool:
-    """Whether `decide` depends on its owners; they cost requests to judge."""
-    return not known.is_ending and bool(known.owners)
+def needs_owners(obj: ObjectMetadata) -> bool:
+    """Whether `decide` needs the state of the owners, which may cost requests to determine."""
+    return not obj.is_terminating and bool(obj.owners)
 
 
-def decide(known: ObjectMetadata, judged: Sequence[JudgedReference], *, has_dependents: bool) -> Decision:
-    if known.is_ending:
-        if ORPHAN in known.finalizers:
+def decide(obj: ObjectMetadata, references: Sequence[JudgedReference], *, has_dependents: bool) -> Decision:
+    if obj.is_terminating:
+        if ORPHAN in obj.finalizers:
             return OrphanDependents()
-        return WaitForDependents() if FOREGROUND in known.finalizers else KeepObject()
-    if not judged:
+        return WaitForDependents() if FOREGROUND in obj.finalizers else KeepObject()
+    if not references:
         return KeepObject()
-    gone = frozenset(each.reference["uid"] for each in judged if each.owner is not OwnerState.SOLID)
-    if len(gone) < len({each.reference["uid"] for each in judged}):
-        return KeepObject(gone)
-    waiting = any(each.owner is OwnerState.WAITING for each in judged)
+    dropped = frozenset(each.reference["uid"] for each in references if each.owner is not OwnerState.SOLID)
+    if len(dropped) < len({each.reference["uid"] for each in references}):
+        return KeepObject(dropped)
+    waiting = any(each.owner is OwnerState.WAITING for each in references)
     if waiting and has_dependents:
         return DeleteObject(Propagation.FOREGROUND)
-    return DeleteObject(_own_policy(known))
+    return DeleteObject(_propagation(obj))
 
 
-def _own_policy(known: ObjectMetadata) -> Propagation:
-    if ORPHAN in known.finalizers:
+def _propagation(obj: ObjectMetadata) -> Propagation:
+    if ORPHAN in obj.finalizers:
         return Propagation.ORPHAN
-    return Propagation.FOREGROUND if FOREGROUND in known.finalizers else Propagation.BACKGROUND
+    return Propagation.FOREGROUND if FOREGROUND in obj.finalizers else Propagation.BACKGROUND
 
 
 def blocks(dependent: ObjectMetadata, uid: str) -> bool:
-    """Whether this dependent keeps an owner that is deleted in the foreground."""
+    """Whether this dependent blocks the foreground deletion of the owner with this uid."""
     return any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in dependent.owners)
 
 
-def waits(known: ObjectMetadata) -> bool:
-    return known.is_ending and FOREGROUND in known.finalizers
+def waits(obj: ObjectMetadata) -> bool:
+    return obj.is_terminating and FOREGROUND in obj.finalizers
 
 
 def is_in_circle(
-    known: ObjectMetadata, dependents_of: Callable[[ObjectMetadata], Iterable[ObjectMetadata]]
+    obj: ObjectMetadata, dependents_of: Callable[[ObjectMetadata], Iterable[ObjectMetadata]]
 ) -> bool:
-    """Whether it waits for what waits, over however many, for itself."""
-    seen, ahead = {known.uid}, [known]
-    while ahead:
-        owner = ahead.pop()
+    """Whether the object waits, through any number of blocking dependents, for itself."""
+    seen, pending = {obj.uid}, [obj]
+    while pending:
+        owner = pending.pop()
         for each in dependents_of(owner):
             if not waits(each) or not blocks(each, owner.uid):
                 continue
-            if each.uid == known.uid:
+            if each.uid == obj.uid:
                 return True
             if each.uid not in seen:
                 seen.add(each.uid)
-                ahead.append(each)
+                pending.append(each)
     return False
 
 
-def unblocking(known: ObjectMetadata) -> Object:
-    """A merge patch: it no longer keeps its owners, and still goes with them."""
-    owners = [{**owner, "blockOwnerDeletion": False} for owner in known.owners]
+def unblocking(obj: ObjectMetadata) -> Object:
+    """A merge patch after which the object no longer blocks its owners but is still deleted with them."""
+    owners = [{**owner, "blockOwnerDeletion": False} for owner in obj.owners]
     return {
         "metadata": {
-            "uid": known.uid,
-            "resourceVersion": known.metadata["resourceVersion"],
+            "uid": obj.uid,
+            "resourceVersion": obj.metadata["resourceVersion"],
             "ownerReferences": owners,
         }
     }
 
 
-def without_owners(known: ObjectMetadata, uids: frozenset[str]) -> Object:
-    """A merge patch, for just the state that is known."""
-    kept = [owner for owner in known.owners if owner["uid"] not in uids]
+def without_owners(obj: ObjectMetadata, uids: frozenset[str]) -> Object:
+    """A merge patch that removes the owner references; conflicts if the object has changed."""
+    remaining = [owner for owner in obj.owners if owner["uid"] not in uids]
     return {
         "metadata": {
-            "uid": known.uid,
-            "resourceVersion": known.metadata["resourceVersion"],
-            "ownerReferences": kept or None,
+            "uid": obj.uid,
+            "resourceVersion": obj.metadata["resourceVersion"],
+            "ownerReferences": remaining or None,
         }
     }
 
 
-def without_finalizer(known: ObjectMetadata, finalizer: str) -> Object:
-    kept = [each for each in known.finalizers if each != finalizer]
+def without_finalizer(obj: ObjectMetadata, finalizer: str) -> Object:
+    remaining = [each for each in obj.finalizers if each != finalizer]
     return {
         "metadata": {
-            "uid": known.uid,
-            "resourceVersion": known.metadata["resourceVersion"],
-            "finalizers": kept or None,
+            "uid": obj.uid,
+            "resourceVersion": obj.metadata["resourceVersion"],
+            "finalizers": remaining or None,
         }
     }

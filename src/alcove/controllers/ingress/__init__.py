@@ -1,9 +1,9 @@
-"""Ingresses: whose host names are, and where they are served.
+"""Ingresses: which tenant has which host name, and which nodes serve it.
 
-book         who wants and has which name
-controller   notes the decision in ring0, and tells tenants by status and events
+host_index   the host names that Ingresses request, and the tenants that hold them
+controller   records the holders in ring0, and updates status and events of Ingresses
 
-What an Ingress says and which claim wins is decided in `network/ingress`.
+Parsing of an Ingress and the rules for conflicting claims are in `network/ingress`.
 """
 
 from alcove.controllers.ingress.controller import IngressController

@@ -1,5 +1,5 @@
-"""Who wants which host name, kept up to date one Ingress at a time: a question costs what it asks for, however many
-tenants and Ingresses there are."""
+"""Indexes of the host names that Ingresses request and tenants hold, updated one Ingress at a time: the
+cost of a lookup does not depend on the number of tenants and Ingresses."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class IngressIndex:
         self._desired: dict[ObjectKey, DesiredIngress] = {}
         self._claims: dict[str, dict[ObjectKey, HostClaim]] = {}
         self._covered: dict[str, set[ObjectKey]] = {}
-        """By a name with a star: who wants one under it."""
+        """By wildcard name: the Ingresses that request a host that it covers."""
         self._hosts: dict[TenantKey, Counter[str]] = {}
 
     def get(self, key: ObjectKey) -> DesiredIngress | None:
         return self._desired.get(key)
 
     def put(self, key: ObjectKey, desired: DesiredIngress | None) -> None:
-        """What the Ingress wants now; None: it is gone, or is none of ours."""
+        """Replaces the entry of an Ingress. None if it was deleted or is of another controller's class."""
         before = self._desired.pop(key, None)
         if before is not None and before.hosts:
             self._drop(key, before.hosts)
@@ -49,9 +49,9 @@ class IngressIndex:
             del self._claims[host][key]
             if not self._claims[host]:
                 del self._claims[host]
-            under = self._covered.get(star_of(host), set())
-            under.discard(key)
-            if not under:
+            covered = self._covered.get(star_of(host), set())
+            covered.discard(key)
+            if not covered:
                 self._covered.pop(star_of(host), None)
         if not counts:
             del self._hosts[key.tenant_key]
@@ -63,12 +63,12 @@ class IngressIndex:
         return host in self._hosts.get(tenant_key, ())
 
     def wanting(self, host: str) -> set[ObjectKey]:
-        """Who names the host, or one that it covers."""
+        """The Ingresses that request the host, or one that it covers."""
         return {*self._claims.get(host, ()), *self._covered.get(host, ())}
 
 
 class HostHolders:
-    """Who has which name, as ring0 has noted it."""
+    """The tenant that holds each host name, as recorded in ring0."""
 
     def __init__(self) -> None:
         self.by_host: dict[str, TenantId] = {}
@@ -78,7 +78,7 @@ class HostHolders:
         return self._by_tenant.get(tenant, frozenset())
 
     def put(self, tenant: TenantId, hosts: frozenset[str]) -> frozenset[str]:
-        """The names for which something has changed."""
+        """Replaces the hosts of a tenant; returns the names that it gained or lost."""
         before = self._by_tenant.pop(tenant, frozenset())
         if hosts:
             self._by_tenant[tenant] = hosts

@@ -1,4 +1,4 @@
-"""Jobs: pods that run until enough of them have succeeded, each counted exactly once."""
+"""Jobs: runs pods until enough of them have succeeded, and counts each exactly once."""
 
 from alcove.controllers.jobs.controller import JobController
 from alcove.controllers.jobs.finalizers import OrphanedJobPods

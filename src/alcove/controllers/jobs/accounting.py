@@ -1,12 +1,13 @@
-"""Counting ended pods exactly once, though pods may vanish and any write may be the last. Pure.
+"""Counts terminated pods exactly once, although pods may be deleted and the controller may stop at any time.
+Pure.
 
-Each pod of a job carries a finalizer, so that it cannot vanish before it was counted:
+Each pod of a job has a finalizer, so that it cannot be deleted before it is counted:
 
-    ended, with finalizer   its uid is noted in status.uncountedTerminatedPods
-    noted                   its finalizer is taken away
-    noted, no finalizer     it is added to the counter, and no longer noted
+    terminated, with finalizer   its uid is added to status.uncountedTerminatedPods
+    uid in the status            its finalizer is removed
+    uid, but no finalizer        the counter is incremented and the uid removed
 
-An indexed job's successes need no note: an index that is complete is complete however often it is said.
+Successes of an indexed job need no uid list, because adding a completed index is idempotent.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from msgspec import Struct
 
 from alcove.api.objects import Object, get
 from alcove.controllers.jobs import completion_indexes
-from alcove.controllers.jobs.failures import FailureAction, PodFailureVerdict, has_failed, judge
+from alcove.controllers.jobs.failures import FailureAction, PodFailureVerdict, evaluate_failure, has_failed
 from alcove.controllers.workloads import pods
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
@@ -25,15 +26,15 @@ FINALIZER = "batch.kubernetes.io/job-tracking"
 
 class JobAccount(Struct, kw_only=True):
     succeeded: int
-    """Counted and noted ones."""
+    """Includes the uncounted ones."""
     failed: int
     uncounted: Object
     completed_indexes: set[int]
     failed_indexes: set[int]
     release: list[Object]
-    """Pods whose finalizers may go once this is written."""
+    """Pods whose finalizers may be removed once the status is written."""
     fatal: str = ""
-    """Why the job fails at once, by its failure policy."""
+    """The message if the failure policy fails the whole job; otherwise empty."""
 
     @property
     def is_settled(self) -> bool:
@@ -45,11 +46,11 @@ def is_tracked(pod: Object) -> bool:
 
 
 def account(job: Object, owned: Sequence[Object]) -> JobAccount:
-    """`owned` are all pods of the job, the ended ones included."""
+    """`owned` are all pods of the job, including terminated ones."""
     status = job.get("status") or {}
     tracked = {pod["metadata"]["uid"] for pod in owned if is_tracked(pod)}
-    noted: Object = status.get("uncountedTerminatedPods") or {}
-    lists = {field: list(noted.get(field) or ()) for field in ("succeeded", "failed")}
+    uncounted: Object = status.get("uncountedTerminatedPods") or {}
+    lists = {field: list(uncounted.get(field) or ()) for field in ("succeeded", "failed")}
     counted = {
         field: status.get(field, 0) + sum(1 for uid in uids if uid not in tracked)
         for field, uids in lists.items()
@@ -66,7 +67,7 @@ def account(job: Object, owned: Sequence[Object]) -> JobAccount:
     )
     for pod in owned:
         if is_tracked(pod):
-            _note(job, pod, lists, result)
+            _account_pod(job, pod, lists, result)
     result.uncounted = {field: uids for field, uids in lists.items() if uids}
     result.failed = counted["failed"] + len(lists["failed"])
     result.succeeded = (
@@ -77,10 +78,10 @@ def account(job: Object, owned: Sequence[Object]) -> JobAccount:
     return result
 
 
-def _note(job: Object, pod: Object, lists: dict[str, list[str]], result: JobAccount) -> None:
+def _account_pod(job: Object, pod: Object, lists: dict[str, list[str]], result: JobAccount) -> None:
     uid = pod["metadata"]["uid"]
     if any(uid in uids for uids in lists.values()):
-        # What it was noted as, it stays: one that was ending may still say something else.
+        # Keeps its classification: a terminating pod may still change its phase.
         result.release.append(pod)
     elif pods.phase(pod) == "Succeeded":
         result.release.append(pod)
@@ -90,18 +91,18 @@ def _note(job: Object, pod: Object, lists: dict[str, list[str]], result: JobAcco
             result.completed_indexes.add(index)
     elif has_failed(job, pod):
         result.release.append(pod)
-        judged = judge(job, pod)
-        _weigh(job, pod, judged, result)
-        if judged.action is not FailureAction.IGNORE:
+        decision = evaluate_failure(job, pod)
+        _apply_failure(job, pod, decision, result)
+        if decision.action is not FailureAction.IGNORE:
             lists["failed"].append(uid)
 
 
-def _weigh(job: Object, pod: Object, judged: PodFailureVerdict, result: JobAccount) -> None:
-    """What one failure means for the whole job, or for its index."""
-    if judged.action is FailureAction.FAIL_JOB:
-        result.fatal = result.fatal or judged.message
+def _apply_failure(job: Object, pod: Object, decision: PodFailureVerdict, result: JobAccount) -> None:
+    """Applies the effect of one failure to the whole job, or to its index."""
+    if decision.action is FailureAction.FAIL_JOB:
+        result.fatal = result.fatal or decision.message
     limit, index = job["spec"].get("backoffLimitPerIndex"), completion_indexes.index_of(pod)
-    if limit is None or index is None or judged.action is FailureAction.IGNORE:
+    if limit is None or index is None or decision.action is FailureAction.IGNORE:
         return
-    if judged.action is FailureAction.FAIL_INDEX or completion_indexes.failures_before(pod) >= limit:
+    if decision.action is FailureAction.FAIL_INDEX or completion_indexes.failures_before(pod) >= limit:
         result.failed_indexes.add(index)

@@ -1,4 +1,4 @@
-"""Whether a job is over, and why. Pure."""
+"""Whether a job is finished, and why. Pure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class JobEnd(Struct, frozen=True):
 
 
 def is_true(job: Object, type_: str) -> bool:
-    found = pods.condition(job, type_)
-    return found is not None and found.get("status") == "True"
+    condition = pods.condition(job, type_)
+    return condition is not None and condition.get("status") == "True"
 
 
 def is_over(job: Object) -> bool:
@@ -32,16 +32,16 @@ def is_over(job: Object) -> bool:
 
 
 def end(job: Object, account: JobAccount, active: Sequence[Object], now: float) -> JobEnd | None:
-    """None: it goes on. An end that was decided once stays."""
+    """The result of the job; None if it continues. A result that is already in the conditions is final."""
     for type_ in (MET, TARGET):
         if is_true(job, type_):
-            said = pods.condition(job, type_) or {}
-            return JobEnd(type_ == MET, said.get("reason", ""), said.get("message", ""))
+            condition = pods.condition(job, type_) or {}
+            return JobEnd(type_ == MET, condition.get("reason", ""), condition.get("message", ""))
     return _failure(job, account, active, now) or _success(job, account, active)
 
 
 def deadline_seconds(job: Object, now: float) -> float | None:
-    """How long the job may still be active; None: as long as it takes."""
+    """Seconds that the job may still be active. None if it has no deadline."""
     limit, started = get(job, "spec", "activeDeadlineSeconds"), get(job, "status", "startTime")
     if limit is None or not started or job["spec"].get("suspend"):
         return None
@@ -54,21 +54,21 @@ def _failure(job: Object, account: JobAccount, active: Sequence[Object], now: fl
     limit = job["spec"].get("backoffLimit", 6)
     if account.failed > limit or _restarts_exceed(job, active, limit):
         return JobEnd(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
-    left = deadline_seconds(job, now)
-    if left is not None and left <= 0:
+    remaining_seconds = deadline_seconds(job, now)
+    if remaining_seconds is not None and remaining_seconds <= 0:
         return JobEnd(False, "DeadlineExceeded", "Job was active longer than specified deadline")
-    most = job["spec"].get("maxFailedIndexes")
-    if most is not None and len(account.failed_indexes) > most:
+    failed_indexes_max = job["spec"].get("maxFailedIndexes")
+    if failed_indexes_max is not None and len(account.failed_indexes) > failed_indexes_max:
         message = "Job has exceeded the specified maximal number of failed indexes"
         return JobEnd(False, "MaxFailedIndexesExceeded", message)
-    ended = account.failed_indexes | account.completed_indexes
-    if account.failed_indexes and len(ended) >= job["spec"].get("completions", 0):
+    finished_indexes = account.failed_indexes | account.completed_indexes
+    if account.failed_indexes and len(finished_indexes) >= job["spec"].get("completions", 0):
         return JobEnd(False, "FailedIndexes", "Job has failed indexes")
     return None
 
 
 def _restarts_exceed(job: Object, active: Sequence[Object], limit: int) -> bool:
-    """Where containers are restarted in place, their restarts are the failures."""
+    """With restartPolicy OnFailure, container restarts count as failures."""
     if get(job, "spec", "template", "spec", "restartPolicy") != "OnFailure":
         return False
     restarts = sum(_restarts(pod) for pod in active if pods.phase(pod) in ("Pending", "Running"))
@@ -85,7 +85,7 @@ def _success(job: Object, account: JobAccount, active: Sequence[Object]) -> JobE
     reached = "Reached expected number of succeeded pods"
     completions = job["spec"].get("completions")
     if completions is None:
-        # A queue of work: the first success says that it is empty; the others may finish theirs.
+        # A work queue job: after the first success no pods are started, and running ones may finish.
         if account.succeeded > 0 and not active:
             return JobEnd(True, "CompletionsReached", reached)
         return None

@@ -1,4 +1,4 @@
-"""Completion indexes: where a pod carries its own, and how sets of them are written (`0-2,5`)."""
+"""Completion indexes of pods, and the notation for sets of them (`0-2,5`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def index_of(pod: Object) -> int | None:
 
 
 def failures_before(pod: Object) -> int:
-    """How often the pod's index had failed when it was made."""
+    """The number of failures of the pod's index before the pod was created."""
     return number(objects.annotations(pod).get(FAILURES, "")) or 0
 
 
@@ -29,14 +29,14 @@ def number(text: str) -> int | None:
 
 
 def parse(text: str, completions: int) -> set[int]:
-    """What cannot be read, or is beyond the job's size, is left out."""
-    found: set[int] = set()
+    """Invalid parts and indexes beyond `completions` are omitted."""
+    indexes: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
         low, high = number(first), number(last or first)
         if low is not None and high is not None:
-            found.update(range(low, min(high, completions - 1) + 1))
-    return found
+            indexes.update(range(low, min(high, completions - 1) + 1))
+    return indexes
 
 
 def render(indexes: Iterable[int]) -> str:

@@ -1,4 +1,4 @@
-"""The shell around a job's plans: accounts for ended pods, makes and deletes others, writes the status."""
+"""The Job controller: counts terminated pods, creates and deletes pods, updates the status."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from alcove.controllers.controller import (
 )
 from alcove.controllers.jobs import accounting, completion, plan, status
 from alcove.controllers.jobs.finalizers import remove_finalizer
-from alcove.controllers.terminating import is_place_missing, is_terminating
+from alcove.controllers.terminating import is_namespace_or_tenant_missing, is_terminating
 from alcove.controllers.workloads import controller_refs
 from alcove.controllers.workloads.creation import TenantRequestLimits, slow_start
 from alcove.controllers.workloads.selector_index import SelectorIndex, owner_or_selectors
@@ -27,7 +27,7 @@ MANAGER = "kubernetes.io/job-controller"
 
 
 def tracked_job(pod: Object) -> Iterable[str]:
-    """An index: the job, as namespace/name, of a pod that waits to be counted."""
+    """An index: pods with the tracking finalizer by their job, as namespace/name."""
     owner = controller_of(pod)
     if owner is not None and owner.get("kind") == JOBS.kind and accounting.is_tracked(pod):
         yield f"{pod['metadata']['namespace']}/{owner['name']}"
@@ -43,13 +43,13 @@ class JobController(Controller):
         self._jobs = self.mirror(JOBS)
         self._pods = self.mirror(PODS, {**controller_refs.OWNING, "tracked": tracked_job})
         self._selectors = SelectorIndex(self._jobs)
-        self._lanes = TenantRequestLimits()
+        self._limits = TenantRequestLimits()
         self.on(self._jobs)
         self.on(self._pods, owner_or_selectors(JOBS, self._selectors))
 
     async def reconcile(self, key: ObjectKey) -> Result:
         job = self._jobs.get(key)
-        await self._release_strangers(key, job)
+        await self._release_foreign(key, job)
         if job is None or job["spec"].get("managedBy", MANAGER) != MANAGER:
             return DONE
         owner = controller_refs.ControllerRefManager(
@@ -57,7 +57,7 @@ class JobController(Controller):
         )
         owned = await owner.claim(self._pods)
         if completion.is_over(job) or "deletionTimestamp" in job["metadata"]:
-            # All that the job controls, whatever their labels are by now: the job may be waiting for them to go.
+            # All pods that the job controls, whatever their labels: its deletion may be waiting for theirs.
             await self._release(key, self._tracked(key))
             return DONE
         return await self._advance(key, job, owned)
@@ -66,19 +66,21 @@ class JobController(Controller):
         now = self.clock()
         account = accounting.account(job, owned)
         active = plan.active_pods(job, owned)
-        ended = completion.end(job, account, active, now)
-        if ended is not None or job["spec"].get("suspend"):
-            next_ = plan.JobPlan(delete=tuple(active))
+        job_end = completion.end(job, account, active, now)
+        if job_end is not None or job["spec"].get("suspend"):
+            next_plan = plan.JobPlan(delete=tuple(active))
         else:
-            next_ = plan.plan(job, owned, account, now)
-        # What was counted is written before anything else: finalizers go only after that.
-        await self._write(key, job, status.status(job, owned, account, ended, now))
+            next_plan = plan.plan(job, owned, account, now)
+        # The status is written first: finalizers may be removed only after the pods are counted.
+        await self._write(key, job, status.status(job, owned, account, job_end, now))
         await self._release(key, account.release)
-        await self._delete(key, job, next_.delete)
-        await self._create(key, job, next_.create)
-        left = completion.deadline_seconds(job, now)
-        waits = [each for each in (left, next_.after_seconds) if each is not None and each > 0]
-        return Result(min(waits)) if waits and ended is None else DONE
+        await self._delete(key, job, next_plan.delete)
+        await self._create(key, job, next_plan.create)
+        deadline_seconds = completion.deadline_seconds(job, now)
+        waits = [
+            each for each in (deadline_seconds, next_plan.after_seconds) if each is not None and each > 0
+        ]
+        return Result(min(waits)) if waits and job_end is None else DONE
 
     # Pods
 
@@ -87,22 +89,23 @@ class JobController(Controller):
 
         async def create(each: plan.DesiredPod) -> Object:
             pod = plan.pod(job, owner, each, accounting.FINALIZER)
-            made = await self.client(key).create(key.tenant, PODS, pod, namespace=key.namespace)
-            message = f"Created pod: {made['metadata']['name']}"
+            created = await self.client(key).create(key.tenant, PODS, pod, namespace=key.namespace)
+            message = f"Created pod: {created['metadata']['name']}"
             self.events.normal(key.plane, job, "SuccessfulCreate", message)
-            return made
+            return created
 
-        made = await slow_start(self._lanes.of(key.tenant_key), desired, create)
-        error = made.error
+        created = await slow_start(self._limits.of(key.tenant_key), desired, create)
+        error = created.error
         if error is None or (isinstance(error, Forbidden) and is_terminating(error)):
             return
-        if not isinstance(error, ApiError) or is_place_missing(error):
+        if not isinstance(error, ApiError) or is_namespace_or_tenant_missing(error):
             raise error
         self.events.warning(key.plane, job, "FailedCreate", f"Error creating: {error.message}")
         raise ServerRefusal(error.message) from error
 
     async def _delete(self, key: ObjectKey, job: Object, surplus: Sequence[Object]) -> None:
-        """A pod that we delete ourselves is no failure: it is released first, and so never counted."""
+        """A pod that the controller deletes is not a failure: its finalizer is removed first, so that it is
+        never counted."""
 
         async def delete(pod: Object) -> Object:
             metadata = pod["metadata"]
@@ -116,20 +119,20 @@ class JobController(Controller):
             self.events.normal(key.plane, job, "SuccessfulDelete", f"Deleted pod: {metadata['name']}")
             return pod
 
-        deleted = await slow_start(self._lanes.of(key.tenant_key), surplus, delete)
-        if deleted.error is not None:
-            raise deleted.error
+        result = await slow_start(self._limits.of(key.tenant_key), surplus, delete)
+        if result.error is not None:
+            raise result.error
 
     # Finalizers
 
-    async def _release_strangers(self, key: ObjectKey, job: Object | None) -> None:
-        """Pods that wait for a job that is gone, or for another one of the same name."""
+    async def _release_foreign(self, key: ObjectKey, job: Object | None) -> None:
+        """Releases pods whose job was deleted, or replaced by another one with the same name."""
         uid = job["metadata"]["uid"] if job is not None else ""
-        strangers = [pod for pod in self._tracked(key) if (controller_of(pod) or {}).get("uid") != uid]
-        await self._release(key, strangers)
+        foreign = [pod for pod in self._tracked(key) if (controller_of(pod) or {}).get("uid") != uid]
+        await self._release(key, foreign)
 
     def _tracked(self, key: ObjectKey) -> list[Object]:
-        """Pods controlled by a job of this name that wait to be counted."""
+        """Pods with the tracking finalizer that are controlled by a job of this name."""
         return list(self._pods.find("tracked", key.plane, key.tenant, f"{key.namespace}/{key.name}"))
 
     async def _release(self, key: ObjectKey, released: Sequence[Object]) -> None:
@@ -137,9 +140,9 @@ class JobController(Controller):
             await remove_finalizer(self.client(key), key, pod)
             return pod
 
-        done = await slow_start(self._lanes.of(key.tenant_key), released, release)
-        if done.error is not None:
-            raise done.error
+        result = await slow_start(self._limits.of(key.tenant_key), released, release)
+        if result.error is not None:
+            raise result.error
 
     # Status
 
@@ -153,9 +156,9 @@ class JobController(Controller):
         job["metadata"] = changed["metadata"]
         for each in desired.get("conditions") or ():
             if before.get(each["type"]) != each["status"]:
-                self._tell(key, job, each)
+                self._record_event(key, job, each)
 
-    def _tell(self, key: ObjectKey, job: Object, condition: Object) -> None:
+    def _record_event(self, key: ObjectKey, job: Object, condition: Object) -> None:
         match condition["type"], condition["status"]:
             case completion.COMPLETE, _:
                 self.events.normal(key.plane, job, "Completed", "Job completed")

@@ -1,4 +1,4 @@
-"""Failed pods: which count, what a failure policy makes of them, and how long to wait after them. Pure."""
+"""Failed pods: which of them count, the pod failure policy, and the backoff. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PodFailureVerdict(Struct, frozen=True):
 
 
 def replaces_failed_only(job: Object) -> bool:
-    """A pod is replaced when it has ended, not when it begins to."""
+    """Whether a pod is replaced only when it has terminated, not while it is terminating."""
     spec = job.get("spec") or {}
     return spec.get("podReplacementPolicy") == "Failed" or bool(spec.get("podFailurePolicy"))
 
@@ -36,13 +36,13 @@ def replaces_failed_only(job: Object) -> bool:
 def has_failed(job: Object, pod: Object) -> bool:
     if pods.phase(pod) == "Failed":
         return True
-    return pods.is_ending(pod) and pods.phase(pod) != "Succeeded" and not replaces_failed_only(job)
+    return pods.is_terminating(pod) and pods.phase(pod) != "Succeeded" and not replaces_failed_only(job)
 
 
-def judge(job: Object, pod: Object) -> PodFailureVerdict:
-    """By the first rule of the job's policy that fits; without one, it counts."""
+def evaluate_failure(job: Object, pod: Object) -> PodFailureVerdict:
+    """Evaluates a failed pod by the first matching rule of the pod failure policy; without one, it counts."""
     for at, rule in enumerate(get(job, "spec", "podFailurePolicy", "rules", default=())):
-        message = _fits(rule, pod)
+        message = _match_rule(rule, pod)
         if message:
             return PodFailureVerdict(
                 FailureAction(rule["action"]), f"{message} matching {rule['action']} rule at index {at}"
@@ -50,23 +50,23 @@ def judge(job: Object, pod: Object) -> PodFailureVerdict:
     return PodFailureVerdict(FailureAction.COUNT)
 
 
-def _fits(rule: Object, pod: Object) -> str:
-    """What of the pod fits the rule, or nothing."""
-    if (desired := rule.get("onExitCodes")) is not None:
-        return _fits_exit_code(desired, pod)
+def _match_rule(rule: Object, pod: Object) -> str:
+    """A message that describes how the pod matches the rule; empty if it does not match."""
+    if (exit_codes := rule.get("onExitCodes")) is not None:
+        return _match_exit_code(exit_codes, pod)
     for pattern in rule.get("onPodConditions") or ():
-        found = pods.condition(pod, pattern.get("type", ""))
-        if found is not None and found.get("status") == (pattern.get("status") or "True"):
-            return f"Pod {_name(pod)} has condition {found['type']}"
+        condition = pods.condition(pod, pattern.get("type", ""))
+        if condition is not None and condition.get("status") == (pattern.get("status") or "True"):
+            return f"Pod {_name(pod)} has condition {condition['type']}"
     return ""
 
 
-def _fits_exit_code(desired: Object, pod: Object) -> str:
-    values, inside = desired.get("values") or (), desired.get("operator") == "In"
+def _match_exit_code(requirement: Object, pod: Object) -> str:
+    values, is_in = requirement.get("values") or (), requirement.get("operator") == "In"
     for status in _container_statuses(pod):
         code = get(status, "state", "terminated", "exitCode")
-        named = desired.get("containerName") in (None, status.get("name"))
-        if code and named and (code in values) is inside:
+        named = requirement.get("containerName") in (None, status.get("name"))
+        if code and named and (code in values) is is_in:
             return f"Container {status['name']} for pod {_name(pod)} failed with exit code {code}"
     return ""
 
@@ -81,21 +81,23 @@ def _name(pod: Object) -> str:
 
 
 def finished_at(pod: Object) -> float:
-    """When it ended, as well as it tells: its containers, else its conditions, else its deletion."""
-    told = [get(each, "state", "terminated", "finishedAt") for each in _container_statuses(pod)]
-    if not any(told):
+    """When the pod terminated, from its containers or else its Ready condition, and its deletion timestamp;
+    its creation time if it has none of these."""
+    timestamps = [get(each, "state", "terminated", "finishedAt") for each in _container_statuses(pod)]
+    if not any(timestamps):
         ready = pods.condition(pod, "Ready") or {}
-        told = [ready.get("lastTransitionTime")]
-    told.append(pod["metadata"].get("deletionTimestamp"))
-    times = [meta.parse_time(each) for each in told if each]
+        timestamps = [ready.get("lastTransitionTime")]
+    timestamps.append(pod["metadata"].get("deletionTimestamp"))
+    times = [meta.parse_time(each) for each in timestamps if each]
     return max(times, default=meta.parse_time(pod["metadata"]["creationTimestamp"]))
 
 
 def wait_seconds(failed: Iterable[Object], succeeded: Iterable[Object], now: float) -> float:
-    """How long no pod is made after failures in a row: twice as long after each, from the last one on."""
+    """The remaining backoff in seconds: doubles with each failure since the last success, and counts from the
+    last failure."""
     last_success = max((finished_at(pod) for pod in succeeded), default=0.0)
     times = [at for pod in failed if (at := finished_at(pod)) > last_success]
     if not times:
         return 0.0
-    waits = min(BACKOFF_SECONDS_FIRST * 2.0 ** min(len(times) - 1, 10), BACKOFF_SECONDS_MAX)
-    return max(0.0, max(times) + waits - now)
+    backoff = min(BACKOFF_SECONDS_FIRST * 2.0 ** min(len(times) - 1, 10), BACKOFF_SECONDS_MAX)
+    return max(0.0, max(times) + backoff - now)

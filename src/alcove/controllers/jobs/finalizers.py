@@ -1,8 +1,8 @@
-"""The finalizer that keeps a pod until its Job has counted it: taking it off, also where no Job will.
+"""Removal of the tracking finalizer that keeps a pod until its Job has counted it, also from orphaned pods.
 
-A pod can lose its Job in many ways: its labels change and the Job releases it, the garbage collector orphans it,
-somebody edits its owner references. Whatever happened, a pod that is tracked and that no Job controls will never be
-counted; its finalizer would keep it, and its namespace, for ever.
+A pod can lose its Job in many ways: its labels change and the Job releases it, the garbage collector orphans
+it, a user edits its owner references. A pod with the finalizer that no Job controls will never be counted;
+the finalizer would block its deletion, and that of its namespace, forever.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from alcove.controllers.jobs.accounting import FINALIZER, is_tracked
 
 
 async def remove_finalizer(client: Client, key: ObjectKey, pod: Object) -> None:
-    """Remove the tracking finalizer from a pod in the key's namespace. Raises Conflict if the pod has changed."""
+    """Remove the tracking finalizer from a pod in the key's namespace. Raises Conflict if the pod has
+    changed."""
     if not is_tracked(pod):
         return
     metadata = pod["metadata"]
-    kept = [each for each in metadata["finalizers"] if each != FINALIZER]
+    remaining = [each for each in metadata["finalizers"] if each != FINALIZER]
     changed = {
         "uid": metadata["uid"],
         "resourceVersion": metadata["resourceVersion"],
-        "finalizers": kept or None,
+        "finalizers": remaining or None,
     }
     try:
         await client.patch(
@@ -44,7 +45,7 @@ async def remove_finalizer(client: Client, key: ObjectKey, pod: Object) -> None:
 
 
 def is_orphan(pod: Object) -> bool:
-    """Whether the pod waits to be counted, and no Job controls it."""
+    """Whether the pod has the tracking finalizer and is not controlled by a Job."""
     return is_tracked(pod) and (controller_of(pod) or {}).get("kind") != JOBS.kind
 
 
@@ -53,7 +54,7 @@ def _orphans(change: ObjectChange) -> Iterable[ObjectKey]:
 
 
 class OrphanedJobPods(Controller):
-    """Pods that a Job controls, though it is gone, are the Job controller's own business."""
+    """Pods that refer to a deleted Job are not included: the Job controller releases them."""
 
     name = "orphaned-job-pods"
     resource = PODS
@@ -69,5 +70,5 @@ class OrphanedJobPods(Controller):
             try:
                 await remove_finalizer(self.client(key), key, pod)
             except Conflict:
-                return DONE  # The change that was in the way enqueues the pod again if it is still an orphan.
+                return DONE  # The conflicting change enqueues the pod again if it is still an orphan.
         return DONE

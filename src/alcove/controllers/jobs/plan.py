@@ -1,4 +1,4 @@
-"""What a job does next: which pods to make, which to delete. Pure."""
+"""The pods that a job creates and deletes next. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from alcove.controllers.workloads.templates import pod_of
 
 
 class DesiredPod(Struct, frozen=True):
-    """A pod to make; of an index, and how often that has failed, if the job has indexes."""
+    """A pod to create. For an indexed job, with its index and the index's number of failures."""
 
     index: int | None = None
     failures: int = 0
@@ -26,7 +26,7 @@ class JobPlan(Struct, frozen=True):
     create: tuple[DesiredPod, ...] = ()
     delete: tuple[Object, ...] = ()
     after_seconds: float | None = None
-    """When pods may be made that may not be made now."""
+    """When the backoff ends that prevents the creation of further pods now."""
 
 
 def active_pods(job: Object, owned: Sequence[Object]) -> list[Object]:
@@ -34,49 +34,51 @@ def active_pods(job: Object, owned: Sequence[Object]) -> list[Object]:
 
 
 def plan(job: Object, owned: Sequence[Object], account: JobAccount, now: float) -> JobPlan:
-    """For a job that goes on: neither over, nor suspended."""
+    """For a job that is neither finished nor suspended."""
     active = active_pods(job, owned)
-    surplus = _misplaced(job, active, account)
+    surplus = _surplus_indexes(job, active, account)
     active = [pod for pod in active if not any(pod is other for other in surplus)]
-    desired = _wanted_active(job, len(active), account)
+    desired = _desired_active(job, len(active), account)
     if len(active) > desired:
         ranked = sorted(active, key=pods.first_to_delete(active, now))
         return JobPlan(delete=(*surplus, *ranked[: len(active) - desired]))
-    ending = [pod for pod in owned if pods.is_ending(pod) and not pods.is_finished(pod)]
-    held = len(ending) if replaces_failed_only(job) else 0
-    missing = min(desired - len(active) - held, BURST_MAX)
+    terminating = [pod for pod in owned if pods.is_terminating(pod) and not pods.is_finished(pod)]
+    unreplaced = len(terminating) if replaces_failed_only(job) else 0
+    missing = min(desired - len(active) - unreplaced, BURST_MAX)
     if missing <= 0:
         return JobPlan(delete=tuple(surplus))
-    # A pod that we deleted ourselves ends without having failed.
+    # A pod that the controller deleted has no finalizer and does not count as failed.
     failed = [pod for pod in owned if has_failed(job, pod) and (pods.is_finished(pod) or is_tracked(pod))]
-    waits = wait_seconds(failed, [pod for pod in owned if pods.phase(pod) == "Succeeded"], now)
-    if waits > 0 and not completion_indexes.is_indexed(job):
-        return JobPlan(delete=tuple(surplus), after_seconds=waits)
-    create, waits = _to_create(job, owned, [*active, *(ending if held else ())], account, missing, now)
-    return JobPlan(tuple(create), tuple(surplus), waits or None)
+    backoff_seconds = wait_seconds(failed, [pod for pod in owned if pods.phase(pod) == "Succeeded"], now)
+    if backoff_seconds > 0 and not completion_indexes.is_indexed(job):
+        return JobPlan(delete=tuple(surplus), after_seconds=backoff_seconds)
+    create, backoff_seconds = _to_create(
+        job, owned, [*active, *(terminating if unreplaced else ())], account, missing, now
+    )
+    return JobPlan(tuple(create), tuple(surplus), backoff_seconds or None)
 
 
-def _wanted_active(job: Object, active: int, account: JobAccount) -> int:
+def _desired_active(job: Object, active: int, account: JobAccount) -> int:
     parallelism: int = job["spec"].get("parallelism", 1)
     completions: int | None = job["spec"].get("completions")
     if completions is None:
         return min(active, parallelism) if account.succeeded > 0 else parallelism
-    left = completions - account.succeeded - len(account.failed_indexes)
-    return max(0, min(left, parallelism))
+    remaining = completions - account.succeeded - len(account.failed_indexes)
+    return max(0, min(remaining, parallelism))
 
 
-def _misplaced(job: Object, active: Sequence[Object], account: JobAccount) -> list[Object]:
-    """Pods of an index that is done, does not exist, or is another pod's already."""
+def _surplus_indexes(job: Object, active: Sequence[Object], account: JobAccount) -> list[Object]:
+    """Pods whose index is finished, out of range, or also another pod's."""
     if not completion_indexes.is_indexed(job):
         return []
-    taken = account.completed_indexes | account.failed_indexes
+    used_indexes = account.completed_indexes | account.failed_indexes
     result = []
     for pod in sorted(active, key=lambda pod: pod["metadata"].get("creationTimestamp", "")):
         index = completion_indexes.index_of(pod)
-        if index is None or index in taken or index >= job["spec"]["completions"]:
+        if index is None or index in used_indexes or index >= job["spec"]["completions"]:
             result.append(pod)
         else:
-            taken = taken | {index}
+            used_indexes = used_indexes | {index}
     return result
 
 
@@ -90,44 +92,46 @@ def _to_create(
 ) -> tuple[list[DesiredPod], float]:
     if not completion_indexes.is_indexed(job):
         return [DesiredPod()] * missing, 0.0
-    taken = account.completed_indexes | account.failed_indexes
-    taken = taken | {index for pod in busy if (index := completion_indexes.index_of(pod)) is not None}
+    used_indexes = account.completed_indexes | account.failed_indexes
+    used_indexes = used_indexes | {
+        index for pod in busy if (index := completion_indexes.index_of(pod)) is not None
+    }
     failed: dict[int, list[Object]] = {}
     for pod in owned:
         if has_failed(job, pod) and (index := completion_indexes.index_of(pod)) is not None:
             failed.setdefault(index, []).append(pod)
     result: list[DesiredPod] = []
-    waits = 0.0
+    wait_min = 0.0
     for index in range(job["spec"]["completions"]):
         if len(result) == missing:
             break
-        if index in taken:
+        if index in used_indexes:
             continue
         before = failed.get(index, [])
-        # Each index waits for its own failures only.
+        # The backoff of an index depends only on its failures.
         wait = wait_seconds(before, (), now)
         if wait > 0:
-            waits = min(waits, wait) if waits else wait
+            wait_min = min(wait_min, wait) if wait_min else wait
             continue
         result.append(
             DesiredPod(index, max((completion_indexes.failures_before(pod) + 1 for pod in before), default=0))
         )
-    return result, waits
+    return result, wait_min
 
 
 def pod(job: Object, owner: Object, desired: DesiredPod, finalizer: str) -> Object:
     """The pod to create."""
-    made = pod_of(job["spec"]["template"], owner)
-    metadata, name = made["metadata"], job["metadata"]["name"]
+    new_pod = pod_of(job["spec"]["template"], owner)
+    metadata, name = new_pod["metadata"], job["metadata"]["name"]
     metadata["finalizers"] = [*(metadata.get("finalizers") or ()), finalizer]
     metadata["generateName"] = f"{name}-"
     if desired.index is not None:
-        _give_index(job, made, desired)
-    return made
+        _set_index(job, new_pod, desired)
+    return new_pod
 
 
-def _give_index(job: Object, made: Object, desired: DesiredPod) -> None:
-    metadata, spec, name = made["metadata"], made["spec"], job["metadata"]["name"]
+def _set_index(job: Object, new_pod: Object, desired: DesiredPod) -> None:
+    metadata, spec, name = new_pod["metadata"], new_pod["spec"], job["metadata"]["name"]
     metadata["generateName"] = f"{name}-{desired.index}-"
     metadata["annotations"] = {
         **(metadata.get("annotations") or {}),

@@ -1,4 +1,4 @@
-"""A job's status out of its account and its pods. Pure."""
+"""A job's status, computed from its account and its pods. Pure."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ SUSPENDED = "Suspended"
 
 
 def status(
-    job: Object, owned: Sequence[Object], account: JobAccount, ended: JobEnd | None, now: float
+    job: Object, owned: Sequence[Object], account: JobAccount, job_end: JobEnd | None, now: float
 ) -> Object:
-    """The whole new status, its end included as soon as nothing of the job runs any more."""
+    """The whole new status. It is final only when no pod of the job is running and all are counted."""
     old = job.get("status") or {}
     active = active_pods(job, owned)
-    ending = [pod for pod in owned if pods.is_ending(pod) and not pods.is_finished(pod)]
+    terminating = [pod for pod in owned if pods.is_terminating(pod) and not pods.is_finished(pod)]
     counts = {
         "active": len(active),
         "ready": sum(1 for pod in active if pods.is_ready(pod)),
-        "terminating": len(ending),
+        "terminating": len(terminating),
         "succeeded": account.succeeded - len(account.uncounted.get("succeeded", ())),
         "failed": account.failed - len(account.uncounted.get("failed", ())),
     }
@@ -35,14 +35,14 @@ def status(
         if "backoffLimitPerIndex" in job["spec"]:
             new["failedIndexes"] = completion_indexes.render(account.failed_indexes)
     conditions = _suspension(job, list(old.get("conditions") or ()), new, now)
-    if ended is not None:
-        over = not active and not ending and account.is_settled
-        conditions = _ended(conditions, ended, over, now)
-        if over and ended.is_success:
+    if job_end is not None:
+        is_final = not active and not terminating and account.is_settled
+        conditions = _with_result(conditions, job_end, is_final, now)
+        if is_final and job_end.is_success:
             new.setdefault("completionTime", meta.format_time(now))
     new["conditions"] = conditions
-    kept = ("terminating", "ready") if new.get("startTime") else ()
-    return {field: value for field, value in new.items() if value or field in kept}
+    always_shown = ("terminating", "ready") if new.get("startTime") else ()
+    return {field: value for field, value in new.items() if value or field in always_shown}
 
 
 def put(
@@ -65,20 +65,22 @@ def put(
 
 
 def _suspension(job: Object, conditions: list[Object], new: Object, now: float) -> list[Object]:
-    """A job's time begins when it is first not suspended, and again when it is resumed."""
-    was = next((each["status"] == "True" for each in conditions if each["type"] == SUSPENDED), False)
+    """Sets the Suspended condition. `startTime` is set when the job first runs, and reset on resume."""
+    was_suspended = next(
+        (each["status"] == "True" for each in conditions if each["type"] == SUSPENDED), False
+    )
     if job["spec"].get("suspend"):
         return put(conditions, SUSPENDED, True, "JobSuspended", "Job suspended", now)
-    if was:
+    if was_suspended:
         conditions = put(conditions, SUSPENDED, False, "JobResumed", "Job resumed", now)
         new["startTime"] = meta.format_time(now)
     new.setdefault("startTime", meta.format_time(now))
     return conditions
 
 
-def _ended(conditions: list[Object], ended: JobEnd, over: bool, now: float) -> list[Object]:
-    first, last = (MET, COMPLETE) if ended.is_success else (TARGET, FAILED)
-    conditions = put(conditions, first, True, ended.reason, ended.message, now)
-    if over:
-        conditions = put(conditions, last, True, ended.reason, ended.message, now)
+def _with_result(conditions: list[Object], job_end: JobEnd, is_final: bool, now: float) -> list[Object]:
+    first, last = (MET, COMPLETE) if job_end.is_success else (TARGET, FAILED)
+    conditions = put(conditions, first, True, job_end.reason, job_end.message, now)
+    if is_final:
+        conditions = put(conditions, last, True, job_end.reason, job_end.message, now)
     return conditions

@@ -1,8 +1,8 @@
 """Networks: the adapter between tenants' networks and pods and the VPC provider's objects.
 
-    Network ──▶ what its provider makes   networks.py, `network/providers`
+    Network ──▶ the provider's objects    networks.py, `network/providers`
     Pod     ──▶ Endpoints                 pods.py
     Node    ──▶ Droplet                   droplets.py
 
-`provider.py` runs the VPC provider's own life cycles (`vpc/`), which know nothing of all this.
+`provider.py` runs the reconcilers of the VPC provider (`vpc/`), which does not know tenants or pods.
 """

@@ -1,4 +1,4 @@
-"""Nodes and their droplets: every node is a machine that endpoints can be on, while it is ready."""
+"""Droplets of nodes: every node has a droplet, which can hold endpoints while the node is ready."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DropletController(Controller):
         self.on(cache.droplets)
 
     def _of_node(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """A node's heartbeats tell nothing new."""
+        """Ignores node updates that do not change the droplet, such as heartbeats."""
         old = change.old
         if (
             change.kind is ChangeType.UPDATED
@@ -58,7 +58,7 @@ class DropletController(Controller):
 
 
 def droplet_spec(node: Object) -> Object:
-    """What the node says of its droplet. Its agent may know more: the hardware address, the interface."""
+    """The fields of the droplet that follow from the node. Its agent sets the others: MAC and interface."""
     addresses = objects.get(node, "status", "addresses", default=[])
     internal = next((each["address"] for each in addresses if each.get("type") == "InternalIP"), "")
     spec: Object = {"status": str(ProvisioningState.PROVISIONED) if is_ready(node) else NOT_READY}

@@ -1,8 +1,8 @@
-"""Gateways' own addresses: where the world comes into a network, each node that has pods of it needs an address there
-that no other node has, for the world's packets to come as.
+"""Gateway addresses: in a network with ingress from outside, each node that runs a pod of the network needs
+an address of its own there, which is the source address of the forwarded packets.
 
-Such an address is an endpoint of type `gateway`. It is made when the network has both a way in (an endpoint of type
-`door`, or its tenant a host name that Ingresses serve) and a pod on the node, and goes with either.
+Such an address is an endpoint of type `gateway`. It exists while the network has both ingress (an endpoint of
+type `door`, or a host name of its tenant that Ingresses serve) and a pod on the node.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RETRY_SECONDS = 30.0
 
 
 class GatewayController(Controller):
-    """Its keys are not endpoints' but `{vni}.{droplet}`: one for each network on each droplet."""
+    """Its keys do not name endpoints but `{vni}.{droplet}`: one for each network on each droplet."""
 
     name = "gateway"
     resource = VPC_ENDPOINTS
@@ -41,12 +41,12 @@ class GatewayController(Controller):
         self._cache = cache = VpcCache(context.planes, context.clock)
         self.reads += cache.mirrors
         self._allocator = AddressAllocator(cache, context.clock)
-        cache.endpoints.add_index("lodging", _lodging)
-        cache.endpoints.add_index("network-pods", lambda each: _number_of(each, SIMPLE))
-        cache.endpoints.add_index("network-doors", lambda each: _number_of(each, NODE_PORT))
+        cache.endpoints.add_index("pod-location", _pod_location)
+        cache.endpoints.add_index("network-pods", lambda each: _vni_of(each, SIMPLE))
+        cache.endpoints.add_index("network-node-ports", lambda each: _vni_of(each, NODE_PORT))
         cache.endpoints.add_index("tenant-pods", _tenant_of)
         self._tenants = self.mirror(TENANTS)
-        self.on(cache.endpoints, self._concerned)
+        self.on(cache.endpoints, self._of_endpoint)
         self.on(self._tenants, self._of_tenant)
 
     def _of_tenant(self, change: ObjectChange) -> Iterable[ObjectKey]:
@@ -54,41 +54,41 @@ class GatewayController(Controller):
         if is_served == (old is not None and bool(hosts_of(old))):
             return ()
         pods = self._cache.endpoints.find("tenant-pods", HOME, SYSTEM, change.key.name)
-        return {key_of(each) for pod in pods for each in _lodging(pod)}
+        return {key_of(each) for pod in pods for each in _pod_location(pod)}
 
-    def _is_served(self, lodgers: list[Object]) -> bool:
-        """Whether the tenant of the pods has host names of its own."""
-        ref = OwnerRef.parse(spec_of(lodgers[0], "pod")) if lodgers else None
+    def _is_served(self, pod_endpoints: list[Object]) -> bool:
+        """Whether the tenant of the pods holds host names that Ingresses serve."""
+        ref = OwnerRef.parse(spec_of(pod_endpoints[0], "pod")) if pod_endpoints else None
         tenant = self._tenants.get(tenant_key(ref.tenant)) if ref is not None else None
         return tenant is not None and bool(hosts_of(tenant))
 
-    def _concerned(self, change: ObjectChange) -> Iterable[ObjectKey]:
+    def _of_endpoint(self, change: ObjectChange) -> Iterable[ObjectKey]:
         kind = spec_of(change.obj, "type")
         if kind in (SIMPLE, GATEWAY):
-            found = {*_lodging(change.obj), *_gateway(change.obj)}
+            locations = {*_pod_location(change.obj), *_gateway(change.obj)}
             if change.kind is ChangeType.UPDATED and change.old is not None:
-                before = {*_lodging(change.old), *_gateway(change.old)}
-                found = found ^ before
-            return [key_of(each) for each in found]
+                before = {*_pod_location(change.old), *_gateway(change.old)}
+                locations = locations ^ before
+            return [key_of(each) for each in locations]
         if kind == NODE_PORT and change.kind is not ChangeType.UPDATED:
             pods = self._cache.endpoints.find("network-pods", HOME, SYSTEM, spec_of(change.obj, "vni"))
-            return {key_of(each) for pod in pods for each in _lodging(pod)}
+            return {key_of(each) for pod in pods for each in _pod_location(pod)}
         return ()
 
     async def reconcile(self, key: ObjectKey) -> Result:
         vni, _, droplet = key.name.partition(".")
-        there = self._cache.endpoints_of(owner_of(vni, droplet))
-        lodgers = self._cache.endpoints.find("lodging", HOME, SYSTEM, key.name)
-        has_doors = bool(self._cache.endpoints.find_keys("network-doors", HOME, SYSTEM, vni))
-        is_needed = bool(lodgers) and (has_doors or self._is_served(lodgers))
-        for surplus in there[1 if is_needed else 0 :]:
+        existing = self._cache.endpoints_of(owner_of(vni, droplet))
+        pod_endpoints = self._cache.endpoints.find("pod-location", HOME, SYSTEM, key.name)
+        has_node_ports = bool(self._cache.endpoints.find_keys("network-node-ports", HOME, SYSTEM, vni))
+        is_needed = bool(pod_endpoints) and (has_node_ports or self._is_served(pod_endpoints))
+        for surplus in existing[1 if is_needed else 0 :]:
             await self._cache.delete(VPC_ENDPOINTS, objects.name(surplus), surplus["metadata"]["uid"])
-        if is_needed and not there:
-            return await self._claim(int(vni), droplet, lodgers[0])
+        if is_needed and not existing:
+            return await self._claim(int(vni), droplet, pod_endpoints[0])
         return DONE
 
-    async def _claim(self, vni: int, droplet: str, lodger: Object) -> Result:
-        subnet = self._cache.subnet(spec_of(lodger, "net"))
+    async def _claim(self, vni: int, droplet: str, pod_endpoint: Object) -> Result:
+        subnet = self._cache.subnet(spec_of(pod_endpoint, "net"))
         if subnet is None or not is_provisioned(subnet) or is_going(subnet):
             return Result(after_seconds=RETRY_SECONDS)
         pool = pool_in(subnet, vni)
@@ -106,12 +106,13 @@ class GatewayController(Controller):
 
 
 def owner_of(vni: str, droplet: str) -> str:
-    """What a gateway's endpoint has in the place of an owner's uid: a label has less room than names."""
+    """The value of the owner label of a gateway's endpoint. Hashed, because a label value is shorter than a
+    name may be."""
     return f"gateway-{vni}-{hashlib.blake2b(droplet.encode(), digest_size=8).hexdigest()}"
 
 
-def _lodging(endpoint: Object) -> Iterable[str]:
-    """The network and droplet that a pod's endpoint is on."""
+def _pod_location(endpoint: Object) -> Iterable[str]:
+    """An index: the network and droplet of a pod's endpoint, as `{vni}.{droplet}`."""
     droplet, vni = spec_of(endpoint, "droplet"), spec_of(endpoint, "vni")
     return (f"{vni}.{droplet}",) if spec_of(endpoint, "type") == SIMPLE and droplet and vni else ()
 
@@ -126,6 +127,6 @@ def _tenant_of(endpoint: Object) -> Iterable[str]:
     return (ref.tenant,) if ref is not None and spec_of(endpoint, "type") == SIMPLE else ()
 
 
-def _number_of(endpoint: Object, kind: str) -> Iterable[str]:
+def _vni_of(endpoint: Object, kind: str) -> Iterable[str]:
     vni = spec_of(endpoint, "vni")
     return (vni,) if spec_of(endpoint, "type") == kind and vni else ()

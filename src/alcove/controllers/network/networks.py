@@ -1,10 +1,10 @@
-"""Networks: what stands behind each, the services that it has, and what its status says.
+"""The Network controller: provisions a network, creates its DNS and API services, and updates its status.
 
-    Pending ──▶ Ready          what its provider makes for it is there, and its DNS has an address
-       └──────▶ Failed         it cannot be as written; the message says why
-    any ──deleted──▶ Terminating ──▶ gone, when nothing is in it any more (`ending.py`)
+    Pending ──▶ Ready          the provider's objects are provisioned, and the DNS service has an address
+       └──────▶ Failed         the spec cannot be provisioned; the message says why
+    any ──deleted──▶ Terminating ──▶ removed, when no pods and services use it (`teardown.py`)
 
-What a network needs in ring0 is its provider's to decide and make (`network/providers`).
+The objects that a network needs in ring0 are created by its provider (`network/providers`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from alcove.client.changes import ChangeType, Index, ObjectChange
 from alcove.client.keys import HOME, ObjectKey
 from alcove.client.resources import NETWORKS, PODS, SERVICES
 from alcove.controllers import conditions
-from alcove.controllers.concurrency import together
+from alcove.controllers.concurrency import gather_all
 from alcove.controllers.conditions import Condition
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.key_waiters import KeyWaiters
@@ -39,19 +39,19 @@ from alcove.vpc.vpc_cache import VpcCache, spec_of
 
 FINALIZER = "arktos.futurewei.com/network"
 PATIENCE_SECONDS = 2.0
-"""What a new network waits for is told after this."""
+"""The status of a new network reports what it waits for only after this time."""
 RETRY_SECONDS = 15.0
-"""What failed because of others is looked at again after this, whatever happened."""
+"""A network that could not be provisioned is reconciled again after this, even without a change."""
 
 WAITING_FOR_DNS = "waiting for DNS service IP assigned"
 ENDING = "waiting for resource cleanup"
 
 JOINED: Index = lambda obj: (network_of(obj),)  # noqa: E731
-"""An index of pods and services: the network that they join."""
+"""An index of pods and services: the network that they are in."""
 
 
-def turned_ready(change: ObjectChange) -> bool:
-    """Whether a network can be used now, or otherwise than before."""
+def became_ready(change: ObjectChange) -> bool:
+    """Whether the network has become Ready, or is Ready and changed its subnets or service ranges."""
     old, new = change.old or {}, change.obj
     if change.kind is ChangeType.DELETED or objects.get(new, "status", "phase") != "Ready":
         return False
@@ -84,50 +84,51 @@ class NetworkController(Controller):
             fresh_range=usage.fresh,
         )
         self._waiting = KeyWaiters()
-        """Networks that cannot be yet, by the VPC that they want."""
-        self._ending = NetworkTeardown(self._providers, self._backings, self._pods, self._services)
+        """Networks that could not be provisioned, by the VPC that they need."""
+        self._teardown = NetworkTeardown(self._providers, self._backings, self._pods, self._services)
         self.on(self._networks)
         self.on(self._tenancy.tenants, self._of_tenant)
         self.on(self._services, self._of_service)
         self.on(self._pods, self._of_user)
         for mirror in (cache.vpcs, cache.subnets, cache.dividers):
-            self.on(mirror, self._of_mark)
+            self.on(mirror, self._of_vpc_object)
 
-    async def fresh(self, key: ObjectKey) -> None:
-        await super().fresh(key)
+    async def wait_for_mirrors(self, key: ObjectKey) -> None:
+        await super().wait_for_mirrors(key)
         await self._cache.caught_up(self._cache.vpcs, self._cache.subnets, self._cache.dividers)
 
-    # Whom changes concern
+    # Keys to enqueue
 
-    def _of_mark(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """The network that has the VPC, subnet or divider, and those that want the VPC."""
-        within = spec_of(change.obj, "vpc")
-        found = set(self._waiting.take(within or change.key.name))
+    def _of_vpc_object(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        """The network that owns the VPC, subnet or divider, and those that wait for the VPC."""
+        vpc_name = spec_of(change.obj, "vpc")
+        keys = set(self._waiting.take(vpc_name or change.key.name))
         owner = owners.owner_of(change.obj)
-        if owner is None and within:
-            # A subnet written by ring0, in a network's VPC.
-            vpc = self._cache.vpc(within)
+        if owner is None and vpc_name:
+            # A subnet that ring0's operator created in a network's VPC.
+            vpc = self._cache.vpc(vpc_name)
             owner = owners.owner_of(vpc) if vpc else None
         plane = self._tenancy.plane_of(owner.tenant) if owner else None
         if owner and plane:
-            found.add(ObjectKey(plane, owner.tenant, "", owner.name))
-        return found
+            keys.add(ObjectKey(plane, owner.tenant, "", owner.name))
+        return keys
 
     def _of_tenant(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """A tenant that went with its API server could not delete its networks one by one."""
+        """All networks of a deleted tenant: a dedicated plane that was removed did not delete them one by
+        one."""
         if change.kind is not ChangeType.DELETED:
             return ()
-        left = self._backings.of_tenant(TenantId(change.key.name))
-        return [ObjectKey(HOME, owner.tenant, "", owner.name) for owner in left]
+        remaining = self._backings.of_tenant(TenantId(change.key.name))
+        return [ObjectKey(HOME, owner.tenant, "", owner.name) for owner in remaining]
 
     def _of_service(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """Its own two services; of the others only that they went, when it waits for that."""
+        """The network of its DNS or API service; for other services, only a terminating network."""
         if wellknown.is_wellknown(change.obj):
             return (change.key.of(network_of(change.obj), ""),)
         return self._of_user(change)
 
     def _of_user(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """A network waits for who is in it only when it is to be deleted."""
+        """The network that a pod or service has left, if the network is terminating."""
         if change.kind is ChangeType.UPDATED and is_in_network(change.obj):
             return ()
         key = change.key.of(network_of(change.obj), "")
@@ -141,35 +142,36 @@ class NetworkController(Controller):
         self._waiting.forget(key)
         if network is None:
             if await self._tenancy.is_gone(key, NETWORKS):
-                await self._ending.release(owner)
+                await self._teardown.release(owner)
             return DONE
         if "deletionTimestamp" in network["metadata"]:
-            return await self._end(key, network, owner)
+            return await self._terminate(key, network, owner)
         if FINALIZER not in (network["metadata"].get("finalizers") or ()):
-            network = await self._hold(key, network)
+            network = await self._add_finalizer(key, network)
         try:
-            backing = await self._back(owner, network)
-            await self._serve(key, owner, network, backing)
+            backing = await self._provision(owner, network)
+            await self._ensure_services(key, owner, network, backing)
         except VpcError as error:
             self._waiting.add(key, self._providers.awaited_vpcs(owner, network))
-            return await self._tell_of(key, network, error)
+            return await self._report_error(key, network, error)
         return DONE
 
-    async def _tell_of(self, key: ObjectKey, network: Object, error: VpcError) -> Result:
-        """What passes within moments is not worth a write: most networks wait only for their own making."""
+    async def _report_error(self, key: ObjectKey, network: Object, error: VpcError) -> Result:
+        """Writes the error to the status. A new network that waits for its objects is not reported before
+        PATIENCE_SECONDS, because most become ready sooner."""
         if isinstance(error, AddressUnavailable):
             age = self.clock() - meta.parse_time(network["metadata"]["creationTimestamp"])
             if age < PATIENCE_SECONDS:
                 return Result(after_seconds=PATIENCE_SECONDS)
         phase = "Failed" if isinstance(error, RequestRefused) else "Pending"
-        await self._tell(key, network, phase, str(error))
+        await self._update_status(key, network, phase, str(error))
         return Result(after_seconds=RETRY_SECONDS)
 
-    async def _hold(self, key: ObjectKey, network: Object) -> Object:
+    async def _add_finalizer(self, key: ObjectKey, network: Object) -> Object:
         network["metadata"].setdefault("finalizers", []).append(FINALIZER)
         return await self.client(key).update(key.tenant, NETWORKS, network)
 
-    async def _back(self, owner: TenantNetworkId, network: Object) -> ProviderNetwork:
+    async def _provision(self, owner: TenantNetworkId, network: Object) -> ProviderNetwork:
         provider = self._providers.of(network)
         await provider.provision(self._provisioning, owner, network)
         backing = provider.backing(self._backings, owner, network)
@@ -177,24 +179,24 @@ class NetworkController(Controller):
             raise AddressUnavailable("waiting for its subnets to be provisioned")
         return backing
 
-    async def _serve(
+    async def _ensure_services(
         self, key: ObjectKey, owner: TenantNetworkId, network: Object, backing: ProviderNetwork
     ) -> None:
         desired = (wellknown.dns_service(owner), wellknown.api_service(owner))
-        await together(self._ensure(key, each) for each in desired)
+        await gather_all(self._ensure(key, each) for each in desired)
         dns = self._services.get(key.of(wellknown.dns_name(key.name), wellknown.DNS_NAMESPACE)) or {}
         address = objects.get(dns, "spec", "clusterIP", default="")
         if not address:
             raise AddressUnavailable(WAITING_FOR_DNS)
         message = self._providers.of(network).ready_message
-        await self._tell(key, network, "Ready", message, backing, address)
+        await self._update_status(key, network, "Ready", message, backing, address)
 
     async def _ensure(self, key: ObjectKey, desired: Object) -> None:
         namespace, name = objects.namespace(desired), objects.name(desired)
-        there = self._services.get(key.of(name, namespace))
-        if there is not None:
-            if network_of(there) != key.name:
-                raise RequestRefused(f'service "{namespace}/{name}" is there already, in another network')
+        existing = self._services.get(key.of(name, namespace))
+        if existing is not None:
+            if network_of(existing) != key.name:
+                raise RequestRefused(f'service "{namespace}/{name}" already exists in another network')
             return
         try:
             await self.client(key).create(key.tenant, SERVICES, desired)
@@ -203,12 +205,12 @@ class NetworkController(Controller):
         except Invalid as error:
             raise RequestRefused(error.message) from error
         except Forbidden as error:
-            # Tenant or namespace is on its way out.
+            # The tenant or namespace is terminating.
             raise AddressUnavailable(error.message) from error
 
-    # Telling
+    # Status and events
 
-    async def _tell(
+    async def _update_status(
         self,
         key: ObjectKey,
         network: Object,
@@ -217,7 +219,7 @@ class NetworkController(Controller):
         backing: ProviderNetwork | None = None,
         dns: str = "",
         *,
-        more: tuple[Condition, ...] = (),
+        extra: tuple[Condition, ...] = (),
     ) -> None:
         before = network.get("status") or {}
         status = {**before, "phase": phase, "message": message}
@@ -226,40 +228,42 @@ class NetworkController(Controller):
         if dns:
             status["dnsServiceIP"] = dns
         ready = Condition("Ready", phase == "Ready", phase, message)
-        there = before.get("conditions") or []
-        status["conditions"] = conditions.updated(there, [ready, *more], self.clock())
+        old_conditions = before.get("conditions") or []
+        status["conditions"] = conditions.updated(old_conditions, [ready, *extra], self.clock())
         if status == before:
             return
         await self.client(key).update(
             key.tenant, NETWORKS, {**network, "status": status}, subresource="status"
         )
-        self._announce(key, network, phase, message, before)
+        self._record_event(key, network, phase, message, before)
 
-    def _announce(self, key: ObjectKey, network: Object, phase: str, message: str, before: Object) -> None:
-        whole = {**network, "apiVersion": NETWORKS.api_version, "kind": NETWORKS.kind}
-        which = f"{key.tenant}/{key.name}"
+    def _record_event(
+        self, key: ObjectKey, network: Object, phase: str, message: str, before: Object
+    ) -> None:
+        regarding = {**network, "apiVersion": NETWORKS.api_version, "kind": NETWORKS.kind}
+        name = f"{key.tenant}/{key.name}"
         if phase == "Failed":
-            told = f"failed to provision network {which}: {message}"
-            self.events.warning(key.plane, whole, "FailedProvision", told)
+            event_message = f"failed to provision network {name}: {message}"
+            self.events.warning(key.plane, regarding, "FailedProvision", event_message)
         elif phase == "Ready" and before.get("phase") != "Ready":
             self.events.normal(
-                key.plane, whole, "SuccessfulProvision", f"successfully provision network {which}"
+                key.plane, regarding, "SuccessfulProvision", f"successfully provision network {name}"
             )
 
-    # Going
+    # Teardown
 
-    async def _end(self, key: ObjectKey, network: Object, owner: TenantNetworkId) -> Result:
-        """Waits for what is in the network, takes down what was made for it, then lets it go."""
+    async def _terminate(self, key: ObjectKey, network: Object, owner: TenantNetworkId) -> Result:
+        """Waits until no pod or service uses the network, deletes its objects, then removes the finalizer."""
         if FINALIZER not in (network["metadata"].get("finalizers") or ()):
             return DONE
-        users = self._ending.users(key)
-        rest = users or await self._ending.take_down(self.client(key), key, owner)
-        if rest:
-            condition = Condition("Empty", False, "InUse", rest)
-            await self._tell(key, network, "Terminating", ENDING, more=(condition,))
-            return DONE if users else Result(after_seconds=self._ending.LOOK_SECONDS)
-        kept = [each for each in network["metadata"]["finalizers"] if each != FINALIZER]
-        network["metadata"]["finalizers"] = kept
+        users = self._teardown.users(key)
+        remaining = users or await self._teardown.take_down(self.client(key), key, owner)
+        if remaining:
+            condition = Condition("Empty", False, "InUse", remaining)
+            await self._update_status(key, network, "Terminating", ENDING, extra=(condition,))
+            return DONE if users else Result(after_seconds=self._teardown.LOOK_SECONDS)
+        finalizers = [each for each in network["metadata"]["finalizers"] if each != FINALIZER]
+        network["metadata"]["finalizers"] = finalizers
         await self.client(key).update(key.tenant, NETWORKS, network)
         return DONE
 

@@ -1,4 +1,4 @@
-"""Gives back the addresses of pods and services that are gone, however they went."""
+"""Releases the addresses of pods and services that no longer exist, however they were deleted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from alcove.vpc.addressing import EVERYWHERE
 from alcove.vpc.vpc_cache import VpcCache, key_of, spec_of
 
 UNKNOWN_SECONDS = 60.0
-"""While a tenant's API server is away, nothing is known of its pods: looked at again after this."""
+"""While a tenant's API server is unreachable, its pods are unknown: the check is repeated after this."""
 
 
 class OrphanController(Controller):
@@ -40,8 +40,8 @@ class OrphanController(Controller):
     def _of_owner(self, change: ObjectChange) -> Iterable[ObjectKey]:
         if change.kind is not ChangeType.DELETED:
             return ()
-        found = self._cache.endpoints_of(change.obj["metadata"]["uid"])
-        return [key_of(objects.name(each)) for each in found]
+        endpoints = self._cache.endpoints_of(change.obj["metadata"]["uid"])
+        return [key_of(objects.name(each)) for each in endpoints]
 
     async def reconcile(self, key: ObjectKey) -> Result:
         endpoint = self._cache.endpoints.get(key)

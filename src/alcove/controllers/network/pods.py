@@ -1,9 +1,9 @@
-"""Pods and their endpoints: each pod gets the addresses that it wants, of its network, on its node.
+"""Endpoints of pods: each pod gets the addresses that it requests, in its network, on its node.
 
     no endpoint ──▶ claimed: annotated, readiness "false" ──bound to a node──▶ provisioned: readiness "true"
 
-What cannot be (an address outside its subnet) makes the pod Failed; what is not there yet (its network, a
-subnet, a free address) is waited for, with an event that says so.
+An invalid request (such as an address outside its subnet) makes the pod Failed. For what is not available yet
+(its network, a subnet, a free address) the pod waits, with an event.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from alcove.client.keys import ObjectKey
 from alcove.client.resources import NETWORKS, PODS, VPC_ENDPOINTS
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.key_waiters import KeyWaiters
-from alcove.controllers.network.networks import JOINED, turned_ready
+from alcove.controllers.network.networks import JOINED, became_ready
 from alcove.controllers.network.teardown import is_in_network
 from alcove.controllers.network.tenancy import TenantLookup
 from alcove.network import portnames
@@ -41,9 +41,9 @@ FAILED = "FailedProvision"
 NICS_IGNORED = "NicsIgnored"
 
 RETRY_SECONDS = 30.0
-"""A pod that waits is looked at again after this, and whenever what it waits for comes."""
+"""A waiting pod is reconciled again after this, and when its network, subnet or address becomes available."""
 WOKEN_MAX = 16
-"""So many of those who wait for an address are woken by one that is given back: not all of them still want it."""
+"""Pods that are enqueued when one address is released: more than one, as some may no longer need it."""
 
 
 class PodNetworkController(Controller):
@@ -61,40 +61,40 @@ class PodNetworkController(Controller):
         self._backings = ProviderNetworks(cache)
         self._allocator = AddressAllocator(cache, context.clock)
         self._waiting = KeyWaiters()
-        """Pods that wait for an address, by the subnets that it may be of."""
+        """Pods that wait for an address, by the subnets that they may use."""
         self.on(self._pods, self._of_pod)
         self.on(self._networks, self._of_network)
         self.on(cache.endpoints, self._of_endpoint)
         self.on(cache.subnets, self._of_subnet)
 
-    async def fresh(self, key: ObjectKey) -> None:
-        await super().fresh(key)
+    async def wait_for_mirrors(self, key: ObjectKey) -> None:
+        await super().wait_for_mirrors(key)
         await self._cache.caught_up(self._cache.endpoints)
 
-    # Whom changes concern
+    # Keys to enqueue
 
     def _of_pod(self, change: ObjectChange) -> Iterable[ObjectKey]:
         if change.kind is ChangeType.DELETED:
             self._waiting.forget(change.key)
             return ()
-        if change.kind is ChangeType.UPDATED and is_attended(change.obj):
+        if change.kind is ChangeType.UPDATED and is_attached(change.obj):
             return ()
         return (change.key,)
 
     def _of_network(self, change: ObjectChange) -> Iterable[ObjectKey]:
         key = change.key
-        return self._pods.find_keys("joined", key.plane, key.tenant, key.name) if turned_ready(change) else ()
+        return self._pods.find_keys("joined", key.plane, key.tenant, key.name) if became_ready(change) else ()
 
     def _of_endpoint(self, change: ObjectChange) -> Iterable[ObjectKey]:
         ref = OwnerRef.parse(spec_of(change.obj, "pod"))
         plane = self._tenancy.plane_of(ref.tenant) if ref else None
-        found = [ObjectKey(plane, ref.tenant, ref.namespace, ref.name)] if ref and plane else []
+        keys = [ObjectKey(plane, ref.tenant, ref.namespace, ref.name)] if ref and plane else []
         if change.kind is ChangeType.DELETED:
-            found += self._waiting.take(spec_of(change.obj, "net"), WOKEN_MAX)
-        return found
+            keys += self._waiting.take(spec_of(change.obj, "net"), WOKEN_MAX)
+        return keys
 
     def _of_subnet(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """A new subnet is room for those who wait in its VPC."""
+        """All pods of the network that owns the VPC, when a new subnet in it is provisioned."""
         vpc = self._cache.vpc(spec_of(change.obj, "vpc"))
         owner = owner_of(vpc) if vpc else None
         plane = self._tenancy.plane_of(owner.tenant) if owner else None
@@ -115,49 +115,49 @@ class PodNetworkController(Controller):
         pod = self._pods.get(key)
         self._waiting.forget(key)
         if pod is None or "deletionTimestamp" in pod["metadata"]:
-            return DONE  # Its addresses are its own until it is gone (`orphans.py`).
-        there = self._cache.endpoints_of(pod["metadata"]["uid"])
+            return DONE  # The pod keeps its addresses until it is deleted (`orphans.py`).
+        existing = self._cache.endpoints_of(pod["metadata"]["uid"])
         if not is_in_network(pod):
-            await self._release(there)
+            await self._release(existing)
             return DONE
         try:
-            endpoints = await self._claim_all(key, pod, there)
+            endpoints = await self._claim_all(key, pod, existing)
         except RequestRefused as error:
-            await self._release(there)
+            await self._release(existing)
             await self._fail(key, pod, str(error))
             return DONE
         except AddressUnavailable as error:
             self._warn(key, pod, str(error))
             await self._annotate(key, pod, {READINESS_ANNOTATION: "false"})
             return Result(after_seconds=RETRY_SECONDS)
-        await self._tell_attached(key, pod, [await self._settle(pod, each) for each in endpoints])
+        await self._annotate_attached(key, pod, [await self._update_node(pod, each) for each in endpoints])
         return DONE
 
-    async def _tell_attached(self, key: ObjectKey, pod: Object, endpoints: list[Object]) -> None:
-        marks = {READINESS_ANNOTATION: "false"}
+    async def _annotate_attached(self, key: ObjectKey, pod: Object, endpoints: list[Object]) -> None:
+        annotations = {READINESS_ANNOTATION: "false"}
         if endpoints:
             is_ready = all(is_provisioned(each) for each in endpoints)
-            marks = {
+            annotations = {
                 VPC_ANNOTATION: spec_of(endpoints[0], "vpc"),
                 SUBNET_ANNOTATION: spec_of(endpoints[0], "net"),
                 READINESS_ANNOTATION: "true" if is_ready else "false",
             }
-        await self._annotate(key, pod, marks)
+        await self._annotate(key, pod, annotations)
 
     # Addresses
 
-    async def _claim_all(self, key: ObjectKey, pod: Object, there: list[Object]) -> list[Object]:
-        """An endpoint for every nic, in order: those that it has, and new ones. If one cannot be had, none
-        is taken. Nothing: its network is not ready, and will tell."""
+    async def _claim_all(self, key: ObjectKey, pod: Object, existing: list[Object]) -> list[Object]:
+        """An endpoint for every NIC: existing ones first, then new ones. If one is unavailable, all are
+        released. Empty if the network is not ready; the pod is enqueued when it is."""
         by_interface: dict[str, Object] = {}
-        for endpoint in sorted(there, key=objects.name):
-            # A claim whose answer was lost may have left a second one.
+        for endpoint in sorted(existing, key=objects.name):
+            # A claim whose response was lost may have left a second endpoint.
             if by_interface.setdefault(spec_of(endpoint, "itf"), endpoint) is not endpoint:
                 await self._release([endpoint])
-        if self._is_whole(pod, by_interface):
-            # What a pod was given it keeps, whatever becomes of the network's plan.
+        if self._is_complete(pod, by_interface):
+            # A pod keeps its addresses, even if the network's spec has changed.
             return list(by_interface.values())
-        missing = [nic for nic in self._wanted(key, pod) if nic.interface not in by_interface]
+        missing = [nic for nic in self._requested_nics(key, pod) if nic.interface not in by_interface]
         claimed: list[Object] = []
         try:
             self._allocator.check([nic.request for nic in missing])
@@ -170,15 +170,15 @@ class PodNetworkController(Controller):
             raise
         return [*by_interface.values(), *claimed]
 
-    def _is_whole(self, pod: Object, by_interface: Mapping[str, Object]) -> bool:
-        """Whether the pod has an endpoint for every interface that it is to have."""
+    def _is_complete(self, pod: Object, by_interface: Mapping[str, Object]) -> bool:
+        """Whether the pod has an endpoint for every requested interface."""
         first = next(iter(by_interface.values()), None)
         if first is None:
             return False
         provider = self._providers.of_vpc(spec_of(first, "vpc"))
         return all(name in by_interface for name in provider.interfaces(pod))
 
-    def _wanted(self, key: ObjectKey, pod: Object) -> list[RequestedNic]:
+    def _requested_nics(self, key: ObjectKey, pod: Object) -> list[RequestedNic]:
         name = network_of(pod)
         network = self._networks.get(key.of(name, ""))
         if network is None:
@@ -188,7 +188,7 @@ class PodNetworkController(Controller):
         if backing is None or objects.get(network, "status", "phase") != "Ready":
             return []
         if not provider.heeds_nics and objects.get(pod, "spec", "nics"):
-            self._tell_ignored(key, pod, network["spec"]["type"])
+            self._report_ignored_nics(key, pod, network["spec"]["type"])
         return provider.wanted_nics(self._backings, pod, network, backing)
 
     async def _claim(self, key: ObjectKey, pod: Object, nic: RequestedNic) -> Object:
@@ -199,16 +199,16 @@ class PodNetworkController(Controller):
             droplet=spec_of(pod, "nodeName"),
             marks=portnames.mark(pod),
         )
-        full: list[str] = []
+        messages: list[str] = []
         for pool in nic.request.pools:
             try:
                 return await self._allocator.claim(pool, purpose, nic.request.chosen)
             except AddressUnavailable as error:
-                full.append(str(error))
-        raise RangeFull("; ".join(full))
+                messages.append(str(error))
+        raise RangeFull("; ".join(messages))
 
-    async def _settle(self, pod: Object, endpoint: Object) -> Object:
-        """Tells the endpoint which node its pod is on."""
+    async def _update_node(self, pod: Object, endpoint: Object) -> Object:
+        """Updates the endpoint with the node that its pod is bound to."""
         node = spec_of(pod, "nodeName")
         if is_settled(self._cache, endpoint, node):
             return endpoint
@@ -220,13 +220,13 @@ class PodNetworkController(Controller):
         for each in endpoints:
             await self._cache.delete(VPC_ENDPOINTS, objects.name(each), each["metadata"]["uid"])
 
-    # Telling
+    # Status and events
 
     async def _annotate(self, key: ObjectKey, pod: Object, desired: dict[str, str]) -> None:
-        there = objects.annotations(pod)
-        if all(there.get(name) == value for name, value in desired.items()):
+        existing = objects.annotations(pod)
+        if all(existing.get(name) == value for name, value in desired.items()):
             return
-        # With the uid, a pod of the same name that came meanwhile is not meant.
+        # The uid prevents patching a new pod with the same name.
         metadata = {"uid": pod["metadata"]["uid"], "annotations": desired}
         try:
             await self.client(key).patch(
@@ -235,28 +235,28 @@ class PodNetworkController(Controller):
         except NotFound:
             pass
 
-    async def _fail(self, key: ObjectKey, pod: Object, why: str) -> None:
-        self._warn(key, pod, why)
-        status = {**(pod.get("status") or {}), "phase": "Failed", "reason": FAILED, "message": why}
+    async def _fail(self, key: ObjectKey, pod: Object, message: str) -> None:
+        self._warn(key, pod, message)
+        status = {**(pod.get("status") or {}), "phase": "Failed", "reason": FAILED, "message": message}
         try:
             await self.client(key).update(key.tenant, PODS, {**pod, "status": status}, subresource="status")
         except NotFound:
             pass
 
-    def _warn(self, key: ObjectKey, pod: Object, why: str) -> None:
-        self.events.warning(key.plane, _whole(pod), FAILED, why)
+    def _warn(self, key: ObjectKey, pod: Object, message: str) -> None:
+        self.events.warning(key.plane, _regarding(pod), FAILED, message)
 
-    def _tell_ignored(self, key: ObjectKey, pod: Object, network_type: str) -> None:
+    def _report_ignored_nics(self, key: ObjectKey, pod: Object, network_type: str) -> None:
         message = f'nics were ignored: network "{network_of(pod)}" is {network_type}'
-        self.events.normal(key.plane, _whole(pod), NICS_IGNORED, message)
+        self.events.normal(key.plane, _regarding(pod), NICS_IGNORED, message)
 
 
-def _whole(pod: Object) -> Object:
+def _regarding(pod: Object) -> Object:
     return {**pod, "apiVersion": PODS.api_version, "kind": PODS.kind}
 
 
-def is_attended(pod: Object) -> bool:
-    """A pod that is on the network, on its node, and stays there: most changes of it are nothing new."""
+def is_attached(pod: Object) -> bool:
+    """Whether the pod is bound to a node and its network is ready, so that updates of it can be ignored."""
     if not is_in_network(pod) or not spec_of(pod, "nodeName"):
         return False
     return objects.annotations(pod).get(READINESS_ANNOTATION) == "true"

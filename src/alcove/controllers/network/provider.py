@@ -1,4 +1,4 @@
-"""The VPC provider's reconcilers as controllers: whom each change of an object concerns."""
+"""Controllers that run the VPC provider's reconcilers: the keys to enqueue for each change."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def named_in(field: str) -> Keys:
 
 
 def served(duties: Mirror, field: str) -> Keys:
-    """Whose duties a changed droplet has, or could take over: those named in `field` of the duties on it,
-    and of those that are nowhere."""
+    """The VPCs or subnets (named in `field`) of the duties on a changed droplet; if the droplet has become
+    live, also those of duties that are not assigned to a droplet."""
 
     def keys(change: ObjectChange) -> Iterable[ObjectKey]:
-        is_there = change.kind is not ChangeType.DELETED and is_live(change.obj)
-        was_there = change.old is not None and is_live(change.old)
-        found = duties.find("droplet", HOME, SYSTEM, change.key.name)
-        if is_there and not was_there:
-            found += duties.find("droplet", HOME, SYSTEM, NOWHERE)
-        return {key_of(spec_of(each, field)) for each in found}
+        is_now_live = change.kind is not ChangeType.DELETED and is_live(change.obj)
+        was_live = change.old is not None and is_live(change.old)
+        affected = duties.find("droplet", HOME, SYSTEM, change.key.name)
+        if is_now_live and not was_live:
+            affected += duties.find("droplet", HOME, SYSTEM, NOWHERE)
+        return {key_of(spec_of(each, field)) for each in affected}
 
     return keys
 
@@ -79,13 +79,13 @@ class VpcController(Controller):
         return Result(await self._vpcs.reconcile(key.name))
 
     async def background(self) -> None:
-        """The default VPC is there before anybody asks for it."""
+        """Creates the default VPC before the first tenant needs it."""
         while True:
             try:
                 await ensure_defaults(self._cache)
                 return
             except (ApiError, ClientError) as error:
-                log.warning("no default VPC yet", extra={"error": str(error)})
+                log.warning("failed to create default VPC; retrying", extra={"error": str(error)})
                 await asyncio.sleep(DEFAULTS_RETRY_SECONDS)
 
 
@@ -100,26 +100,26 @@ class SubnetController(Controller):
         self.reads += cache.mirrors
         self._subnets = SubnetReconciler(cache, DropletSet(cache))
         self.on(cache.subnets)
-        self.on(cache.subnets, self._rivals)
-        self.on(cache.vpcs, self._parts)
+        self.on(cache.subnets, self._of_deleted_subnet)
+        self.on(cache.vpcs, self._of_vpc)
         self.on(cache.bouncers, named_in("net"))
-        self.on(cache.endpoints, self._filled)
+        self.on(cache.endpoints, self._of_endpoint)
         self.on(cache.droplets, served(cache.bouncers, "net"))
 
-    def _rivals(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """A subnet that goes makes room for those it was in the way of."""
+    def _of_deleted_subnet(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        """The unprovisioned subnets of the VPC, which may have overlapped with the deleted one."""
         if change.kind is not ChangeType.DELETED:
             return ()
-        return self._waiting(spec_of(change.obj, "vpc"))
+        return self._unprovisioned(spec_of(change.obj, "vpc"))
 
-    def _parts(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        return self._waiting(change.key.name)
+    def _of_vpc(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        return self._unprovisioned(change.key.name)
 
-    def _waiting(self, vpc: str) -> Iterable[ObjectKey]:
-        found = self._cache.subnets.find("vpc", HOME, SYSTEM, vpc)
-        return [key_of(each["metadata"]["name"]) for each in found if not is_provisioned(each)]
+    def _unprovisioned(self, vpc: str) -> Iterable[ObjectKey]:
+        subnets = self._cache.subnets.find("vpc", HOME, SYSTEM, vpc)
+        return [key_of(each["metadata"]["name"]) for each in subnets if not is_provisioned(each)]
 
-    def _filled(self, change: ObjectChange) -> Iterable[ObjectKey]:
+    def _of_endpoint(self, change: ObjectChange) -> Iterable[ObjectKey]:
         return () if change.kind is ChangeType.UPDATED else named_in("net")(change)
 
     async def reconcile(self, key: ObjectKey) -> Result:
@@ -147,7 +147,7 @@ class EndpointController(Controller):
         return self._cache.endpoints.find_keys("droplet", HOME, SYSTEM, change.key.name)
 
     def _in_subnet(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """What was written before its subnet was provisioned."""
+        """The endpoints of a subnet that has become provisioned."""
         if not is_provisioned(change.obj) or (change.old is not None and is_provisioned(change.old)):
             return ()
         return self._cache.endpoints.find_keys("net", HOME, SYSTEM, change.key.name)

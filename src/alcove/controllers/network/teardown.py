@@ -1,7 +1,7 @@
-"""Takes down what was made for a network: its services, then what its provider made in ring0.
+"""Deletes the objects of a network: its services, then its provider's objects in ring0.
 
-In that order, each step waiting for the one before: a service's address is free before what it is of goes, and all
-of it before the network does.
+Each step waits for the one before: the addresses of services are released before their VPC objects are
+deleted, and all of these before the network.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from alcove.network.provider_networks import ProviderNetworks
 from alcove.network.providers.base import Providers
 from alcove.vpc.states import some
 
-_OVER = ("Succeeded", "Failed")
+_FINISHED = ("Succeeded", "Failed")
 
 
 def is_in_network(pod: Object) -> bool:
-    """Whether the pod has, or is to have, an address of its network."""
+    """Whether the pod has, or will have, an address in its network."""
     spec = pod.get("spec") or {}
-    return not spec.get("hostNetwork") and objects.get(pod, "status", "phase") not in _OVER
+    return not spec.get("hostNetwork") and objects.get(pod, "status", "phase") not in _FINISHED
 
 
 class NetworkTeardown:
     LOOK_SECONDS: ClassVar[float] = 0.5
-    """Addresses that are being given back are looked for so often."""
+    """How often a terminating network checks whether its addresses are released."""
 
     def __init__(
         self, providers: Providers, backings: ProviderNetworks, pods: Mirror, services: Mirror
@@ -43,7 +43,7 @@ class NetworkTeardown:
         self._services = services
 
     def users(self, key: ObjectKey) -> str:
-        """Who is in the network yet, in words; empty: nobody."""
+        """A message that lists the pods and services in the network; empty if there are none."""
         pods = [
             f"{objects.namespace(pod)}/{objects.name(pod)}"
             for pod in self._pods.find("joined", key.plane, key.tenant, key.name)
@@ -54,12 +54,12 @@ class NetworkTeardown:
             for service in self._services.find("joined", key.plane, key.tenant, key.name)
             if not wellknown.is_wellknown(service)
         ]
-        messages = [f"pods {some(sorted(pods))}"] if pods else []
-        messages += [f"services {some(sorted(services))}"] if services else []
-        return " and ".join(messages) + (" are in it" if messages else "")
+        parts = [f"pods {some(sorted(pods))}"] if pods else []
+        parts += [f"services {some(sorted(services))}"] if services else []
+        return " and ".join(parts) + (" are in it" if parts else "")
 
     async def take_down(self, client: Client, key: ObjectKey, owner: TenantNetworkId) -> str:
-        """Does what can be done now; what is left, in words, or nothing."""
+        """Deletes what can be deleted now. Returns a message about what remains, or an empty string."""
         for namespace, name in (
             (wellknown.DNS_NAMESPACE, wellknown.dns_name(key.name)),
             (wellknown.API_NAMESPACE, wellknown.api_name(key.name)),
@@ -74,5 +74,6 @@ class NetworkTeardown:
         return await self.release(owner)
 
     async def release(self, owner: TenantNetworkId) -> str:
-        """Release what ring0 has of the network; nobody is in it any more. What is left, in words, or nothing."""
+        """Releases the network's objects in ring0; no pods and services may use it any more. Returns a
+        message about what remains, or an empty string."""
         return await self._providers.release(self._backings, owner)

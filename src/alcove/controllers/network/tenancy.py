@@ -1,4 +1,4 @@
-"""Where a tenant's objects are to be looked for, and when it is certain that one is not there."""
+"""The plane that a tenant's objects are on, and whether an object certainly does not exist."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class TenantLookup:
         self.tenants = controller.mirror(TENANTS)
 
     def plane_of(self, tenant: TenantId) -> PlaneId | None:
-        """None: on a plane that has not joined. A tenant that is gone had its objects on the home plane."""
-        there = self.tenants.get(tenant_key(tenant))
-        plane = plane_of(there) if there is not None else HOME
+        """None if the tenant's plane has not joined. HOME for a tenant that does not exist."""
+        tenant_object = self.tenants.get(tenant_key(tenant))
+        plane = plane_of(tenant_object) if tenant_object is not None else HOME
         return plane if plane in self._planes.ids() else None
 
     async def is_gone(self, key: ObjectKey, resource: Resource, uid: str = "") -> bool:
-        """Asks the server whether the object (with this uid) is not there: mirrors may be behind.
+        """Reads from the server whether the object (with this uid) no longer exists; mirrors may lag behind.
 
-        False while that cannot be known.
+        False if that cannot be determined.
         """
         tenant = self.tenants.get(tenant_key(key.tenant))
         if tenant is None and key.tenant != SYSTEM:
@@ -35,10 +35,10 @@ class TenantLookup:
             return False
         client = self._planes.client(plane)
         try:
-            found = await client.get(key.tenant, resource, key.name, namespace=key.namespace)
+            obj = await client.get(key.tenant, resource, key.name, namespace=key.namespace)
         except NotFound:
             return True
-        return bool(uid) and objects.get(found, "metadata", "uid") != uid
+        return bool(uid) and objects.get(obj, "metadata", "uid") != uid
 
     async def _is_tenant_gone(self, tenant: TenantId) -> bool:
         try:

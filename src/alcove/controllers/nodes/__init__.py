@@ -1,4 +1,4 @@
-"""The life of nodes: who is heard of no more, what that keeps away, and what becomes of the pods there."""
+"""Node lifecycle: detects nodes that are lost, taints them, and evicts their pods."""
 
 from alcove.controllers.nodes.eviction import TaintEviction
 from alcove.controllers.nodes.lifecycle import NodeLifecycle

@@ -1,6 +1,8 @@
-"""Pods leave nodes whose taints they do not tolerate, or no longer: of every tenant, on every plane.
+"""Taint-based eviction: deletes pods from nodes with NoExecute taints that they do not, or no longer,
+tolerate.
 
-Keys are pods', so that a tenant with thousands of them on a lost node delays nobody else's.
+Covers every tenant on every plane. Keys name pods, so that a tenant with thousands of pods on a lost node
+does not delay the evictions of others.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from alcove.client.keys import ObjectKey
 from alcove.client.resources import PODS
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.nodes.pods_by_node import NODE, node_of, on_node
-from alcove.controllers.nodes.toleration_deadlines import NEVER, NoExecuteTaint, leaves_at, read
+from alcove.controllers.nodes.toleration_deadlines import NEVER, NoExecuteTaint, eviction_time, read
 from alcove.controllers.workloads import pods
 
 
@@ -30,13 +32,13 @@ class TaintEviction(Controller):
         self._nodes = self.nodes()
         self._pods = self.mirror(PODS, {NODE: node_of})
         self._taints: dict[str, tuple[NoExecuteTaint, ...]] = {}
-        """Of the nodes that have any."""
-        self._warned: set[str] = set()
-        """Uids of pods that wait for their time to leave: bounded by the pods on such nodes."""
-        self.on(self._nodes, self._tainted)
-        self.on(self._pods, self._placed)
+        """NoExecute taints by node name, for nodes that have any."""
+        self._pending: set[str] = set()
+        """Uids of pods with a pending eviction; bounded by the number of pods on tainted nodes."""
+        self.on(self._nodes, self._of_node)
+        self.on(self._pods, self._of_pod)
 
-    def _tainted(self, change: ObjectChange) -> Iterable[ObjectKey]:
+    def _of_node(self, change: ObjectChange) -> Iterable[ObjectKey]:
         name = change.key.name
         before = self._taints.pop(name, ())
         now = () if change.kind is ChangeType.DELETED else read(change.obj, before, self.clock())
@@ -44,9 +46,9 @@ class TaintEviction(Controller):
             self._taints[name] = now
         return on_node(self._pods, name) if now != before else ()
 
-    def _placed(self, change: ObjectChange) -> Iterable[ObjectKey]:
+    def _of_pod(self, change: ObjectChange) -> Iterable[ObjectKey]:
         if change.kind is ChangeType.DELETED:
-            self._warned.discard(change.obj["metadata"]["uid"])
+            self._pending.discard(change.obj["metadata"]["uid"])
         elif self._taints_of(change.obj):
             yield change.key
 
@@ -55,27 +57,27 @@ class TaintEviction(Controller):
 
     async def reconcile(self, key: ObjectKey) -> Result:
         pod = self._pods.get(key)
-        if pod is None or pods.is_ending(pod):
+        if pod is None or pods.is_terminating(pod):
             return DONE
-        leaves = leaves_at(pod, self._taints_of(pod))
-        if leaves == NEVER:
-            self._stays(key, pod)
+        evict_at = eviction_time(pod, self._taints_of(pod))
+        if evict_at == NEVER:
+            self._cancel(key, pod)
             return DONE
-        left = leaves - self.clock()
-        if left > 0:
-            self._warned.add(pod["metadata"]["uid"])
-            return Result(after_seconds=left)
+        remaining_seconds = evict_at - self.clock()
+        if remaining_seconds > 0:
+            self._pending.add(pod["metadata"]["uid"])
+            return Result(after_seconds=remaining_seconds)
         await self._evict(key, pod)
         return DONE
 
-    def _stays(self, key: ObjectKey, pod: Object) -> None:
-        if pod["metadata"]["uid"] in self._warned:
-            self._warned.discard(pod["metadata"]["uid"])
+    def _cancel(self, key: ObjectKey, pod: Object) -> None:
+        if pod["metadata"]["uid"] in self._pending:
+            self._pending.discard(pod["metadata"]["uid"])
             message = f"Cancelling deletion of Pod {key.namespace}/{key.name}"
             self.events.normal(key.plane, pod, "TaintManagerEviction", message)
 
     async def _evict(self, key: ObjectKey, pod: Object) -> None:
-        """Why is noted on the pod before it goes, for whoever counts failures."""
+        """Sets the DisruptionTarget condition before the deletion, for controllers such as Job."""
         message = f"Marking for deletion Pod {key.namespace}/{key.name}"
         self.events.normal(key.plane, pod, "TaintManagerEviction", message)
         condition = {

@@ -1,7 +1,7 @@
-"""Whether a node is still heard of, and what its conditions say once it is not. Pure.
+"""Whether a node has sent a heartbeat in time, and its conditions once it has not. Pure.
 
-A node is heard of when its lease is renewed or its status is written. What counts is when we heard it, by
-our own clock: nodes' clocks may be wrong.
+A renewal of the node's lease or an update of its status by the node is a heartbeat. The time at which it was
+observed counts, by the controller's clock: nodes' clocks may be wrong.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from alcove.api.objects import Object, get
 
 GRACE_SECONDS = 50.0
 STARTUP_GRACE_SECONDS = 60.0
-"""For a node that has not yet said anything of itself."""
-KEPT_BY_NODE = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+"""For a node that has not posted a status yet."""
+KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 class NodeHealth(Struct, frozen=True):
     conditions: list[Object] | None = None
-    """What to write; None: they stay as they are."""
-    look_again_seconds: float | None = None
-    """When it could be lost; None: it is."""
+    """The conditions to write. None if they stay as they are."""
+    next_check_seconds: float | None = None
+    """Seconds until the node counts as lost without a heartbeat. None if it is lost."""
 
 
 def status_of(node: Object, type_: str) -> str:
-    """True, False or Unknown; empty: the node does not say."""
+    """True, False or Unknown; empty if the node does not have the condition."""
     for condition in get(node, "status", "conditions", default=()):
         if condition.get("type") == type_:
             return condition.get("status") or ""
@@ -40,21 +40,23 @@ def grace_seconds(node: Object) -> float:
     return GRACE_SECONDS if status_of(node, "Ready") else STARTUP_GRACE_SECONDS
 
 
-def judge(node: Object, heard: float, now: float) -> NodeHealth:
-    left = heard + grace_seconds(node) - now
-    if left > 0:
-        return NodeHealth(look_again_seconds=left)
-    there = get(node, "status", "conditions", default=[])
-    unknown = _unknown(node, there, now)
-    return NodeHealth(unknown if unknown != there else None)
+def evaluate(node: Object, heartbeat_at: float, now: float) -> NodeHealth:
+    remaining = heartbeat_at + grace_seconds(node) - now
+    if remaining > 0:
+        return NodeHealth(next_check_seconds=remaining)
+    existing = get(node, "status", "conditions", default=[])
+    unknown = _unknown(node, existing, now)
+    return NodeHealth(unknown if unknown != existing else None)
 
 
-def _unknown(node: Object, there: list[Object], now: float) -> list[Object]:
-    result = [_silenced(each, now) if each.get("type") in KEPT_BY_NODE else each for each in there]
-    told = {each.get("type") for each in there}
+def _unknown(node: Object, existing: list[Object], now: float) -> list[Object]:
+    result = [
+        _set_unknown(each, now) if each.get("type") in KUBELET_CONDITIONS else each for each in existing
+    ]
+    types = {each.get("type") for each in existing}
     created = node["metadata"].get("creationTimestamp")
-    for type_ in KEPT_BY_NODE:
-        if type_ not in told:
+    for type_ in KUBELET_CONDITIONS:
+        if type_ not in types:
             never = {
                 "type": type_,
                 "status": "Unknown",
@@ -67,7 +69,7 @@ def _unknown(node: Object, there: list[Object], now: float) -> list[Object]:
     return result
 
 
-def _silenced(condition: Object, now: float) -> Object:
+def _set_unknown(condition: Object, now: float) -> Object:
     if condition.get("status") == "Unknown":
         return condition
     return {

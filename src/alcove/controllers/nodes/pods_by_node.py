@@ -1,4 +1,4 @@
-"""Pods by the node they are on: of every tenant, on every plane."""
+"""An index of pods by node, over all tenants and planes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a node's conditions mean for pods, as taints on the node. Pure.
+"""The taints that follow from a node's conditions. Pure.
 
-| node                          | no new pods                        | pods must go              |
+| node                          | NoSchedule                         | NoExecute                 |
 |-------------------------------|------------------------------------|---------------------------|
 | Ready is False                | not-ready                          | not-ready                 |
 | Ready is Unknown              | unreachable                        | unreachable               |
@@ -8,7 +8,7 @@
 | NetworkUnavailable            | network-unavailable                |                           |
 | `spec.unschedulable`          | unschedulable                      |                           |
 
-All are of `node.kubernetes.io`. Other taints are somebody else's and stay.
+All keys are in `node.kubernetes.io`. Other taints are never changed.
 """
 
 from __future__ import annotations
@@ -30,48 +30,48 @@ _PRESSURES = {
     "NetworkUnavailable": f"{DOMAIN}/network-unavailable",
 }
 _READINESS = {"False": NOT_READY, "Unknown": UNREACHABLE}
-_OURS = {
+_MANAGED = {
     *((key, NO_SCHEDULE) for key in (NOT_READY, UNREACHABLE, UNSCHEDULABLE, *_PRESSURES.values())),
     (NOT_READY, NO_EXECUTE),
     (UNREACHABLE, NO_EXECUTE),
 }
 
 
-def evicting(node: Object) -> str:
-    """The taint that pods should have to leave for; empty: none."""
+def eviction_taint(node: Object) -> str:
+    """The key of the NoExecute taint that the node should have; empty if none."""
     return _READINESS.get(status_of(node, "Ready"), "")
 
 
-def is_evicting(node: Object) -> bool:
-    """Whether the node has such a taint now."""
-    there = get(node, "spec", "taints", default=())
-    return any(_mark(each) in ((NOT_READY, NO_EXECUTE), (UNREACHABLE, NO_EXECUTE)) for each in there)
+def has_eviction_taint(node: Object) -> bool:
+    """Whether the node has a NoExecute taint of this controller."""
+    existing = get(node, "spec", "taints", default=())
+    return any(_identity(each) in ((NOT_READY, NO_EXECUTE), (UNREACHABLE, NO_EXECUTE)) for each in existing)
 
 
 def desired_taints(node: Object, evicts: str, now: float) -> list[Object]:
-    """All taints the node should have, `evicts` among them; those that are there stay as they are."""
-    there: list[Object] = get(node, "spec", "taints", default=[])
-    marks = [(key, NO_SCHEDULE) for key in _keeping_away(node)]
+    """All taints that the node should have, including `evicts`; existing ones keep their time."""
+    existing: list[Object] = get(node, "spec", "taints", default=[])
+    managed = [(key, NO_SCHEDULE) for key in _no_schedule_keys(node)]
     if evicts:
-        marks.append((evicts, NO_EXECUTE))
-    kept = [each for each in there if _mark(each) not in _OURS or _mark(each) in marks]
-    known = {_mark(each) for each in kept}
+        managed.append((evicts, NO_EXECUTE))
+    retained = [each for each in existing if _identity(each) not in _MANAGED or _identity(each) in managed]
+    retained_ids = {_identity(each) for each in retained}
     added = [
         {"key": key, "effect": effect, "timeAdded": meta.format_time(now)}
-        for key, effect in marks
-        if (key, effect) not in known
+        for key, effect in managed
+        if (key, effect) not in retained_ids
     ]
-    return [*kept, *added]
+    return [*retained, *added]
 
 
-def _keeping_away(node: Object) -> list[str]:
+def _no_schedule_keys(node: Object) -> list[str]:
     keys = [key for type_, key in _PRESSURES.items() if status_of(node, type_) == "True"]
-    if (readiness := evicting(node)) != "":
+    if (readiness := eviction_taint(node)) != "":
         keys.insert(0, readiness)
     if get(node, "spec", "unschedulable"):
         keys.append(UNSCHEDULABLE)
     return keys
 
 
-def _mark(taint: Object) -> tuple[str, str]:
+def _identity(taint: Object) -> tuple[str, str]:
     return taint.get("key", ""), taint.get("effect", "")

@@ -1,4 +1,4 @@
-"""When a pod has to leave a node because of the node's taints. Pure."""
+"""When a pod must be evicted because of its node's NoExecute taints. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from alcove.controllers.nodes.taints import NO_EXECUTE
 from alcove.controllers.tolerations import covers
 
 NEVER = float("inf")
-AT_ONCE = 0.0
+IMMEDIATELY = 0.0
 
 
 class NoExecuteTaint(Struct, frozen=True):
-    """One that pods must go for."""
-
     key: str
     value: str
     since: float
@@ -27,7 +25,7 @@ class NoExecuteTaint(Struct, frozen=True):
 
 
 def read(node: Object, before: Sequence[NoExecuteTaint], now: float) -> tuple[NoExecuteTaint, ...]:
-    """The node's, each since it was added, or was first seen by us if it does not say."""
+    """The node's NoExecute taints, each with the time it was added, or first observed if it has none."""
     seen = {(each.key, each.value): each.since for each in before}
     return tuple(
         NoExecuteTaint(key, value, _since(each, seen.get((key, value), now)))
@@ -37,24 +35,25 @@ def read(node: Object, before: Sequence[NoExecuteTaint], now: float) -> tuple[No
     )
 
 
-def _since(taint: Object, otherwise: float) -> float:
+def _since(taint: Object, default: float) -> float:
     try:
-        return meta.parse_time(taint["timeAdded"]) if taint.get("timeAdded") else otherwise
+        return meta.parse_time(taint["timeAdded"]) if taint.get("timeAdded") else default
     except ValueError:
-        return otherwise
+        return default
 
 
-def leaves_at(pod: Object, taints: Sequence[NoExecuteTaint]) -> float:
-    """For each taint the first toleration that covers it counts; without one the pod leaves at once."""
+def eviction_time(pod: Object, taints: Sequence[NoExecuteTaint]) -> float:
+    """When the pod must be evicted, in epoch seconds. For each taint the first toleration that covers it
+    counts; without one the pod is evicted immediately."""
     tolerations: Sequence[Object] = get(pod, "spec", "tolerations", default=())
-    return min((_leaves_for(tolerations, taint) for taint in taints), default=NEVER)
+    return min((_eviction_time_for(tolerations, taint) for taint in taints), default=NEVER)
 
 
-def _leaves_for(tolerations: Sequence[Object], taint: NoExecuteTaint) -> float:
+def _eviction_time_for(tolerations: Sequence[Object], taint: NoExecuteTaint) -> float:
     for each in tolerations:
         if covers(each, taint.as_object()):
             seconds = each.get("tolerationSeconds")
             if seconds is None:
                 return NEVER
-            return taint.since + seconds if seconds > 0 else AT_ONCE
-    return AT_ONCE
+            return taint.since + seconds if seconds > 0 else IMMEDIATELY
+    return IMMEDIATELY

@@ -1,7 +1,7 @@
-"""Pods of nodes that are lost are not ready: nobody is there to say so, and services must not send there.
+"""Sets pods on lost nodes to not ready, so that services stop sending requests to them.
 
-Only where the node's readiness is Unknown. A node that says itself that it is not ready still speaks for
-its pods, and once a lost one is back it does so again.
+Only for nodes whose Ready condition is Unknown. A node that reports itself as not ready still updates its
+pods, and a lost node does so again when it is back.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class UnreadyPods(Controller):
         self._nodes = self.nodes()
         self._pods = self.mirror(PODS, {NODE: node_of})
         self._lost: set[str] = set()
-        self.on(self._nodes, self._heard)
-        self.on(self._pods, self._placed)
+        self.on(self._nodes, self._of_node)
+        self.on(self._pods, self._of_pod)
 
-    def _heard(self, change: ObjectChange) -> Iterable[ObjectKey]:
+    def _of_node(self, change: ObjectChange) -> Iterable[ObjectKey]:
         name = change.key.name
         if change.kind is ChangeType.DELETED or health.status_of(change.obj, "Ready") != "Unknown":
             self._lost.discard(name)
@@ -42,16 +42,16 @@ class UnreadyPods(Controller):
             self._lost.add(name)
             yield from on_node(self._pods, name)
 
-    def _placed(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        if change.kind is not ChangeType.DELETED and self._is_wrong(change.obj):
+    def _of_pod(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        if change.kind is not ChangeType.DELETED and self._must_be_unready(change.obj):
             yield change.key
 
-    def _is_wrong(self, pod: Object) -> bool:
+    def _must_be_unready(self, pod: Object) -> bool:
         return get(pod, "spec", "nodeName") in self._lost and pods.is_ready(pod)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         pod = self._pods.get(key)
-        if pod is None or not self._is_wrong(pod):
+        if pod is None or not self._must_be_unready(pod):
             return DONE
         condition = {
             "type": "Ready",

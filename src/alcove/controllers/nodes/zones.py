@@ -1,13 +1,13 @@
-"""How fast nodes may be given up, zone by zone, and when it is rather us who are cut off. Pure.
+"""Rate limit for evictions from lost nodes, per zone. Pure.
 
-| of a zone's nodes                | one node is given up every                              |
+| of a zone's nodes                | eviction starts on one node every                       |
 |----------------------------------|---------------------------------------------------------|
 | most are ready                   | 10 s                                                    |
 | 55 % are lost, and more than two | 100 s in a zone of more than 50 nodes, else none at all |
-| all are lost                     | 10 s, while another zone has any that is ready          |
+| all are lost                     | 10 s, while another zone has a ready node               |
 
-When every node of every zone is lost nobody is given up, and who was is taken back: moving all pods
-nowhere helps nobody, and most likely the nodes are fine and cannot reach the API server.
+When all nodes of all zones are lost, evictions stop and are cancelled: there is no node to move the pods to,
+and most likely the nodes are running but cannot reach the API server.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOST_SHARE_MAX = 0.55
 LOST_FEW = 2
 SMALL_ZONE_MAX = 50
 STOPPED_SECONDS = 10.0
-"""When to ask again while nothing is given up."""
+"""When to check again while evictions are stopped."""
 _ZONE = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 _REGION = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
 
@@ -35,18 +35,20 @@ class NodeZone(Struct, frozen=True):
     name: str
 
 
-class _Place(Struct, frozen=True):
+class _NodeState(Struct, frozen=True):
     zone: NodeZone
     is_ready: bool
 
 
 def zone_of(node: Object) -> NodeZone:
-    own = labels(node)
-    return NodeZone(*(next((own[key] for key in keys if key in own), "") for keys in (_REGION, _ZONE)))
+    node_labels = labels(node)
+    return NodeZone(
+        *(next((node_labels[key] for key in keys if key in node_labels), "") for keys in (_REGION, _ZONE))
+    )
 
 
 def rate(ready: int, lost: int) -> float:
-    """Nodes per second, in a zone with so many of each."""
+    """Evicted nodes per second in a zone with these numbers of ready and lost nodes."""
     if ready and lost > LOST_FEW and lost / (ready + lost) >= LOST_SHARE_MAX:
         return SLOW_NODES_PER_SECOND if ready + lost > SMALL_ZONE_MAX else 0.0
     return NODES_PER_SECOND
@@ -56,40 +58,40 @@ class NodeZones:
     """All nodes, by zone."""
 
     def __init__(self) -> None:
-        self._places: dict[str, _Place] = {}
-        self._counts: Counter[_Place] = Counter()
-        self._free_at: dict[NodeZone, float] = {}
-        """When the zone may give up its next node."""
+        self._states: dict[str, _NodeState] = {}
+        self._counts: Counter[_NodeState] = Counter()
+        self._next_at: dict[NodeZone, float] = {}
+        """When eviction may start on the zone's next node."""
 
     def put(self, node: Object) -> None:
-        place = _Place(zone_of(node), is_ready(node))
+        state = _NodeState(zone_of(node), is_ready(node))
         self.remove(node["metadata"]["name"])
-        self._places[node["metadata"]["name"]] = place
-        self._counts[place] += 1
+        self._states[node["metadata"]["name"]] = state
+        self._counts[state] += 1
 
     def remove(self, name: str) -> None:
-        place = self._places.pop(name, None)
-        if place is None:
+        state = self._states.pop(name, None)
+        if state is None:
             return
-        self._counts[place] -= 1
-        if not self._counts[place]:
-            del self._counts[place]
-        if not any(each.zone == place.zone for each in self._counts):
-            self._free_at.pop(place.zone, None)
+        self._counts[state] -= 1
+        if not self._counts[state]:
+            del self._counts[state]
+        if not any(each.zone == state.zone for each in self._counts):
+            self._next_at.pop(state.zone, None)
 
     @property
     def is_lost(self) -> bool:
-        """There are nodes, and none is ready."""
-        return bool(self._counts) and not any(place.is_ready for place in self._counts)
+        """Whether there are nodes, and none is ready."""
+        return bool(self._counts) and not any(state.is_ready for state in self._counts)
 
-    def give_up(self, node: Object, now: float) -> float:
-        """0: the node may be given up now, which is counted. Else ask again in so many seconds."""
+    def start_eviction(self, node: Object, now: float) -> float:
+        """0 if eviction may start on the node now, which is counted; otherwise the seconds to wait."""
         zone = zone_of(node)
-        nodes_per_second = rate(self._counts[_Place(zone, True)], self._counts[_Place(zone, False)])
+        nodes_per_second = rate(self._counts[_NodeState(zone, True)], self._counts[_NodeState(zone, False)])
         if not nodes_per_second:
             return STOPPED_SECONDS
-        waits = self._free_at.get(zone, 0.0) - now
-        if waits > 0:
-            return min(waits, STOPPED_SECONDS)
-        self._free_at[zone] = now + 1 / nodes_per_second
+        wait_seconds = self._next_at.get(zone, 0.0) - now
+        if wait_seconds > 0:
+            return min(wait_seconds, STOPPED_SECONDS)
+        self._next_at[zone] = now + 1 / nodes_per_second
         return 0.0

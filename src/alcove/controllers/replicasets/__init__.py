@@ -1,4 +1,4 @@
-"""ReplicaSets and ReplicationControllers: so many pods of a template, no more, no fewer."""
+"""ReplicaSets and ReplicationControllers: keep a number of pods of a template running."""
 
 from alcove.controllers.replicasets.controller import ReplicaSetController, ReplicationControllerController
 

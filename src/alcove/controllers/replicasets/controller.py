@@ -1,6 +1,6 @@
-"""The shell around the plan: claims pods, makes and deletes them, writes the status.
+"""The ReplicaSet controller: claims, creates and deletes pods, and updates the status.
 
-ReplicationControllers differ in their name and in how their selector is written, in nothing else.
+ReplicationControllers differ only in their resource and in the form of their selector.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from alcove.controllers.controller import (
     controller_of,
 )
 from alcove.controllers.replicasets import plan as plans
-from alcove.controllers.terminating import is_place_missing, is_terminating
+from alcove.controllers.terminating import is_namespace_or_tenant_missing, is_terminating
 from alcove.controllers.workloads import controller_refs, pods
 from alcove.controllers.workloads.creation import CreatedObjects, TenantRequestLimits, slow_start
 from alcove.controllers.workloads.selector_index import (
@@ -46,7 +46,7 @@ class ReplicaSetController(Controller):
         self._sets: Mirror = self.mirror(self.resource, {"controller": controller_uid})
         self._pods = self.mirror(PODS, controller_refs.OWNING)
         self._selectors = SelectorIndex(self._sets, self.selector_of)
-        self._lanes = TenantRequestLimits()
+        self._limits = TenantRequestLimits()
         self.on(self._sets)
         self.on(self._pods, owner_or_selectors(self.resource, self._selectors))
 
@@ -54,51 +54,57 @@ class ReplicaSetController(Controller):
         return label_selector(obj)
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        desired = self._sets.get(key)
-        if desired is None:
+        replica_set = self._sets.get(key)
+        if replica_set is None:
             return DONE
         client = self.client(key)
         owner = controller_refs.ControllerRefManager(
-            client, key, self.resource, desired, self._selectors.get(key)
+            client, key, self.resource, replica_set, self._selectors.get(key)
         )
         owned = await owner.claim(self._pods, pods.is_active)
-        plan = plans.plan(desired, owned, self._neighbours(key, desired, owned), self.clock())
-        made = await self._create(client, key, desired, plan.create)
-        error, gone = await self._delete(client, key, desired, plan.delete)
-        there = [pod for pod in owned if pod["metadata"]["name"] not in gone] + made.objects
-        failure = _failure("FailedCreate", made.error) or _failure("FailedDelete", error)
-        await self._write(client, key, desired, there, failure)
+        plan = plans.plan(replica_set, owned, self._neighbours(key, replica_set, owned), self.clock())
+        created = await self._create(client, key, replica_set, plan.create)
+        error, deleted = await self._delete(client, key, replica_set, plan.delete)
+        remaining = [pod for pod in owned if pod["metadata"]["name"] not in deleted] + created.objects
+        failure = _failure("FailedCreate", created.error) or _failure("FailedDelete", error)
+        await self._write(client, key, replica_set, remaining, failure)
         if failure is not None:
-            raise ServerRefusal(failure.message) from made.error or error
-        if len(there) != plans.replicas(desired) and plan != plans.NOTHING:
+            raise ServerRefusal(failure.message) from created.error or error
+        if len(remaining) != plans.replicas(replica_set) and plan != plans.NOTHING:
             return Result(after_seconds=0)  # The next burst.
-        min_ready = desired["spec"].get("minReadySeconds", 0)
-        return Result(pods.next_available_seconds(there, min_ready, self.clock()))
+        min_ready = replica_set["spec"].get("minReadySeconds", 0)
+        return Result(pods.next_available_seconds(remaining, min_ready, self.clock()))
 
     # Pods
 
-    async def _create(self, client: Client, key: ObjectKey, desired: Object, number: int) -> CreatedObjects:
-        pod = pod_of(desired["spec"].get("template") or {}, controller_refs.reference(self.resource, desired))
+    async def _create(
+        self, client: Client, key: ObjectKey, replica_set: Object, number: int
+    ) -> CreatedObjects:
+        pod = pod_of(
+            replica_set["spec"].get("template") or {}, controller_refs.reference(self.resource, replica_set)
+        )
         pod["metadata"]["generateName"] = f"{key.name}-"
 
         async def create(_number: int) -> Object:
-            made = await client.create(key.tenant, PODS, pod, namespace=key.namespace)
-            message = f"Created pod: {made['metadata']['name']}"
-            self.events.normal(key.plane, desired, "SuccessfulCreate", message)
-            return made
+            created = await client.create(key.tenant, PODS, pod, namespace=key.namespace)
+            message = f"Created pod: {created['metadata']['name']}"
+            self.events.normal(key.plane, replica_set, "SuccessfulCreate", message)
+            return created
 
-        made = await slow_start(self._lanes.of(key.tenant_key), range(number), create)
-        if isinstance(made.error, Forbidden) and is_terminating(made.error):
-            return CreatedObjects(made.objects)  # The namespace goes, and the set with it.
-        if made.error is not None:
-            _only_refusals(made.error)
-            self.events.warning(key.plane, desired, "FailedCreate", f"Error creating: {_told(made.error)}")
-        return made
+        created = await slow_start(self._limits.of(key.tenant_key), range(number), create)
+        if isinstance(created.error, Forbidden) and is_terminating(created.error):
+            return CreatedObjects(created.objects)  # The namespace is terminating, and the set with it.
+        if created.error is not None:
+            _raise_unless_refused(created.error)
+            self.events.warning(
+                key.plane, replica_set, "FailedCreate", f"Error creating: {_message(created.error)}"
+            )
+        return created
 
     async def _delete(
-        self, client: Client, key: ObjectKey, desired: Object, surplus: Sequence[Object]
+        self, client: Client, key: ObjectKey, replica_set: Object, surplus: Sequence[Object]
     ) -> tuple[Exception | None, set[str]]:
-        """What went wrong, and whose deletion was accepted."""
+        """The first error, and the names of the pods whose deletion was accepted."""
 
         async def delete(pod: Object) -> Object:
             metadata = pod["metadata"]
@@ -109,25 +115,26 @@ class ReplicaSetController(Controller):
             except NotFound:
                 return pod
             message = f"Deleted pod: {metadata['name']}"
-            self.events.normal(key.plane, desired, "SuccessfulDelete", message)
+            self.events.normal(key.plane, replica_set, "SuccessfulDelete", message)
             return pod
 
-        deleted = await slow_start(self._lanes.of(key.tenant_key), surplus, delete)
-        if deleted.error is not None:
-            _only_refusals(deleted.error)
-            message = f"Error deleting: {_told(deleted.error)}"
-            self.events.warning(key.plane, desired, "FailedDelete", message)
-        return deleted.error, {pod["metadata"]["name"] for pod in deleted.objects}
+        result = await slow_start(self._limits.of(key.tenant_key), surplus, delete)
+        if result.error is not None:
+            _raise_unless_refused(result.error)
+            message = f"Error deleting: {_message(result.error)}"
+            self.events.warning(key.plane, replica_set, "FailedDelete", message)
+        return result.error, {pod["metadata"]["name"] for pod in result.objects}
 
-    def _neighbours(self, key: ObjectKey, desired: Object, owned: list[Object]) -> list[Object]:
-        """Pods of all sets with the same owner (a deployment's old and new), if some are to be deleted."""
-        if len(owned) <= plans.replicas(desired):
+    def _neighbours(self, key: ObjectKey, replica_set: Object, owned: list[Object]) -> list[Object]:
+        """Pods of all sets with the same owner (a deployment), if pods have to be deleted; otherwise
+        empty."""
+        if len(owned) <= plans.replicas(replica_set):
             return []
-        controller = controller_of(desired)
+        controller = controller_of(replica_set)
         if controller is None:
             return owned
         siblings = self._sets.find("controller", key.plane, key.tenant, controller["uid"])
-        uids = {each["metadata"]["uid"] for each in siblings} - {desired["metadata"]["uid"]}
+        uids = {each["metadata"]["uid"] for each in siblings} - {replica_set["metadata"]["uid"]}
         others = [self._pods.find("controller", key.plane, key.tenant, uid) for uid in uids]
         return owned + [pod for each in others for pod in each]
 
@@ -137,15 +144,15 @@ class ReplicaSetController(Controller):
         self,
         client: Client,
         key: ObjectKey,
-        desired: Object,
-        there: Sequence[Object],
+        replica_set: Object,
+        owned: Sequence[Object],
         failure: plans.ReplicaFailure | None,
     ) -> None:
-        status = plans.status(desired, there, failure, self.clock())
-        if status != desired.get("status"):
-            desired["status"] = status
+        status = plans.status(replica_set, owned, failure, self.clock())
+        if status != replica_set.get("status"):
+            replica_set["status"] = status
             try:
-                await client.update(key.tenant, self.resource, desired, subresource="status")
+                await client.update(key.tenant, self.resource, replica_set, subresource="status")
             except NotFound:
                 pass
 
@@ -160,14 +167,15 @@ class ReplicationControllerController(ReplicaSetController):
 
 
 def _failure(reason: str, error: Exception | None) -> plans.ReplicaFailure | None:
-    return None if error is None else plans.ReplicaFailure(reason, _told(error))
+    return None if error is None else plans.ReplicaFailure(reason, _message(error))
 
 
-def _only_refusals(error: Exception) -> None:
-    """Anything but the server's own answer about the set is no news for the tenant."""
-    if not isinstance(error, ApiError) or is_place_missing(error):
+def _raise_unless_refused(error: Exception) -> None:
+    """Re-raises errors that are not the server's rejection of the request; those are not shown to the
+    tenant."""
+    if not isinstance(error, ApiError) or is_namespace_or_tenant_missing(error):
         raise error
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return error.message if isinstance(error, ApiError) else str(error)

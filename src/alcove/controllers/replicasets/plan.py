@@ -1,4 +1,4 @@
-"""What a replica set needs: how many pods to make, which to delete, what its status says. Pure."""
+"""How many pods a replica set creates, which it deletes, and its status. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def replicas(obj: Object) -> int:
 
 
 def plan(obj: Object, owned: Sequence[Object], neighbours: Sequence[Object], now: float) -> ReplicaSetPlan:
-    """`owned` are its active pods; `neighbours` all of the same application, whose nodes are crowded."""
+    """`owned` are the set's active pods; `neighbours` all pods of the application, to spread deletions by
+    node."""
     if "deletionTimestamp" in obj["metadata"]:
         return NOTHING
     missing = replicas(obj) - len(owned)
@@ -38,20 +39,20 @@ def plan(obj: Object, owned: Sequence[Object], neighbours: Sequence[Object], now
 
 
 class ReplicaFailure(Struct, frozen=True):
-    """Why the number of pods could not be reached."""
+    """Why the desired number of pods could not be reached."""
 
     reason: str
     message: str
 
 
 def status(obj: Object, owned: Sequence[Object], failure: ReplicaFailure | None, now: float) -> Object:
-    """The whole status; equal to the old one where nothing changed."""
+    """The whole new status; equal to the old one if nothing changed."""
     old = obj.get("status") or {}
     min_ready = get(obj, "spec", "minReadySeconds", default=0)
-    desired = get(obj, "spec", "template", "metadata", "labels", default={})
+    template_labels = get(obj, "spec", "template", "metadata", "labels", default={})
     counts = {
         "replicas": len(owned),
-        "fullyLabeledReplicas": sum(1 for pod in owned if desired.items() <= labels(pod).items()),
+        "fullyLabeledReplicas": sum(1 for pod in owned if template_labels.items() <= labels(pod).items()),
         "readyReplicas": sum(1 for pod in owned if pods.is_ready(pod)),
         "availableReplicas": sum(1 for pod in owned if pods.is_available(pod, min_ready, now)),
         "observedGeneration": max(obj["metadata"].get("generation", 0), old.get("observedGeneration", 0)),
@@ -59,12 +60,12 @@ def status(obj: Object, owned: Sequence[Object], failure: ReplicaFailure | None,
     new: Object = {field: count for field, count in counts.items() if count or field == "replicas"}
     if conditions := _conditions(old, failure, now):
         new["conditions"] = conditions
-    kept = {field: value for field, value in old.items() if field not in (*counts, "conditions")}
-    return kept | new
+    retained = {field: value for field, value in old.items() if field not in (*counts, "conditions")}
+    return retained | new
 
 
 def _conditions(old: Object, failure: ReplicaFailure | None, now: float) -> list[Object]:
-    there = old.get("conditions") or []
+    existing = old.get("conditions") or []
     if failure is None:
-        return [each for each in there if each.get("type") != FAILURE]
-    return updated(there, [Condition(FAILURE, True, failure.reason, failure.message)], now)
+        return [each for each in existing if each.get("type") != FAILURE]
+    return updated(existing, [Condition(FAILURE, True, failure.reason, failure.message)], now)

@@ -1,1 +1,1 @@
-"""Services: their addresses, which are their network's."""
+"""Services: cluster IPs, node ports and load balancer addresses, allocated per network in ring0."""

@@ -1,7 +1,8 @@
-"""Services' addresses: each is of its network's own range, and two networks may have the same.
+"""Cluster IPs of services: allocated from the range of the service's network; networks may have equal ranges.
 
-A service's address is an endpoint of type `scaled` in ring0; making it is taking the address, so it is
-taken once however many controllers work. It goes with the service, or when the service has no use for it.
+A cluster IP is an endpoint of type `scaled` in ring0. Creating the endpoint allocates the address, so that
+it is allocated only once even with several controllers. It is released with the service, or when the
+service no longer needs it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from alcove.vpc.errors import AddressTaken, RangeFull, RequestRefused, VpcError
 from alcove.vpc.vpc_cache import spec_of
 
 EXTERNAL = "External"
-"""A network whose services get their addresses from somebody else."""
+"""`ipam` of a network whose cluster IPs are allocated by an external component."""
 
 
 class ServiceAddressController(ServiceClaims):
@@ -39,66 +40,71 @@ class ServiceAddressController(ServiceClaims):
         super().__init__(context)
         self._allocator = AddressAllocator(self._cache, context.clock)
         self.on(self._services)
-        self.on(self._cache.endpoints, lambda change: self._lost_by(change, SCALED))
+        self.on(self._cache.endpoints, lambda change: self._service_of_deleted(change, SCALED))
 
     async def reconcile(self, key: ObjectKey) -> Result:
         service = self._services.get(key)
         if service is None:
             return DONE
-        there = self._claimed(service, SCALED)
+        existing = self._claimed(service, SCALED)
         if not _needs_address(service["spec"]):
-            await self._give_back(there)
+            await self._release_endpoints(existing)
             return DONE
         network = self._networks.get(key.of(network_of(service), ""))
         if network is None:
             self._warn(key, service, f'network "{network_of(service)}" not found')
-            return DONE  # When it comes, it tells.
+            return DONE  # The creation of the network enqueues the service.
         if "deletionTimestamp" in network["metadata"] or _is_external(network):
             return DONE
         backing = self._backing(key, service)
         if backing is None:
-            return DONE  # The network tells when it has one.
+            return DONE  # The service is enqueued when the network is ready.
         try:
-            return await self._address(key, service, network, backing, there)
+            return await self._address(key, service, network, backing, existing)
         except VpcError as error:
             self._warn(key, service, str(error))
             return Result(after_seconds=RETRY_SECONDS)
 
     async def _address(
-        self, key: ObjectKey, service: Object, network: Object, backing: ProviderNetwork, there: list[Object]
+        self,
+        key: ObjectKey,
+        service: Object,
+        network: Object,
+        backing: ProviderNetwork,
+        existing: list[Object],
     ) -> Result:
-        """Claims what the service has or is to have, then writes it into the service."""
+        """Claims the service's cluster IP, or a free one, then writes it into the service."""
         if service["spec"].get("ipFamilyPolicy") == "RequireDualStack":
             message = f'network "{network_of(service)}" has only IPv{backing.network.version}'
-            raise RequestRefused(f"a service of both families is required, but {message}")
-        cidrs, given = service_ranges(network, [backing.network]), spec_of(service, "clusterIP")
-        kept = [each for each in there if not given or spec_of(each, "ip") == given]
-        await self._give_back(each for each in there if each not in kept[:1])
-        endpoint = kept[0] if kept else await self._claim(key, service, backing, cidrs, given)
-        if not given:
+            raise RequestRefused(f"ipFamilyPolicy is RequireDualStack, but {message}")
+        cidrs, cluster_ip = service_ranges(network, [backing.network]), spec_of(service, "clusterIP")
+        matching = [each for each in existing if not cluster_ip or spec_of(each, "ip") == cluster_ip]
+        await self._release_endpoints(each for each in existing if each not in matching[:1])
+        endpoint = matching[0] if matching else await self._claim(key, service, backing, cidrs, cluster_ip)
+        if not cluster_ip:
             await self._write(key, service, spec_of(endpoint, "ip"))
         return DONE
 
     async def _claim(
-        self, key: ObjectKey, service: Object, backing: ProviderNetwork, cidrs: list[Network], given: str
+        self, key: ObjectKey, service: Object, backing: ProviderNetwork, cidrs: list[Network], cluster_ip: str
     ) -> Object:
         uid, what = service["metadata"]["uid"], str(OwnerRef(key.tenant, key.namespace, key.name))
         purpose = EndpointPurpose(owner_uid=uid, what=what, kind=SCALED)
-        if given:
-            address = ipaddress.ip_address(given)
-            return await self._allocator.claim(backing.services(_around(address, cidrs)), purpose, address)
+        if cluster_ip:
+            address = ipaddress.ip_address(cluster_ip)
+            return await self._allocator.claim(backing.services(_range_of(address, cidrs)), purpose, address)
         if wellknown.is_dns(service):
             usual = cidrs[0].network_address + wellknown.DNS_OFFSET
             try:
                 return await self._allocator.claim(backing.services(cidrs[0]), purpose, usual)
             except (AddressTaken, RequestRefused):
-                pass  # Any other is as good.
+                pass  # Use any other address.
         for cidr in cidrs:
             try:
                 return await self._allocator.claim(backing.services(cidr), purpose)
             except RangeFull:
                 continue
-        raise RangeFull(f"no address left for services in {', '.join(map(str, cidrs))}")
+        raise RangeFull(f"no free service address in {', '.join(map(str, cidrs))}")
 
     async def _write(self, key: ObjectKey, service: Object, address: str) -> None:
         family = f"IPv{ipaddress.ip_address(address).version}"
@@ -114,7 +120,7 @@ def _needs_address(spec: Object) -> bool:
     return types.has_cluster_ip(spec) and not types.is_headless(spec)
 
 
-def _around(address: Address, cidrs: list[Network]) -> Network:
+def _range_of(address: Address, cidrs: list[Network]) -> Network:
     for cidr in cidrs:
         if address in cidr:
             return cidr

@@ -1,8 +1,10 @@
-"""Addresses of load balancers, where ring0 has any to give: subnets labelled `alcove.io/outside`, whose range the world
-routes to the nodes. The label's value is the tenant that may have them, or `true`: everybody.
+"""Addresses of LoadBalancer services, from ring0's subnets with the label `alcove.io/outside`, whose ranges
+are routed to the nodes from outside the cluster. The label's value is the tenant that may use the subnet,
+or `true` for all tenants.
 
-Such an address is an endpoint of type `door`; making it is taking the address. It goes with the service, or when the
-service is no load balancer any more. Services that name a `loadBalancerClass` are somebody else's.
+Such an address is an endpoint of type `door`; creating it allocates the address. It is released with the
+service, or when the service is no longer of type LoadBalancer. Services with a `loadBalancerClass` are
+ignored.
 """
 
 from __future__ import annotations
@@ -45,11 +47,11 @@ class LoadBalancerController(ServiceClaims):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context, {_BALANCED: BALANCED})
         self._allocator = AddressAllocator(self._cache, context.clock)
-        self.on(self._services, _concerned)
+        self.on(self._services, _of_service)
         self.on(self._cache.subnets, self._of_pool)
 
     def _of_pool(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """New addresses are for those who have none yet."""
+        """All LoadBalancer services, when a pool is added: some may be waiting for an address."""
         if change.kind is ChangeType.DELETED or not is_pool(change.obj):
             return ()
         if change.old is not None and is_pool(change.old):
@@ -63,72 +65,74 @@ class LoadBalancerController(ServiceClaims):
     async def reconcile(self, key: ObjectKey) -> Result:
         service = self._services.get(key)
         if service is None or "deletionTimestamp" in service["metadata"]:
-            return DONE  # They go when it is gone (`network/orphans.py`).
-        there = self._held(service)
+            return DONE  # The addresses are released when it is deleted (`network/orphans.py`).
+        existing = self._held(service)
         if not is_ours(service["spec"]):
-            await self._release(key, service, there)
+            await self._release(key, service, existing)
             return DONE
         backing, pools = self._backing(key, service), self._pools(key.tenant)
-        if backing is None or not (pools or there):
-            return DONE  # Network or subnet will tell.
+        if backing is None or not (pools or existing):
+            return DONE  # A change of the network or of a pool enqueues the service.
         try:
-            endpoint = there[0] if there else await self._claim(key, service, backing, pools)
+            endpoint = existing[0] if existing else await self._claim(key, service, backing, pools)
         except VpcError as error:
             self._warn(key, service, str(error))
             return Result(after_seconds=RETRY_SECONDS)
-        await self._tell(key, service, [{"ip": spec_of(endpoint, "ip"), "ipMode": "VIP"}])
+        await self._update_status(key, service, [{"ip": spec_of(endpoint, "ip"), "ipMode": "VIP"}])
         return DONE
 
     def _held(self, service: Object) -> list[Object]:
-        doors = self._claimed(service, NODE_PORT)
-        return [each for each in doors if spec_of(each, "ip") and not claimed_port(objects.name(each))]
+        endpoints = self._claimed(service, NODE_PORT)
+        return [each for each in endpoints if spec_of(each, "ip") and not claimed_port(objects.name(each))]
 
     def _pools(self, tenant: TenantId) -> list[Object]:
-        """Its own first."""
-        found = [each for each in self._cache.all_subnets() if is_pool(each)]
-        own = [each for each in found if objects.labels(each)[OUTSIDE_LABEL] == tenant]
-        return own + [each for each in found if objects.labels(each)[OUTSIDE_LABEL] == EVERYBODY]
+        """The pools that the tenant may use, those reserved for it first."""
+        pools = [each for each in self._cache.all_subnets() if is_pool(each)]
+        reserved = [each for each in pools if objects.labels(each)[OUTSIDE_LABEL] == tenant]
+        return reserved + [each for each in pools if objects.labels(each)[OUTSIDE_LABEL] == EVERYBODY]
 
     async def _claim(
         self, key: ObjectKey, service: Object, backing: ProviderNetwork, pools: list[Object]
     ) -> Object:
-        wished = service["spec"].get("loadBalancerIP")
-        chosen = ipaddress.ip_address(wished) if wished else None
+        requested = service["spec"].get("loadBalancerIP")
+        chosen = ipaddress.ip_address(requested) if requested else None
         purpose = EndpointPurpose(
             owner_uid=service["metadata"]["uid"],
             what=str(OwnerRef(key.tenant, key.namespace, key.name)),
             kind=NODE_PORT,
         )
-        refused: list[str] = []
+        messages: list[str] = []
         for pool in pools:
-            place: AddressPool = pool_in(pool, backing.vni)
-            if place.network.version != backing.network.version:
-                refused.append(f'subnet "{place.net}" is IPv{place.network.version}')
+            address_pool: AddressPool = pool_in(pool, backing.vni)
+            if address_pool.network.version != backing.network.version:
+                messages.append(f'subnet "{address_pool.net}" is IPv{address_pool.network.version}')
                 continue
             try:
-                return await self._allocator.claim(place, purpose, chosen)
+                return await self._allocator.claim(address_pool, purpose, chosen)
             except (AddressUnavailable, OutOfRange) as error:
-                refused.append(str(error))
-        raise AddressUnavailable("; ".join(refused))
+                messages.append(str(error))
+        raise AddressUnavailable("; ".join(messages))
 
-    async def _release(self, key: ObjectKey, service: Object, there: list[Object]) -> None:
-        if there:
-            await self._tell(key, service, [])
-            await self._give_back(there)
+    async def _release(self, key: ObjectKey, service: Object, existing: list[Object]) -> None:
+        if existing:
+            await self._update_status(key, service, [])
+            await self._release_endpoints(existing)
 
-    async def _tell(self, key: ObjectKey, service: Object, ingress: list[Object]) -> None:
+    async def _update_status(self, key: ObjectKey, service: Object, ingress: list[Object]) -> None:
         status = service.get("status") or {}
         if (objects.get(status, "loadBalancer", "ingress") or []) == ingress:
             return
-        told = {**status, "loadBalancer": {"ingress": ingress} if ingress else {}}
-        await self.client(key).update(key.tenant, SERVICES, {**service, "status": told}, subresource="status")
+        new_status = {**status, "loadBalancer": {"ingress": ingress} if ingress else {}}
+        await self.client(key).update(
+            key.tenant, SERVICES, {**service, "status": new_status}, subresource="status"
+        )
 
 
 def is_pool(subnet: Object) -> bool:
     return OUTSIDE_LABEL in objects.labels(subnet) and is_provisioned(subnet) and not is_going(subnet)
 
 
-def _concerned(change: ObjectChange) -> Iterable[ObjectKey]:
+def _of_service(change: ObjectChange) -> Iterable[ObjectKey]:
     old = change.old
-    is_concerned = is_ours(change.obj["spec"]) or (old is not None and is_ours(old["spec"]))
-    return (change.key,) if is_concerned and change.kind is not ChangeType.DELETED else ()
+    is_relevant = is_ours(change.obj["spec"]) or (old is not None and is_ours(old["spec"]))
+    return (change.key,) if is_relevant and change.kind is not ChangeType.DELETED else ()

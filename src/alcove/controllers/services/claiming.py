@@ -1,5 +1,6 @@
-"""What controllers have in common that claim something in ring0 for a service: an address of its network, one of the
-world's, a port of the nodes. What is claimed is an endpoint that names the service; the network gives it a number."""
+"""Base class of the controllers that allocate something in ring0 for a service: a cluster IP, an external
+address or a node port. Each allocation is an endpoint that names the service and has the VNI of its
+network."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from alcove.client.changes import ChangeType, Index, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import NETWORKS, SERVICES, VPC_ENDPOINTS
 from alcove.controllers.controller import Controller, ControllerContext
-from alcove.controllers.network.networks import JOINED, turned_ready
+from alcove.controllers.network.networks import JOINED, became_ready
 from alcove.controllers.network.tenancy import TenantLookup
 from alcove.network.owners import OwnerRef, TenantNetworkId
 from alcove.network.provider_networks import ProviderNetwork, ProviderNetworks
@@ -20,7 +21,7 @@ from alcove.vpc.vpc_cache import VpcCache, spec_of
 
 FAILED = "FailedProvision"
 RETRY_SECONDS = 30.0
-"""What could not be had is tried again after this, and whenever the network changes."""
+"""A failed allocation is retried after this, and when the network changes."""
 
 
 class ServiceClaims(Controller):
@@ -35,20 +36,20 @@ class ServiceClaims(Controller):
         self._backings = ProviderNetworks(self._cache)
         self.on(self._networks, self._of_network)
 
-    async def fresh(self, key: ObjectKey) -> None:
-        await super().fresh(key)
+    async def wait_for_mirrors(self, key: ObjectKey) -> None:
+        await super().wait_for_mirrors(key)
         await self._cache.caught_up(self._cache.endpoints, self._cache.vpcs, self._cache.dividers)
 
     def _of_network(self, change: ObjectChange) -> Iterable[ObjectKey]:
         key = change.key
         return (
             self._services.find_keys("joined", key.plane, key.tenant, key.name)
-            if turned_ready(change)
+            if became_ready(change)
             else ()
         )
 
-    def _lost_by(self, change: ObjectChange, kind: str) -> Iterable[ObjectKey]:
-        """The service whose claim of this kind somebody took away."""
+    def _service_of_deleted(self, change: ObjectChange, kind: str) -> Iterable[ObjectKey]:
+        """The service of a deleted endpoint of this type."""
         if change.kind is not ChangeType.DELETED or spec_of(change.obj, "type") != kind:
             return ()
         ref = OwnerRef.parse(spec_of(change.obj, "pod"))
@@ -56,11 +57,11 @@ class ServiceClaims(Controller):
         return (ObjectKey(plane, ref.tenant, ref.namespace, ref.name),) if ref and plane else ()
 
     def _claimed(self, service: Object, kind: str) -> list[Object]:
-        found = self._cache.endpoints_of(service["metadata"]["uid"])
-        return [each for each in found if spec_of(each, "type") == kind]
+        endpoints = self._cache.endpoints_of(service["metadata"]["uid"])
+        return [each for each in endpoints if spec_of(each, "type") == kind]
 
     def _backing(self, key: ObjectKey, service: Object) -> ProviderNetwork | None:
-        """None: the network tells when it has one."""
+        """None if the network is not provisioned; the service is enqueued when it is."""
         name = network_of(service)
         network = self._networks.get(key.of(name, ""))
         return (
@@ -69,10 +70,10 @@ class ServiceClaims(Controller):
             else None
         )
 
-    async def _give_back(self, endpoints: Iterable[Object]) -> None:
+    async def _release_endpoints(self, endpoints: Iterable[Object]) -> None:
         for each in endpoints:
             await self._cache.delete(VPC_ENDPOINTS, objects.name(each), each["metadata"]["uid"])
 
-    def _warn(self, key: ObjectKey, service: Object, why: str) -> None:
-        whole = {**service, "apiVersion": SERVICES.api_version, "kind": SERVICES.kind}
-        self.events.warning(key.plane, whole, FAILED, why)
+    def _warn(self, key: ObjectKey, service: Object, message: str) -> None:
+        regarding = {**service, "apiVersion": SERVICES.api_version, "kind": SERVICES.kind}
+        self.events.warning(key.plane, regarding, FAILED, message)

@@ -1,7 +1,7 @@
-"""Services' node ports: one number space for all tenants, since all have the same nodes.
+"""Node ports of services: one range for all tenants, because all share the same nodes.
 
-A port is an endpoint of type `door` in ring0; making it is taking the port. It goes with the service, or when the
-service has no use for it any more.
+A node port is an endpoint of type `door` in ring0; creating it allocates the port. It is released with the
+service, or when the service no longer needs it.
 """
 
 from __future__ import annotations
@@ -29,21 +29,23 @@ class NodePortController(ServiceClaims):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._doors = NodePortClaims(self._cache)
+        self._node_ports = NodePortClaims(self._cache)
         self.on(self._services, _with_ports)
-        self.on(self._cache.endpoints, lambda change: self._lost_by(change, NODE_PORT))
+        self.on(self._cache.endpoints, lambda change: self._service_of_deleted(change, NODE_PORT))
 
     async def reconcile(self, key: ObjectKey) -> Result:
         service = self._services.get(key)
         if service is None or "deletionTimestamp" in service["metadata"]:
-            return DONE  # They go when it is gone (`network/orphans.py`).
-        desired = [port for port in service["spec"].get("ports") or () if _is_wanted(service["spec"], port)]
+            return DONE  # The ports are released when it is deleted (`network/orphans.py`).
+        desired = [
+            port for port in service["spec"].get("ports") or () if _needs_node_port(service["spec"], port)
+        ]
         await self._release(service, desired)
         if not desired:
             return DONE
         backing = self._backing(key, service)
         if backing is None:
-            return DONE  # The network tells when it is ready.
+            return DONE  # The service is enqueued when the network is ready.
         try:
             await self._claim(key, service, desired, backing)
         except VpcError as error:
@@ -54,11 +56,12 @@ class NodePortController(ServiceClaims):
     async def _claim(
         self, key: ObjectKey, service: Object, desired: list[Object], backing: ProviderNetwork
     ) -> None:
-        """Takes what the service has, draws what it has not, and writes that into the service."""
-        drawn = False
+        """Claims the node ports that the service specifies, allocates the others, and writes those into
+        it."""
+        is_changed = False
         for port in desired:
             protocol = port.get("protocol") or "TCP"
-            door = PortPurpose(
+            purpose = PortPurpose(
                 owner_uid=service["metadata"]["uid"],
                 what=str(OwnerRef(key.tenant, key.namespace, key.name)),
                 vpc=backing.vpc,
@@ -66,37 +69,40 @@ class NodePortController(ServiceClaims):
                 protocol=protocol,
             )
             if port.get("nodePort"):
-                await self._doors.take(port["nodePort"], door)
+                await self._node_ports.take(port["nodePort"], purpose)
             else:
-                port["nodePort"] = await self._doors.draw(f"{port['port']}/{protocol}", door)
-                drawn = True
-        if drawn:
+                port["nodePort"] = await self._node_ports.draw(f"{port['port']}/{protocol}", purpose)
+                is_changed = True
+        if is_changed:
             await self.client(key).update(key.tenant, SERVICES, service)
 
     async def _release(self, service: Object, desired: list[Object]) -> None:
-        """What the service has no use for. A port that was drawn but not written yet is drawn again."""
-        kept = {(port["nodePort"], port.get("protocol") or "TCP") for port in desired if port.get("nodePort")}
-        if len(kept) < len(desired):
+        """Releases ports that the service no longer needs. Nothing is released while a port is not yet
+        written to the service: the claim finds it again."""
+        specified = {
+            (port["nodePort"], port.get("protocol") or "TCP") for port in desired if port.get("nodePort")
+        }
+        if len(specified) < len(desired):
             return
         ports = {objects.name(each): each for each in self._claimed(service, NODE_PORT)}
-        await self._give_back(
+        await self._release_endpoints(
             each
             for name, each in ports.items()
-            if (port := claimed_port(name)) is not None and port not in kept
+            if (port := claimed_port(name)) is not None and port not in specified
         )
 
 
 def _with_ports(change: ObjectChange) -> Iterable[ObjectKey]:
-    """Services that have, want or had node ports: most never do."""
+    """Services that have or had node ports; most never do."""
     old = change.old
-    is_concerned = types.has_node_ports(change.obj["spec"]) or (
+    is_relevant = types.has_node_ports(change.obj["spec"]) or (
         old is not None and types.has_node_ports(old["spec"])
     )
-    return (change.key,) if is_concerned and change.kind is not ChangeType.DELETED else ()
+    return (change.key,) if is_relevant and change.kind is not ChangeType.DELETED else ()
 
 
-def _is_wanted(spec: Object, port: Object) -> bool:
+def _needs_node_port(spec: Object, port: Object) -> bool:
     if not types.has_node_ports(spec):
         return False
-    is_given = not types.is_balanced(spec) or spec.get("allocateLoadBalancerNodePorts", True)
-    return bool(is_given or port.get("nodePort"))
+    is_allocated = not types.is_balanced(spec) or spec.get("allocateLoadBalancerNodePorts", True)
+    return bool(is_allocated or port.get("nodePort"))

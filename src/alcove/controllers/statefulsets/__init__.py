@@ -1,4 +1,4 @@
-"""StatefulSets: pods with names, claims and an order of their own."""
+"""StatefulSets: pods with stable names and volume claims, created and updated in order."""
 
 from alcove.controllers.statefulsets.controller import StatefulSetController
 

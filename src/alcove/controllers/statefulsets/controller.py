@@ -1,4 +1,4 @@
-"""The shell around a stateful set's plans: revisions, claims, pods, status."""
+"""The StatefulSet controller: manages revisions, volume claims, pods and status."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from alcove.client.resources import (
     STATEFUL_SETS,
     Resource,
 )
-from alcove.controllers.concurrency import together
+from alcove.controllers.concurrency import gather_all
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result, ServerRefusal
 from alcove.controllers.statefulsets import identity
 from alcove.controllers.statefulsets import plan as plans
-from alcove.controllers.terminating import is_place_missing, is_terminating
+from alcove.controllers.terminating import is_namespace_or_tenant_missing, is_terminating
 from alcove.controllers.workloads import controller_refs, history, pods
 from alcove.controllers.workloads.creation import BURST_MAX, TenantRequestLimits, slow_start
 from alcove.controllers.workloads.selector_index import SelectorIndex, owner_or_selectors
@@ -39,111 +39,117 @@ class StatefulSetController(Controller):
         self._history = history.History(STATEFUL_SETS, revisions)
         self._claims = self.mirror(PERSISTENT_VOLUME_CLAIMS)
         self._selectors = SelectorIndex(self._sets)
-        self._lanes = TenantRequestLimits()
+        self._limits = TenantRequestLimits()
         self.on(self._sets)
         self.on(self._pods, owner_or_selectors(STATEFUL_SETS, self._selectors))
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        desired = self._sets.get(key)
-        if desired is None:
+        stateful_set = self._sets.get(key)
+        if stateful_set is None:
             return DONE
         owner = controller_refs.ControllerRefManager(
-            self.client(key), key, STATEFUL_SETS, desired, self._selectors.get(key)
+            self.client(key), key, STATEFUL_SETS, stateful_set, self._selectors.get(key)
         )
         owned = await owner.claim(
-            self._pods, lambda pod: identity.ordinal_of(desired, pod["metadata"]["name"]) is not None
+            self._pods, lambda pod: identity.ordinal_of(stateful_set, pod["metadata"]["name"]) is not None
         )
-        if "deletionTimestamp" in desired["metadata"]:
+        if "deletionTimestamp" in stateful_set["metadata"]:
             return DONE
-        known = self._history.known(key, desired)
-        update = await self._history.update(self.client(key), key, desired, known)
-        names = {each["metadata"]["name"] for each in known}
-        current = get(desired, "status", "currentRevision", default="")
+        existing_revisions = self._history.known(key, stateful_set)
+        update = await self._history.update(self.client(key), key, stateful_set, existing_revisions)
+        names = {each["metadata"]["name"] for each in existing_revisions}
+        current = get(stateful_set, "status", "currentRevision", default="")
         revisions = plans.StatefulSetRevisions(
             current if current in names else update["metadata"]["name"], update["metadata"]["name"]
         )
-        templates = {each["metadata"]["name"]: history.template_of(each) for each in [*known, update]}
-        return await self._advance(key, desired, owned, revisions, templates)
+        templates = {
+            each["metadata"]["name"]: history.template_of(each) for each in [*existing_revisions, update]
+        }
+        return await self._advance(key, stateful_set, owned, revisions, templates)
 
     async def _advance(
         self,
         key: ObjectKey,
-        desired: Object,
+        stateful_set: Object,
         owned: list[Object],
         revisions: plans.StatefulSetRevisions,
         templates: dict[str, Object],
     ) -> Result:
         now = self.clock()
-        await self._keep_claims(key, desired, owned)
-        next_ = plans.plan(desired, owned, revisions, now)
-        await self._write(key, desired, plans.status(desired, owned, revisions, now))
-        await self._delete(key, desired, next_.delete)
-        await self._create(key, desired, next_.create[:BURST_MAX], templates)
+        await self._update_claim_owners(key, stateful_set, owned)
+        next_plan = plans.plan(stateful_set, owned, revisions, now)
+        await self._write(key, stateful_set, plans.status(stateful_set, owned, revisions, now))
+        await self._delete(key, stateful_set, next_plan.delete)
+        await self._create(key, stateful_set, next_plan.create[:BURST_MAX], templates)
         used = {labels(pod).get(identity.REVISION, "") for pod in owned}
         used |= {revisions.current, revisions.update}
-        await self._history.forget(self.client(key), key, desired, used)
-        if len(next_.create) > BURST_MAX:
+        await self._history.forget(self.client(key), key, stateful_set, used)
+        if len(next_plan.create) > BURST_MAX:
             return Result(after_seconds=0)
-        min_ready = desired["spec"].get("minReadySeconds", 0)
+        min_ready = stateful_set["spec"].get("minReadySeconds", 0)
         return Result(pods.next_available_seconds(owned, min_ready, now))
 
     # Pods
 
     async def _create(
-        self, key: ObjectKey, desired: Object, steps: Sequence[plans.CreatePod], templates: dict[str, Object]
+        self,
+        key: ObjectKey,
+        stateful_set: Object,
+        steps: Sequence[plans.CreatePod],
+        templates: dict[str, Object],
     ) -> None:
         async def create(step: plans.CreatePod) -> Object:
-            await self._make_claims(key, desired, step.ordinal)
-            pod = identity.pod(desired, templates[step.revision], step.revision, step.ordinal)
-            made = await self.client(key).create(key.tenant, PODS, pod, namespace=key.namespace)
-            self._tell(key, desired, "create", pod["metadata"]["name"])
-            return made
+            await self._create_claims(key, stateful_set, step.ordinal)
+            pod = identity.pod(stateful_set, templates[step.revision], step.revision, step.ordinal)
+            created = await self.client(key).create(key.tenant, PODS, pod, namespace=key.namespace)
+            self._record_event(key, stateful_set, "create", pod["metadata"]["name"])
+            return created
 
-        made = await slow_start(self._lanes.of(key.tenant_key), steps, create)
-        error = made.error
+        created = await slow_start(self._limits.of(key.tenant_key), steps, create)
+        error = created.error
         if error is None or (isinstance(error, Forbidden) and is_terminating(error)):
             return
-        if not isinstance(error, ApiError) or is_place_missing(error):
+        if not isinstance(error, ApiError) or is_namespace_or_tenant_missing(error):
             raise error
-        name = identity.pod_name(desired, steps[len(made.objects)].ordinal)
-        self._tell(key, desired, "create", name, error)
+        name = identity.pod_name(stateful_set, steps[len(created.objects)].ordinal)
+        self._record_event(key, stateful_set, "create", name, error)
         raise ServerRefusal(error.message) from error
 
-    async def _delete(self, key: ObjectKey, desired: Object, surplus: Sequence[Object]) -> None:
+    async def _delete(self, key: ObjectKey, stateful_set: Object, surplus: Sequence[Object]) -> None:
         async def delete(pod: Object) -> Object:
             if await self._delete_one(key, PODS, pod):
-                self._tell(key, desired, "delete", pod["metadata"]["name"])
+                self._record_event(key, stateful_set, "delete", pod["metadata"]["name"])
             return pod
 
-        deleted = await slow_start(self._lanes.of(key.tenant_key), surplus, delete)
-        if deleted.error is not None:
-            raise deleted.error
+        result = await slow_start(self._limits.of(key.tenant_key), surplus, delete)
+        if result.error is not None:
+            raise result.error
 
-    async def _delete_one(self, key: ObjectKey, what: Resource, obj: Object) -> bool:
+    async def _delete_one(self, key: ObjectKey, resource: Resource, obj: Object) -> bool:
         metadata = obj["metadata"]
         try:
             await self.client(key).delete(
-                key.tenant, what, metadata["name"], namespace=key.namespace, uid=metadata["uid"]
+                key.tenant, resource, metadata["name"], namespace=key.namespace, uid=metadata["uid"]
             )
         except NotFound:
             return False
         return True
 
-    def _tell(
-        self, key: ObjectKey, desired: Object, verb: str, name: str, error: ApiError | None = None
+    def _record_event(
+        self, key: ObjectKey, stateful_set: Object, verb: str, name: str, error: ApiError | None = None
     ) -> None:
-        """As users of stateful sets know it: `create Pod web-0 in StatefulSet web successful`."""
-        what = f"{verb} Pod {name} in StatefulSet {key.name}"
+        """Records an event in Kubernetes' form: `create Pod web-0 in StatefulSet web successful`."""
+        action = f"{verb} Pod {name} in StatefulSet {key.name}"
         if error is None:
-            self.events.normal(key.plane, desired, f"Successful{verb.title()}", f"{what} successful")
+            self.events.normal(key.plane, stateful_set, f"Successful{verb.title()}", f"{action} successful")
         else:
-            message = f"{what} failed error: {error.message}"
-            self.events.warning(key.plane, desired, f"Failed{verb.title()}", message)
+            message = f"{action} failed error: {error.message}"
+            self.events.warning(key.plane, stateful_set, f"Failed{verb.title()}", message)
 
     # Claims
 
-    async def _make_claims(self, key: ObjectKey, desired: Object, ordinal: int) -> None:
-        for claim in identity.claims(desired, ordinal):
+    async def _create_claims(self, key: ObjectKey, stateful_set: Object, ordinal: int) -> None:
+        for claim in identity.claims(stateful_set, ordinal):
             if key.of(claim["metadata"]["name"]) in self._claims:
                 continue
             try:
@@ -151,30 +157,34 @@ class StatefulSetController(Controller):
             except AlreadyExists:
                 pass
 
-    async def _keep_claims(self, key: ObjectKey, desired: Object, owned: Sequence[Object]) -> None:
-        """Claims belong to whom the retention policy says, before their pods may go."""
-        if not identity.claim_templates(desired):
+    async def _update_claim_owners(
+        self, key: ObjectKey, stateful_set: Object, owned: Sequence[Object]
+    ) -> None:
+        """Sets the claims' owners according to the retention policy, before pods are deleted."""
+        if not identity.claim_templates(stateful_set):
             return
-        there = plans.by_ordinal(desired, owned)
-        gone = {id(pod) for pod in plans.condemned(desired, there)}
-        await together(
-            self._keep_claim(
+        pods_by_ordinal = plans.by_ordinal(stateful_set, owned)
+        condemned_ids = {id(pod) for pod in plans.condemned(stateful_set, pods_by_ordinal)}
+        await gather_all(
+            self._update_claim_owner(
                 key,
-                desired,
-                identity.claim_name(desired, template, ordinal),
-                pod if id(pod) in gone else None,
+                stateful_set,
+                identity.claim_name(stateful_set, template, ordinal),
+                pod if id(pod) in condemned_ids else None,
             )
-            for ordinal, pod in there.items()
-            for template in identity.claim_templates(desired)
+            for ordinal, pod in pods_by_ordinal.items()
+            for template in identity.claim_templates(stateful_set)
         )
 
-    async def _keep_claim(self, key: ObjectKey, desired: Object, name: str, condemned: Object | None) -> None:
+    async def _update_claim_owner(
+        self, key: ObjectKey, stateful_set: Object, name: str, condemned: Object | None
+    ) -> None:
         claim = self._claims.get(key.of(name))
         if claim is None:
             return
-        there = claim["metadata"].get("ownerReferences") or []
-        owners = identity.claim_owners(desired, condemned, there)
-        if owners == there:
+        existing = claim["metadata"].get("ownerReferences") or []
+        owners = identity.claim_owners(stateful_set, condemned, existing)
+        if owners == existing:
             return
         patch = {"metadata": {"ownerReferences": owners or None}}
         patch["metadata"]["resourceVersion"] = claim["metadata"]["resourceVersion"]
@@ -184,8 +194,10 @@ class StatefulSetController(Controller):
 
     # Status
 
-    async def _write(self, key: ObjectKey, desired: Object, status: Object) -> None:
-        if status != desired.get("status"):
-            desired["status"] = status
-            changed = await self.client(key).update(key.tenant, STATEFUL_SETS, desired, subresource="status")
-            desired["metadata"] = changed["metadata"]
+    async def _write(self, key: ObjectKey, stateful_set: Object, status: Object) -> None:
+        if status != stateful_set.get("status"):
+            stateful_set["status"] = status
+            changed = await self.client(key).update(
+                key.tenant, STATEFUL_SETS, stateful_set, subresource="status"
+            )
+            stateful_set["metadata"] = changed["metadata"]

@@ -1,4 +1,4 @@
-"""What makes a stateful set's pod that very one: its ordinal, its name, its claims. Pure."""
+"""The identity of a stateful set's pods: ordinal, name and volume claims. Pure."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _ORDINAL = re.compile(r"(.*)-([0-9]{1,9})")
 
 
 def ordinal_of(stateful_set: Object, name: str) -> int | None:
-    """The ordinal that a pod's name tells; None: it is no name of this set's pods."""
-    found = _ORDINAL.fullmatch(name)
-    if found is None or found[1] != stateful_set["metadata"]["name"] or str(int(found[2])) != found[2]:
+    """The ordinal in a pod's name. None if it is not a name of this set's pods."""
+    match = _ORDINAL.fullmatch(name)
+    if match is None or match[1] != stateful_set["metadata"]["name"] or str(int(match[2])) != match[2]:
         return None
-    return int(found[2])
+    return int(match[2])
 
 
 def ordinals(stateful_set: Object) -> range:
-    """Those that should be there."""
+    """The desired ordinals."""
     start: int = get(stateful_set, "spec", "ordinals", "start", default=0)
     return range(start, start + get(stateful_set, "spec", "replicas", default=1))
 
@@ -44,37 +44,37 @@ def claim_templates(stateful_set: Object) -> list[Object]:
 
 
 def pod(stateful_set: Object, template: Object, revision: str, ordinal: int) -> Object:
-    """The pod to create, of a revision's template."""
-    made = pod_of(template, reference(STATEFUL_SETS, stateful_set))
+    """The pod to create from a revision's template."""
+    new_pod = pod_of(template, reference(STATEFUL_SETS, stateful_set))
     name = pod_name(stateful_set, ordinal)
-    made["metadata"]["name"] = name
-    made["metadata"]["labels"] = {
-        **(made["metadata"].get("labels") or {}),
+    new_pod["metadata"]["name"] = name
+    new_pod["metadata"]["labels"] = {
+        **(new_pod["metadata"].get("labels") or {}),
         POD_NAME: name,
         POD_INDEX: str(ordinal),
         REVISION: revision,
     }
-    spec: dict[str, Any] = made["spec"]
+    spec: dict[str, Any] = new_pod["spec"]
     spec["hostname"] = name
     if service := stateful_set["spec"].get("serviceName"):
         spec["subdomain"] = service
-    own = {each["metadata"]["name"] for each in claim_templates(stateful_set)}
-    volumes = [each for each in spec.get("volumes") or () if each.get("name") not in own]
+    claim_volumes = {each["metadata"]["name"] for each in claim_templates(stateful_set)}
+    volumes = [each for each in spec.get("volumes") or () if each.get("name") not in claim_volumes]
     for each in claim_templates(stateful_set):
         claim = {"claimName": claim_name(stateful_set, each, ordinal)}
         volumes.append({"name": each["metadata"]["name"], "persistentVolumeClaim": claim})
     if volumes:
         spec["volumes"] = volumes
-    return made
+    return new_pod
 
 
 def claims(stateful_set: Object, ordinal: int) -> list[Object]:
-    """The claims that a pod needs, as they are created."""
+    """The claims to create for a pod."""
     selected = get(stateful_set, "spec", "selector", "matchLabels", default={})
     result = []
     for template in claim_templates(stateful_set):
         metadata = template["metadata"]
-        made: Object = {
+        claim: Object = {
             "metadata": {
                 "name": claim_name(stateful_set, template, ordinal),
                 "namespace": stateful_set["metadata"]["namespace"],
@@ -83,10 +83,10 @@ def claims(stateful_set: Object, ordinal: int) -> list[Object]:
             "spec": template["spec"],
         }
         if metadata.get("annotations"):
-            made["metadata"]["annotations"] = metadata["annotations"]
+            claim["metadata"]["annotations"] = metadata["annotations"]
         if retention(stateful_set, "whenDeleted") == "Delete":
-            made["metadata"]["ownerReferences"] = [reference(STATEFUL_SETS, stateful_set)]
-        result.append(made)
+            claim["metadata"]["ownerReferences"] = [reference(STATEFUL_SETS, stateful_set)]
+        result.append(claim)
     return result
 
 
@@ -95,18 +95,19 @@ def retention(stateful_set: Object, when: str) -> str:
     return policy.get(when, "Retain")  # type: ignore[no-any-return]
 
 
-def claim_owners(stateful_set: Object, condemned: Object | None, there: list[Object]) -> list[Object]:
-    """Who a claim goes with: the set, or its pod once that is not to come back; others' references stay."""
+def claim_owners(stateful_set: Object, condemned: Object | None, existing: list[Object]) -> list[Object]:
+    """The owner references of a claim by the retention policy: the set, or the pod if it is being scaled
+    down. References to other objects stay."""
     uid = stateful_set["metadata"]["uid"]
-    kept = [
+    owners = [
         each
-        for each in there
+        for each in existing
         if each.get("uid") != uid
         and not (each.get("kind") == "Pod" and ordinal_of(stateful_set, each.get("name", "")) is not None)
     ]
     if condemned is not None and retention(stateful_set, "whenScaled") == "Delete":
         metadata = condemned["metadata"]
-        kept.append({"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]})
+        owners.append({"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]})
     elif retention(stateful_set, "whenDeleted") == "Delete":
-        kept.append(reference(STATEFUL_SETS, stateful_set))
-    return kept
+        owners.append(reference(STATEFUL_SETS, stateful_set))
+    return owners

@@ -1,7 +1,7 @@
-"""What a stateful set does next. Pure.
+"""The pods that a stateful set creates and deletes next, and its status. Pure.
 
-Ordered sets do one thing at a time and wait for each pod to be available before the next; parallel ones
-make and delete all at once. Updates go from the highest ordinal down, in both.
+Ordered sets do one step at a time and wait until each pod is available before the next; parallel sets
+create and delete pods concurrently. Both update from the highest ordinal down.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from alcove.controllers.workloads import pods
 
 
 class StatefulSetRevisions(Struct, frozen=True):
-    """Names of the revision that the set comes from, and of the one that it goes to."""
+    """The names of the current revision and of the update revision."""
 
     current: str
     update: str
@@ -38,14 +38,14 @@ def is_ordered(stateful_set: Object) -> bool:
 
 
 def by_ordinal(stateful_set: Object, owned: Sequence[Object]) -> dict[int, Object]:
-    found = ((ordinal_of(stateful_set, pod["metadata"]["name"]), pod) for pod in owned)
-    return {ordinal: pod for ordinal, pod in found if ordinal is not None}
+    numbered = ((ordinal_of(stateful_set, pod["metadata"]["name"]), pod) for pod in owned)
+    return {ordinal: pod for ordinal, pod in numbered if ordinal is not None}
 
 
-def condemned(stateful_set: Object, there: Mapping[int, Object]) -> list[Object]:
-    """Pods that should not be there, the highest first."""
+def condemned(stateful_set: Object, existing: Mapping[int, Object]) -> list[Object]:
+    """Pods beyond the desired ordinals, highest first."""
     desired = ordinals(stateful_set)
-    return [there[each] for each in sorted(there, reverse=True) if each not in desired]
+    return [existing[each] for each in sorted(existing, reverse=True) if each not in desired]
 
 
 def plan(
@@ -53,31 +53,31 @@ def plan(
 ) -> StatefulSetPlan:
     if "deletionTimestamp" in stateful_set["metadata"]:
         return StatefulSetPlan()
-    there, result = by_ordinal(stateful_set, owned), StatefulSetPlan()
-    if _fill(stateful_set, there, revisions, now, result) and _shrink(stateful_set, there, result):
-        _roll(stateful_set, there, revisions, now, result)
+    existing, result = by_ordinal(stateful_set, owned), StatefulSetPlan()
+    if _fill(stateful_set, existing, revisions, now, result) and _shrink(stateful_set, existing, result):
+        _roll(stateful_set, existing, revisions, now, result)
     return result
 
 
 def _is_available(stateful_set: Object, pod: Object, now: float) -> bool:
     min_ready = stateful_set["spec"].get("minReadySeconds", 0)
-    return pods.is_available(pod, min_ready, now) and not pods.is_ending(pod)
+    return pods.is_available(pod, min_ready, now) and not pods.is_terminating(pod)
 
 
 def _fill(
     stateful_set: Object,
-    there: Mapping[int, Object],
+    existing: Mapping[int, Object],
     revisions: StatefulSetRevisions,
     now: float,
     result: StatefulSetPlan,
 ) -> bool:
-    """Makes what is missing, replaces what has ended. False: the rest has to wait."""
+    """Creates missing pods and replaces finished ones. False if later steps have to wait."""
     ordered = is_ordered(stateful_set)
     for ordinal in ordinals(stateful_set):
-        pod = there.get(ordinal)
+        pod = existing.get(ordinal)
         if pod is None:
             result.create.append(CreatePod(ordinal, _revision_for(stateful_set, ordinal, revisions)))
-        elif pods.is_finished(pod) and not pods.is_ending(pod):
+        elif pods.is_finished(pod) and not pods.is_terminating(pod):
             result.delete.append(pod)
         elif _is_available(stateful_set, pod, now):
             continue
@@ -92,85 +92,87 @@ def _revision_for(stateful_set: Object, ordinal: int, revisions: StatefulSetRevi
 
 
 def partition(stateful_set: Object) -> int:
-    """Pods below it stay as they are."""
+    """Pods with an ordinal below the partition are not updated."""
     return get(stateful_set, "spec", "updateStrategy", "rollingUpdate", "partition", default=0)  # type: ignore[no-any-return]
 
 
-def _shrink(stateful_set: Object, there: Mapping[int, Object], result: StatefulSetPlan) -> bool:
-    """Deletes what is too much. False: the rest has to wait."""
-    surplus = condemned(stateful_set, there)
-    going = [pod for pod in surplus if not pods.is_ending(pod)]
+def _shrink(stateful_set: Object, existing: Mapping[int, Object], result: StatefulSetPlan) -> bool:
+    """Deletes surplus pods. False if later steps have to wait."""
+    surplus = condemned(stateful_set, existing)
+    deletable = [pod for pod in surplus if not pods.is_terminating(pod)]
     if not is_ordered(stateful_set):
-        result.delete.extend(going)
+        result.delete.extend(deletable)
         return True
-    if surplus and surplus[0] in going:
+    if surplus and surplus[0] in deletable:
         result.delete.append(surplus[0])
     return not surplus
 
 
 def _roll(
     stateful_set: Object,
-    there: Mapping[int, Object],
+    existing: Mapping[int, Object],
     revisions: StatefulSetRevisions,
     now: float,
     result: StatefulSetPlan,
 ) -> None:
-    """Deletes pods of an outdated revision, from the highest ordinal, so that they come back updated."""
+    """Deletes pods of an outdated revision, from the highest ordinal, so that they are recreated updated."""
     if get(stateful_set, "spec", "updateStrategy", "type") == "OnDelete":
         return
     desired = ordinals(stateful_set)
-    gone = sum(
-        1 for each in desired if each not in there or not _is_available(stateful_set, there[each], now)
+    unavailable = sum(
+        1 for each in desired if each not in existing or not _is_available(stateful_set, existing[each], now)
     )
-    spare = _unavailable_max(stateful_set) - gone
+    budget = _unavailable_max(stateful_set) - unavailable
     for ordinal in reversed(range(desired.start + partition(stateful_set), desired.stop)):
-        pod = there.get(ordinal)
-        if pod is None or pods.is_ending(pod) or labels(pod).get(REVISION) == revisions.update:
+        pod = existing.get(ordinal)
+        if pod is None or pods.is_terminating(pod) or labels(pod).get(REVISION) == revisions.update:
             continue
         if any(pod is each for each in result.delete):
             continue
-        # One that does not work anyway costs nothing: it may be what the update is to mend.
+        # Deleting an unavailable pod needs no budget: the update may repair it.
         if _is_available(stateful_set, pod, now):
-            if spare <= 0:
+            if budget <= 0:
                 return
-            spare -= 1
+            budget -= 1
         result.delete.append(pod)
         if _unavailable_max(stateful_set) == 1:
             return
 
 
 def _unavailable_max(stateful_set: Object) -> int:
-    most: int | str = get(
+    maximum: int | str = get(
         stateful_set, "spec", "updateStrategy", "rollingUpdate", "maxUnavailable", default=1
     )
-    if isinstance(most, str):
-        most = math.ceil(len(ordinals(stateful_set)) * int(most.removesuffix("%")) / 100)
-    return max(1, most)
+    if isinstance(maximum, str):
+        maximum = math.ceil(len(ordinals(stateful_set)) * int(maximum.removesuffix("%")) / 100)
+    return max(1, maximum)
 
 
 def status(
     stateful_set: Object, owned: Sequence[Object], revisions: StatefulSetRevisions, now: float
 ) -> Object:
-    """The whole status; an update that is through makes its revision the current one."""
+    """The whole new status. When an update is complete, its revision becomes the current one."""
     old = stateful_set.get("status") or {}
-    there = [pod for pod in by_ordinal(stateful_set, owned).values() if not pods.is_finished(pod)]
-    living = [pod for pod in there if not pods.is_ending(pod)]
+    existing = [pod for pod in by_ordinal(stateful_set, owned).values() if not pods.is_finished(pod)]
+    active = [pod for pod in existing if not pods.is_terminating(pod)]
     min_ready = stateful_set["spec"].get("minReadySeconds", 0)
     counts = {
-        "replicas": len(there),
-        "readyReplicas": sum(1 for pod in there if pods.is_ready(pod)),
-        "availableReplicas": sum(1 for pod in there if pods.is_available(pod, min_ready, now)),
-        "currentReplicas": sum(1 for pod in living if labels(pod).get(REVISION) == revisions.current),
-        "updatedReplicas": sum(1 for pod in living if labels(pod).get(REVISION) == revisions.update),
+        "replicas": len(existing),
+        "readyReplicas": sum(1 for pod in existing if pods.is_ready(pod)),
+        "availableReplicas": sum(1 for pod in existing if pods.is_available(pod, min_ready, now)),
+        "currentReplicas": sum(1 for pod in active if labels(pod).get(REVISION) == revisions.current),
+        "updatedReplicas": sum(1 for pod in active if labels(pod).get(REVISION) == revisions.update),
     }
     current, desired = revisions.current, len(ordinals(stateful_set))
-    rolls = get(stateful_set, "spec", "updateStrategy", "type", default="RollingUpdate") == "RollingUpdate"
-    if rolls and counts["updatedReplicas"] == counts["replicas"] == counts["readyReplicas"] == desired:
+    is_rolling = (
+        get(stateful_set, "spec", "updateStrategy", "type", default="RollingUpdate") == "RollingUpdate"
+    )
+    if is_rolling and counts["updatedReplicas"] == counts["replicas"] == counts["readyReplicas"] == desired:
         current, counts["currentReplicas"] = revisions.update, counts["updatedReplicas"]
     new: Object = {field_: count for field_, count in counts.items() if count or field_ in _ALWAYS}
-    kept = {field_: value for field_, value in old.items() if field_ in ("collisionCount", "conditions")}
+    retained = {field_: value for field_, value in old.items() if field_ in ("collisionCount", "conditions")}
     return {
-        **kept,
+        **retained,
         **new,
         "currentRevision": current,
         "updateRevision": revisions.update,

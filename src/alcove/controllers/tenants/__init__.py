@@ -1,4 +1,4 @@
-"""Tenants come with their first objects and go with everything that is in them."""
+"""Tenants: creates the initial objects of new tenants and deletes the content of terminating ones."""
 
 from alcove.controllers.tenants.controller import TenantController
 

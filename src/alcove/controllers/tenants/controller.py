@@ -1,10 +1,11 @@
-"""The tenant controller: gives new tenants their first objects, empties those that are deleted.
+"""The tenant controller: creates the initial objects of new tenants, deletes the content of terminating ones.
 
-A tenant gets its first objects once; the condition `Initialized` says that it has. What its
-administrator deletes after that stays deleted.
+The initial objects are created once, which the condition `Initialized` records. Objects that the tenant's
+administrator deletes after that are not created again.
 
-A dedicated tenant is a Tenant at home and one on its own plane, where its objects are. The one at home
-makes the other, and ends it: each gets and loses what is on its own plane, and home waits for the plane.
+A dedicated tenant has a Tenant object on the home plane and one on its dedicated plane, which holds the
+tenant's other objects. The controller creates and deletes the one on the dedicated plane along with the one
+at home; the latter is removed only when the former is.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from alcove.client.client import Client
 from alcove.client.keys import HOME, ObjectKey, PlaneId, TenantKey
 from alcove.client.resources import TENANTS, Resource
 from alcove.controllers import conditions, content_deletion
-from alcove.controllers.concurrency import together
+from alcove.controllers.concurrency import gather_all
 from alcove.controllers.conditions import Condition
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.deletion_executor import REPORT_EVERY_SECONDS, DeletionReports, carry_out
@@ -29,9 +30,9 @@ from alcove.controllers.tenants.defaults import InitialObject, first_objects
 from alcove.controllers.tenants.template import NetworkTemplate
 
 PLANE_SECONDS = 1.0
-"""How often it is looked whether a plane has joined that a tenant waits for."""
+"""How often to check whether the plane of a dedicated tenant has joined."""
 INITIALIZED = "Initialized"
-_FIRST_OBJECTS = Condition(INITIALIZED, True, "FirstObjectsMade", "The tenant has its first objects")
+_FIRST_OBJECTS = Condition(INITIALIZED, True, "FirstObjectsMade", "The tenant's initial objects were created")
 
 
 def tenant_key(tenant: TenantId) -> ObjectKey:
@@ -39,7 +40,7 @@ def tenant_key(tenant: TenantId) -> ObjectKey:
 
 
 def plane_of(tenant: Object) -> PlaneId:
-    """Where a tenant's objects are, as the Tenant at home says: a dedicated one has a plane of its own name."""
+    """The plane of a tenant's objects. A dedicated plane has the tenant's name."""
     mode = objects.get(tenant, "spec", "controlPlane", "mode")
     return PlaneId(objects.name(tenant)) if mode == "Dedicated" else HOME
 
@@ -53,97 +54,99 @@ class TenantController(Controller):
         super().__init__(context)
         self._template = NetworkTemplate.load(context.options.default_network_template)
         self._tenants = self.mirror(TENANTS)
-        self._ending: set[TenantId] = set()
+        self._terminating: set[TenantId] = set()
         self._reports = DeletionReports()
-        self.on(self._tenants, self._noted)
-        self.on_any_object(self._tenant_of)
+        self.on(self._tenants, self._of_tenant)
+        self.on_any_object(self._of_object)
 
-    def _noted(self, change: ObjectChange) -> Iterable[ObjectKey]:
+    def _of_tenant(self, change: ObjectChange) -> Iterable[ObjectKey]:
         tenant = TenantId(change.key.name)
-        is_ending = "deletionTimestamp" in change.obj["metadata"]
-        (self._ending.add if is_ending else self._ending.discard)(tenant)
+        is_terminating = "deletionTimestamp" in change.obj["metadata"]
+        (self._terminating.add if is_terminating else self._terminating.discard)(tenant)
         return {change.key, tenant_key(tenant)}
 
-    def _tenant_of(self, resource: Resource, change: ObjectChange) -> Iterable[ObjectKey]:
-        """Tenants that are being emptied, when the last of something went."""
+    def _of_object(self, resource: Resource, change: ObjectChange) -> Iterable[ObjectKey]:
+        """The terminating tenant of a deleted object, if that was its last object of the resource."""
         key = change.key
-        is_last = change.kind is ChangeType.DELETED and key.tenant in self._ending
+        is_last = change.kind is ChangeType.DELETED and key.tenant in self._terminating
         if is_last and not self.metadata_cache.has(key.tenant_key, key.namespace, resource):
             yield ObjectKey(key.plane, SYSTEM, "", key.tenant)
 
-    async def fresh(self, key: ObjectKey) -> None:
-        await super().fresh(key)
+    async def wait_for_mirrors(self, key: ObjectKey) -> None:
+        await super().wait_for_mirrors(key)
         tenant = TenantId(key.name)
-        if tenant in self._ending:
+        if tenant in self._terminating:
             await self.metadata_cache.caught_up(key.plane, tenant)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         tenant = self._tenants.get(key)
         if tenant is None:
-            self._ending.discard(TenantId(key.name))
+            self._terminating.discard(TenantId(key.name))
             self._reports.forget(key)
             return DONE
-        is_ending = "deletionTimestamp" in tenant["metadata"]
+        is_terminating = "deletionTimestamp" in tenant["metadata"]
         if key.plane == HOME and plane_of(tenant) != HOME:
-            return await (self._end_there(tenant) if is_ending else self._begin_there(key, tenant))
-        if is_ending:
-            return await self._empty(key, tenant)
+            return await (
+                self._delete_on_plane(tenant) if is_terminating else self._create_on_plane(key, tenant)
+            )
+        if is_terminating:
+            return await self._delete_content(key, tenant)
         if not conditions.is_true(tenant, INITIALIZED):
             await self._initialize(key, tenant)
         return DONE
 
-    # On a plane of its own
+    # Dedicated planes
 
-    async def _begin_there(self, key: ObjectKey, tenant: Object) -> Result:
+    async def _create_on_plane(self, key: ObjectKey, tenant: Object) -> Result:
         plane = plane_of(tenant)
         if plane not in self.context.planes.ids():
             return Result(after_seconds=PLANE_SECONDS)
-        there = self._tenants.get(ObjectKey(plane, SYSTEM, "", key.name))
-        if there is None:
-            made = {"metadata": {"name": key.name}, "spec": {"controlPlane": {"mode": "Dedicated"}}}
-            await self._make(self.context.planes.client(plane), SYSTEM, InitialObject(TENANTS, made))
-        elif conditions.is_true(there, INITIALIZED):
+        existing = self._tenants.get(ObjectKey(plane, SYSTEM, "", key.name))
+        if existing is None:
+            new_tenant = {"metadata": {"name": key.name}, "spec": {"controlPlane": {"mode": "Dedicated"}}}
+            await self._create(self.context.planes.client(plane), SYSTEM, InitialObject(TENANTS, new_tenant))
+        elif conditions.is_true(existing, INITIALIZED):
             await self._report(key, tenant, [_FIRST_OBJECTS])
         return DONE
 
-    async def _end_there(self, tenant: Object) -> Result:
-        """A plane that has left has left for good: there is nothing left of it."""
+    async def _delete_on_plane(self, tenant: Object) -> Result:
+        """A plane that has left does not come back, so the tenant is finished without it."""
         plane, name = plane_of(tenant), objects.name(tenant)
         if plane in self.context.planes.awaited and plane not in self.context.planes.ids():
             return Result(after_seconds=PLANE_SECONDS)
-        there = self._tenants.get(ObjectKey(plane, SYSTEM, "", name))
-        if there is None:
+        existing = self._tenants.get(ObjectKey(plane, SYSTEM, "", name))
+        if existing is None:
             await self._finish(HOME, tenant)
-        elif "deletionTimestamp" not in there["metadata"]:
+        elif "deletionTimestamp" not in existing["metadata"]:
             try:
                 await self.context.planes.client(plane).delete(SYSTEM, TENANTS, name)
             except NotFound:
-                pass  # The watch will tell.
+                pass  # The watch event of the deletion enqueues the tenant again.
         return DONE
 
-    # Coming
+    # Initialization
 
     async def _initialize(self, key: ObjectKey, tenant: Object) -> None:
         name, client = TenantId(key.name), self.client(key)
         first = first_objects(name, self._template.render(name))
-        await together(self._make(client, name, each) for each in first)
+        await gather_all(self._create(client, name, each) for each in first)
         await self._report(key, tenant, [_FIRST_OBJECTS])
 
-    async def _make(self, client: Client, tenant: TenantId, first: InitialObject) -> None:
+    async def _create(self, client: Client, tenant: TenantId, first: InitialObject) -> None:
         try:
             await client.create(tenant, first.resource, first.obj)
         except AlreadyExists:
-            pass  # Made before we were interrupted, or by somebody else.
+            pass  # Created before an interruption, or by another writer.
 
-    # Going
+    # Deletion
 
-    async def _empty(self, key: ObjectKey, tenant: Object) -> Result:
+    async def _delete_content(self, key: ObjectKey, tenant: Object) -> Result:
         if FINALIZER not in objects.get(tenant, "spec", "finalizers", default=()):
-            return DONE  # Only others' finalizers are waited for.
-        space = TenantKey(key.plane, TenantId(key.name))
+            return DONE  # The content is deleted; only finalizers of other controllers remain.
+        scope = TenantKey(key.plane, TenantId(key.name))
         now = self.clock()
-        content = self.metadata_cache.of(space)
-        plan = content_deletion.of_tenant(content, now)
+        content = self.metadata_cache.of(scope)
+        plan = content_deletion.plan_for_tenant(content, now)
         if plan.is_empty:
             await self._finish(key.plane, tenant)
             return DONE
@@ -152,22 +155,22 @@ class TenantController(Controller):
             return Result(after_seconds=0.0)
         if wait := self._reports.wait_seconds(key, tenant, now):
             return Result(after_seconds=wait)
-        told = content_deletion.conditions(
-            "Tenant", content, failures, is_known=self.metadata_cache.is_synced(space.plane)
+        desired = content_deletion.conditions(
+            "Tenant", content, failures, is_known=self.metadata_cache.is_synced(scope.plane)
         )
-        await self._report(key, tenant, told)
+        await self._report(key, tenant, desired)
         return Result(
-            after_seconds=REPORT_EVERY_SECONDS if failures else content_deletion.next_look_seconds(plan, now)
+            after_seconds=REPORT_EVERY_SECONDS if failures else content_deletion.next_check_seconds(plan, now)
         )
 
     async def _finish(self, plane: PlaneId, tenant: Object) -> None:
-        rest = [each for each in tenant["spec"]["finalizers"] if each != FINALIZER]
-        tenant["spec"]["finalizers"] = rest
+        remaining = [each for each in tenant["spec"]["finalizers"] if each != FINALIZER]
+        tenant["spec"]["finalizers"] = remaining
         await self.context.planes.client(plane).update(SYSTEM, TENANTS, tenant, subresource="finalize")
 
-    async def _report(self, key: ObjectKey, tenant: Object, told: list[Condition]) -> None:
+    async def _report(self, key: ObjectKey, tenant: Object, desired: list[Condition]) -> None:
         status = tenant.setdefault("status", {})
-        there = status.get("conditions") or []
-        status["conditions"] = conditions.updated(there, told, self.clock())
-        if status["conditions"] != there:
+        existing = status.get("conditions") or []
+        status["conditions"] = conditions.updated(existing, desired, self.clock())
+        if status["conditions"] != existing:
             await self.client(key).update(SYSTEM, TENANTS, tenant, subresource="status")

@@ -1,4 +1,4 @@
-"""What a tenant begins with. The next level (service accounts, config maps, DNS) is other controllers'."""
+"""The initial objects of a tenant. Other controllers add service accounts, config maps and DNS services."""
 
 from __future__ import annotations
 
@@ -23,16 +23,14 @@ ADMIN_ROLE_BINDING = "admin-role-binding"
 
 
 class InitialObject(Struct, frozen=True):
-    """An object that a tenant begins with."""
-
     resource: Resource
     obj: Object
 
 
 def first_objects(tenant: TenantId, network: Object) -> list[InitialObject]:
-    """In no order: each can be made without the others.
+    """In any order: each can be created without the others.
 
-    Ring0 has its namespaces from the server itself, and its administrator needs no role.
+    The API server creates ring0's namespaces itself, and ring0's administrator needs no role.
     """
     if tenant == SYSTEM:
         return [InitialObject(NETWORKS, network), InitialObject(STORAGE_CLASSES, _storage_class(tenant))]
@@ -64,11 +62,11 @@ def _admin_role_binding(tenant: TenantId) -> Object:
 
 
 def _storage_class(tenant: TenantId) -> Object:
-    """The tenant's own object, like everything here: it may have another default, or none."""
-    named = _named(tenant, local_volumes.STORAGE_CLASS)
-    named["metadata"]["annotations"] = {"storageclass.kubernetes.io/is-default-class": "true"}
+    """The tenant may change or delete its storage class, as all initial objects."""
+    storage_class = _named(tenant, local_volumes.STORAGE_CLASS)
+    storage_class["metadata"]["annotations"] = {"storageclass.kubernetes.io/is-default-class": "true"}
     return {
-        **named,
+        **storage_class,
         "provisioner": local_volumes.PROVISIONER,
         "reclaimPolicy": "Delete",
         "volumeBindingMode": "WaitForFirstConsumer",

@@ -1,7 +1,7 @@
-"""The network that every new tenant gets, rendered from a file.
+"""The default network of new tenants, rendered from a template file.
 
-JSON or YAML of one Network; `{{.}}` or `{{ tenant }}` in it is the tenant's name. Whatever it says, the
-network is the tenant's own: `metadata.tenant` is overridden. Without a file it is a flat network.
+JSON or YAML of one Network; `{{.}}` or `{{ tenant }}` is replaced by the tenant's name. `metadata.tenant` is
+always overridden. Without a file the network is flat.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FLAT = '{"metadata": {"name": "default"}, "spec": {"type": "flat"}}'
 
 
 class BadTemplate(Exception):
-    """The template is no network; the message says why."""
+    """The template is not a valid Network; the message says why."""
 
 
 class NetworkTemplate:
@@ -30,7 +30,7 @@ class NetworkTemplate:
 
     @classmethod
     def load(cls, path: Path | None) -> NetworkTemplate:
-        """Raises BadTemplate, at once and not when the first tenant comes."""
+        """Raises BadTemplate for an invalid template on load, not only when the first tenant is created."""
         if path is None:
             return cls()
         try:
@@ -39,7 +39,7 @@ class NetworkTemplate:
             raise BadTemplate(f"cannot read {path}: {error.strerror}") from error
 
     def render(self, tenant: TenantId) -> Object:
-        """A network of the tenant, not yet made. Raises BadTemplate."""
+        """The Network object to create for the tenant. Raises BadTemplate."""
         try:
             network = yaml.safe_load(_NAME.sub(tenant, self._text))
         except yaml.YAMLError as error:
@@ -50,6 +50,6 @@ class NetworkTemplate:
             raise BadTemplate(f"{self._source} describes a {network['kind']}, not a Network")
         metadata = network.get("metadata") or {}
         if not isinstance(metadata, dict):
-            raise BadTemplate(f"{self._source} has metadata that is no object")
+            raise BadTemplate(f"{self._source} has metadata that is not an object")
         metadata = {"name": "default", **metadata, "tenant": tenant}
         return {"apiVersion": "arktos.futurewei.com/v1", "kind": "Network", **network, "metadata": metadata}

@@ -1,4 +1,4 @@
-"""Storage: claims and volumes find each other, local volumes are made and go, what is in use stays."""
+"""Storage: binds claims and volumes, provisions and deletes local volumes, protects those in use."""
 
 from alcove.controllers.volumes.claims import ClaimBinder
 from alcove.controllers.volumes.ephemeral import EphemeralClaims

@@ -1,4 +1,4 @@
-"""The claims' side of binding. A claim sees its own tenant's volumes, classes and pods, and no others."""
+"""Binding of claims to volumes. Only volumes, classes and pods of the claim's tenant are considered."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class ClaimBinder(Controller):
         self.on(self._pods, self._of_pod)
 
     def _of_volume(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """Who names it, whom it names, and who could have it."""
+        """The claim that the volume refers to, claims that name the volume, and unbound ones of its class."""
         key = change.key
-        for place in facts.claim_of(change.obj):
-            yield facts.key_of(key, place)
+        for claim_name in facts.claim_of(change.obj):
+            yield facts.key_of(key, claim_name)
         yield from self._claims.find_keys(facts.VOLUME, key.plane, key.tenant, key.name)
         for name in facts.free_class(change.obj):
             yield from self._claims.find_keys(facts.CLASS, key.plane, key.tenant, name)
@@ -51,10 +51,10 @@ class ClaimBinder(Controller):
             yield from self._claims.find_keys(facts.CLASS, key.plane, key.tenant, "")
 
     def _of_pod(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """A new pod may be whom a claim waits for."""
+        """The claims of a new pod, which may be waiting for their first consumer."""
         if change.kind is ChangeType.ADDED:
-            for place in facts.claims_of(change.obj):
-                yield facts.key_of(change.key, place)
+            for claim_name in facts.claims_of(change.obj):
+                yield facts.key_of(change.key, claim_name)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         claim = self._claims.get(key)
@@ -63,23 +63,23 @@ class ClaimBinder(Controller):
         try:
             await self._step(key, claim)
         except NotFound:
-            pass  # One of the two went meanwhile; the watch will tell.
+            pass  # The claim or volume was deleted meanwhile; the watch event enqueues the claim again.
         return DONE
 
     async def _step(self, key: ObjectKey, claim: Object) -> None:
-        next_ = plan.for_claim(claim, self._around(key, claim))
-        match next_:
+        step = plan.for_claim(claim, self._context_of(key, claim))
+        match step:
             case plan.BindClaim():
-                await self._bind(key, claim, next_.volume)
+                await self._bind(key, claim, step.volume)
             case plan.ClaimLost():
                 if await self._write_status(key, writes.unbound_status(claim, "Lost")):
-                    self._tell(key, claim, next_.event)
+                    self._record_event(key, claim, step.event)
             case plan.WaitForVolume():
-                await self._wait(key, claim, next_)
+                await self._wait(key, claim, step)
             case _:
-                assert_never(next_)
+                assert_never(step)
 
-    def _around(self, key: ObjectKey, claim: Object) -> plan.ClaimContext:
+    def _context_of(self, key: ObjectKey, claim: Object) -> plan.ClaimContext:
         name, class_name = get(claim, "spec", "volumeName", default=""), facts.class_of(claim)
         if name:
             return plan.ClaimContext(named=self._volumes.get(key.of(name, "")))
@@ -92,17 +92,19 @@ class ClaimBinder(Controller):
         )
 
     def _default_class(self, key: ObjectKey) -> str:
-        """The newest; of several, the first by name."""
-        marked = [each["metadata"] for each in self._classes.list(key.plane, key.tenant) if _is_default(each)]
-        newest = max((each["creationTimestamp"] for each in marked), default="")
-        return min((each["name"] for each in marked if each["creationTimestamp"] == newest), default="")
+        """The newest default class; of several, the first by name. Empty if there is none."""
+        defaults = [
+            each["metadata"] for each in self._classes.list(key.plane, key.tenant) if _is_default(each)
+        ]
+        newest = max((each["creationTimestamp"] for each in defaults), default="")
+        return min((each["name"] for each in defaults if each["creationTimestamp"] == newest), default="")
 
     def _user(self, key: ObjectKey) -> Object | None:
         users = self._pods.find(facts.CLAIM, key.plane, key.tenant, facts.namespaced_name(key))
         return next((pod for pod in users if pods.is_active(pod)), None)
 
     async def _bind(self, key: ObjectKey, claim: Object, volume: Object) -> None:
-        """The volume first: its claimRef decides between two claims that want it."""
+        """Writes the volume first: its claimRef decides between two claims for the same volume."""
         client = self.client(key)
         if (desired := writes.claimed(volume, claim)) is not None:
             volume = await client.update(key.tenant, PERSISTENT_VOLUMES, desired)
@@ -117,21 +119,21 @@ class ClaimBinder(Controller):
             await client.update(key.tenant, PERSISTENT_VOLUME_CLAIMS, claim)
             return
         if wait.provisioner and objects.annotations(claim).get(facts.STORAGE_PROVISIONER) != wait.provisioner:
-            noted = claim["metadata"].setdefault("annotations", {})
-            noted[facts.STORAGE_PROVISIONER] = wait.provisioner
+            annotations = claim["metadata"].setdefault("annotations", {})
+            annotations[facts.STORAGE_PROVISIONER] = wait.provisioner
             claim = await client.update(key.tenant, PERSISTENT_VOLUME_CLAIMS, claim)
         await self._write_status(key, writes.unbound_status(claim, "Pending"))
         if wait.event is not None:
-            self._tell(key, claim, wait.event)
+            self._record_event(key, claim, wait.event)
 
     async def _write_status(self, key: ObjectKey, desired: Object | None) -> bool:
         if desired is not None:
             await self.client(key).update(key.tenant, PERSISTENT_VOLUME_CLAIMS, desired, subresource="status")
         return desired is not None
 
-    def _tell(self, key: ObjectKey, claim: Object, event: plan.EventNote) -> None:
-        tell = self.events.warning if event.is_warning else self.events.normal
-        tell(key.plane, claim, event.reason, event.message)
+    def _record_event(self, key: ObjectKey, claim: Object, event: plan.EventNote) -> None:
+        record = self.events.warning if event.is_warning else self.events.normal
+        record(key.plane, claim, event.reason, event.message)
 
 
 def _is_default(chosen: Object) -> bool:

@@ -1,4 +1,4 @@
-"""Claims that live with a pod: a volume of the kind `ephemeral` has its claim made, owned by the pod."""
+"""Creates the claims of generic ephemeral volumes, owned by their pods."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class EphemeralClaims(Controller):
         super().__init__(context)
         self._pods = self.mirror(PODS)
         self._claims = self.mirror(PERSISTENT_VOLUME_CLAIMS)
-        self.on(self._pods, self._wanting)
-        self.on(self._claims, self._lost)
+        self.on(self._pods, self._of_pod)
+        self.on(self._claims, self._of_deleted_claim)
 
-    def _wanting(self, change: ObjectChange) -> Iterable[ObjectKey]:
+    def _of_pod(self, change: ObjectChange) -> Iterable[ObjectKey]:
         if change.kind is not ChangeType.DELETED and any(_ephemeral(change.obj)):
             yield change.key
 
-    def _lost(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """A claim that went while its pod waits is made anew."""
+    def _of_deleted_claim(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        """The pod of a deleted claim: the claim is created again while the pod is active."""
         owner = controller_of(change.obj) if change.kind is ChangeType.DELETED else None
         if owner is not None and owner.get("kind") == "Pod":
             yield change.key.of(owner["name"])
@@ -41,21 +41,23 @@ class EphemeralClaims(Controller):
         if pod is None or not pods.is_active(pod):
             return DONE
         for volume in _ephemeral(pod):
-            await self._make(key, pod, volume)
+            await self._create_claim(key, pod, volume)
         return DONE
 
-    async def _make(self, key: ObjectKey, pod: Object, volume: Object) -> None:
+    async def _create_claim(self, key: ObjectKey, pod: Object, volume: Object) -> None:
         name = f"{key.name}-{volume['name']}"
-        there = self._claims.get(key.of(name))
-        if there is not None:
-            owner = controller_of(there)
+        existing = self._claims.get(key.of(name))
+        if existing is not None:
+            owner = controller_of(existing)
             if owner is None or owner.get("uid") != pod["metadata"]["uid"]:
                 message = f'PVC "{name}" was not created for the pod: pod is not owner'
                 self.events.warning(key.plane, pod, "EphemeralVolumeConflict", message)
             return
         template = get(volume, "ephemeral", "volumeClaimTemplate", default={})
-        kept = {field: get(template, "metadata", field, default={}) for field in ("labels", "annotations")}
-        metadata = {**kept, "name": name, "ownerReferences": [reference(PODS, pod)]}
+        template_metadata = {
+            field: get(template, "metadata", field, default={}) for field in ("labels", "annotations")
+        }
+        metadata = {**template_metadata, "name": name, "ownerReferences": [reference(PODS, pod)]}
         claim = {"metadata": metadata, "spec": template["spec"]}
         try:
             await self.client(key).create(

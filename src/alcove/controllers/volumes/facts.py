@@ -1,4 +1,4 @@
-"""What claims, volumes and classes say of themselves, and the indexes they are found by."""
+"""Accessors for fields of claims, volumes and classes, and the indexes over them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 CLAIM = "claim"
 """An index: volumes by the claim they are for, and pods by the claims they use, as namespace/name."""
 FREE = "free"
-"""An index: volumes that anybody may claim, by their class."""
+"""An index: available volumes without a claimRef, by their class."""
 VOLUME = "volume"
 """An index: claims by the volume they name."""
 CLASS = "class"
@@ -32,7 +32,7 @@ CLASS = "class"
 
 
 def class_of(obj: Object) -> str:
-    """Of a claim or a volume; empty: none."""
+    """The storage class of a claim or volume; empty if it has none."""
     return objects.annotations(obj).get(BETA_CLASS) or get(obj, "spec", "storageClassName", default="")
 
 
@@ -57,7 +57,7 @@ def phase(obj: Object) -> str:
 
 
 def is_meant_for(volume: Object, claim: Object) -> bool:
-    """The volume names just this claim; without a uid, whoever has the name."""
+    """Whether the volume's claimRef refers to this claim; without a uid, to any claim of that name."""
     ref = get(volume, "spec", "claimRef", default={})
     metadata = claim["metadata"]
     return (
@@ -102,9 +102,9 @@ def claims_of(pod: Object) -> Iterable[str]:
             yield f"{namespace}/{name}-{volume['name']}"
 
 
-def key_of(key: ObjectKey, place: str) -> ObjectKey:
-    """The claim that an index names, of the key's own tenant."""
-    namespace, _, name = place.partition("/")
+def key_of(key: ObjectKey, claim_name: str) -> ObjectKey:
+    """The key of a claim from an index value (namespace/name), in the tenant of `key`."""
+    namespace, _, name = claim_name.partition("/")
     return key.of(name, namespace)
 
 

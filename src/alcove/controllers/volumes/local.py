@@ -1,4 +1,4 @@
-"""Local volumes: what is made for a claim, and what cannot be. Pure."""
+"""Local volumes: the volume to create for a claim, and unsupported requests. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MODES = frozenset(("ReadWriteOnce", "ReadWriteOncePod"))
 
 
 def wants(claim: Object, chosen: Object | None) -> bool:
-    """Whether it is time to make a volume for the claim, and ours to do."""
+    """Whether the local provisioner should create a volume for the claim now."""
     if chosen is None or chosen.get("provisioner") != local_volumes.PROVISIONER:
         return False
     if get(claim, "spec", "volumeName") or "deletionTimestamp" in claim["metadata"]:
@@ -18,31 +18,29 @@ def wants(claim: Object, chosen: Object | None) -> bool:
     return facts.SELECTED_NODE in objects.annotations(claim) or not facts.waits_for_consumer(chosen)
 
 
-def fault(claim: Object, chosen: Object) -> str:
-    """Why there can be no such volume; empty: there can."""
+def find_problem(claim: Object, chosen: Object) -> str:
+    """A message if the claim cannot be provisioned; otherwise empty."""
     if not facts.waits_for_consumer(chosen):
-        return (
-            "a local volume is where its pod is: the class must have volumeBindingMode WaitForFirstConsumer"
-        )
-    if others := facts.modes(claim) - MODES:
-        return f"a local volume is on one node: {', '.join(sorted(others))} cannot be had"
+        return "local volumes require volumeBindingMode WaitForFirstConsumer in the StorageClass"
+    if unsupported := facts.modes(claim) - MODES:
+        return f"access mode not supported by local volumes: {', '.join(sorted(unsupported))}"
     if facts.volume_mode(claim) != "Filesystem":
-        return "local volumes are file systems, not blocks"
+        return "local volumes do not support volumeMode Block"
     if get(claim, "spec", "selector") is not None:
-        return "a claim with a selector gets volumes that are there; none is made for it"
+        return "claims with a selector cannot be provisioned; they can only be bound to existing volumes"
     if get(claim, "spec", "dataSourceRef") is not None or get(claim, "spec", "dataSource") is not None:
-        return "local volumes begin empty: they cannot be made from a data source"
+        return "local volumes do not support data sources"
     return ""
 
 
 def volume_name(claim: Object) -> str:
-    """One name for one claim: made twice, it is made once."""
+    """Derived from the claim's uid, so that a repeated creation fails with AlreadyExists."""
     return f"pvc-{claim['metadata']['uid']}"
 
 
 def volume(claim: Object, chosen: Object, node: str) -> Object:
     name, metadata = volume_name(claim), claim["metadata"]
-    here = {"key": "metadata.name", "operator": "In", "values": [node]}
+    node_requirement = {"key": "metadata.name", "operator": "In", "values": [node]}
     return {
         "metadata": {
             "name": name,
@@ -62,7 +60,7 @@ def volume(claim: Object, chosen: Object, node: str) -> Object:
                 "resourceVersion": metadata["resourceVersion"],
             },
             "local": {"path": local_volumes.path(name)},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchFields": [here]}]}},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchFields": [node_requirement]}]}},
             "persistentVolumeReclaimPolicy": chosen.get("reclaimPolicy") or "Delete",
             "storageClassName": facts.class_of(claim),
             "volumeMode": "Filesystem",

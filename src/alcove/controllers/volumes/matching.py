@@ -1,7 +1,7 @@
-"""Which volume a claim gets. Pure.
+"""Selection of a volume for a claim. Pure.
 
-The one that names it; else, of those that nobody has, the smallest that is large enough and fits by class,
-access modes, volume mode and labels.
+A volume whose claimRef refers to the claim; otherwise the smallest available one that is large enough and
+matches by class, access modes, volume mode and labels.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from alcove.api.selectors import EVERYTHING, NOTHING, LabelSelector
 from alcove.controllers.volumes import facts
 
 
-def fault(volume: Object, claim: Object) -> str:
-    """Why a claim cannot have the volume that it names; empty: it can."""
+def find_problem(volume: Object, claim: Object) -> str:
+    """A message if the claim cannot be bound to the volume that it names; otherwise empty."""
     if facts.capacity(volume) < facts.requested(claim):
         return "requested PV is too small"
     if facts.class_of(volume) != facts.class_of(claim):
@@ -29,7 +29,7 @@ def fault(volume: Object, claim: Object) -> str:
 
 
 def best(claim: Object, meant: Iterable[Object], free: Iterable[Object]) -> Object | None:
-    """`meant` are volumes that name a claim of this name, `free` are of its class and nobody's."""
+    """`meant` are volumes whose claimRef has the claim's name, `free` are available ones of its class."""
     for volume in meant:
         if facts.is_meant_for(volume, claim) and _could_hold(volume, claim):
             return volume
@@ -54,11 +54,11 @@ def _could_hold(volume: Object, claim: Object) -> bool:
 
 
 def _selector(claim: Object) -> LabelSelector:
-    """One that makes no sense selects no volume."""
-    given = get(claim, "spec", "selector")
-    if given is None:
+    """The claim's selector. An invalid one selects no volume."""
+    spec = get(claim, "spec", "selector")
+    if spec is None:
         return EVERYTHING
     try:
-        return selectors.from_object(given)
+        return selectors.from_object(spec)
     except BadRequest:
         return NOTHING

@@ -1,4 +1,4 @@
-"""What is next for a claim, and for a volume. Pure."""
+"""The next binding step of a claim, and the phase of a volume. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from alcove.controllers.volumes import facts, matching
 
 
 class EventNote(Struct, frozen=True):
-    """An event."""
-
     reason: str
     message: str
     is_warning: bool = False
@@ -34,37 +32,37 @@ class ClaimLost(Struct, frozen=True):
 class WaitForVolume(Struct, frozen=True):
     event: EventNote | None = None
     provisioner: str = ""
-    """Who is asked to make a volume."""
+    """The provisioner that should create a volume."""
     takes_class: str = ""
-    """It named no class, and gets the one that is the default by now."""
+    """The default class to set, if the claim has no class."""
 
 
 Next = BindClaim | ClaimLost | WaitForVolume
 
 
 class ClaimContext(Struct, frozen=True, kw_only=True):
-    """What a claim sees: all of its own tenant."""
+    """The objects that the plan of a claim depends on, all of the claim's tenant."""
 
     named: Object | None = None
-    """The volume that it names."""
+    """The volume that the claim names."""
     meant: Sequence[Object] = ()
     free: Sequence[Object] = ()
     chosen: Object | None = None
-    """Its class."""
+    """The claim's storage class."""
     default_class: str = ""
     user: Object | None = None
-    """A pod that wants to use it."""
+    """An active pod that uses the claim."""
 
 
-def for_claim(claim: Object, around: ClaimContext) -> Next:
+def for_claim(claim: Object, context: ClaimContext) -> Next:
     if facts.BIND_COMPLETED in objects.annotations(claim):
-        return _of_bound(claim, around.named)
+        return _of_bound(claim, context.named)
     if get(claim, "spec", "volumeName"):
-        return _of_named(claim, around.named)
-    # Of a class that waits, the scheduler chooses among free volumes, together with the node.
-    free = () if facts.waits_for_consumer(around.chosen) else around.free
-    volume = matching.best(claim, around.meant, free)
-    return BindClaim(volume) if volume is not None else _of_unmatched(claim, around)
+        return _of_named(claim, context.named)
+    # With WaitForFirstConsumer the scheduler chooses the volume together with the node.
+    free = () if facts.waits_for_consumer(context.chosen) else context.free
+    volume = matching.best(claim, context.meant, free)
+    return BindClaim(volume) if volume is not None else _of_unmatched(claim, context)
 
 
 def _of_bound(claim: Object, volume: Object | None) -> Next:
@@ -85,9 +83,9 @@ def _of_named(claim: Object, volume: Object | None) -> Next:
     if volume is None:
         return WaitForVolume()
     if get(volume, "spec", "claimRef") is None:
-        if why := matching.fault(volume, claim):
+        if mismatch := matching.find_problem(volume, claim):
             name = volume["metadata"]["name"]
-            message = f'Cannot bind to requested volume "{name}": {why}'
+            message = f'Cannot bind to requested volume "{name}": {mismatch}'
             return WaitForVolume(EventNote("VolumeMismatch", message, True))
         return BindClaim(volume)
     if facts.is_meant_for(volume, claim):
@@ -96,11 +94,11 @@ def _of_named(claim: Object, volume: Object | None) -> Next:
     return WaitForVolume(EventNote("FailedBinding", message, True))
 
 
-def _of_unmatched(claim: Object, around: ClaimContext) -> Next:
-    name, chosen = facts.class_of(claim), around.chosen
+def _of_unmatched(claim: Object, context: ClaimContext) -> Next:
+    name, chosen = facts.class_of(claim), context.chosen
     if not name:
-        if get(claim, "spec", "storageClassName") is None and around.default_class:
-            return WaitForVolume(takes_class=around.default_class)
+        if get(claim, "spec", "storageClassName") is None and context.default_class:
+            return WaitForVolume(takes_class=context.default_class)
         message = "no persistent volumes available for this claim and no storage class is set"
         return WaitForVolume(EventNote("FailedBinding", message))
     if chosen is None:
@@ -108,7 +106,7 @@ def _of_unmatched(claim: Object, around: ClaimContext) -> Next:
             EventNote("ProvisioningFailed", f'storageclass.storage.k8s.io "{name}" not found', True)
         )
     if facts.waits_for_consumer(chosen) and facts.SELECTED_NODE not in objects.annotations(claim):
-        return WaitForVolume(_waits_for(around.user))
+        return WaitForVolume(_waits_for(context.user))
     provisioner = chosen.get("provisioner", "")
     if provisioner == facts.NO_PROVISIONER:
         return WaitForVolume(
@@ -136,19 +134,19 @@ def _waits_for(user: Object | None) -> EventNote:
 class VolumePhase(Enum):
     FREE = auto()
     HELD = auto()
-    """Its claim is there, and has yet to take it."""
+    """Its claim exists but is not bound to it yet."""
     BOUND = auto()
     RELEASED = auto()
-    """Its claim is gone: it goes as its policy says."""
+    """Its claim was deleted: the reclaim policy applies."""
     UNBOUND = auto()
-    """Its claim took another: it is nobody's again."""
+    """Its claim is bound to another volume: this one becomes available again."""
 
 
 PHASES = {VolumePhase.FREE: "Available", VolumePhase.BOUND: "Bound", VolumePhase.RELEASED: "Released"}
 
 
 def for_volume(volume: Object, claim: Object | None) -> VolumePhase:
-    """`claim` is the one of the name that the volume names, whatever its uid."""
+    """`claim` is the existing claim with the name in the volume's claimRef, whatever its uid."""
     ref = get(volume, "spec", "claimRef")
     if ref is None or not ref.get("uid"):
         return VolumePhase.FREE
@@ -159,6 +157,6 @@ def for_volume(volume: Object, claim: Object | None) -> VolumePhase:
         return VolumePhase.HELD
     if name == volume["metadata"]["name"]:
         return VolumePhase.BOUND
-    made_for_it = facts.PROVISIONED_BY in objects.annotations(volume)
+    is_provisioned = facts.PROVISIONED_BY in objects.annotations(volume)
     is_deleted = get(volume, "spec", "persistentVolumeReclaimPolicy") == "Delete"
-    return VolumePhase.RELEASED if made_for_it and is_deleted else VolumePhase.UNBOUND
+    return VolumePhase.RELEASED if is_provisioned and is_deleted else VolumePhase.UNBOUND

@@ -1,4 +1,5 @@
-"""What is in use stays: deleted claims until no pod uses them, deleted volumes until no claim has them."""
+"""Protection of storage in use: holds terminating claims until no pod uses them, and terminating volumes
+until they are no longer bound."""
 
 from __future__ import annotations
 
@@ -19,25 +20,28 @@ VOLUME_FINALIZER = "kubernetes.io/pv-protection"
 
 
 def is_held(obj: Object, finalizer: str) -> bool:
-    """It is deleted, and waits for this finalizer."""
+    """Whether the object is terminating and has this finalizer."""
     metadata = obj["metadata"]
     return "deletionTimestamp" in metadata and finalizer in (metadata.get("finalizers") or ())
 
 
-async def let_go(client: Client, resource: Resource, key: ObjectKey, obj: Object, finalizer: str) -> None:
+async def remove_finalizer(
+    client: Client, resource: Resource, key: ObjectKey, obj: Object, finalizer: str
+) -> None:
     metadata = obj["metadata"]
-    rest = [each for each in metadata["finalizers"] if each != finalizer]
-    patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": rest}}
+    remaining = [each for each in metadata["finalizers"] if each != finalizer]
+    patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": remaining}}
     try:
         await client.patch(key.tenant, resource, key.name, patch, namespace=key.namespace)
     except NotFound:
         pass
 
 
-def uses(pod: Object, place: str) -> bool:
-    """A pod that no node has yet cannot start with a claim that is deleted; one that is over needs it not."""
-    is_placed = bool(get(pod, "spec", "nodeName"))
-    return is_placed and not pods.is_finished(pod) and place in facts.claims_of(pod)
+def uses(pod: Object, claim: str) -> bool:
+    """Whether the pod uses the claim (namespace/name). Unscheduled pods do not count, because they cannot
+    start with a terminating claim; neither do finished ones."""
+    is_bound = bool(get(pod, "spec", "nodeName"))
+    return is_bound and not pods.is_finished(pod) and claim in facts.claims_of(pod)
 
 
 class ClaimProtection(Controller):
@@ -49,29 +53,29 @@ class ClaimProtection(Controller):
         super().__init__(context)
         self._claims = self.mirror(PERSISTENT_VOLUME_CLAIMS)
         self._pods = self.mirror(PODS, {facts.CLAIM: facts.claims_of})
-        self.on(self._claims, self._deleted)
-        self.on(self._pods, self._freed)
+        self.on(self._claims, self._of_terminating)
+        self.on(self._pods, self._of_finished_pod)
 
-    def _deleted(self, change: ObjectChange) -> Iterable[ObjectKey]:
+    def _of_terminating(self, change: ObjectChange) -> Iterable[ObjectKey]:
         return (change.key,) if is_held(change.obj, CLAIM_FINALIZER) else ()
 
-    def _freed(self, change: ObjectChange) -> Iterable[ObjectKey]:
+    def _of_finished_pod(self, change: ObjectChange) -> Iterable[ObjectKey]:
         if change.kind is ChangeType.DELETED or pods.is_finished(change.obj):
-            for place in facts.claims_of(change.obj):
-                yield facts.key_of(change.key, place)
+            for claim in facts.claims_of(change.obj):
+                yield facts.key_of(change.key, claim)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         claim = self._claims.get(key)
         if claim is None or not is_held(claim, CLAIM_FINALIZER):
             return DONE
-        place, client = facts.namespaced_name(key), self.client(key)
-        known = self._pods.find(facts.CLAIM, key.plane, key.tenant, place)
-        if any(uses(pod, place) for pod in known):
+        claim_name, client = facts.namespaced_name(key), self.client(key)
+        cached_pods = self._pods.find(facts.CLAIM, key.plane, key.tenant, claim_name)
+        if any(uses(pod, claim_name) for pod in cached_pods):
             return DONE
-        # A pod may have been placed that our watch has yet to tell of.
-        there = await client.list(key.tenant, PODS, namespace=key.namespace)
-        if not any(uses(pod, place) for pod in there):
-            await let_go(client, PERSISTENT_VOLUME_CLAIMS, key, claim, CLAIM_FINALIZER)
+        # Listed from the server: the mirror may not have a pod that was just bound.
+        current_pods = await client.list(key.tenant, PODS, namespace=key.namespace)
+        if not any(uses(pod, claim_name) for pod in current_pods):
+            await remove_finalizer(client, PERSISTENT_VOLUME_CLAIMS, key, claim, CLAIM_FINALIZER)
         return DONE
 
 
@@ -83,13 +87,13 @@ class VolumeProtection(Controller):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._volumes = self.mirror(PERSISTENT_VOLUMES)
-        self.on(self._volumes, self._deleted)
+        self.on(self._volumes, self._of_terminating)
 
-    def _deleted(self, change: ObjectChange) -> Iterable[ObjectKey]:
+    def _of_terminating(self, change: ObjectChange) -> Iterable[ObjectKey]:
         return (change.key,) if is_held(change.obj, VOLUME_FINALIZER) else ()
 
     async def reconcile(self, key: ObjectKey) -> Result:
         volume = self._volumes.get(key)
         if volume is not None and is_held(volume, VOLUME_FINALIZER) and facts.phase(volume) != "Bound":
-            await let_go(self.client(key), PERSISTENT_VOLUMES, key, volume, VOLUME_FINALIZER)
+            await remove_finalizer(self.client(key), PERSISTENT_VOLUMES, key, volume, VOLUME_FINALIZER)
         return DONE

@@ -1,8 +1,8 @@
-"""The provisioner of local volumes: makes them where the scheduler put the pod, lets them grow, and lets
-those go whose node is gone with them.
+"""The provisioner of local volumes: creates them on the node that the scheduler selected, expands them, and
+releases those whose node was deleted.
 
-The volume of a claim is made in the claim's own tenant, and no request of this controller names two
-tenants: nothing can be bound across.
+A volume is created in the claim's tenant, and no request of this controller involves two tenants: a claim can
+never be bound to another tenant's volume.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from alcove.client.keys import HOME, ObjectKey
 from alcove.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.volumes import facts, local
-from alcove.controllers.volumes.protection import is_held, let_go
+from alcove.controllers.volumes.protection import is_held, remove_finalizer
 
 
 class LocalProvisioner(Controller):
@@ -44,10 +44,10 @@ class LocalProvisioner(Controller):
         return self._claims.find_keys(facts.CLASS, key.plane, key.tenant, key.name)
 
     def _of_volume(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """Its claim, for it may grow; itself, when it goes."""
+        """The volume's claim, which may have to be expanded; the volume itself while it is terminating."""
         if local_volumes.is_local(change.obj) and change.kind is not ChangeType.DELETED:
-            for place in facts.claim_of(change.obj):
-                yield facts.key_of(change.key, place)
+            for claim_name in facts.claim_of(change.obj):
+                yield facts.key_of(change.key, claim_name)
             if is_held(change.obj, local_volumes.FINALIZER):
                 yield change.key
 
@@ -68,22 +68,22 @@ class LocalProvisioner(Controller):
         if chosen is not None and local.wants(claim, chosen):
             await self._provision(key, claim, chosen)
         elif facts.phase(claim) == "Bound":
-            await self._grow(key, claim)
+            await self._expand(key, claim)
         return DONE
 
-    # Coming
+    # Provisioning
 
     async def _provision(self, key: ObjectKey, claim: Object, chosen: Object) -> None:
-        if why := local.fault(claim, chosen):
-            self._failed(key, claim, why)
+        if message := local.find_problem(claim, chosen):
+            self._report_failure(key, claim, message)
             return
         node = objects.annotations(claim)[facts.SELECTED_NODE]
-        if not await self._is_there(node):
-            self._failed(key, claim, f'node "{node}" not found')
-            await self._choose_again(key, claim)
+        if not await self._node_exists(node):
+            self._report_failure(key, claim, f'node "{node}" not found')
+            await self._reschedule(key, claim)
             return
-        made = local.volume(claim, chosen, node)
-        name = made["metadata"]["name"]
+        volume = local.volume(claim, chosen, node)
+        name = volume["metadata"]["name"]
         if key.of(name, "") in self._volumes:
             return
         self.events.normal(
@@ -93,40 +93,41 @@ class LocalProvisioner(Controller):
             f'Provisioning a volume for claim "{facts.namespaced_name(key)}"',
         )
         try:
-            await self.client(key).create(key.tenant, PERSISTENT_VOLUMES, made)
+            await self.client(key).create(key.tenant, PERSISTENT_VOLUMES, volume)
         except AlreadyExists:
             return
         self.events.normal(
             key.plane, claim, "ProvisioningSucceeded", f"Successfully provisioned volume {name}"
         )
 
-    def _failed(self, key: ObjectKey, claim: Object, why: str) -> None:
+    def _report_failure(self, key: ObjectKey, claim: Object, cause: str) -> None:
         name = facts.class_of(claim)
-        message = f'failed to provision volume with StorageClass "{name}": {why}'
+        message = f'failed to provision volume with StorageClass "{name}": {cause}'
         self.events.warning(key.plane, claim, "ProvisioningFailed", message)
 
-    async def _choose_again(self, key: ObjectKey, claim: Object) -> None:
-        """The scheduler puts the pod elsewhere once the claim no longer says where it should be."""
+    async def _reschedule(self, key: ObjectKey, claim: Object) -> None:
+        """Removes the selected-node annotation, so that the scheduler selects another node."""
         version = claim["metadata"]["resourceVersion"]
         patch = {"metadata": {"resourceVersion": version, "annotations": {facts.SELECTED_NODE: None}}}
         await self.client(key).patch(
             key.tenant, PERSISTENT_VOLUME_CLAIMS, key.name, patch, namespace=key.namespace
         )
 
-    async def _is_there(self, node: str) -> bool:
-        """Asks the server where our own watch knows nothing of the node."""
+    async def _node_exists(self, node: str) -> bool:
+        """Reads from the server if the mirror does not have the node."""
         if ObjectKey(HOME, SYSTEM, "", node) in self._nodes:
             return True
         try:
-            found = await self.context.planes.client(HOME).get(SYSTEM, NODES, node) if node else None
+            obj = await self.context.planes.client(HOME).get(SYSTEM, NODES, node) if node else None
         except NotFound:
             return False
-        return found is not None
+        return obj is not None
 
-    # Growing
+    # Expansion
 
-    async def _grow(self, key: ObjectKey, claim: Object) -> None:
-        """The class was asked when the claim was changed; a folder has room as long as its node has."""
+    async def _expand(self, key: ObjectKey, claim: Object) -> None:
+        """Sets the volume's capacity to the claim's request. The API server checked allowVolumeExpansion
+        when the claim was changed; a local volume is a directory and needs no resizing."""
         volume = self._volumes.get(key.of(get(claim, "spec", "volumeName", default=""), ""))
         desired = facts.requested(claim)
         if volume is None or not local_volumes.is_local(volume) or not facts.is_meant_for(volume, claim):
@@ -136,23 +137,27 @@ class LocalProvisioner(Controller):
             patch = {"metadata": {"uid": volume["metadata"]["uid"]}, "spec": {"capacity": size}}
             name = volume["metadata"]["name"]
             volume = await self.client(key).patch(key.tenant, PERSISTENT_VOLUMES, name, patch)
-        told = get(claim, "status", "capacity", "storage")
-        if told is not None and told != str(facts.capacity(volume)):
+        reported = get(claim, "status", "capacity", "storage")
+        if reported is not None and reported != str(facts.capacity(volume)):
             claim["status"]["capacity"] = {"storage": str(facts.capacity(volume))}
             await self.client(key).update(key.tenant, PERSISTENT_VOLUME_CLAIMS, claim, subresource="status")
             self.events.normal(
-                key.plane, claim, "VolumeResizeSuccessful", f"Resize volume succeeded: {told} to {desired}"
+                key.plane,
+                claim,
+                "VolumeResizeSuccessful",
+                f"Resize volume succeeded: {reported} to {desired}",
             )
 
-    # Going
+    # Release
 
     async def _release(self, key: ObjectKey) -> Result:
-        """The node wipes its volumes, and says so. Where the node is gone for good, so are they."""
+        """A node erases its terminating volumes and removes the finalizer; for a deleted node it is removed
+        here."""
         volume = self._volumes.get(key)
         if volume is None or not is_held(volume, local_volumes.FINALIZER):
             return DONE
-        if not await self._is_there(local_volumes.node_of(volume)):
-            await let_go(self.client(key), PERSISTENT_VOLUMES, key, volume, local_volumes.FINALIZER)
+        if not await self._node_exists(local_volumes.node_of(volume)):
+            await remove_finalizer(self.client(key), PERSISTENT_VOLUMES, key, volume, local_volumes.FINALIZER)
         return DONE
 
 

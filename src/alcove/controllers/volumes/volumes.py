@@ -1,4 +1,4 @@
-"""The volumes' side of binding: their phases, and what becomes of those whose claim is gone."""
+"""The phases of volumes, and the reclaim policy of those whose claim was deleted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from alcove.client.changes import ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
-from alcove.controllers.deletion import delete_as_known
+from alcove.controllers.deletion import delete_if_unchanged
 from alcove.controllers.volumes import facts, writes
 from alcove.controllers.volumes.plan import PHASES, VolumePhase, for_volume
 
@@ -41,37 +41,37 @@ class VolumeController(Controller):
         if volume is None:
             return DONE
         try:
-            await self._settle(key, volume)
+            await self._sync(key, volume)
         except NotFound:
             pass
         return DONE
 
-    async def _settle(self, key: ObjectKey, volume: Object) -> None:
+    async def _sync(self, key: ObjectKey, volume: Object) -> None:
         claim = self._claim(key, volume)
-        fate = for_volume(volume, claim)
-        if fate is VolumePhase.RELEASED:
-            # What follows cannot be undone, and our watch of claims may be behind that of volumes.
-            claim = await self._asked(key, volume)
-            fate = for_volume(volume, claim)
-        match fate:
+        phase = for_volume(volume, claim)
+        if phase is VolumePhase.RELEASED:
+            # Reclaiming cannot be undone, and the mirror of claims may lag behind that of volumes.
+            claim = await self._read_claim(key, volume)
+            phase = for_volume(volume, claim)
+        match phase:
             case VolumePhase.FREE | VolumePhase.BOUND:
-                await self._write_phase(key, volume, PHASES[fate])
+                await self._write_phase(key, volume, PHASES[phase])
             case VolumePhase.HELD:
-                pass  # The claim's own turn.
+                pass  # The claim's reconcile binds it.
             case VolumePhase.UNBOUND:
                 await self.client(key).update(key.tenant, PERSISTENT_VOLUMES, writes.unclaimed(volume))
             case VolumePhase.RELEASED:
                 if facts.phase(volume) not in ("Released", "Failed"):
-                    volume = await self._write_phase(key, volume, PHASES[fate])
+                    volume = await self._write_phase(key, volume, PHASES[phase])
                 await self._reclaim(key, volume)
             case _:
-                assert_never(fate)
+                assert_never(phase)
 
     def _claim(self, key: ObjectKey, volume: Object) -> Object | None:
         ref = get(volume, "spec", "claimRef", default={})
         return self._claims.get(key.of(ref.get("name") or "", ref.get("namespace") or ""))
 
-    async def _asked(self, key: ObjectKey, volume: Object) -> Object | None:
+    async def _read_claim(self, key: ObjectKey, volume: Object) -> Object | None:
         ref = volume["spec"]["claimRef"]
         try:
             return await self.client(key).get(
@@ -80,11 +80,11 @@ class VolumeController(Controller):
         except NotFound:
             return None
 
-    async def _write_phase(self, key: ObjectKey, volume: Object, phase: str, why: str = "") -> Object:
-        there = volume.get("status") or {}
-        if there.get("phase") == phase:
+    async def _write_phase(self, key: ObjectKey, volume: Object, phase: str, message: str = "") -> Object:
+        old_status = volume.get("status") or {}
+        if old_status.get("phase") == phase:
             return volume
-        volume["status"] = {"phase": phase, **({"message": why} if why else {})}
+        volume["status"] = {"phase": phase, **({"message": message} if message else {})}
         return await self.client(key).update(key.tenant, PERSISTENT_VOLUMES, volume, subresource="status")
 
     async def _reclaim(self, key: ObjectKey, volume: Object) -> None:
@@ -92,15 +92,15 @@ class VolumeController(Controller):
             return
         match get(volume, "spec", "persistentVolumeReclaimPolicy", default="Retain"):
             case "Delete" if local_volumes.is_local(volume):
-                await delete_as_known(self.client(key), PERSISTENT_VOLUMES, key, volume["metadata"])
+                await delete_if_unchanged(self.client(key), PERSISTENT_VOLUMES, key, volume["metadata"])
             case "Delete" if facts.PROVISIONED_BY not in (volume["metadata"].get("annotations") or {}):
                 await self._fail(key, volume, "VolumeFailedDelete", _NO_DELETER)
             case "Recycle":
                 await self._fail(key, volume, "VolumeFailedRecycle", _NO_RECYCLER)
             case _:
-                pass  # It is retained, or whoever made it deletes it.
+                pass  # It is retained, or its external provisioner deletes it.
 
-    async def _fail(self, key: ObjectKey, volume: Object, reason: str, why: str) -> None:
+    async def _fail(self, key: ObjectKey, volume: Object, reason: str, message: str) -> None:
         if facts.phase(volume) != "Failed":
-            volume = await self._write_phase(key, volume, "Failed", why)
-            self.events.warning(key.plane, volume, reason, why)
+            volume = await self._write_phase(key, volume, "Failed", message)
+            self.events.warning(key.plane, volume, reason, message)

@@ -1,6 +1,6 @@
 """The objects that binding writes: a volume with its claim, a claim with its volume. Pure.
 
-Each returns the object as it should be, or None where it is so already.
+Functions that may return None return the desired object, or None if the object already is in that state.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def claimed(volume: Object, claim: Object) -> Object | None:
     }
     new = {**volume, "metadata": dict(volume["metadata"]), "spec": {**volume["spec"], "claimRef": desired}}
     if not ref:
-        # Whose choice it was decides whether it can be undone.
+        # Marks a binding that the controller chose, so that `unclaimed` removes it completely.
         new["metadata"]["annotations"] = _annotated(volume, **{facts.BOUND_BY_CONTROLLER: YES})
     return new
 
 
 def unclaimed(volume: Object) -> Object:
-    """A choice of ours is forgotten; one that somebody wrote into the volume stays, for who has that name."""
+    """Removes a claimRef that the controller set; one that a user set stays, without uid, for that name."""
     ref = volume["spec"]["claimRef"]
     metadata, spec = dict(volume["metadata"]), dict(volume["spec"])
     annotations = dict(metadata.get("annotations") or {})
@@ -50,29 +50,30 @@ def unclaimed(volume: Object) -> Object:
 
 def bound(claim: Object, volume: Object) -> Object | None:
     name = volume["metadata"]["name"]
-    marks = {facts.BIND_COMPLETED: YES}
+    annotations = {facts.BIND_COMPLETED: YES}
     if not get(claim, "spec", "volumeName"):
-        marks[facts.BOUND_BY_CONTROLLER] = YES
+        annotations[facts.BOUND_BY_CONTROLLER] = YES
     new = {
         **claim,
-        "metadata": {**claim["metadata"], "annotations": _annotated(claim, **marks)},
+        "metadata": {**claim["metadata"], "annotations": _annotated(claim, **annotations)},
         "spec": {**claim["spec"], "volumeName": name},
     }
     return None if same(new, claim) else new
 
 
 def bound_status(claim: Object, volume: Object) -> Object | None:
-    """What the claim got. Its size is what it was when it was bound: growing is told by who grows it."""
-    there: Object = claim.get("status") or {}
-    status = {**there, "phase": "Bound", "accessModes": volume["spec"].get("accessModes") or []}
-    if there.get("phase") != "Bound" or not there.get("capacity"):
+    """The claim with phase Bound. Its capacity is set only on binding; the provisioner updates it on
+    expansion."""
+    old_status: Object = claim.get("status") or {}
+    status = {**old_status, "phase": "Bound", "accessModes": volume["spec"].get("accessModes") or []}
+    if old_status.get("phase") != "Bound" or not old_status.get("capacity"):
         status["capacity"] = volume["spec"]["capacity"]
-    return None if same(status, there) else {**claim, "status": status}
+    return None if same(status, old_status) else {**claim, "status": status}
 
 
 def unbound_status(claim: Object, phase: str) -> Object | None:
-    there: Object = claim.get("status") or {}
-    if there.get("phase") == phase:
+    old_status: Object = claim.get("status") or {}
+    if old_status.get("phase") == phase:
         return None
-    kept = {key: there[key] for key in there if key not in ("accessModes", "capacity")}
-    return {**claim, "status": {**kept, "phase": phase}}
+    retained = {key: old_status[key] for key in old_status if key not in ("accessModes", "capacity")}
+    return {**claim, "status": {**retained, "phase": phase}}

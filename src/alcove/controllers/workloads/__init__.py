@@ -1,1 +1,1 @@
-"""What the controllers of workloads share: facts of pods, claiming by selector, making many at once."""
+"""Shared by workload controllers: pod state, adoption by selector, revisions, and creation in batches."""

@@ -1,6 +1,7 @@
-"""Which objects an owner controls: adopting those its selector matches, releasing those it no longer does.
+"""Controller references: adopts objects that the owner's selector matches, releases those it no longer
+matches.
 
-Owner and owned are of one plane, tenant and namespace, always; a reference counts by its uid.
+Owner and dependents are always in the same plane, tenant and namespace; references are compared by uid.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from alcove.client.client import Client, Patch
 from alcove.client.keys import ObjectKey
 from alcove.client.mirror import Mirror
 from alcove.client.resources import Resource
-from alcove.controllers.concurrency import together
+from alcove.controllers.concurrency import gather_all
 
 
 def orphans(obj: Object) -> Iterable[str]:
-    """An index: the namespace of an object that nobody controls."""
+    """An index: objects without a controller, by namespace."""
     return () if controller_uid(obj) else (obj["metadata"].get("namespace") or "",)
 
 
@@ -35,15 +36,15 @@ class OwnershipChanges(Struct, frozen=True):
     release: list[Object]
 
 
-def sort_out(
+def plan_ownership(
     owner: Object, selector: LabelSelector, controlled: Sequence[Object], loose: Sequence[Object]
 ) -> OwnershipChanges:
-    """`controlled` refer to the owner's uid, `loose` to nobody."""
+    """`controlled` are objects with a reference to the owner's uid, `loose` those without a controller."""
     namespace = owner["metadata"].get("namespace")
-    ending = "deletionTimestamp" in owner["metadata"]
-    mine = [each for each in controlled if each["metadata"].get("namespace") == namespace]
-    matching = [each for each in mine if selector.matches(labels(each))]
-    if ending:
+    is_terminating = "deletionTimestamp" in owner["metadata"]
+    dependents = [each for each in controlled if each["metadata"].get("namespace") == namespace]
+    matching = [each for each in dependents if selector.matches(labels(each))]
+    if is_terminating:
         return OwnershipChanges(matching, [], [])
     adopt = [
         each
@@ -52,7 +53,9 @@ def sort_out(
         and "deletionTimestamp" not in each["metadata"]
         and selector.matches(labels(each))
     ]
-    return OwnershipChanges(matching, adopt, [each for each in mine if not selector.matches(labels(each))])
+    return OwnershipChanges(
+        matching, adopt, [each for each in dependents if not selector.matches(labels(each))]
+    )
 
 
 def reference(resource: Resource, owner: Object) -> Object:
@@ -67,7 +70,7 @@ def reference(resource: Resource, owner: Object) -> Object:
 
 
 class ControllerRefManager(Struct, frozen=True):
-    """Somebody who claims objects."""
+    """Adopts and releases objects on behalf of one owner."""
 
     client: Client
     key: ObjectKey
@@ -82,44 +85,47 @@ class ControllerRefManager(Struct, frozen=True):
     async def claim(
         self, mirror: Mirror, counts: Callable[[Object], bool] = lambda _obj: True
     ) -> list[Object]:
-        """What the owner controls after adopting and releasing, of the objects that `counts` approves."""
+        """Adopts and releases, then returns the objects that the owner controls. Only objects for which
+        `counts` is true are considered."""
         key = self.key
         controlled = mirror.find("controller", key.plane, key.tenant, self.uid)
         loose = mirror.find("orphans", key.plane, key.tenant, key.namespace)
-        claims = sort_out(
+        claims = plan_ownership(
             self.obj,
             self.selector,
             [each for each in controlled if counts(each)],
             [each for each in loose if counts(each)],
         )
-        what = mirror.selection.resource
-        await together(self._release(what, each) for each in claims.release)
-        if not claims.adopt or not await self._is_there():
+        resource = mirror.selection.resource
+        await gather_all(self._release(resource, each) for each in claims.release)
+        if not claims.adopt or not await self._owner_exists():
             return claims.owned
-        adopted = await together(self._adopt(what, each) for each in claims.adopt)
+        adopted = await gather_all(self._adopt(resource, each) for each in claims.adopt)
         return claims.owned + [each for each in adopted if each is not None]
 
-    async def _is_there(self) -> bool:
-        """Asked of the server itself: an owner that is gone must not adopt, for nobody would clean up."""
+    async def _owner_exists(self) -> bool:
+        """Read from the server: a deleted owner must not adopt objects, as they would never be cleaned up."""
         metadata = self.obj["metadata"]
         try:
-            found = await self.client.get(
+            owner = await self.client.get(
                 self.key.tenant, self.resource, self.key.name, namespace=self.key.namespace
             )
         except NotFound:
             return False
-        there = found["metadata"]
-        return bool(there["uid"] == metadata["uid"]) and "deletionTimestamp" not in there
+        current = owner["metadata"]
+        return bool(current["uid"] == metadata["uid"]) and "deletionTimestamp" not in current
 
-    async def _adopt(self, what: Resource, obj: Object) -> Object | None:
+    async def _adopt(self, resource: Resource, obj: Object) -> Object | None:
         owners = obj["metadata"].get("ownerReferences") or []
-        return await self._refer(what, obj, [*owners, reference(self.resource, self.obj)])
+        return await self._patch_owners(resource, obj, [*owners, reference(self.resource, self.obj)])
 
-    async def _release(self, what: Resource, obj: Object) -> Object | None:
+    async def _release(self, resource: Resource, obj: Object) -> Object | None:
         owners = obj["metadata"].get("ownerReferences") or []
-        return await self._refer(what, obj, [each for each in owners if each.get("uid") != self.uid])
+        return await self._patch_owners(
+            resource, obj, [each for each in owners if each.get("uid") != self.uid]
+        )
 
-    async def _refer(self, what: Resource, obj: Object, owners: list[Object]) -> Object | None:
+    async def _patch_owners(self, resource: Resource, obj: Object, owners: list[Object]) -> Object | None:
         metadata = obj["metadata"]
         patch = {
             "metadata": {"ownerReferences": owners or None, "resourceVersion": metadata["resourceVersion"]}
@@ -127,7 +133,7 @@ class ControllerRefManager(Struct, frozen=True):
         try:
             return await self.client.patch(
                 self.key.tenant,
-                what,
+                resource,
                 metadata["name"],
                 patch,
                 namespace=self.key.namespace,
@@ -136,5 +142,5 @@ class ControllerRefManager(Struct, frozen=True):
         except NotFound:
             return None
         except Conflict:
-            # Somebody changed it. What became of it, the mirror will tell, and we look again.
+            # Another writer changed it; the watch event enqueues the owner again.
             return None

@@ -1,8 +1,8 @@
-"""Making many objects: few at first, more as it goes well, and never more at once than a tenant's share.
+"""Creation of many objects with slow start, and a limit of concurrent requests per tenant.
 
-What is refused once is likely refused a thousand times: batches begin with one and double as long as all
-succeed. A tenant's requests of this kind share `AT_ONCE_PER_TENANT_MAX`, so that a tenant with many pods
-to make never stands before another with a few in the line for connections.
+A request that is rejected once is likely to be rejected a thousand times: batches begin with one object and
+double as long as all succeed. A tenant has at most `AT_ONCE_PER_TENANT_MAX` such requests in flight, so
+that a tenant with many pods to create does not delay another's requests.
 """
 
 from __future__ import annotations
@@ -19,52 +19,54 @@ from alcove.client.keys import TenantKey
 
 AT_ONCE_PER_TENANT_MAX = 12
 BURST_MAX = 500
-"""How many objects one turn makes or deletes at most; the rest is for the next turn."""
+"""The maximum number of objects that one reconcile creates or deletes."""
 
 T = TypeVar("T")
 
 
 class TenantRequestLimits:
-    """Each tenant's share of requests at once."""
+    """A semaphore per tenant for concurrent requests."""
 
     def __init__(self, at_once_max: int = AT_ONCE_PER_TENANT_MAX) -> None:
         self._at_once_max = at_once_max
-        self._lanes: WeakValueDictionary[TenantKey, asyncio.Semaphore] = WeakValueDictionary()
+        self._semaphores: WeakValueDictionary[TenantKey, asyncio.Semaphore] = WeakValueDictionary()
 
     def of(self, tenant_key: TenantKey) -> asyncio.Semaphore:
-        lane = self._lanes.get(tenant_key)
-        if lane is None:
-            lane = self._lanes[tenant_key] = asyncio.Semaphore(self._at_once_max)
-        return lane
+        semaphore = self._semaphores.get(tenant_key)
+        if semaphore is None:
+            semaphore = self._semaphores[tenant_key] = asyncio.Semaphore(self._at_once_max)
+        return semaphore
 
 
 class CreatedObjects(Struct, frozen=True):
     objects: list[Object]
     error: Exception | None = None
-    """The first one; what came after it was not tried."""
+    """The first error; later batches were not tried."""
 
 
 async def slow_start(
-    lane: asyncio.Semaphore, desired: Sequence[T], make: Callable[[T], Coroutine[Any, Any, Object]]
+    semaphore: asyncio.Semaphore, desired: Sequence[T], make: Callable[[T], Coroutine[Any, Any, Object]]
 ) -> CreatedObjects:
-    made: list[Object] = []
-    begun, size = 0, 1
-    while begun < len(desired):
-        batch = desired[begun : begun + size]
-        results = await asyncio.gather(*(_within(lane, make, each) for each in batch), return_exceptions=True)
-        made += [each for each in results if not isinstance(each, BaseException)]
+    created: list[Object] = []
+    started, size = 0, 1
+    while started < len(desired):
+        batch = desired[started : started + size]
+        results = await asyncio.gather(
+            *(_within(semaphore, make, each) for each in batch), return_exceptions=True
+        )
+        created += [each for each in results if not isinstance(each, BaseException)]
         for each in results:
             if isinstance(each, Exception):
-                return CreatedObjects(made, each)
+                return CreatedObjects(created, each)
             if isinstance(each, BaseException):
                 raise each
-        begun += len(batch)
+        started += len(batch)
         size *= 2
-    return CreatedObjects(made)
+    return CreatedObjects(created)
 
 
 async def _within(
-    lane: asyncio.Semaphore, make: Callable[[T], Coroutine[Any, Any, Object]], what: T
+    semaphore: asyncio.Semaphore, make: Callable[[T], Coroutine[Any, Any, Object]], item: T
 ) -> Object:
-    async with lane:
-        return await make(what)
+    async with semaphore:
+        return await make(item)

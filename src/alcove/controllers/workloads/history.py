@@ -1,4 +1,4 @@
-"""A workload's templates over time, as ControllerRevisions: what stateful and daemon sets roll back to."""
+"""ControllerRevisions: the template history of stateful sets and daemon sets, for updates and rollbacks."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from alcove.client.client import Client
 from alcove.client.keys import ObjectKey
 from alcove.client.mirror import Mirror
 from alcove.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS, STATEFUL_SETS, Resource
-from alcove.controllers.concurrency import together
+from alcove.controllers.concurrency import gather_all
 from alcove.controllers.controller import ServerRefusal, controller_of
 from alcove.controllers.workloads.controller_refs import reference
 from alcove.controllers.workloads.templates import template_hash
 
 HASH_LABEL = "controller.kubernetes.io/hash"
 POD_LABEL = "controller-revision-hash"
-"""What a pod is of: of a daemon set, the revision's hash; of a stateful set, its name."""
+"""The revision of a pod: for a daemon set the revision's hash, for a stateful set its name."""
 _HASH_LABELS = {DAEMON_SETS: POD_LABEL, STATEFUL_SETS: HASH_LABEL}
 
 
 def data_of(workload: Object) -> Object:
-    """What a revision keeps: a patch that brings the template back.
+    """The data of a revision: a patch that restores the template.
 
-    Written as Go would write it: kubectl's rollbacks compare it byte by byte with the template they hold.
+    In the same form as Go serializes it, because kubectl's rollbacks compare it byte by byte.
     """
     template = workload["spec"]["template"]
     spec = dict(template.get("spec") or {})
@@ -51,8 +51,8 @@ def template_of(revision: Object) -> Object:
 def same_as(workload: Object, revisions: Iterable[Object]) -> Object | None:
     """The newest revision with the workload's template."""
     desired = data_of(workload)
-    found = [each for each in revisions if same(each.get("data"), desired)]
-    return max(found, key=number, default=None)
+    matching = [each for each in revisions if same(each.get("data"), desired)]
+    return max(matching, key=number, default=None)
 
 
 def hash_of(revision: Object) -> str:
@@ -70,13 +70,13 @@ def next_number(revisions: Iterable[Object]) -> int:
 def new_revision(resource: Resource, workload: Object, revision: int) -> Object:
     collisions = get(workload, "status", "collisionCount", default=0)
     digest = template_hash(workload["spec"]["template"], collisions)
-    own = get(workload, "spec", "template", "metadata", "labels", default={})
+    template_labels = get(workload, "spec", "template", "metadata", "labels", default={})
     return {
         "metadata": {
             "name": f"{workload['metadata']['name']}-{digest}",
             "namespace": workload["metadata"]["namespace"],
-            "labels": {**own, _HASH_LABELS[resource]: digest},
-            # Among them is the cause of the change, which `kubectl rollout history` shows.
+            "labels": {**template_labels, _HASH_LABELS[resource]: digest},
+            # Includes the change-cause annotation, which `kubectl rollout history` shows.
             "annotations": dict(objects.annotations(workload)),
             "ownerReferences": [reference(resource, workload)],
         },
@@ -85,14 +85,14 @@ def new_revision(resource: Resource, workload: Object, revision: int) -> Object:
     }
 
 
-def outlived(workload: Object, revisions: Sequence[Object], used: set[str]) -> list[Object]:
-    """Revisions that nothing uses, beyond those to be kept, the oldest."""
+def beyond_history_limit(workload: Object, revisions: Sequence[Object], used: set[str]) -> list[Object]:
+    """The oldest unused revisions beyond the history limit."""
     idle = sorted((each for each in revisions if each["metadata"]["name"] not in used), key=number)
     return idle[: max(0, len(idle) - workload["spec"].get("revisionHistoryLimit", 10))]
 
 
 class History:
-    """Reads and writes the revisions of one kind's objects."""
+    """Reads and writes the revisions of the workloads of one resource."""
 
     def __init__(self, resource: Resource, revisions: Mirror) -> None:
         """The mirror must have the index `controller`."""
@@ -100,31 +100,34 @@ class History:
         self._revisions = revisions
 
     def known(self, key: ObjectKey, workload: Object) -> list[Object]:
-        found = self._revisions.find("controller", key.plane, key.tenant, workload["metadata"]["uid"])
-        return [each for each in found if each["metadata"]["namespace"] == key.namespace]
+        revisions = self._revisions.find("controller", key.plane, key.tenant, workload["metadata"]["uid"])
+        return [each for each in revisions if each["metadata"]["namespace"] == key.namespace]
 
-    async def update(self, client: Client, key: ObjectKey, workload: Object, known: list[Object]) -> Object:
-        """The revision of the workload's template; one that comes back gets the highest number."""
-        there = same_as(workload, known)
-        if there is None:
-            return await self._new(client, key, workload, next_number(known))
-        others = [each for each in known if each is not there]
-        if others and number(there) < next_number(others):
-            there["revision"] = next_number(others)
-            return await client.update(key.tenant, CONTROLLER_REVISIONS, there)
-        return there
+    async def update(
+        self, client: Client, key: ObjectKey, workload: Object, revisions: list[Object]
+    ) -> Object:
+        """The revision of the workload's template, created if needed; a reused one gets the highest
+        number."""
+        existing = same_as(workload, revisions)
+        if existing is None:
+            return await self._new(client, key, workload, next_number(revisions))
+        others = [each for each in revisions if each is not existing]
+        if others and number(existing) < next_number(others):
+            existing["revision"] = next_number(others)
+            return await client.update(key.tenant, CONTROLLER_REVISIONS, existing)
+        return existing
 
     async def _new(self, client: Client, key: ObjectKey, workload: Object, number_: int) -> Object:
-        made = new_revision(self._resource, workload, number_)
+        revision = new_revision(self._resource, workload, number_)
         try:
-            return await client.create(key.tenant, CONTROLLER_REVISIONS, made)
+            return await client.create(key.tenant, CONTROLLER_REVISIONS, revision)
         except AlreadyExists as error:
-            name = made["metadata"]["name"]
-            there = await client.get(key.tenant, CONTROLLER_REVISIONS, name, namespace=key.namespace)
-            owner = controller_of(there) or {}
-            if owner.get("uid") == workload["metadata"]["uid"] and same_as(workload, [there]):
-                return there
-            # Another template has the name: the next attempt takes another one.
+            name = revision["metadata"]["name"]
+            existing = await client.get(key.tenant, CONTROLLER_REVISIONS, name, namespace=key.namespace)
+            owner = controller_of(existing) or {}
+            if owner.get("uid") == workload["metadata"]["uid"] and same_as(workload, [existing]):
+                return existing
+            # Hash collision with another template: the next attempt uses another name.
             collisions = get(workload, "status", "collisionCount", default=0) + 1
             patch = {"status": {"collisionCount": collisions}}
             await client.patch(
@@ -146,4 +149,6 @@ class History:
             except NotFound:
                 pass
 
-        await together(delete(each) for each in outlived(workload, self.known(key, workload), used))
+        await gather_all(
+            delete(each) for each in beyond_history_limit(workload, self.known(key, workload), used)
+        )

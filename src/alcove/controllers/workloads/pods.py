@@ -1,4 +1,4 @@
-"""Facts of pods that workload controllers decide by."""
+"""Pod state that workload controllers base their decisions on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def phase(pod: Object) -> str:
     return get(pod, "status", "phase", default="Pending")  # type: ignore[no-any-return]
 
 
-def is_ending(pod: Object) -> bool:
+def is_terminating(pod: Object) -> bool:
     return "deletionTimestamp" in pod["metadata"]
 
 
@@ -28,8 +28,8 @@ def is_finished(pod: Object) -> bool:
 
 
 def is_active(pod: Object) -> bool:
-    """It runs, or will."""
-    return not is_ending(pod) and not is_finished(pod)
+    """Neither finished nor terminating."""
+    return not is_terminating(pod) and not is_finished(pod)
 
 
 def condition(obj: Object, type_: str) -> Object | None:
@@ -43,7 +43,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def ready_since(pod: Object) -> float | None:
-    """None: it is not ready, or does not say since when."""
+    """None if the pod is not ready, or its Ready condition has no transition time."""
     ready = condition(pod, "Ready")
     if ready is None or ready.get("status") != "True" or not ready.get("lastTransitionTime"):
         return None
@@ -51,7 +51,7 @@ def ready_since(pod: Object) -> float | None:
 
 
 def available_in_seconds(pod: Object, min_ready_seconds: int, now: float) -> float | None:
-    """How long until a ready pod counts as available: 0 if it does. None: it is not ready."""
+    """Seconds until a ready pod counts as available; 0 if it does. None if it is not ready."""
     if not is_ready(pod):
         return None
     if not min_ready_seconds:
@@ -65,7 +65,7 @@ def is_available(pod: Object, min_ready_seconds: int, now: float) -> bool:
 
 
 def next_available_seconds(pods: Iterable[Object], min_ready_seconds: int, now: float) -> float | None:
-    """When the next of the ready ones will be available; None: all are that ever will."""
+    """Seconds until the next ready pod becomes available. None if no ready pod is waiting for that."""
     waits = (available_in_seconds(pod, min_ready_seconds, now) for pod in pods)
     return min((wait for wait in waits if wait), default=None)
 
@@ -85,11 +85,11 @@ def deletion_cost(pod: Object) -> int:
 
 
 def first_to_delete(neighbours: Iterable[Object], now: float) -> Callable[[Object], Any]:
-    """A sort key: pods that are missed least come first.
+    """A sort key that puts the pods to delete first, as in Kubernetes.
 
-    Without a node, not yet running, not ready; the lowest deletion cost; those whose node has more of
-    `neighbours` (active pods of the same application); the younger in powers of two, so that of two about
-    as old either may go; the more often restarted.
+    Pods without a node, not yet running, not ready; with the lowest deletion cost; on nodes with more of
+    `neighbours` (active pods of the same application); ready for a shorter time (compared by powers of two,
+    so that pods of about the same age are equal); with more restarts; younger.
     """
     on_node = Counter(get(pod, "spec", "nodeName", default="") for pod in neighbours if is_active(pod))
 

@@ -1,7 +1,7 @@
-"""Who selects an object: the selectors of a mirror's objects, compiled once, by tenant and namespace.
+"""An index of the selectors of a mirror's objects, compiled once, by tenant and namespace.
 
-A change of something without an owner must find all that might want it. Their selectors are kept here,
-so that this costs a few calls, not the decoding of every possible owner.
+A change of an object without a controller must find all objects whose selectors match it. With this index
+that does not require decoding every candidate.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from alcove.client.resources import Resource
 from alcove.controllers.controller import Keys, controller_of, owner_of
 
 SelectorOf = Callable[[Object], LabelSelector]
-_Place = tuple[PlaneId, str, str]
+_NamespaceKey = tuple[PlaneId, str, str]
 
 
 def label_selector(obj: Object) -> LabelSelector:
-    """`spec.selector` as most kinds have it. One that cannot be read selects nothing."""
+    """`spec.selector` as a LabelSelector. An invalid one selects nothing."""
     try:
         return from_object(get(obj, "spec", "selector"))
     except BadRequest:
@@ -32,43 +32,43 @@ def label_selector(obj: Object) -> LabelSelector:
 def plain_selector(obj: Object) -> LabelSelector:
     """`spec.selector` as a map of labels; an empty one selects nothing."""
     try:
-        desired = get(obj, "spec", "selector", default={})
-        return from_labels(desired) if desired else NOTHING
+        match_labels = get(obj, "spec", "selector", default={})
+        return from_labels(match_labels) if match_labels else NOTHING
     except BadRequest:
         return NOTHING
 
 
 class SelectorIndex:
-    """Follows a mirror from the moment it is made."""
+    """Subscribes to the mirror on construction."""
 
     def __init__(self, mirror: Mirror, selector_of: SelectorOf = label_selector) -> None:
-        self._of = selector_of
-        self._places: dict[_Place, dict[str, LabelSelector]] = {}
+        self._selector_of = selector_of
+        self._selectors: dict[_NamespaceKey, dict[str, LabelSelector]] = {}
         mirror.subscribe(self._follow)
 
     def _follow(self, change: ObjectChange) -> None:
         key = change.key
-        place = (key.plane, key.tenant, key.namespace)
+        namespace = (key.plane, key.tenant, key.namespace)
         if change.kind is not ChangeType.DELETED:
-            self._places.setdefault(place, {})[key.name] = self._of(change.obj)
+            self._selectors.setdefault(namespace, {})[key.name] = self._selector_of(change.obj)
             return
-        names = self._places.get(place, {})
+        names = self._selectors.get(namespace, {})
         names.pop(key.name, None)
         if not names:
-            self._places.pop(place, None)
+            self._selectors.pop(namespace, None)
 
     def get(self, key: ObjectKey) -> LabelSelector:
-        return self._places.get((key.plane, key.tenant, key.namespace), {}).get(key.name, NOTHING)
+        return self._selectors.get((key.plane, key.tenant, key.namespace), {}).get(key.name, NOTHING)
 
     def matching(self, key: ObjectKey, obj: Object) -> Iterable[ObjectKey]:
-        """The keys of those that select an object of this key's tenant and namespace."""
-        own = labels(obj)
-        names = self._places.get((key.plane, key.tenant, key.namespace), {})
-        return [key.of(name) for name, selector in names.items() if selector.matches(own)]
+        """The keys of the objects in this key's tenant and namespace whose selectors match `obj`."""
+        obj_labels = labels(obj)
+        names = self._selectors.get((key.plane, key.tenant, key.namespace), {})
+        return [key.of(name) for name, selector in names.items() if selector.matches(obj_labels)]
 
 
 def owner_or_selectors(resource: Resource, selectors: SelectorIndex) -> Keys:
-    """For `Controller.on`: the owner of what changed; without one, all that select it."""
+    """For `Controller.on`: the changed object's controller; without one, all objects that select it."""
     owner = owner_of(resource)
 
     def keys(change: ObjectChange) -> Iterable[ObjectKey]:

@@ -1,1 +1,2 @@
-"""Ingresses: `wanted` reads one, `claims` decides which tenant has which host name. Both are pure."""
+"""Ingresses: `ingress_spec` parses one, `claims` decides which tenant holds which host name. Both are
+pure."""

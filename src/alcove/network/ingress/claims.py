@@ -1,8 +1,9 @@
-"""Whose a host name is. Pure.
+"""Decides which tenant holds a host name. Pure: no I/O.
 
-A name is one tenant's at a time: of who had it, as long as it wants it; else of the tenant whose Ingress for it is
-the oldest. A name with a star covers those under it: they are nobody else's, but for those that were so before. What
-was decided is kept where no tenant can write: in an annotation of ring0's Tenant objects.
+At most one tenant holds a name: the current holder as long as one of its Ingresses has the name, else the
+tenant whose Ingress for it is the oldest. A wildcard name covers the names under it: no other tenant can get
+those, but names that another tenant held before stay with it. The decision is stored where no tenant can
+write: in an annotation of ring0's Tenant objects.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from alcove.api.objects import Object
 
 HOSTS_ANNOTATION = "ingress.alcove.io/hosts"
 HOSTS_MAX = 2_000
-"""Of one tenant: what fits into an annotation."""
+"""Maximum number of names per tenant, limited by the size of an annotation."""
 
 
 class HostClaim(Struct, frozen=True, order=True):
-    """The smallest is the oldest."""
+    """An Ingress that has the name; sorts by age, the oldest first."""
 
     created: str
     uid: str
@@ -29,64 +30,66 @@ class HostClaim(Struct, frozen=True, order=True):
 
 
 def winner(holder: TenantId | None, claims: Iterable[HostClaim]) -> TenantId | None:
-    found = sorted(claims)
-    if any(claim.tenant == holder for claim in found):
+    """The tenant that gets the name: the holder if it still has a claim, else the oldest claim's tenant."""
+    by_age = sorted(claims)
+    if any(claim.tenant == holder for claim in by_age):
         return holder
-    return found[0].tenant if found else None
+    return by_age[0].tenant if by_age else None
 
 
 def hosts_of(tenant: Object) -> frozenset[str]:
-    """Names that are the tenant's, as ring0 has noted it."""
+    """The names that the tenant holds, from the annotation of its Tenant object."""
     return frozenset(objects.annotations(tenant).get(HOSTS_ANNOTATION, "").split())
 
 
 def noted(hosts: Iterable[str]) -> str:
+    """The annotation's value for these names."""
     return " ".join(sorted(hosts))
 
 
 def holders(tenants: Iterable[Object]) -> dict[str, TenantId]:
-    """Who has which name. Should two be noted for one (nobody but ring0 can), the older tenant has it."""
-    found: dict[str, TenantId] = {}
+    """The holder of each name. If ring0 wrote a name to two tenants, the older one holds it."""
+    tenants_by_host: dict[str, TenantId] = {}
     for tenant in sorted(
         tenants, key=lambda each: (each["metadata"].get("creationTimestamp", ""), objects.name(each))
     ):
         for host in hosts_of(tenant):
-            found.setdefault(host, TenantId(objects.name(tenant)))
-    return found
+            tenants_by_host.setdefault(host, TenantId(objects.name(tenant)))
+    return tenants_by_host
 
 
 def star_of(host: str) -> str:
-    """The name with a star that covers the host: its first label, and only that, may be anything."""
+    """The wildcard name that covers the host: the wildcard stands for exactly the first label."""
     return "*." + host.partition(".")[2]
 
 
 def _is_covered(
     tenant: TenantId, host: str, held: Mapping[str, TenantId], claims: Mapping[str, list[HostClaim]]
 ) -> bool:
-    """Whether another tenant has, or asked earlier for, the name with a star that the host is under."""
-    star = star_of(host)
-    if star == host or held.get(host) == tenant:
+    """Whether another tenant holds, or has an older claim for, the wildcard name that covers the host."""
+    wildcard = star_of(host)
+    if wildcard == host or held.get(host) == tenant:
         return False
-    if star in held:
-        return held[star] != tenant
-    rivals = sorted(claims.get(star, ()))
+    if wildcard in held:
+        return held[wildcard] != tenant
+    rivals = sorted(claims.get(wildcard, ()))
     return bool(rivals) and rivals[0].tenant != tenant and rivals[0] < min(claims[host])
 
 
 def entitled(
     tenant: TenantId,
-    wanted: Iterable[str],
+    requested: Iterable[str],
     held: Mapping[str, TenantId],
     claims: Mapping[str, list[HostClaim]],
     room: int = HOSTS_MAX,
 ) -> frozenset[str]:
-    """Of the names a tenant wants, those that are to be its own, `room` of them at most. `claims` are everybody's, by
-    name, and also of the names with a star that cover the wanted ones."""
-    won = [
+    """The requested names that the tenant gets, at most `room`. `claims` has the claims of all tenants by
+    name, including those for the wildcard names that cover the requested ones."""
+    granted = [
         host
-        for host in wanted
+        for host in requested
         if winner(held.get(host), claims[host]) == tenant and not _is_covered(tenant, host, held, claims)
     ]
-    # Those it has go on: a new one too many is what does not fit.
-    won.sort(key=lambda host: (held.get(host) != tenant, host))
-    return frozenset(won[: max(room, 0)])
+    # Names that the tenant already holds come first, so that only new ones exceed the limit.
+    granted.sort(key=lambda host: (held.get(host) != tenant, host))
+    return frozenset(granted[: max(room, 0)])

@@ -1,4 +1,4 @@
-"""An Ingress as this system reads it: the host names it wants, where their paths lead, and its certificates. Pure."""
+"""Parses an Ingress: its host names, the backends of its paths, and its certificates. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from alcove.api.objects import Object
 
 CLASS = "alcove"
 CONTROLLER = "alcove.io/ingress"
-"""What an IngressClass of another name says in `spec.controller` to be served all the same."""
+"""An IngressClass of any name with this `spec.controller` is served."""
 CLASS_ANNOTATION = "kubernetes.io/ingress.class"
 ANY = ""
-"""The host of rules that name none."""
+"""The host of rules without one."""
 
 
 class PathType(Enum):
@@ -25,7 +25,7 @@ class PathType(Enum):
 
 
 class IngressBackend(Struct, frozen=True):
-    """A port of a service in the Ingress' own namespace, by its number or its name."""
+    """A port of a service in the Ingress' namespace, by its number or its name."""
 
     service: str
     port: int | str
@@ -39,7 +39,7 @@ class IngressRule(Struct, frozen=True):
 
 
 class IngressCertificate(Struct, frozen=True):
-    """A secret for these hosts; none named: for all of the Ingress."""
+    """A secret for these hosts; for all hosts of the Ingress if `hosts` is empty."""
 
     secret: str
     hosts: tuple[str, ...]
@@ -47,7 +47,7 @@ class IngressCertificate(Struct, frozen=True):
 
 class DesiredIngress(Struct, frozen=True):
     created: str
-    """As the API server wrote it: sorts by time."""
+    """The creationTimestamp, which sorts by time."""
     uid: str
     namespace: str
     name: str
@@ -58,7 +58,7 @@ class DesiredIngress(Struct, frozen=True):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The names to be claimed, once each."""
+        """The distinct names to be claimed."""
         named = (
             *(rule.host for rule in self.rules),
             *(host for each in self.certificates for host in each.hosts),
@@ -72,10 +72,11 @@ class DesiredIngress(Struct, frozen=True):
 
 
 def served_classes(classes: Iterable[Object]) -> frozenset[str]:
-    """Names of the classes that are ours: `alcove`, unless the tenant gave that name to another controller."""
-    found = {objects.name(each): objects.get(each, "spec", "controller") for each in classes}
-    found.setdefault(CLASS, CONTROLLER)
-    return frozenset(name for name, controller in found.items() if controller == CONTROLLER)
+    """Names of the classes that are served: `alcove`, unless the tenant's class of that name has another
+    controller, and every class with our controller."""
+    controllers = {objects.name(each): objects.get(each, "spec", "controller") for each in classes}
+    controllers.setdefault(CLASS, CONTROLLER)
+    return frozenset(name for name, controller in controllers.items() if controller == CONTROLLER)
 
 
 def class_of(ingress: Object) -> str:
@@ -100,17 +101,17 @@ def read(ingress: Object) -> DesiredIngress:
 def _rules(rules: Iterable[Object]) -> Iterator[IngressRule]:
     for rule in rules:
         host = (rule.get("host") or ANY).lower()
-        for each in objects.get(rule, "http", "paths", default=None) or ():
-            backend = _backend(each.get("backend"))
+        for path in objects.get(rule, "http", "paths", default=None) or ():
+            backend = _backend(path.get("backend"))
             if backend is not None:
-                exact = each.get("pathType") == "Exact"
-                # What an implementation may choose, we choose to be a prefix.
+                exact = path.get("pathType") == "Exact"
+                # ImplementationSpecific is treated as Prefix.
                 kind = PathType.EXACT if exact else PathType.PREFIX
-                yield IngressRule(host, each.get("path") or "/", kind, backend)
+                yield IngressRule(host, path.get("path") or "/", kind, backend)
 
 
 def _backend(backend: Object | None) -> IngressBackend | None:
-    """None: there is none, or it is no service."""
+    """None if there is no backend or it is not a service."""
     service = (backend or {}).get("service")
     if not service:
         return None

@@ -1,12 +1,13 @@
-"""What a type of network has to offer: the interface of network providers, and the list that finds one.
+"""The interface of network providers (one per type of network), and the list that finds one.
 
-A provider says what stands behind its networks in ring0 (`provision`, `backing`, `release`), which addresses pods
-get (`interfaces`, `wanted_nics`), and what a node has to know of one of its networks (`node_layout`). Controllers
-and agents ask the list and never compare types. Adding a type is one file with a class like `flat.FlatNetworks` and
-one line in `all.py`; its name is one of `NETWORK_TYPES` in `api/kinds/core/networks.py`, which the API server accepts.
+A provider decides which objects a network has in ring0 (`provision`, `backing`, `release`), which addresses
+pods get (`interfaces`, `wanted_nics`), and what a node needs to know of a network (`node_layout`).
+Controllers and agents use the list and never compare types. Adding a type takes one file with a class like
+`flat.FlatNetworks` and one line in `all.py`; its name is one of `NETWORK_TYPES` in
+`api/kinds/core/networks.py`, which the API server accepts.
 
-Providers keep no state: everything they know is in ring0's objects, marked with the network that they are of
-(`network/owners.py`). Every provider runs `tests/contract/test_network_providers.py`.
+Providers keep no state: everything is in ring0's objects, which are annotated with the network that they
+belong to (`network/owners.py`). Every provider runs `tests/contract/test_network_providers.py`.
 """
 
 from __future__ import annotations
@@ -32,95 +33,98 @@ from alcove.vpc.vnis import VniAllocator
 class SubnetLayout(Struct, frozen=True):
     network: Network
     bouncers: tuple[str, ...] = ()
-    """Droplets that know all endpoints of the subnet, in the order of their duties' names."""
+    """Droplets with a bouncer of the subnet, in the order of the bouncers' names."""
 
 
 class NetworkLayout(Struct, frozen=True, kw_only=True):
-    """What a node has to know of a network to serve pods in it."""
+    """What a node needs to know of a network to serve pods in it."""
 
     owner: TenantNetworkId | None
-    """None: a VPC that is no network's, which a node may still have duties for."""
+    """None for a VPC that belongs to no network; a node may still have duties for it."""
     vni: int
     network: Network
-    """The range that all its pods' addresses are of."""
+    """The range that contains all its pods' addresses."""
     subnets: tuple[SubnetLayout, ...]
     dividers: tuple[str, ...] = ()
-    """Droplets that know all its subnets. Without any, and without bouncers, every node that has the network
-    is told of all its endpoints."""
+    """Droplets with a divider of the network. Without dividers and bouncers, every node that has the network
+    watches all its endpoints."""
 
 
 class Provisioning(Struct, frozen=True, kw_only=True):
-    """What providers make a network with."""
+    """What providers need to provision a network."""
 
     backings: ProviderNetworks
     numbers: VniAllocator
     providers: Providers
     fresh_range: Callable[[Sequence[Network]], Network]
-    """A range that fewest VPCs use and that overlaps none of these. Raises Refused."""
+    """The range that the fewest VPCs use and that overlaps none of the given ones. Raises RequestRefused."""
 
 
 class NetworkProvider(ABC):
     types: ClassVar[tuple[str, ...]]
-    """The `spec.type` of its networks."""
+    """The values of `spec.type` that it serves."""
     ready_message: ClassVar[str]
-    """What the status of its networks says when they can be used."""
+    """The status message of its networks when they are ready."""
     heeds_nics: ClassVar[bool] = True
     """Whether pods choose their interfaces, subnets and addresses with `spec.nics`."""
     uses_bouncers: ClassVar[bool] = True
     """Whether nodes serve as bouncers and dividers for the VPCs of its networks."""
 
     def has_vpc(self, name: str) -> bool:
-        """Whether the VPC of this name is one of this provider's alone."""
+        """Whether the VPC of this name is reserved for this provider."""
         return False
 
-    # What controllers ask
+    # Used by controllers
 
     @abstractmethod
     async def provision(self, provisioning: Provisioning, owner: TenantNetworkId, network: Object) -> None:
-        """Make what the network needs in ring0. Safe to repeat; nothing is made for a network that is refused.
+        """Create the network's objects in ring0. Safe to repeat; nothing is created for a network that is
+        refused.
 
-        Raises Refused where the network can never be as it is written, Unavailable where it has to wait, Conflict
-        where somebody else was faster.
+        Raises RequestRefused if the network is invalid as written, AddressUnavailable if it has to wait,
+        Conflict if another writer created one of the objects first.
         """
 
     def awaited_vpcs(self, owner: TenantNetworkId, network: Object) -> tuple[str, ...]:
-        """VPCs whose changes may let a network go on that was refused, or has to wait."""
+        """VPCs whose changes may unblock a network that was refused or is waiting."""
         return ()
 
     @abstractmethod
     def backing(
         self, backings: ProviderNetworks, owner: TenantNetworkId, network: Object
     ) -> ProviderNetwork | None:
-        """What stands behind the network; None: nothing yet that pods could be attached to."""
+        """The network's VPC, VNI and subnets; None if pods cannot be attached to it yet."""
 
     @abstractmethod
     async def release(self, backings: ProviderNetworks, owner: TenantNetworkId) -> str:
-        """Delete what this provider made for the network, as far as that can be done now; nobody is in it any more.
+        """Delete what this provider created for the network, as far as possible now. The network has no pods
+        any more.
 
-        Says what is left, in words; empty: nothing. A network that this provider made nothing for has nothing left.
+        Returns a message about what remains; empty if nothing does, also if the network is of another
+        provider.
         """
 
     @abstractmethod
     def wanted_nics(
         self, backings: ProviderNetworks, pod: Object, network: Object, backing: ProviderNetwork
     ) -> list[RequestedNic]:
-        """The addresses that the pod is to get, at least one. Raises Refused, Unavailable."""
+        """The addresses that the pod gets, at least one. Raises RequestRefused and AddressUnavailable."""
 
-    # What both ask
+    # Used by both
 
     def interfaces(self, pod: Object) -> list[str]:
         """Names of the interfaces that a pod has in such a network, at least one."""
         return nics.names(pod) if self.heeds_nics else [nics.interface(0)]
 
-    # What nodes ask
+    # Used by nodes
 
     @abstractmethod
     def node_layout(self, fabric: Fabric, vpc: str, vni: int) -> NetworkLayout | None:
-        """The network that has the number in the VPC, as a node has to know it; None: it is not whole."""
+        """The layout of the network with this VNI in the VPC; None if it is not complete."""
 
 
 class Providers:
-    """An ordered list. The last one has every VPC that is no other's."""
+    """An ordered list of providers. The last one serves every VPC that no other provider has."""
 
     def __init__(self, *providers: NetworkProvider) -> None:
         self._providers = providers
@@ -129,20 +133,20 @@ class Providers:
         return iter(self._providers)
 
     def of(self, network: Object) -> NetworkProvider:
-        """The provider of the network's type. Raises Unavailable where there is none."""
-        found = self._find(network)
-        if found is None:
+        """The provider of the network's type. Raises AddressUnavailable if there is none."""
+        provider = self._find(network)
+        if provider is None:
             raise AddressUnavailable(
                 f'no provider for networks of type "{objects.get(network, "spec", "type")}"'
             )
-        return found
+        return provider
 
     def _find(self, network: Object) -> NetworkProvider | None:
         kind = objects.get(network, "spec", "type", default="")
         return next((each for each in self._providers if kind in each.types), None)
 
     def of_vpc(self, name: str) -> NetworkProvider:
-        """The provider of the networks that have their addresses from the VPC."""
+        """The provider of the networks whose addresses are in the VPC."""
         *others, last = self._providers
         return next((provider for provider in others if provider.has_vpc(name)), last)
 
@@ -156,8 +160,8 @@ class Providers:
         return provider.awaited_vpcs(owner, network) if provider is not None else ()
 
     async def release(self, backings: ProviderNetworks, owner: TenantNetworkId) -> str:
-        """Release what any provider made: of a network that is gone, the type is not known any more."""
+        """Release what any provider created: the type of a deleted network is not known any more."""
         for provider in self._providers:
-            if left := await provider.release(backings, owner):
-                return left
+            if message := await provider.release(backings, owner):
+                return message
         return ""

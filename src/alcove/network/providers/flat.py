@@ -1,7 +1,7 @@
-"""Flat networks: each has a number of its own, and all share the addresses of the default VPC.
+"""Flat networks: each has a VNI of its own, and all share the addresses of the default VPC.
 
-The number is held by a divider that is marked with the network. There are no bouncers: every node that has the network
-is told of all its endpoints, and of none of the others'.
+The VNI is held by a divider that is annotated with the network. There are no bouncers: every node that has
+the network watches all its endpoints, and no other network's.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class FlatNetworks(NetworkProvider):
 
     async def release(self, backings: ProviderNetworks, owner: TenantNetworkId) -> str:
         dividers = _dividers(backings, owner)
-        if left := await backings.release_addresses(dividers):
-            return left
+        if message := await backings.release_addresses(dividers):
+            return message
         for divider in dividers:
             await backings.cache.delete(DIVIDERS, objects.name(divider), divider["metadata"]["uid"])
         return ""
@@ -70,7 +70,7 @@ class FlatNetworks(NetworkProvider):
     def wanted_nics(
         self, backings: ProviderNetworks, pod: Object, network: Object, backing: ProviderNetwork
     ) -> list[RequestedNic]:
-        """Every pod gets one address, whatever it asks for."""
+        """Every pod gets one address; `spec.nics` is ignored."""
         return [RequestedNic(nics.interface(0), AddressRequest(tuple(backing.subnets.values())))]
 
     def node_layout(self, fabric: Fabric, vpc: str, vni: int) -> NetworkLayout | None:
@@ -79,12 +79,13 @@ class FlatNetworks(NetworkProvider):
 
 
 def _dividers(backings: ProviderNetworks, owner: TenantNetworkId) -> list[Object]:
-    """What holds the network's number; other providers may hold theirs in the same way."""
+    """The divider that holds the network's VNI; other providers may annotate dividers of other VPCs."""
     return [each for each in backings.dividers(owner) if spec_of(each, "vpc") == DEFAULT_VPC]
 
 
 def node_layout(divider: Object, subnet: Object) -> NetworkLayout | None:
-    """The network that holds its number by the divider. None: it is nobody's, or not whole yet."""
+    """The layout of the network that owns the divider; None if no network owns it or the network is not
+    complete."""
     owner, vni, network = owners.owner_of(divider), vni_of(divider), ranges.range_of(subnet)
     if owner is None or not vni or network is None or not is_provisioned(subnet):
         return None

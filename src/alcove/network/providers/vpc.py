@@ -1,7 +1,7 @@
 """Networks of type vpc or mizar: each has a VPC and subnets of its own.
 
-What a network needs is decided first (`vpc_plan.py`), then made. Bouncers and dividers on some of the nodes know where
-its addresses are.
+What a network needs is planned first (`vpc_plan.py`), then created. Bouncers and dividers on some of the
+nodes know the locations of its addresses.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ class VpcNetworks(NetworkProvider):
     def awaited_vpcs(self, owner: TenantNetworkId, network: Object) -> tuple[str, ...]:
         return (vpc_plan.vpc_name(owner, network),)
 
-    # Making
+    # Provisioning
 
     async def provision(self, provisioning: Provisioning, owner: TenantNetworkId, network: Object) -> None:
         cache = provisioning.backings.cache
         name = vpc_plan.vpc_name(owner, network)
         named: list[str] = objects.get(network, "spec", "subnets", default=[])
         holder = provisioning.providers.of_vpc(name)
-        seen = vpc_plan.ObservedVpc(
+        observed = vpc_plan.ObservedVpc(
             vpc=cache.vpc(name),
-            named={each: there for each in named if (there := cache.subnet(each)) is not None},
+            named={each: subnet for each in named if (subnet := cache.subnet(each)) is not None},
             subnets=cache.subnets_of(name),
             shared_by="" if holder is self else holder.types[0],
         )
-        decided = vpc_plan.plan(owner, network, seen, provisioning.fresh_range)
-        await _make(cache, owner, decided, seen.vpc)
+        plan = vpc_plan.plan(owner, network, observed, provisioning.fresh_range)
+        await _apply(cache, owner, plan, observed.vpc)
         await cache.caught_up(cache.vpcs, cache.subnets)
-        _check(cache, decided, bool(named))
+        _check(cache, plan, bool(named))
 
     def backing(
         self, backings: ProviderNetworks, owner: TenantNetworkId, network: Object
@@ -74,16 +74,17 @@ class VpcNetworks(NetworkProvider):
     ) -> list[RequestedNic]:
         named = {nic.get("subnet", "") for nic in objects.get(pod, "spec", "nics", default=[])}
         cache = backings.cache
-        others = {each: there for each in named if each and (there := cache.subnet(each)) is not None}
+        others = {each: subnet for each in named if each and (subnet := cache.subnet(each)) is not None}
         return nics.requested_nics(pod, backing, others, objects.name(network))
 
     # Releasing
 
     async def release(self, backings: ProviderNetworks, owner: TenantNetworkId) -> str:
-        """Subnets go before their VPC, whose addresses are free by then. What was only attached stays."""
+        """Subnets are deleted before their VPC. A VPC that was only attached is kept, without the
+        annotation."""
         vpcs = backings.vpcs(owner)
-        if left := await backings.release_addresses(vpcs):
-            return left
+        if message := await backings.release_addresses(vpcs):
+            return message
         subnets = backings.subnets(owner)
         for subnet in subnets:
             await backings.cache.delete(SUBNETS, objects.name(subnet), subnet["metadata"]["uid"])
@@ -94,42 +95,44 @@ class VpcNetworks(NetworkProvider):
     # On nodes
 
     def node_layout(self, fabric: Fabric, vpc: str, vni: int) -> NetworkLayout | None:
-        found = fabric.vpc(vpc)
-        if found is None:
+        vpc_object = fabric.vpc(vpc)
+        if vpc_object is None:
             return None
-        return node_layout(found, fabric.subnets_of(vpc), fabric.bouncers_of(vpc), fabric.dividers_of(vpc))
+        return node_layout(
+            vpc_object, fabric.subnets_of(vpc), fabric.bouncers_of(vpc), fabric.dividers_of(vpc)
+        )
 
 
-async def _make(
-    cache: VpcCache, owner: TenantNetworkId, decided: vpc_plan.NetworkPlan, vpc: Object | None
+async def _apply(
+    cache: VpcCache, owner: TenantNetworkId, plan: vpc_plan.NetworkPlan, vpc: Object | None
 ) -> None:
     try:
-        if decided.make is not None:
-            made = owners.mark_made(defaults.vpc(decided.vpc, decided.make), owner)
-            await cache.client.create(SYSTEM, VPCS, made)
-        elif decided.attach and vpc is not None:
+        if plan.make is not None:
+            created = owners.mark_made(defaults.vpc(plan.vpc, plan.make), owner)
+            await cache.client.create(SYSTEM, VPCS, created)
+        elif plan.attach and vpc is not None:
             attached = copy.deepcopy(vpc)
             owners.mark_attached(attached, owner)
             await cache.client.update(SYSTEM, VPCS, attached)
-        for each in decided.subnets:
+        for each in plan.subnets:
             if each.make is not None:
-                subnet = defaults.subnet(each.name, decided.vpc, each.make)
+                subnet = defaults.subnet(each.name, plan.vpc, each.make)
                 await cache.client.create(SYSTEM, SUBNETS, owners.mark_made(subnet, owner))
     except AlreadyExists as error:
-        # Somebody else was faster; what they made is to be seen first.
+        # Another writer created the object first; the mirror must receive it before the next attempt.
         raise Conflict(error.message) from error
 
 
-def _check(cache: VpcCache, decided: vpc_plan.NetworkPlan, all_needed: bool) -> None:
-    """Raises what keeps the network from being used, if anything."""
-    vpc = cache.vpc(decided.vpc)
+def _check(cache: VpcCache, plan: vpc_plan.NetworkPlan, all_needed: bool) -> None:
+    """Raise RequestRefused or AddressUnavailable if the network cannot be used yet."""
+    vpc = cache.vpc(plan.vpc)
     if vpc is None or not is_provisioned(vpc):
         if vpc is not None and state_of(vpc) == ProvisioningState.FAILED:
             raise RequestRefused(
-                f'VPC "{decided.vpc}": {objects.get(vpc, "status", "message", default="Failed")}'
+                f'VPC "{plan.vpc}": {objects.get(vpc, "status", "message", default="Failed")}'
             )
-        raise AddressUnavailable(f'waiting for VPC "{decided.vpc}" to be provisioned')
-    for each in decided.subnets:
+        raise AddressUnavailable(f'waiting for VPC "{plan.vpc}" to be provisioned')
+    for each in plan.subnets:
         subnet = cache.subnet(each.name)
         if subnet is not None and state_of(subnet) == ProvisioningState.FAILED and all_needed:
             raise RequestRefused(objects.get(subnet, "status", "message", default="Failed"))
@@ -139,31 +142,32 @@ def _check(cache: VpcCache, decided: vpc_plan.NetworkPlan, all_needed: bool) -> 
 
 def _usable(cache: VpcCache, vpc: str, named: list[str]) -> dict[str, AddressPool]:
     """The VPC's subnets that pods can get addresses from, in the order they are tried."""
-    there = {
+    pools = {
         objects.name(each): pool_in(each)
         for each in cache.subnets_of(vpc)
         if is_provisioned(each) and not is_going(each)
     }
-    return {name: there[name] for name in named if name in there} if named else there
+    return {name: pools[name] for name in named if name in pools} if named else pools
 
 
 async def _release_vpcs(cache: VpcCache, vpcs: list[Object]) -> str:
-    waits = []
+    deleting = []
     for vpc in vpcs:
         if owners.is_made(vpc):
             await cache.delete(VPCS, objects.name(vpc), vpc["metadata"]["uid"])
-            waits.append(objects.name(vpc))
+            deleting.append(objects.name(vpc))
         elif owners.ATTACHED_MARK in objects.annotations(vpc):
             free = copy.deepcopy(vpc)
             owners.unmark(free)
             await cache.client.update(SYSTEM, VPCS, free)
-    return f"VPC {some(waits)} is being deleted" if waits else ""
+    return f"VPC {some(deleting)} is being deleted" if deleting else ""
 
 
 def node_layout(
     vpc: Object, subnets: Iterable[Object], bouncers: Iterable[Object], dividers: Iterable[Object]
 ) -> NetworkLayout | None:
-    """A VPC that is some network's (or, for duties alone, nobody's); None: it is not whole yet."""
+    """The layout of a VPC, which may belong to no network and serve only for duties; None if it is not
+    complete."""
     whole, vni = ranges.range_of(vpc), vni_of(vpc)
     if whole is None or not vni or not is_provisioned(vpc):
         return None
@@ -185,5 +189,5 @@ def node_layout(
 
 
 def _droplets(duties: Iterable[Object]) -> tuple[str, ...]:
-    """Where the duties are, in the order of their names."""
+    """The droplets of the duties, in the order of the duties' names."""
     return tuple(spec_of(each, "droplet") for each in sorted(duties, key=objects.name))

@@ -1,7 +1,7 @@
-"""Takes away what a cluster's nodes left on this machine, as a reboot would: processes, mounts, control
-groups, namespaces, BPF pins. By names alone, so that it works after any kill; idempotent.
+"""Removes what a cluster's nodes left on this machine, as a reboot would: processes, mounts, cgroups,
+namespaces, BPF pins. Everything is found by name, so that it works after any kill; idempotent.
 
-What survives is on disk: the pods' records, from which the next agent starts them again.
+Only files survive: the pods' records, from which the next agent starts them again.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from alcove.processes.nodes import reboots
 
 GROUP = "/alcove"
 RUNTIMES = ("conmon", "crun", "runc", "runsc", "slirp", "python")
-"""Programs that nodes start; others that name a node's folder (an editor, `tail`) are people's."""
+"""Programs that nodes start. Others with a node's directory in their arguments (an editor, `tail`) are
+spared."""
 ROUNDS_MAX = 50
 CANARY = "alcove-canary-"
 
 
 def sweep(cluster: LocalCluster) -> None:
-    """Raises OSError: something does not go; the message names it."""
+    """Removes everything of all nodes. Raises OSError if something cannot be removed; the message names
+    it."""
     instances = _instances(cluster)
-    _end_groups(instances)
-    _end_programs(cluster.data / "nodes", cluster.run)
+    _kill_groups(instances)
+    _kill_programs(cluster.data / "nodes", cluster.run)
     if str(cluster.bpf) in mounts.mounted():
         for pinned in cluster.bpf.iterdir():
             shutil.rmtree(pinned, ignore_errors=True)
@@ -44,18 +46,18 @@ def sweep(cluster: LocalCluster) -> None:
 
 
 def forget_node(cluster: LocalCluster, node: LocalNode) -> None:
-    """One node of a cluster that is up, with its state: its agent must have ended."""
+    """Removes one node of a running cluster with its state. Its agent must have exited."""
     if not cluster.hollow:
-        clear(node.folder, node.instance)
+        clear(node.directory, node.instance)
         shutil.rmtree(cluster.bpf / f"alcove-{node.instance}", ignore_errors=True)
         namespaces.remove(node.namespace)
-    shutil.rmtree(node.folder, ignore_errors=True)
+    shutil.rmtree(node.directory, ignore_errors=True)
 
 
 def clear(folder: Path, instance: str) -> None:
-    """What one node has of processes, mounts, namespaces and control groups."""
-    _end_groups([instance])
-    _end_programs(folder)
+    """Removes one node's processes, mounts, namespaces and cgroups."""
+    _kill_groups([instance])
+    _kill_programs(folder)
     mounts.unmount_below(folder)
     _remove_namespaces([instance])
     _remove_groups([instance])
@@ -68,20 +70,20 @@ def _remove_namespaces(instances: Iterable[str]) -> None:
 
 
 def _remove_canaries() -> None:
-    """Namespaces in which an agent tried its runtimes, and was killed meanwhile; they have its number."""
+    """Removes canary namespaces of agents that were killed; the name ends with the agent's pid."""
     for name in namespaces.names(CANARY):
         if not Path("/proc", name.removeprefix(CANARY)).exists():
             namespaces.remove(name)
 
 
 def _instances(cluster: LocalCluster) -> list[str]:
-    """Of every node it may ever have had: how many it has now says nothing of before."""
+    """Instances of all nodes the cluster has or had: it may have had more nodes before."""
     folders = (cluster.data / "nodes").glob("node-*")
     numbers = {int(each.name.removeprefix("node-")) for each in folders if each.name[5:].isdigit()}
     return [cluster.node(number).instance for number in sorted(numbers | set(range(1, cluster.nodes + 1)))]
 
 
-def _end_groups(instances: Iterable[str]) -> None:
+def _kill_groups(instances: Iterable[str]) -> None:
     groups = Cgroups.of_machine()
     for instance in instances:
         groups.kill(f"{GROUP}/{instance}")
@@ -99,13 +101,13 @@ def _remove_groups(instances: Iterable[str]) -> None:
         groups.remove(GROUP)
 
 
-def _end_programs(*folders: Path) -> None:
-    """Those outside the groups: what watches over containers."""
+def _kill_programs(*folders: Path) -> None:
+    """Kills processes outside the cgroups: the containers' monitors."""
     for _ in range(ROUNDS_MAX):
-        found = programs_of(*folders)
-        if not found:
+        pids = programs_of(*folders)
+        if not pids:
             return
-        for pid in found:
+        for pid in pids:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -114,17 +116,19 @@ def _end_programs(*folders: Path) -> None:
 
 
 def programs_of(*folders: Path) -> list[int]:
-    """Processes that nodes started: by what they are, and whose folder they work in."""
-    marks = tuple(os.fsencode(folder) + b"/" for folder in folders)
-    found = []
+    """Pids of processes that nodes started, found by program and a directory in their arguments."""
+    prefixes = tuple(os.fsencode(folder) + b"/" for folder in folders)
+    pids = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
+            arguments = (entry / "cmdline").read_bytes().split(b"\0")
         except OSError:
-            continue  # Gone meanwhile.
-        program = words[0].rpartition(b"/")[2].decode(errors="replace")
-        if program.startswith(RUNTIMES) and any(mark in word for word in words[1:] for mark in marks):
-            found.append(int(entry.name))
-    return found
+            continue  # The process has exited meanwhile.
+        program = arguments[0].rpartition(b"/")[2].decode(errors="replace")
+        if program.startswith(RUNTIMES) and any(
+            prefix in argument for argument in arguments[1:] for prefix in prefixes
+        ):
+            pids.append(int(entry.name))
+    return pids

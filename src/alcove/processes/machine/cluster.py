@@ -1,7 +1,7 @@
-"""A cluster of this machine: what it is called, where everything of it is, and what was asked of it.
+"""A local cluster: its names, paths and configuration.
 
-Everything it has in the kernel is named after its `token`, so that clusters live side by side and each can be
-taken away without the others. What was asked (`cluster.json`) survives; what is in the kernel does not have to.
+All its kernel objects are named after its `token`, so that clusters can coexist and each can be removed
+without the others. The configuration (`cluster.json`) is persistent; kernel objects are recreated from it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from alcove.component.logs import Form, Level
 
 NODES_MAX = 64
 AGENT_PORT = 10250
-"""Hollow nodes of all clusters share this machine's loopback: theirs go on from there."""
+"""Port of real nodes' agents. Hollow nodes share the loopback address: their ports follow this one."""
 RANGE = IPv4Network("10.250.0.0/16")
-"""Underlays of all clusters of a machine: one /24 each."""
+"""Range of all local clusters' underlays: one /24 each."""
 RUN = Path("/run/alcove")
-"""What does not survive a reboot."""
+"""State that does not survive a reboot."""
 TOKENS = 36 * 36
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -31,37 +31,37 @@ class LocalNode(Struct, frozen=True):
     name: str
     number: int
     instance: str
-    """At most four characters: the data plane's name for it."""
+    """The data plane's name for the node, at most four characters."""
     namespace: str
     address: IPv4Address
     port: int
-    """Of the agent's server."""
-    folder: Path
+    """Port of the agent's API server."""
+    directory: Path
 
     @property
     def kubeconfig(self) -> Path:
-        return self.folder / "node.kubeconfig"
+        return self.directory / "node.kubeconfig"
 
 
 class LocalCluster(Struct, frozen=True, kw_only=True):
     data: Path
     name: str
     number: int
-    """Below TOKENS; gives the token and the underlay."""
+    """Less than TOKENS; determines the token and the underlay."""
     port: int
     nodes: int = 1
     hollow: bool = False
-    """Nodes only pretend to run pods: no namespaces, no root."""
+    """Hollow nodes: no namespaces, no root."""
     hollow_tenants: bool = False
-    """Nodes run ring0's pods, and only pretend to run tenants': gVisor fails its trial on this machine."""
+    """Tenants' pods are hollow, ring0's run: gVisor fails its trial on this machine."""
     listen: tuple[str, ...] = ()
-    """Further addresses of this machine that the API server is reached by."""
+    """Additional local addresses of the API server."""
     log_level: Level = Level.INFO
     log_format: Form = Form.TEXT
 
     @classmethod
     def of_token(cls, data: Path, token: str) -> LocalCluster:
-        """Enough of one whose `cluster.json` is damaged to take away what it has in the kernel."""
+        """A cluster with a damaged `cluster.json`: enough to remove its kernel objects."""
         return cls(data=data, name=token, number=int(token, 36), port=0, nodes=NODES_MAX)
 
     @property
@@ -74,12 +74,12 @@ class LocalCluster(Struct, frozen=True, kw_only=True):
 
     @property
     def gateway(self) -> IPv4Address:
-        """This machine, as nodes see it."""
+        """This machine's address on the underlay."""
         return self.underlay.network_address + 1
 
     @property
     def uplink(self) -> str:
-        """The one link this machine has into the underlay."""
+        """This machine's network device on the underlay."""
         return f"al{self.token}"
 
     @property
@@ -107,7 +107,7 @@ class LocalCluster(Struct, frozen=True, kw_only=True):
         return self.data / "admin.kubeconfig"
 
     def node(self, number: int) -> LocalNode:
-        """Numbers begin with 1."""
+        """Node numbers start at 1."""
         name = f"node-{number}"
         local = IPv4Address("127.0.0.1")
         return LocalNode(
@@ -117,44 +117,44 @@ class LocalCluster(Struct, frozen=True, kw_only=True):
             namespace=f"alcove-{self.token}-{name}",
             address=local if self.hollow else self.underlay.network_address + 10 + number,
             port=AGENT_PORT + NODES_MAX * (self.number % 256) + number - 1 if self.hollow else AGENT_PORT,
-            folder=self.data / "nodes" / name,
+            directory=self.data / "nodes" / name,
         )
 
     def all_nodes(self) -> list[LocalNode]:
         return [self.node(number) for number in range(1, self.nodes + 1)]
 
     def save(self) -> None:
-        kept = msgspec.json.format(msgspec.json.encode(self._kept()), indent=2)
-        fresh = _file(self.data).with_suffix(".new")
-        fresh.write_bytes(kept)
-        fresh.replace(_file(self.data))
+        fields = msgspec.json.format(msgspec.json.encode(self._stored_fields()), indent=2)
+        temporary = _file(self.data).with_suffix(".new")
+        temporary.write_bytes(fields)
+        temporary.replace(_file(self.data))
 
-    def _kept(self) -> dict[str, object]:
-        """Without the folder: it may be moved."""
+    def _stored_fields(self) -> dict[str, object]:
+        """The fields of `cluster.json`: without the directory, which may be moved."""
         return {field: getattr(self, field) for field in self.__struct_fields__ if field != "data"}
 
 
 class BadCluster(Exception):
-    """`cluster.json` is not one; the message says what to do."""
+    """`cluster.json` is invalid; the message says what to do."""
 
 
 def load(data: Path) -> LocalCluster | None:
-    """What was asked of the cluster there; None: there is none. Raises BadCluster."""
+    """The configuration of the cluster in the directory. None if there is none. Raises BadCluster."""
     try:
         content = _file(data).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        kept = msgspec.json.decode(content)
-        return msgspec.convert({**kept, "data": data}, LocalCluster)
+        fields = msgspec.json.decode(content)
+        return msgspec.convert({**fields, "data": data}, LocalCluster)
     except (msgspec.DecodeError, msgspec.ValidationError, TypeError) as error:
         raise BadCluster(
-            f"{_file(data)} is damaged ({error}); mend it, or remove it and `up` again"
+            f"{_file(data)} is damaged ({error}); fix it, or remove it and run `alcove up` again"
         ) from error
 
 
 def first_number(data: Path) -> int:
-    """Where to begin to look for a free number: the same for the same folder."""
+    """First number to try for a new cluster, derived from its directory."""
     digest = hashlib.blake2b(os.fsencode(data.resolve()), digest_size=4).digest()
     return int.from_bytes(digest, "big") % TOKENS
 

@@ -1,7 +1,7 @@
-"""Which numbers the clusters of this machine have: one that is free, taken for good until it is given back.
+"""Allocation of numbers to local clusters: a cluster claims a free number and holds it until it is released.
 
-A claim is a folder in /run/alcove, made in one step; it names whose it is. A claim whose cluster is gone, or
-has another number by now, counts no more.
+A claim is a directory in /run/alcove, created atomically; it contains the owner's path. A claim whose cluster
+no longer exists, or has another number, is invalid.
 """
 
 from __future__ import annotations
@@ -22,41 +22,43 @@ class NoFreeNumber(Exception):
     pass
 
 
-def claim(wanted: LocalCluster) -> LocalCluster:
-    """The cluster with a number that is its own on this machine from now on. Raises NothingFree."""
-    taken = routes()
+def claim(candidate: LocalCluster) -> LocalCluster:
+    """The cluster with the number it has claimed. Raises NoFreeNumber."""
+    routed = routes()
     for step in range(TOKENS):
-        tried = replace(wanted, number=(wanted.number + step) % TOKENS)
-        if _is_own(tried) or (not _overlaps(tried, taken) and _take(tried)):
-            return tried
-    raise NoFreeNumber(f"no range of {cluster.RANGE} is free for the nodes' underlay: routes take them all")
+        attempt = replace(candidate, number=(candidate.number + step) % TOKENS)
+        if _is_owned(attempt) or (not _overlaps(attempt, routed) and _take(attempt)):
+            return attempt
+    raise NoFreeNumber(
+        f"no free /24 in {cluster.RANGE} for the nodes' underlay: existing routes overlap all of them"
+    )
 
 
-def release(given: LocalCluster) -> None:
-    """Idempotent; what else is in the claim's folder must be gone."""
-    if _is_own(given):
-        for kept in given.run.iterdir():
-            kept.unlink()
-        given.run.rmdir()
+def release(claimed: LocalCluster) -> None:
+    """Releases the claim. Idempotent. Other contents of the claim's directory must have been removed."""
+    if _is_owned(claimed):
+        for file in claimed.run.iterdir():
+            file.unlink()
+        claimed.run.rmdir()
         if not any(RUN.iterdir()):
             RUN.rmdir()
 
 
-def others(given: LocalCluster) -> list[str]:
-    """Tokens of other clusters that hold something on this machine."""
+def others(claimed: LocalCluster) -> list[str]:
+    """Tokens of other clusters with a claim on this machine."""
     found = RUN.iterdir() if RUN.is_dir() else ()
-    return [each.name for each in found if each != given.run and (each / OWNER).exists()]
+    return [each.name for each in found if each != claimed.run and (each / OWNER).exists()]
 
 
 def held_by(data: Path) -> list[LocalCluster]:
-    """What the cluster in that folder holds on this machine, by the claims alone."""
+    """The claims of the cluster in the directory."""
     found = sorted(RUN.iterdir()) if RUN.is_dir() else []
     tokens = [each.name for each in found if re.fullmatch("[0-9a-z]{2}", each.name)]
-    return [each for each in (LocalCluster.of_token(data, token) for token in tokens) if _is_own(each)]
+    return [each for each in (LocalCluster.of_token(data, token) for token in tokens) if _is_owned(each)]
 
 
 def routes() -> list[IPv4Network]:
-    """Networks that this machine has a way to, apart from the default route."""
+    """Destinations of this machine's routes, except the default route."""
     found = []
     for line in Path("/proc/net/route").read_text().splitlines()[1:]:
         fields = line.split()
@@ -66,38 +68,38 @@ def routes() -> list[IPv4Network]:
     return found
 
 
-def _overlaps(wanted: LocalCluster, taken: list[IPv4Network]) -> bool:
-    return any(wanted.underlay.overlaps(each) for each in taken)
+def _overlaps(candidate: LocalCluster, routed: list[IPv4Network]) -> bool:
+    return any(candidate.underlay.overlaps(each) for each in routed)
 
 
-def _take(wanted: LocalCluster) -> bool:
+def _take(candidate: LocalCluster) -> bool:
     RUN.mkdir(parents=True, exist_ok=True)
     try:
-        wanted.run.mkdir()
+        candidate.run.mkdir()
     except FileExistsError:
-        if not _is_abandoned(wanted):
+        if not _is_abandoned(candidate):
             return False
-    (wanted.run / OWNER).write_text(str(wanted.data))
+    (candidate.run / OWNER).write_text(str(candidate.data))
     return True
 
 
-def _is_own(given: LocalCluster) -> bool:
-    return _owner(given) == str(given.data)
+def _is_owned(claimed: LocalCluster) -> bool:
+    return _owner(claimed) == str(claimed.data)
 
 
-def _is_abandoned(wanted: LocalCluster) -> bool:
-    owner = _owner(wanted)
+def _is_abandoned(candidate: LocalCluster) -> bool:
+    owner = _owner(candidate)
     if not owner:
-        return True  # A kill between the two steps of claiming.
+        return True  # Killed between the two steps of claiming.
     try:
-        theirs = cluster.load(Path(owner))
+        other = cluster.load(Path(owner))
     except BadCluster:
         return False
-    return theirs is None or theirs.number != wanted.number
+    return other is None or other.number != candidate.number
 
 
-def _owner(given: LocalCluster) -> str:
+def _owner(claimed: LocalCluster) -> str:
     try:
-        return (given.run / OWNER).read_text()
+        return (claimed.run / OWNER).read_text()
     except FileNotFoundError:
         return ""

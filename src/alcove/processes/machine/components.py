@@ -1,4 +1,4 @@
-"""What processes a cluster of this machine is made of. Pure."""
+"""The processes of a local cluster, with their arguments. Pure."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ class Component(Struct, frozen=True):
     name: str
     arguments: tuple[str, ...]
     needs: Path | None = None
-    """A file that must be there first: the way to the API server."""
+    """A file that must exist before the start: the kubeconfig."""
     namespace: Path | None = None
-    """The network namespace it runs in; None: this machine's own."""
+    """Network namespace. None for this machine's."""
 
 
 def components(cluster: LocalCluster) -> tuple[Component, ...]:
-    """Everything that runs, in the order it starts."""
+    """All processes, in start order."""
     kubeconfig = cluster.admin_kubeconfig
-    way = ("--kubeconfig", str(kubeconfig))
+    connection = ("--kubeconfig", str(kubeconfig))
     return (
         Component("apiserver", (*_apiserver(cluster), *_logging(cluster))),
-        Component("controllers", ("controllers", *way, *_logging(cluster)), kubeconfig),
-        Component("scheduler", ("scheduler", *way, *_logging(cluster)), kubeconfig),
+        Component("controllers", ("controllers", *connection, *_logging(cluster)), kubeconfig),
+        Component("scheduler", ("scheduler", *connection, *_logging(cluster)), kubeconfig),
         *(_agent(cluster, node) for node in cluster.all_nodes()),
     )
 
 
 def _apiserver(cluster: LocalCluster) -> tuple[str, ...]:
     addresses = cluster.listen if cluster.hollow else (str(cluster.gateway), *cluster.listen)
-    listen = tuple(word for address in addresses for word in ("--listen", address))
+    listen = tuple(argument for address in addresses for argument in ("--listen", address))
     return ("apiserver", "--data", str(cluster.data), "--port", str(cluster.port), *listen)
 
 
@@ -42,19 +42,19 @@ def _logging(cluster: LocalCluster) -> tuple[str, ...]:
 
 
 def _agent(cluster: LocalCluster, node: LocalNode) -> Component:
-    words: tuple[str, ...] = (
+    arguments: tuple[str, ...] = (
         "agent",
         "--kubeconfig",
         str(node.kubeconfig),
         "--name",
         node.name,
         "--data",
-        str(node.folder),
+        str(node.directory),
     )
-    words += ("--address", str(node.address), "--port", str(node.port), "--instance", node.instance)
-    words += _logging(cluster)
+    arguments += ("--address", str(node.address), "--port", str(node.port), "--instance", node.instance)
+    arguments += _logging(cluster)
     if cluster.hollow:
-        return Component(node.name, (*words, "--hollow"), node.kubeconfig)
-    words += ("--underlay", "eth0", "--bpf", str(cluster.bpf), "--sharing", str(len(cluster.all_nodes())))
-    words += ("--hollow-tenants",) if cluster.hollow_tenants else ()
-    return Component(node.name, words, node.kubeconfig, path_of(node.namespace))
+        return Component(node.name, (*arguments, "--hollow"), node.kubeconfig)
+    arguments += ("--underlay", "eth0", "--bpf", str(cluster.bpf), "--sharing", str(len(cluster.all_nodes())))
+    arguments += ("--hollow-tenants",) if cluster.hollow_tenants else ()
+    return Component(node.name, arguments, node.kubeconfig, path_of(node.namespace))

@@ -1,4 +1,4 @@
-"""Logs of a cluster's processes: the last lines, and what comes after them."""
+"""Logs of a cluster's processes: the last lines, and following new ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FOLLOW_SECONDS = 0.2
 
 
 def last_lines(path: Path, count: int) -> list[str]:
-    """The last lines of a log, however long it is; none if there is no such log."""
+    """The last `count` lines of a log. Empty if the file does not exist."""
     try:
         with path.open("rb") as log:
             size = log.seek(0, 2)
@@ -27,28 +27,28 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 
 def follow(paths: Sequence[Path]) -> Iterator[tuple[Path, str]]:
-    """Lines as they are written, of logs that may be set aside and begun anew, without end."""
-    ends = {path: _size(path) for path in paths}
-    rests = dict.fromkeys(paths, b"")
+    """New lines as they are written, across log rotation. Never ends."""
+    offsets = {path: _size(path) for path in paths}
+    partial_lines = dict.fromkeys(paths, b"")
     while True:
         for path in paths:
-            for line in _fresh(path, ends, rests):
+            for line in _new_lines(path, offsets, partial_lines):
                 yield path, line
         time.sleep(FOLLOW_SECONDS)
 
 
-def _fresh(path: Path, ends: dict[Path, int], rests: dict[Path, bytes]) -> list[str]:
+def _new_lines(path: Path, offsets: dict[Path, int], partial_lines: dict[Path, bytes]) -> list[str]:
     size = _size(path)
-    if size < ends[path]:
-        ends[path] = 0  # Begun anew.
-    if size == ends[path]:
+    if size < offsets[path]:
+        offsets[path] = 0  # Rotated.
+    if size == offsets[path]:
         return []
     with path.open("rb") as log:
-        log.seek(ends[path])
-        content = rests[path] + log.read()
-        ends[path] = log.tell()
-    *whole, rests[path] = content.split(b"\n")
-    return [line.decode(errors="replace") for line in whole]
+        log.seek(offsets[path])
+        content = partial_lines[path] + log.read()
+        offsets[path] = log.tell()
+    *complete, partial_lines[path] = content.split(b"\n")
+    return [line.decode(errors="replace") for line in complete]
 
 
 def _size(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Mounts of this machine: which there are, and taking away those below a folder."""
+"""Mounts of this machine: list them, and unmount those below a directory."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mounted() -> list[str]:
-    """Where something is mounted, in the order it was."""
+    """All mount points, in mount order."""
     with Path("/proc/self/mounts").open("rb") as lines:
         return [os.fsdecode(unescaped(line.split()[1])) for line in lines]
 
 
 def unescaped(field: bytes) -> bytes:
-    """The kernel writes blanks and backslashes in paths as three octal digits."""
-    return re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), field)
+    """Decodes the kernel's octal escapes of blanks and backslashes in paths."""
+    return re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), field)
 
 
-def unmount_below(*folders: Path) -> None:
-    """Everything at and below the folders, the last mounted first: one may lie on another."""
-    below = tuple(f"{folder}/" for folder in folders)
+def unmount_below(*directories: Path) -> None:
+    """Unmounts everything at and below the directories, last mounted first: mounts may be stacked."""
+    prefixes = tuple(f"{directory}/" for directory in directories)
     for path in reversed(mounted()):
-        if f"{path}/".startswith(below):
+        if f"{path}/".startswith(prefixes):
             unmount(path)
 
 
 def unmount(path: str) -> None:
-    """Idempotent. What still uses it keeps it until it ends."""
+    """Detaches the mount; processes that use it keep it until they exit. Idempotent."""
     if _libc.umount2(os.fsencode(path), MNT_DETACH):
         number = ctypes.get_errno()
         if number not in (errno.EINVAL, errno.ENOENT):

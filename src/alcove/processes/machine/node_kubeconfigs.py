@@ -1,6 +1,6 @@
-"""Nodes' kubeconfigs: certificates that the machine's own authority signs, for agents it starts itself.
+"""Kubeconfigs of local nodes, with certificates signed by the cluster's CA directly.
 
-A node on another machine asks for its certificate instead (`alcove node join`).
+A node on another machine requests its certificate instead (`alcove node join`).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from alcove.cli.kubeconfig import KubeconfigCertificate, render
 from alcove.processes.machine.cluster import LocalCluster, LocalNode
 
 FRESH_SECONDS = 90 * 86400.0
-"""One that is older is written anew; certificates live a year."""
+"""An older kubeconfig is rewritten; certificates are valid for a year."""
 
 
 def server_url(cluster: LocalCluster) -> str:
-    """The API server as nodes reach it."""
+    """URL of the API server for nodes."""
     return f"https://{'127.0.0.1' if cluster.hollow else cluster.gateway}:{cluster.port}"
 
 
 def issue(cluster: LocalCluster) -> None:
-    """Each node's kubeconfig, where it is missing, old, or names another server."""
+    """Writes each node's kubeconfig if it is missing, old, or names another server."""
     due = [node for node in cluster.all_nodes() if _is_due(cluster, node)]
     if not due:
         return
@@ -35,7 +35,7 @@ def issue(cluster: LocalCluster) -> None:
         issued = authority.client(Subject(SYSTEM, user, (NODES_GROUP,)), time.time())
         credential = KubeconfigCertificate(issued.certificate_pem, issued.key_pem)
         text = render(server_url(cluster), authority.certificate_pem, SYSTEM, user, credential)
-        node.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        node.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write(node.kubeconfig, text)
 
 
@@ -48,8 +48,8 @@ def _is_due(cluster: LocalCluster, node: LocalNode) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    """In one step: the agent starts when it is there."""
-    fresh = path.with_suffix(".new")
-    fresh.touch(mode=0o600)
-    fresh.write_text(text)
-    fresh.replace(path)
+    """Writes the file atomically: the agent starts when it exists."""
+    temporary = path.with_suffix(".new")
+    temporary.touch(mode=0o600)
+    temporary.write_text(text)
+    temporary.replace(path)

@@ -1,6 +1,6 @@
-"""What this machine can and cannot do for a cluster, looked at one by one, each with what would mend it.
+"""Preflight checks of this machine, each with a fix: what `alcove doctor` shows and `alcove up` decides by.
 
-Each check is a function that looks and returns a Finding; it changes nothing that stays. `CHECKS` is the list.
+Each check is a function that returns a PreflightFinding and leaves nothing changed. `CHECKS` is the list.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 KERNEL_MIN = (5, 10)
-"""bpf_redirect_peer came with it."""
+"""The first with bpf_redirect_peer."""
 DISK_BYTES_MIN = 64 << 20
 DISK_BYTES_GOOD = 2 << 30
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -26,13 +26,13 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class CheckState(StrEnum):
     OK = "ok"
     WARNING = "warning"
-    """Something will not work, or not as well."""
+    """Some feature will not work, or not as well."""
     NO_TENANTS = "no tenants"
-    """Without it nodes run ring0's pods, but no tenant's."""
+    """Nodes can run ring0's pods, but not tenants'."""
     HOLLOW = "missing"
-    """Without it nodes only pretend to run pods."""
+    """Nodes can only be hollow."""
     FAILED = "failed"
-    """Without it nothing runs."""
+    """A cluster cannot start."""
 
 
 class PreflightFinding(Struct, frozen=True):
@@ -43,13 +43,13 @@ class PreflightFinding(Struct, frozen=True):
 
 
 class DataDirectory(Struct, frozen=True):
-    """Where the cluster is, or would be."""
+    """The state directory of an existing or new cluster."""
 
     data: Path
     port: int
     is_up: bool
     trial: Path | None = None
-    """Where outcomes of runtimes' trials are kept; None: they are not."""
+    """Directory of the runtimes' trial results. None to try again each time."""
 
 
 Check = Callable[[DataDirectory], PreflightFinding]
@@ -60,38 +60,38 @@ def look(directory: DataDirectory, checks: Sequence[Check] | None = None) -> lis
 
 
 def lacking(findings: Sequence[PreflightFinding]) -> list[PreflightFinding]:
-    """Why nodes here cannot run pods; nothing: they can."""
+    """Findings because of which nodes on this machine cannot run pods."""
     return [finding for finding in findings if finding.state in (CheckState.HOLLOW, CheckState.FAILED)]
 
 
 def without_tenants(findings: Sequence[PreflightFinding]) -> list[PreflightFinding]:
-    """Why nodes here cannot run tenants' pods, although they can run ring0's."""
+    """Findings because of which nodes can run ring0's pods, but not tenants'."""
     return [finding for finding in findings if finding.state is CheckState.NO_TENANTS]
 
 
-def root(_place: DataDirectory) -> PreflightFinding:
+def root(_directory: DataDirectory) -> PreflightFinding:
     if os.geteuid() == 0:
         return PreflightFinding("root", CheckState.OK, "yes")
     return PreflightFinding(
-        "root", CheckState.HOLLOW, "no: pods, networks and eBPF need it", "run it with sudo"
+        "root", CheckState.HOLLOW, "no: pods, networks and eBPF require it", "run it with sudo"
     )
 
 
-def kernel(_place: DataDirectory) -> PreflightFinding:
+def kernel(_directory: DataDirectory) -> PreflightFinding:
     release = platform.release()
     numbers = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in release.split(".")[:2])
     if platform.system() != "Linux" or numbers < KERNEL_MIN:
-        wanted = ".".join(map(str, KERNEL_MIN))
+        minimum = ".".join(map(str, KERNEL_MIN))
         return PreflightFinding(
-            "kernel", CheckState.HOLLOW, f"{platform.system()} {release}", f"Linux {wanted} or newer"
+            "kernel", CheckState.HOLLOW, f"{platform.system()} {release}", f"Linux {minimum} or newer"
         )
     return PreflightFinding("kernel", CheckState.OK, release)
 
 
-def namespaces(_place: DataDirectory) -> PreflightFinding:
+def namespaces(_directory: DataDirectory) -> PreflightFinding:
     name = "namespaces"
     if os.geteuid() != 0:
-        return PreflightFinding(name, CheckState.HOLLOW, "cannot be made without root", "run it with sudo")
+        return PreflightFinding(name, CheckState.HOLLOW, "cannot be created without root", "run it with sudo")
     from alcove.dataplane import namespaces as kernel_namespaces
     from alcove.dataplane.errors import DataPlaneError
 
@@ -104,11 +104,11 @@ def namespaces(_place: DataDirectory) -> PreflightFinding:
         )
     finally:
         kernel_namespaces.remove(probe)
-    return PreflightFinding(name, CheckState.OK, "network namespaces can be made")
+    return PreflightFinding(name, CheckState.OK, "network namespaces can be created")
 
 
-def bpf(_place: DataDirectory) -> PreflightFinding:
-    """A map is made and closed again: what counts is that the kernel lets us."""
+def bpf(_directory: DataDirectory) -> PreflightFinding:
+    """Creates and closes a map, to see whether the kernel allows it."""
     from alcove.dataplane.errors import Unsupported
 
     try:
@@ -122,15 +122,15 @@ def bpf(_place: DataDirectory) -> PreflightFinding:
         return PreflightFinding(
             "eBPF",
             CheckState.HOLLOW,
-            f"the kernel refuses: {os.strerror(-descriptor)}",
+            f"the kernel refuses to create a map: {os.strerror(-descriptor)}",
             "CAP_BPF, CONFIG_BPF_SYSCALL",
         )
     os.close(descriptor)
-    return PreflightFinding("eBPF", CheckState.OK, "maps can be made")
+    return PreflightFinding("eBPF", CheckState.OK, "maps can be created")
 
 
-def programs(_place: DataDirectory) -> PreflightFinding:
-    """The data plane's own: compiled before, or a compiler to do it with."""
+def programs(_directory: DataDirectory) -> PreflightFinding:
+    """The data plane's BPF programs: compiled already, or a compiler is installed."""
     from alcove.dataplane.build import find_compiler, find_object, shipped_object
     from alcove.dataplane.errors import BuildFailed
 
@@ -149,7 +149,8 @@ def programs(_place: DataDirectory) -> PreflightFinding:
 
 
 def runtimes(directory: DataDirectory) -> PreflightFinding:
-    """Each is tried as a node does it. `up` keeps what was proven with the cluster's state; `doctor` always tries."""
+    """Tries each runtime as a node does. `up` reuses results in the cluster's state; `doctor` always
+    tries."""
     from alcove.processes.machine import trial
 
     try:
@@ -163,7 +164,7 @@ def runtimes(directory: DataDirectory) -> PreflightFinding:
     return trial.judge(tried)
 
 
-def cgroups(_place: DataDirectory) -> PreflightFinding:
+def cgroups(_directory: DataDirectory) -> PreflightFinding:
     from alcove.agent.cgroups import Cgroups
 
     groups = Cgroups.of_machine()
@@ -178,28 +179,26 @@ def cgroups(_place: DataDirectory) -> PreflightFinding:
     return PreflightFinding("cgroups", CheckState.OK, groups.layout.value)
 
 
-def firewall(_place: DataDirectory) -> PreflightFinding:
+def firewall(_directory: DataDirectory) -> PreflightFinding:
     if shutil.which("nft", path=PATH):
         return PreflightFinding("nftables", CheckState.OK, "installed")
     return PreflightFinding("nftables", CheckState.HOLLOW, "nft is not installed", "apt install nftables")
 
 
-def forwarding(_place: DataDirectory) -> PreflightFinding:
-    """Other firewalls may keep nodes' packets from the world, as Docker's does: a drop anywhere counts."""
+def forwarding(_directory: DataDirectory) -> PreflightFinding:
+    """Another firewall, such as Docker's, may drop forwarded packets of nodes: a drop in any table counts."""
     program = shutil.which("nft", path=PATH)
     if program is None or os.geteuid() != 0:
-        return PreflightFinding("way out", CheckState.OK, "not looked at")
+        return PreflightFinding("egress", CheckState.OK, "not checked: needs nft and root")
     message = subprocess.run([program, "list", "chains"], capture_output=True, text=True, check=False).stdout
     if not (tables := dropping(message)):
-        return PreflightFinding("way out", CheckState.OK, "no firewall of this machine is in it")
-    fix = "let packets through that come from or go to links named al*"
-    return PreflightFinding(
-        "way out", CheckState.WARNING, f"{', '.join(tables)} drops what is forwarded", fix
-    )
+        return PreflightFinding("egress", CheckState.OK, "no firewall drops forwarded packets")
+    fix = "accept forwarded packets from and to devices named al*"
+    return PreflightFinding("egress", CheckState.WARNING, f"{', '.join(tables)} drops forwarded packets", fix)
 
 
 def dropping(chains: str) -> list[str]:
-    """Tables, other than clusters' own, whose policy is to forward nothing; `chains` as nft lists them."""
+    """Tables, except clusters', with forward policy drop; `chains` is the output of `nft list chains`."""
     found, table = [], ""
     for line in chains.splitlines():
         if line.startswith("table "):
@@ -209,7 +208,7 @@ def dropping(chains: str) -> list[str]:
     return found
 
 
-def images(_place: DataDirectory) -> PreflightFinding:
+def images(_directory: DataDirectory) -> PreflightFinding:
     from alcove.agent.images import builtin
     from alcove.agent.images.model import ToolMissing
 
@@ -217,34 +216,37 @@ def images(_place: DataDirectory) -> PreflightFinding:
         builtin.find()
     except ToolMissing as error:
         return PreflightFinding(
-            "images", CheckState.WARNING, f"{error}: no built-in image", "apt install busybox-static"
+            "images",
+            CheckState.WARNING,
+            f"{error}; the built-in image is unavailable",
+            "apt install busybox-static",
         )
     missing = [name for name in ("skopeo", "umoci") if not shutil.which(name, path=PATH)]
     if missing:
-        message = f"{', '.join(missing)} not installed: only the built-in image"
+        message = f"{', '.join(missing)} not installed; only the built-in image is available"
         return PreflightFinding("images", CheckState.WARNING, message, f"apt install {' '.join(missing)}")
-    return PreflightFinding("images", CheckState.OK, "skopeo, umoci, the built-in image")
+    return PreflightFinding("images", CheckState.OK, "skopeo, umoci and the built-in image")
 
 
-def kubectl(_place: DataDirectory) -> PreflightFinding:
+def kubectl(_directory: DataDirectory) -> PreflightFinding:
     if found := shutil.which("kubectl"):
         return PreflightFinding("kubectl", CheckState.OK, found)
-    message = "not installed: `alcove kubectl` and the demo need it"
+    message = "not installed; `alcove kubectl` and the demo need it"
     return PreflightFinding("kubectl", CheckState.WARNING, message, "apt install kubernetes-client")
 
 
-def resolver(_place: DataDirectory) -> PreflightFinding:
-    """Nodes are namespaces: this machine's loopback is not theirs."""
+def resolver(_directory: DataDirectory) -> PreflightFinding:
+    """Nodes have their own network namespaces and cannot use a name server on this machine's loopback."""
     servers = nameservers(Path("/etc/resolv.conf"))
     if servers and all(each.startswith("127.") or each == "::1" for each in servers):
-        better = nameservers(Path("/run/systemd/resolve/resolv.conf"))
-        if not better:
-            message = f"only {', '.join(servers)}: names outside the cluster do not resolve in pods"
+        alternatives = nameservers(Path("/run/systemd/resolve/resolv.conf"))
+        if not alternatives:
+            message = f"only {', '.join(servers)}: pods cannot resolve external names"
             return PreflightFinding(
                 "resolver",
                 CheckState.WARNING,
                 message,
-                "name a server in /etc/resolv.conf that is no loopback",
+                "add a non-loopback name server to /etc/resolv.conf",
             )
     return PreflightFinding("resolver", CheckState.OK, ", ".join(servers) or "none")
 
@@ -257,13 +259,13 @@ def nameservers(path: Path) -> list[str]:
     return [line.split()[1] for line in lines if line.startswith("nameserver") and len(line.split()) > 1]
 
 
-def state_folder(directory: DataDirectory) -> PreflightFinding:
-    folder = existing(directory.data)
-    fix = "name another folder with --data"
-    if os.statvfs(folder).f_flag & os.ST_RDONLY:
-        return PreflightFinding("state", CheckState.FAILED, f"{folder} is read-only", fix)
-    if not os.access(folder, os.W_OK):
-        return PreflightFinding("state", CheckState.FAILED, f"{folder} cannot be written", fix)
+def state_directory(directory: DataDirectory) -> PreflightFinding:
+    state = existing(directory.data)
+    fix = "choose another directory with --data"
+    if os.statvfs(state).f_flag & os.ST_RDONLY:
+        return PreflightFinding("state", CheckState.FAILED, f"{state} is read-only", fix)
+    if not os.access(state, os.W_OK):
+        return PreflightFinding("state", CheckState.FAILED, f"{state} is not writable", fix)
     return PreflightFinding("state", CheckState.OK, str(directory.data))
 
 
@@ -272,25 +274,30 @@ def disk(directory: DataDirectory) -> PreflightFinding:
     message = f"{free / 1e9:.1f} GB free in {existing(directory.data)}"
     if free < DISK_BYTES_MIN:
         return PreflightFinding(
-            "disk", CheckState.FAILED, message, "free some space, or name another folder with --data"
+            "disk", CheckState.FAILED, message, "free some space, or choose another directory with --data"
         )
     if free < DISK_BYTES_GOOD:
-        return PreflightFinding("disk", CheckState.WARNING, message, "images and logs need room")
+        return PreflightFinding(
+            "disk", CheckState.WARNING, message, "free some space: images and logs need it"
+        )
     return PreflightFinding("disk", CheckState.OK, message)
 
 
 def port(directory: DataDirectory) -> PreflightFinding:
     if directory.is_up:
-        return PreflightFinding("port", CheckState.OK, f"{directory.port}, this cluster's")
+        return PreflightFinding("port", CheckState.OK, f"{directory.port}, used by this cluster")
     if (message := taken(directory.port)) is None:
         return PreflightFinding("port", CheckState.OK, f"{directory.port} is free")
     return PreflightFinding(
-        "port", CheckState.FAILED, f"{directory.port}: {message}", "`alcove up --port P` takes another"
+        "port",
+        CheckState.FAILED,
+        f"{directory.port}: {message}",
+        "choose another with `alcove up --port PORT`",
     )
 
 
 def taken(number: int) -> str | None:
-    """Why the port cannot be listened on; None: it can."""
+    """Why the port cannot be listened on. None if it can."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -301,7 +308,7 @@ def taken(number: int) -> str | None:
 
 
 def existing(path: Path) -> Path:
-    """The path itself, or the nearest folder above that is there and may be seen."""
+    """The path, or its nearest existing and accessible parent."""
     while path != path.parent:
         try:
             path.stat()
@@ -322,5 +329,5 @@ NODE_CHECKS: tuple[Check, ...] = (
     cgroups,
     firewall,
 )
-"""What nodes need to run pods."""
-CHECKS: tuple[Check, ...] = (*NODE_CHECKS, forwarding, images, kubectl, resolver, state_folder, disk, port)
+"""Checks of what nodes need to run pods."""
+CHECKS: tuple[Check, ...] = (*NODE_CHECKS, forwarding, images, kubectl, resolver, state_directory, disk, port)

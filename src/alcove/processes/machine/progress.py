@@ -1,4 +1,4 @@
-"""Tells a person how far a long verb is: a line when each step is done, with how long it took."""
+"""Progress output of a long command: a line with the duration when each step is done."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Progress:
 
     @contextmanager
     def step(self, name: str) -> Iterator[ProgressStep]:
-        """Set `detail` inside. A step that raises is shown as failed."""
+        """Set `detail` in the block. A step that raises is shown as failed."""
         began, step = time.monotonic(), ProgressStep()
         try:
             yield step

@@ -1,6 +1,6 @@
-"""Who holds a cluster's folder, and what its supervisor knows of the processes: for those who only look.
+"""The supervisor's lock on a cluster's directory, and the states it recorded, for readers.
 
-Light on purpose: `alcove status` loads it, and no event loop.
+Light imports on purpose: `alcove status` needs no event loop.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from msgspec import Struct
 
 
 class ComponentState(Struct, frozen=True):
-    """What `alcove status` tells of a component."""
+    """State of a component's process."""
 
     pid: int | None = None
     since: float = 0.0
-    """When it was started, or ended."""
+    """Time of the start, or of the exit."""
     restarts: int = 0
     ended: str = ""
-    """How it ended last."""
+    """How the process last exited."""
 
 
 class AlreadyRunning(Exception):
@@ -33,7 +33,7 @@ class AlreadyRunning(Exception):
 
 
 def hold(data: Path) -> IO[str]:
-    """The lock of this data directory, with our pid in it. Raises AlreadyRunning."""
+    """Takes the supervisor's lock and writes this pid into it. Raises AlreadyRunning."""
     lock = (data / "supervisor.lock").open("a+")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -62,7 +62,7 @@ def holder(data: Path) -> int | None:
 
 
 def states(data: Path) -> dict[str, ComponentState]:
-    """What the supervisor last knew."""
+    """The last recorded states by component. Empty if there are none."""
     try:
         return msgspec.json.decode((data / "components.json").read_bytes(), type=dict[str, ComponentState])
     except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
@@ -71,11 +71,11 @@ def states(data: Path) -> dict[str, ComponentState]:
 
 @contextmanager
 def at_work(data: Path, seconds_max: float, wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """One `up`, `down` or `destroy` at a time for each cluster. `wait` is called once if another is at work;
-    raises AlreadyRunning if it is after that time."""
+    """Serializes `up`, `down` and `destroy` of a cluster. `wait` is called once if another command holds the
+    lock; raises AlreadyRunning after `seconds_max`."""
     with (data / "up.lock").open("a") as lock:
         deadline = time.monotonic() + seconds_max
-        is_told = False
+        is_reported = False
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -83,8 +83,8 @@ def at_work(data: Path, seconds_max: float, wait: Callable[[], None] = lambda: N
             except BlockingIOError as error:
                 if time.monotonic() > deadline:
                     raise AlreadyRunning from error
-            if not is_told:
+            if not is_reported:
                 wait()
-                is_told = True
+                is_reported = True
             time.sleep(0.05)
         yield

@@ -1,7 +1,8 @@
-"""The trial of this machine's container runtimes: each runs a sandbox and a container in it, exactly as a node does.
+"""The trial of this machine's container runtimes: each runs a sandbox with a container, exactly as a node
+does.
 
-An installed program proves nothing: an old gVisor has no platform for a new kernel, and a container runtime may lack
-the rights or the control groups that it needs.
+That a runtime is installed is not enough: an old gVisor may not support a new kernel, and a runtime may lack
+the privileges or cgroups that it needs.
 """
 
 from __future__ import annotations
@@ -35,46 +36,47 @@ GVISOR_FIX = (
 
 
 class Untried(Exception):
-    """The runtimes cannot be tried here. The message says why; `fix` what to do."""
+    """The runtimes cannot be tried on this machine. The message says why, `fix` what to do."""
 
-    def __init__(self, why: str, fix: str) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, fix: str) -> None:
+        super().__init__(reason)
         self.fix = fix
 
 
-def try_runtimes(folder: Path) -> RuntimeHandlers:
-    """Every runtime that is installed, proven or failed. Raises Untried.
+def try_runtimes(directory: Path) -> RuntimeHandlers:
+    """All installed runtimes, proven or failed. Raises Untried.
 
-    What was proven in the same folder since the machine was started is not tried again, as on a node.
+    Runtimes that were proven in the same directory since the last boot are not tried again, as on a node.
     """
     program = _program()
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        reboots.begin(folder)
-        with _image(program, folder) as rootfs:
-            canary = Canary(rootfs, folder / "canary", f"/alcove-trial-{os.getpid()}")
-            return asyncio.run(prove_all(folder, Cgroups.of_machine(), canary))
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        reboots.begin(directory)
+        with _image(program, directory) as rootfs:
+            canary = Canary(rootfs, directory / "canary", f"/alcove-trial-{os.getpid()}")
+            return asyncio.run(prove_all(directory, Cgroups.of_machine(), canary))
     except OSError as error:
-        message = f"cannot be tried in {error.filename or folder}: {error.strerror or error}"
-        raise Untried(message, "free some space, or name another folder with --data") from error
+        message = f"cannot be tried in {error.filename or directory}: {error.strerror or error}"
+        raise Untried(message, "free some space, or choose another directory with --data") from error
 
 
 def try_once(beside: Path) -> RuntimeHandlers:
-    """The same in a new folder below `beside`: nothing is taken from earlier trials, and nothing stays.
+    """As `try_runtimes`, in a temporary directory below `beside`: earlier results are not used.
 
-    It is where nodes would be, because a file system may forbid what another allows (`noexec`, for one).
+    `beside` is where nodes keep their state, because file systems differ in what they allow (`noexec`, for
+    example).
     """
     _program()
     try:
-        with TemporaryDirectory(prefix=".alcove-trial-", dir=beside, ignore_cleanup_errors=True) as folder:
-            return try_runtimes(Path(folder))
+        with TemporaryDirectory(prefix=".alcove-trial-", dir=beside, ignore_cleanup_errors=True) as directory:
+            return try_runtimes(Path(directory))
     except OSError as error:
         message = f"cannot be tried in {beside}: {error.strerror or error}"
-        raise Untried(message, "free some space, or name another folder with --data") from error
+        raise Untried(message, "free some space, or choose another directory with --data") from error
 
 
 def _program() -> Path:
-    """What the container of a trial runs. Raises Untried where no trial can be made."""
+    """The program that trial containers run. Raises Untried if a requirement of trials is missing."""
     if os.geteuid() != 0:
         raise Untried("cannot be tried without root", "run it with sudo")
     try:
@@ -89,15 +91,16 @@ def _program() -> Path:
     return program
 
 
-def hand_over(folder: Path, runtimes: Path) -> None:
-    """What the trial in `folder` has proven, a node with its runtimes' state in `runtimes` need not prove again."""
+def hand_over(directory: Path, runtimes: Path) -> None:
+    """Copies the proofs in `folder` to a node's directory `runtimes`, so that it need not prove them
+    again."""
     runtimes.mkdir(parents=True, exist_ok=True, mode=0o700)
-    ProvenRuntimes(folder / PROOFS).copy_to(ProvenRuntimes(runtimes / PROOFS))
+    ProvenRuntimes(directory / PROOFS).copy_to(ProvenRuntimes(runtimes / PROOFS))
 
 
 def judge(handlers: RuntimeHandlers) -> PreflightFinding:
-    """What the outcome of a trial means for pods."""
-    works = ", ".join(sorted(handlers.proven))
+    """The preflight finding for the outcome of a trial."""
+    proven = ", ".join(sorted(handlers.proven))
     if not handlers.proven:
         if not handlers.failed:
             return PreflightFinding(
@@ -105,40 +108,38 @@ def judge(handlers: RuntimeHandlers) -> PreflightFinding:
             )
         return PreflightFinding(NAME, CheckState.HOLLOW, f"none works: {_reasons(handlers)}", _fix(handlers))
     if GVISOR.handler in handlers.failed:
-        message = (
-            f"gVisor fails its trial, so tenants' pods cannot run ({works} for ring0's): {_reasons(handlers)}"
-        )
+        message = f"gVisor fails its trial, so tenants' pods cannot run ({proven} for ring0's): {_reasons(handlers)}"
         return PreflightFinding(NAME, CheckState.NO_TENANTS, message, GVISOR_FIX)
     if handlers.failed:
-        message = f"{works} work; pods that name one of the others do not start: {_reasons(handlers)}"
+        message = f"{proven} work; pods with another runtime cannot start: {_reasons(handlers)}"
         return PreflightFinding(NAME, CheckState.WARNING, message, _fix(handlers))
     if GVISOR.handler not in handlers.proven:
-        message = f"{works}; without gVisor tenants share this machine's kernel"
+        message = f"{proven}; without gVisor tenants share this machine's kernel"
         return PreflightFinding(NAME, CheckState.WARNING, message, GVISOR_FIX)
-    return PreflightFinding(NAME, CheckState.OK, f"{works}: each has run a container")
+    return PreflightFinding(NAME, CheckState.OK, f"{proven}: each has run a container")
 
 
 def _reasons(handlers: RuntimeHandlers) -> str:
-    return "; ".join(f"{name}: {_brief(why)}" for name, why in sorted(handlers.failed.items()))
+    return "; ".join(f"{name}: {_brief(reason)}" for name, reason in sorted(handlers.failed.items()))
 
 
-def _brief(why: str) -> str:
-    """The end of what a runtime said, on one line: its last words say what went wrong."""
-    line = " ".join(why.split())
+def _brief(reason: str) -> str:
+    """The end of a runtime's error on one line: the cause comes last."""
+    line = " ".join(reason.split())
     return line if len(line) <= REASON_CHARACTERS_MAX else f"…{line[-REASON_CHARACTERS_MAX:]}"
 
 
 def _fix(handlers: RuntimeHandlers) -> str:
     packages = {GVISOR.handler: GVISOR.binary}
     names = sorted(packages.get(HandlerName(name), name) for name in handlers.failed)
-    if all("is not installed" in why for why in handlers.failed.values()):
+    if all("is not installed" in reason for reason in handlers.failed.values()):
         return "apt-get install conmon"
     return f"apt-get install --reinstall {' '.join(names)}"
 
 
 @contextmanager
-def _image(program: Path, folder: Path) -> Iterator[Path]:
-    """The files of the built-in image, made anew: an earlier trial may have been cut short."""
-    with TemporaryDirectory(prefix=f"{ROOTFS}-", dir=folder, ignore_cleanup_errors=True) as name:
+def _image(program: Path, directory: Path) -> Iterator[Path]:
+    """A fresh copy of the built-in image: an earlier trial may have been interrupted."""
+    with TemporaryDirectory(prefix=f"{ROOTFS}-", dir=directory, ignore_cleanup_errors=True) as name:
         builtin.build(program, Path(name))
         yield Path(name)

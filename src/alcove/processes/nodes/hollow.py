@@ -1,4 +1,4 @@
-"""Hollow nodes: everything that the control plane sees of nodes and pods, and nothing that runs."""
+"""Hollow nodes: they report all node and pod states to the API server, but run no processes."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ from alcove.processes.agent import AgentProcess
 log = logging.getLogger(__name__)
 
 
-def start(agent: AgentProcess, why: str = "") -> list[NodeStatusManager]:
-    """`why` it is so, where nobody asked for it."""
+def start(agent: AgentProcess, reason: str = "") -> list[NodeStatusManager]:
+    """Registers hollow nodes. `why` is the reason if hollow nodes were not requested."""
     config = agent.config
     log.warning(
-        "HOLLOW NODE: pods have states and addresses, but nothing runs", extra={"why": why or "asked for"}
+        "hollow node: pods have states and addresses, but no processes",
+        extra={"reason": reason or "requested"},
     )
     network = HollowNetwork(agent.planes, config.name if config.count == 1 else "", config.address)
     machine = hardware.read(config.data, None)
-    keepers = []
+    managers = []
     for name in config.nodes:
         runtime = HollowRuntime()
 
-        def site_of(
+        def executor_for(
             key: PodKey, _found: Sequence[ContainerStatus], runtime: HollowRuntime = runtime
         ) -> HollowPodExecutor:
             return HollowPodExecutor(key, runtime, network)
@@ -47,13 +48,13 @@ def start(agent: AgentProcess, why: str = "") -> list[NodeStatusManager]:
             handlers=[{"name": HANDLER, "features": {}}],
             runtime="hollow://1",
             is_hollow=True,
-            hollow_because=why,
+            hollow_because=reason,
         )
-        agent.roster(name, allocatable(facts), site_of, {})
-        keepers.append(NodeStatusManager(facts, agent.planes.client(HOME), time.time))
+        agent.add_workers(name, allocatable(facts), executor_for, {})
+        managers.append(NodeStatusManager(facts, agent.planes.client(HOME), time.time))
     if config.count == 1:
         volumes = PodVolumes(config.data / "volumes", ObjectLookup(agent.planes), time.time, node=config.name)
-        # There is nothing to wipe, but volumes wait to be let go by their node.
+        # There is no data to wipe, but volumes wait for their node to release them.
         agent.tasks.restart("volume wiping", VolumeWiper(volumes, agent.planes, config.name).run)
-    agent.start(keepers)
-    return keepers
+    agent.start(managers)
+    return managers

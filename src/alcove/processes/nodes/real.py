@@ -1,6 +1,6 @@
-"""A real node: runtimes proven by a canary, a data plane, images, volumes; and pods that run in them.
+"""A real node: wires proven runtimes, the data plane, images and volumes to the pod workers.
 
-Where the machine lacks what that takes, the node is hollow, and says why.
+If the machine lacks a requirement, the node is hollow and its status says why.
 """
 
 from __future__ import annotations
@@ -77,15 +77,15 @@ async def start(agent: AgentProcess) -> list[NodeStatusManager]:
         node = await _Node.make(agent)
     except NodeUnable as error:
         return hollow.start(agent, str(error))
-    left = await node.found()
-    workers = agent.roster(config.name, allocatable_of(node.facts()), node.site, left)
-    housekeeping = NodeHousekeeping(workers, node.shop, node.images)
+    found = await node.found()
+    workers = agent.add_workers(config.name, allocatable_of(node.facts()), node.executor, found)
+    housekeeping = NodeHousekeeping(workers, node.services, node.images)
     client = agent.planes.client(HOME)
-    keeper = NodeStatusManager(
+    manager = NodeStatusManager(
         node.facts(), client, time.time, housekeeping.pressures, lambda: node_status_images(node.images.all())
     )
-    pods = RunningPods(workers, node.shop.folders)
-    wiper = VolumeWiper(node.shop.volumes, agent.planes, config.name)
+    pods = RunningPods(workers, node.services.folders)
+    wiper = VolumeWiper(node.services.volumes, agent.planes, config.name)
     cni = CniServer(node.network, agent.planes, config.data / "network" / "cni.sock")
     agent.tasks.fatal("network", node.network.run())
     agent.tasks.fatal("CNI server", cni.run())
@@ -95,36 +95,37 @@ async def start(agent: AgentProcess) -> list[NodeStatusManager]:
     agent.tasks.restart("eviction and image collection", housekeeping.run)
     agent.tasks.restart("volume wiping", wiper.run)
     agent.tasks.restart("image owners", ImageOwners(node.images, agent.planes).run)
-    agent.tasks.restart("runtime canaries", partial(node.prove_more, keeper))
+    agent.tasks.restart("runtime canaries", partial(node.prove_more, manager))
     agent.metrics.drops = node.network.drops
-    agent.start([keeper])
-    return [keeper]
+    agent.start([manager])
+    return [manager]
 
 
 async def _serve_ingress(agent: AgentProcess, network: NodeNetwork) -> None:
     config = agent.config
     plain = ingress.bind(config.address, config.ingress_ports[0])
     secure = ingress.bind(config.address, config.ingress_ports[1])
-    note = ingress.noting(agent.troubles, config.name)
+    note = ingress.noting(agent.warning_events, config.name)
     await ingress.serve(agent.planes, network, note, plain, secure)
 
 
 async def _serve(agent: AgentProcess, pods: RunningPods) -> None:
-    """Logs, exec and the like, for the API servers of all planes, as soon as the node has a certificate."""
+    """Serves logs, exec and metrics to the API servers of all planes, once the node has a serving
+    certificate."""
     config = agent.config
     serving = ServingCertificate(config.data, config.name, config.address, agent.planes.client(HOME))
     await serving.ready()
     callers = AuthorizedCallers(serving.path)
-    for plane, user in agent.accounts.items():
+    for plane, user in agent.users.items():
         callers.trust(plane, user.ca_pem)
 
-    def heard(plane: PlaneId, user: KubeconfigUser | None) -> None:
+    def on_plane_change(plane: PlaneId, user: KubeconfigUser | None) -> None:
         if user is None:
             callers.distrust(plane)
         else:
             callers.trust(plane, user.ca_pem)
 
-    agent.on_plane.append(heard)
+    agent.on_plane.append(on_plane_change)
     async with AgentServer(
         pods, callers, config.address, config.port, node=config.name, metrics=agent.metrics.text
     ):
@@ -136,7 +137,7 @@ class _Node:
         self,
         agent: AgentProcess,
         handlers: RuntimeHandlers,
-        shop: NodeServices,
+        services: NodeServices,
         images: ImageStore,
         machine: hardware.Hardware,
         proving: tuple[Path, Cgroups, Canary],
@@ -144,16 +145,16 @@ class _Node:
         self._proving = proving
         self._agent = agent
         self._handlers = handlers
-        self.shop = shop
+        self.services = services
         self.images = images
         self._hardware = machine
         self._hollow = HollowRuntime()
         self._runtimes: dict[PodKey, ContainerRuntime] = {}
-        """Of pods that were found running: what is there is not run by another."""
+        """Runtimes of adopted pods: a running pod stays with the runtime that started it."""
 
     @property
     def network(self) -> NodeNetwork:
-        network = self.shop.network
+        network = self.services.network
         assert isinstance(network, NodeNetwork)
         return network
 
@@ -161,7 +162,7 @@ class _Node:
     async def make(cls, agent: AgentProcess) -> _Node:
         config = agent.config
         if os.geteuid() != 0:
-            raise NodeUnable("it takes root's rights to run containers")
+            raise NodeUnable("running containers requires root")
         cgroups = Cgroups.of_machine()
         machine = hardware.part_of(hardware.read(config.data, cgroups), config.sharing)
         images = ImageStore(config.data / "images", ImageTools(config.insecure_registries))
@@ -169,7 +170,7 @@ class _Node:
             pause, profile = images.add_builtin(), seccomp.load()
         except (ToolMissing, SpecRefused) as error:
             raise NodeUnable(str(error)) from error
-        folder = _own_folder(config.data / "runtimes")
+        folder = _private_directory(config.data / "runtimes")
         reboots.begin(folder)
         canary = Canary(pause.rootfs, folder / "canary", f"/alcove/{config.instance}/canary")
         handlers = await _proven(folder, cgroups, canary)
@@ -178,7 +179,7 @@ class _Node:
         allocatable = allocatable_of(facts)
         lookup = ObjectLookup(agent.planes)
         pulls = ImagePuller(images, lookup)
-        shop = NodeServices(
+        services = NodeServices(
             node=config.name,
             folders=PodDirectories(config.data),
             group=f"/alcove/{config.instance}",
@@ -205,48 +206,48 @@ class _Node:
             ids=IdRanges(config.data / "pods"),
             note=agent.note(config.name),
         )
-        return cls(agent, handlers, shop, images, machine, (folder, cgroups, canary))
+        return cls(agent, handlers, services, images, machine, (folder, cgroups, canary))
 
     def facts(self) -> NodeDescription:
         return _facts(self._agent, self._hardware, self._handlers)
 
-    async def prove_more(self, keeper: NodeStatusManager) -> None:
-        """What failed its canary is tried again: the machine may only have been too busy."""
-        waits = CANARY_AGAIN_SECONDS
+    async def prove_more(self, manager: NodeStatusManager) -> None:
+        """Retries runtimes whose canary failed: the machine may have been too busy."""
+        delay = CANARY_AGAIN_SECONDS
         while self._handlers.failed:
-            await asyncio.sleep(waits)
-            waits = min(waits * 2, CANARY_AGAIN_SECONDS_MAX)
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, CANARY_AGAIN_SECONDS_MAX)
             if await prove_more(self._handlers, *self._proving):
-                keeper.facts = self.facts()
+                manager.facts = self.facts()
 
     async def found(self) -> Found:
-        """What runs here, by pod; what is left of pods in other ways is swept."""
-        left: Found = {}
+        """Running containers by pod. Other leftovers of pods are removed."""
+        found: Found = {}
         for runtime in self._handlers.proven.values():
             for status in await runtime.list():
-                mark = container_labels.read(status.labels)
-                if mark is not None:
-                    left.setdefault(mark.key, []).append(status)
-                    self._runtimes[mark.key] = runtime
-        for key in (*self.shop.network.attached(), *self.shop.volumes.ids()):
-            left.setdefault(key, [])
-        removed = node_services.sweep(self.shop, left.keys())
-        log.info("found", extra={"pods": len(left), "swept": len(removed)})
-        return left
+                labels = container_labels.read(status.labels)
+                if labels is not None:
+                    found.setdefault(labels.key, []).append(status)
+                    self._runtimes[labels.key] = runtime
+        for key in (*self.services.network.attached(), *self.services.volumes.ids()):
+            found.setdefault(key, [])
+        removed = node_services.sweep(self.services, found.keys())
+        log.info("adopted running pods", extra={"pods": len(found), "swept": len(removed)})
+        return found
 
-    def site(self, key: PodKey, found: Sequence[ContainerStatus]) -> RealPodExecutor | HollowPodExecutor:
-        if not found and not is_ring0(key) and _pretends(self._agent, self._handlers):
+    def executor(self, key: PodKey, found: Sequence[ContainerStatus]) -> RealPodExecutor | HollowPodExecutor:
+        if not found and not is_ring0(key) and _has_hollow_tenants(self._agent, self._handlers):
             return HollowPodExecutor(key, self._hollow, self.network)
         runtime = self._runtimes.pop(key, None)
         default = next(iter(self._handlers.proven.values()))
-        return RealPodExecutor(key, self.shop, runtime or default, found)
+        return RealPodExecutor(key, self.services, runtime or default, found)
 
 
 async def _proven(folder: Path, cgroups: Cgroups, canary: Canary) -> RuntimeHandlers:
     handlers = await prove_all(folder, cgroups, canary)
     if not handlers.proven:
-        message = "; ".join(f"{name}: {why}" for name, why in handlers.failed.items())
-        raise NodeUnable(f"no container runtime works here: {message or 'none is installed'}")
+        message = "; ".join(f"{name}: {reason}" for name, reason in handlers.failed.items())
+        raise NodeUnable(f"no container runtime works on this machine: {message or 'none is installed'}")
     return handlers
 
 
@@ -254,7 +255,7 @@ def _network(agent: AgentProcess) -> NodeNetwork:
     config = agent.config
 
     def api_server(plane: PlaneId) -> tuple[str, int]:
-        server = urlsplit(agent.accounts[plane].server)
+        server = urlsplit(agent.users[plane].server)
         return server.hostname or "", server.port or 443
 
     try:
@@ -269,7 +270,7 @@ def _network(agent: AgentProcess) -> NodeNetwork:
             bpf_root=config.bpf_root,
         )
     except (DataPlaneError, OSError, ValueError) as error:
-        raise NodeUnable(f"the data plane does not work here: {error}") from error
+        raise NodeUnable(f"the data plane does not work on this machine: {error}") from error
 
 
 def _facts(agent: AgentProcess, machine: hardware.Hardware, handlers: RuntimeHandlers) -> NodeDescription:
@@ -282,7 +283,7 @@ def _facts(agent: AgentProcess, machine: hardware.Hardware, handlers: RuntimeHan
         for name in handlers.names()
     ]
     runtime = f"alcove://{'+'.join(sorted(handlers.proven))}"
-    if pretends := _pretends(agent, handlers):
+    if is_hollow_for_tenants := _has_hollow_tenants(agent, handlers):
         offered.append({"name": HOLLOW_HANDLER, "features": {}})
     return NodeDescription(
         name=config.name,
@@ -291,12 +292,12 @@ def _facts(agent: AgentProcess, machine: hardware.Hardware, handlers: RuntimeHan
         hardware=machine,
         handlers=offered,
         runtime=runtime,
-        is_hollow=pretends,
-        hollow_because="only tenants' pods: gVisor failed its trial" if pretends else "",
+        is_hollow=is_hollow_for_tenants,
+        hollow_because="only tenants' pods: gVisor failed its trial" if is_hollow_for_tenants else "",
     )
 
 
-def _pretends(agent: AgentProcess, handlers: RuntimeHandlers) -> bool:
+def _has_hollow_tenants(agent: AgentProcess, handlers: RuntimeHandlers) -> bool:
     """Whether tenants' pods are hollow on this node."""
     return agent.config.has_hollow_tenants and not handlers.runs_tenants()
 
@@ -305,7 +306,7 @@ def _node_resolv_conf() -> resolvconf.ResolvConf:
     return resolvconf.parse(RESOLV_CONF.read_text() if RESOLV_CONF.exists() else "")
 
 
-def _own_folder(path: Path) -> Path:
+def _private_directory(path: Path) -> Path:
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     return path
 

@@ -1,7 +1,8 @@
-"""What a node knows of its containers' processes holds until the machine is started anew, or everything on it was ended:
-their numbers may be strangers' from then on, and a runtime that is told to remove such a container would end the stranger.
+"""Forgets recorded process ids after a reboot, or after all processes of a node were killed.
 
-`runtimes/boot` has the number of the boot that the rest of the folder is of. What was run, and how it ended, stays.
+The ids may belong to unrelated processes by then, and a runtime that removes such a container would kill
+them. `runtimes/boot` holds the boot id that the rest of the directory belongs to. Records of what ran and its
+exit stay.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from alcove.agent.runtime.bundle import ProcessIdentity
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 MARK = "boot"
-NOBODY = ProcessIdentity(0, 0)
-"""Who runs no more, whoever has which number."""
+NO_PROCESS = ProcessIdentity(0, 0)
+"""A process that is not running."""
 
 
 def begin(runtimes: Path) -> None:
-    """Before anything in the folder is used: what is of an earlier boot is forgotten."""
+    """Discards process records of an earlier boot. Call it before the directory is used."""
     mark, now = runtimes / MARK, BOOT_ID.read_text()
     if not mark.exists() or mark.read_text() != now:
         forget(runtimes)
@@ -28,12 +29,12 @@ def begin(runtimes: Path) -> None:
 
 
 def forget(runtimes: Path) -> None:
-    """What runtimes remember of processes, all of which have ended. Idempotent."""
+    """Discards the runtimes' process records; all processes must have exited. Idempotent."""
     for state in (*runtimes.glob("*/state"), *runtimes.glob("*/canary/state")):
         shutil.rmtree(state)
     for bundle in (*runtimes.glob("*/containers/*"), *runtimes.glob("*/canary/containers/*")):
         if (bundle / "pid").exists():
             draft = bundle / ".process.new"
-            draft.write_bytes(msgspec.json.encode(NOBODY))
+            draft.write_bytes(msgspec.json.encode(NO_PROCESS))
             draft.rename(bundle / "process")
         (bundle / "conmon.pid").unlink(missing_ok=True)

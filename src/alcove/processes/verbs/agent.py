@@ -1,4 +1,4 @@
-"""The verb `alcove agent`."""
+"""The command `alcove agent`."""
 
 from __future__ import annotations
 
@@ -11,66 +11,77 @@ import typer
 from alcove.cli.errors import fail
 from alcove.component.logs import Form, Level, configure
 from alcove.processes.verbs.logs import FormatOption, LevelOption
-from alcove.processes.verbs.planes import Planes, PlanesFolder, paths_of
+from alcove.processes.verbs.planes import Planes, PlanesDirectory, paths_of
 
 
 def agent(
     kubeconfig: Annotated[
-        Path | None, typer.Option(help="The node's own kubeconfig; default $KUBECONFIG or ~/.kube/config.")
+        Path | None, typer.Option(help="Kubeconfig of the node; default: $KUBECONFIG or ~/.kube/config.")
     ] = None,
-    name: Annotated[str, typer.Option(help="The node's name; default this machine's.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the node; default: the host name.")] = "",
     data: Annotated[
         Path | None,
-        typer.Option(help="Directory of pods, images, volumes and logs [~/.local/state/alcove/agent]."),
+        typer.Option(help="Directory for pods, images, volumes and logs [~/.local/state/alcove/agent]."),
     ] = None,
     address: Annotated[
-        str, typer.Option(help="The node's address, for the API server and other nodes.")
+        str, typer.Option(help="Address of the node, as the API server and other nodes reach it.")
     ] = "",
-    underlay: Annotated[str, typer.Option(help="The network device that leads to the other nodes.")] = "",
-    port: Annotated[int, typer.Option(help="Port for logs, exec and metrics.")] = 10250,
+    underlay: Annotated[str, typer.Option(help="Network device towards the other nodes.")] = "",
+    port: Annotated[int, typer.Option(help="Port of the node's API server (logs, exec, metrics).")] = 10250,
     hollow: Annotated[
-        bool, typer.Option("--hollow", help="Nothing really runs: pods have states and addresses only.")
+        bool, typer.Option("--hollow", help="Run pods without processes (hollow node).")
     ] = False,
     hollow_tenants: Annotated[
         bool,
         typer.Option(
-            "--hollow-tenants", help="Where gVisor fails its trial, tenants' pods are hollow, not refused."
+            "--hollow-tenants",
+            help="If gVisor fails its trial, run tenants' pods hollow instead of refusing them.",
         ),
     ] = False,
     count: Annotated[
-        int, typer.Option(min=1, help="So many hollow nodes, NAME-0 and on; with ring0's own kubeconfig.")
+        int,
+        typer.Option(
+            min=1, help="Number of hollow nodes in this process, NAME-0, NAME-1, …; needs ring0's kubeconfig."
+        ),
     ] = 1,
     sharing: Annotated[
-        int, typer.Option(min=1, help="So many nodes are on this machine: each promises its part of it.")
+        int,
+        typer.Option(
+            min=1, help="Number of nodes on this machine; each advertises its fraction of the capacity."
+        ),
     ] = 1,
     instance: Annotated[
         str,
-        typer.Option(help="One to four letters or digits that tell this node from others on the machine."),
+        typer.Option(help="One to four letters or digits, unique among the nodes of this machine."),
     ] = "",
-    http_port: Annotated[int, typer.Option(help="Port for tenants' ingresses; 0: none.")] = 80,
-    https_port: Annotated[int, typer.Option(help="The same for HTTPS.")] = 443,
-    bpf: Annotated[Path | None, typer.Option(help="BPF file system of the data plane [/sys/fs/bpf].")] = None,
+    http_port: Annotated[int, typer.Option(help="HTTP port for tenants' ingresses; 0 disables it.")] = 80,
+    https_port: Annotated[int, typer.Option(help="HTTPS port for tenants' ingresses; 0 disables it.")] = 443,
+    bpf: Annotated[
+        Path | None, typer.Option(help="BPF file system for the data plane [/sys/fs/bpf].")
+    ] = None,
     plane: Planes = None,
-    planes: PlanesFolder = None,
+    planes: PlanesDirectory = None,
     insecure_registry: Annotated[
-        list[str] | None, typer.Option(help="Host[:port] of a registry that has no TLS; repeatable.")
+        list[str] | None, typer.Option(help="HOST[:PORT] of a registry without TLS; repeatable.")
     ] = None,
     probe_port: Annotated[
-        int | None, typer.Option(help="Port on loopback for /metrics, /healthz and /readyz.")
+        int | None, typer.Option(help="Loopback port for /metrics, /healthz and /readyz.")
     ] = None,
     drain_on_stop: Annotated[
         bool,
-        typer.Option("--drain-on-stop", help="End the node's pods, with their grace, when told to stop."),
+        typer.Option(
+            "--drain-on-stop", help="Stop the node's pods within their grace periods before exiting."
+        ),
     ] = False,
     log_level: LevelOption = Level.INFO,
     log_format: FormatOption = Form.TEXT,
 ) -> None:
-    """Run the pods of all planes that are bound to this node."""
+    """Run the node agent: runs pods of all planes that are bound to this node."""
     from alcove.client.kubeconfig import default_path
     from alcove.processes.agent import BPF_ROOT, AgentConfig, instance_of, run_agent
 
     if count > 1 and not hollow:
-        raise typer.BadParameter("only hollow nodes can share a process")
+        raise typer.BadParameter("--count needs --hollow")
     config = AgentConfig(
         kubeconfig=kubeconfig or default_path(),
         name=name or socket.gethostname().lower(),
@@ -86,7 +97,7 @@ def agent(
         bpf_root=bpf or BPF_ROOT,
         ingress_ports=(http_port, https_port),
         planes=paths_of(plane),
-        planes_folder=planes,
+        planes_directory=planes,
         insecure_registries=tuple(insecure_registry or ()),
         probe_port=probe_port,
         drains_on_stop=drain_on_stop,

@@ -1,4 +1,4 @@
-"""The verb `alcove apiserver`."""
+"""The command `alcove apiserver`."""
 
 from __future__ import annotations
 
@@ -19,37 +19,39 @@ log = logging.getLogger(__name__)
 def apiserver(
     data: Annotated[
         Path | None,
-        typer.Option(help="Directory of the store, keys and certificates [~/.local/state/alcove]."),
+        typer.Option(help="Directory for the store, keys and certificates [~/.local/state/alcove]."),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 6443,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.")] = 6443,
     listen: Annotated[
-        list[str] | None, typer.Option(help="Further address to listen on, at the same port; repeatable.")
+        list[str] | None, typer.Option(help="Additional address to listen on, at the same port; repeatable.")
     ] = None,
     name: Annotated[
-        list[str] | None, typer.Option(help="Further name or address clients use; repeatable.")
+        list[str] | None,
+        typer.Option(help="Additional name or address in the serving certificate; repeatable."),
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="YAML list of static tokens: token, user, tenant, groups.")
+        Path | None, typer.Option(help="YAML file with static tokens: a list of token, user, tenant, groups.")
     ] = None,
     etcd: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Endpoint (host:port) of the cluster's own etcd, for several API servers; repeatable."
-        ),
+        typer.Option(help="Endpoint (host:port) of the cluster's etcd, for several API servers; repeatable."),
     ] = None,
     etcd_pki: Annotated[
         Path | None, typer.Option(help="Directory with ca.crt, client.crt and client.key for etcd.")
     ] = None,
     tenant_daemonsets: Annotated[
-        bool, typer.Option("--tenant-daemonsets", help="Tenants may have DaemonSets too.")
+        bool, typer.Option("--tenant-daemonsets", help="Allow DaemonSets in tenants.")
     ] = False,
     pod_security_ceiling: Annotated[
-        str, typer.Option(help="Most that tenants' pods may have: privileged, baseline or restricted.")
+        str,
+        typer.Option(
+            help="Highest Pod Security level allowed in tenants: privileged, baseline or restricted."
+        ),
     ] = "baseline",
     webhook_network: Annotated[
         list[str] | None,
-        typer.Option(help="Private network that tenants' webhooks may be in all the same; repeatable."),
+        typer.Option(help="Private network (CIDR) in which tenants' webhooks are allowed; repeatable."),
     ] = None,
     log_level: LevelOption = Level.INFO,
     log_format: FormatOption = Form.TEXT,
@@ -63,7 +65,9 @@ def apiserver(
 
     ceiling = parse_level(pod_security_ceiling)
     if ceiling is None:
-        raise typer.BadParameter(f"{pod_security_ceiling} is no level of pod security")
+        raise typer.BadParameter(
+            f'"{pod_security_ceiling}" is not a Pod Security level: use privileged, baseline or restricted'
+        )
     try:
         allowed = networks(webhook_network or ())
     except ValueError as error:
@@ -91,7 +95,7 @@ def apiserver(
         lost, others = errors.split(StoreError)
         if lost is None or others is not None:
             raise
-        log.critical("cannot follow the store; exiting", extra={"error": str(lost.exceptions[0])})
+        log.critical("lost the store; exiting", extra={"error": str(lost.exceptions[0])})
         raise typer.Exit(1) from errors
 
 

@@ -1,4 +1,4 @@
-"""The verbs `alcove backup` and `alcove restore`."""
+"""The commands `alcove backup` and `alcove restore`."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from alcove.processes.verbs.machine import DataOption, NameOption, data_director
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(help="A new file; it will have every secret of every tenant.")],
+    file: Annotated[Path, typer.Argument(help="File to create; it contains all tenants' secrets.")],
     name: NameOption = DEFAULT_NAME,
     data: DataOption = None,
 ) -> None:
-    """Save the objects of all tenants, and the cluster's keys, to a file, while it runs."""
+    """Save all tenants' objects and the cluster's keys to a file; the cluster may be running."""
     from alcove.processes.backup import BackupFailed, save
 
     with exit_on_error():
         try:
-            made = save(data_directory_of(name, data), file)
+            saved = save(data_directory_of(name, data), file)
         except BackupFailed as error:
             raise CliError(str(error)) from error
     typer.echo(
-        f"saved {made.objects} objects at revision {made.revision}: {file}, {made.size_bytes >> 10} KiB"
+        f"saved {saved.objects} objects at revision {saved.revision}: {file}, {saved.size_bytes >> 10} KiB"
     )
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(help="What `alcove backup` wrote.")],
+    file: Annotated[Path, typer.Argument(help="File written by `alcove backup`.")],
     replace: Annotated[
-        bool, typer.Option("--replace", help="Set the state that is there aside; it is not removed.")
+        bool, typer.Option("--replace", help="Move existing state aside; it is not removed.")
     ] = False,
     name: NameOption = DEFAULT_NAME,
     data: DataOption = None,
 ) -> None:
-    """Bring back what `alcove backup` saved, while the cluster is down; clients then list anew."""
+    """Restore a file of `alcove backup`; the cluster must be down. Clients relist afterwards."""
     from alcove.processes.backup import BackupFailed
-    from alcove.processes.backup import restore as bring_back
+    from alcove.processes.backup import restore as restore_backup
 
     with exit_on_error():
         try:
-            made = bring_back(file, data_directory_of(name, data), replace=replace)
+            restored = restore_backup(file, data_directory_of(name, data), replace=replace)
         except BackupFailed as error:
             raise CliError(str(error)) from error
-    typer.echo(f"restored {made.objects} objects; the cluster goes on at revision {made.revision}")
+    typer.echo(f"restored {restored.objects} objects; the cluster continues at revision {restored.revision}")

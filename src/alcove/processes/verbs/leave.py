@@ -1,4 +1,4 @@
-"""The verb `alcove node leave`: the way back from `alcove node join`."""
+"""The command `alcove node leave`: undoes `alcove node join`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def leave(data: DataOption = DEFAULT_DATA) -> None:
-    """Take everything of the node off this machine, which is to be no node any more; stop its agent first."""
+    """Remove the joined node from this machine with all its state; stop its agent first."""
     import shutil
 
     from alcove.cli.enrolment import JoinedNode
@@ -24,32 +24,35 @@ def leave(data: DataOption = DEFAULT_DATA) -> None:
     with exit_on_error():
         joined = JoinedNode.load(data)
         if pid := _agent(data):
-            raise CliError(f"its agent is running (pid {pid}); stop it first")
+            raise CliError(f"the node's agent is running (pid {pid}); stop it first")
         if joined.underlay:
             _clear(joined, data.resolve())
         shutil.rmtree(data)
-        typer.echo(f"node {joined.name} has left {joined.server}")
-        typer.echo(f"there, `kubectl delete node {joined.name}` makes the cluster forget it", err=True)
+        typer.echo(f"node/{joined.name} removed from this machine")
+        typer.echo(
+            f"run `kubectl delete node {joined.name}` on {joined.server} to remove it from the cluster",
+            err=True,
+        )
 
 
 def _agent(data: Path) -> int | None:
-    """The agent that works in the folder."""
-    folders = {str(data), str(data.resolve())}
+    """The pid of the agent that uses the directory. None if there is none."""
+    directories = {str(data), str(data.resolve())}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            words = (entry / "cmdline").read_text(errors="replace").split("\0")
+            arguments = (entry / "cmdline").read_text(errors="replace").split("\0")
         except OSError:
-            continue  # Gone meanwhile.
-        given = {after for word, after in pairwise(words) if word == "--data"}
-        if "agent" in words and given & folders:
+            continue  # The process has exited meanwhile.
+        data_directories = {after for argument, after in pairwise(arguments) if argument == "--data"}
+        if "agent" in arguments and data_directories & directories:
             return int(entry.name)
     return None
 
 
 def _clear(joined: JoinedNode, data: Path) -> None:
-    """What a node that runs pods has in the kernel."""
+    """Removes the node's processes, mounts, namespaces and data plane."""
     import os
 
     from alcove.dataplane import instance
@@ -57,7 +60,7 @@ def _clear(joined: JoinedNode, data: Path) -> None:
     from alcove.processes.machine import cleanup
 
     if os.geteuid() != 0:
-        raise CliError("what the node has in the kernel is root's; run it with sudo")
-    own = instance_of(joined.name)
-    cleanup.clear(data, own)
-    instance.remove(own, joined.underlay)
+        raise CliError("removing the node's network and mounts requires root; run it with sudo")
+    name = instance_of(joined.name)
+    cleanup.clear(data, name)
+    instance.remove(name, joined.underlay)

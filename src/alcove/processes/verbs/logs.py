@@ -1,4 +1,4 @@
-"""The options that every process of a cluster has for its log."""
+"""Logging options of the cluster's processes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ import typer
 
 from alcove.component.logs import Form, Level
 
-LOG_LEVEL = typer.Option(
-    "--log-level", envvar="ALCOVE_LOG_LEVEL", help="Lowest severity that is logged; default: info."
-)
+LOG_LEVEL = typer.Option("--log-level", envvar="ALCOVE_LOG_LEVEL", help="Minimum log level; default: info.")
 LOG_FORMAT = typer.Option(
-    "--log-format", envvar="ALCOVE_LOG_FORMAT", help="Form of log lines on standard error; default: text."
+    "--log-format", envvar="ALCOVE_LOG_FORMAT", help="Log format on standard error; default: text."
 )
 LevelOption = Annotated[Level, LOG_LEVEL]
 FormatOption = Annotated[Form, LOG_FORMAT]

@@ -1,4 +1,4 @@
-"""The verbs for the cluster of this machine: `up`, `down`, `destroy`, `status`, `logs`, `doctor`."""
+"""Commands for this machine's cluster: `up`, `down`, `destroy`, `status`, `logs`, `doctor`."""
 
 from __future__ import annotations
 
@@ -19,51 +19,53 @@ from alcove.processes.verbs.logs import LOG_FORMAT, LOG_LEVEL
 NameOption = Annotated[
     str,
     typer.Option(
-        "--name", envvar=NAME_VARIABLE, help="Which cluster of this machine; several live side by side."
+        "--name", envvar=NAME_VARIABLE, help="Name of the local cluster; several can run on one machine."
     ),
 ]
 DataOption = Annotated[
-    Path | None, typer.Option("--data", help="Directory of its state [~/.local/state/alcove[/NAME]].")
+    Path | None, typer.Option("--data", help="State directory of the cluster [~/.local/state/alcove[/NAME]].")
 ]
 RESERVED = frozenset(("logs", "nodes", "pki", "agent"))
-"""Folders of the default cluster, below which those of the others are."""
+"""Subdirectories of the default cluster, which also contains the directories of named clusters."""
 
 
 def data_directory_of(name: str, data: Path | None) -> Path:
-    """Raises Failure."""
+    """Raises CliError."""
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?", name) or name in RESERVED:
         raise CliError(
-            f'"{name}" cannot be a cluster\'s name: take lower-case letters and digits', ExitCode.USAGE
+            f'"{name}" is not a valid cluster name: use up to 32 lower-case letters, digits and dashes',
+            ExitCode.USAGE,
         )
     return data if data is not None else cluster_data(name)
 
 
 def up(
     nodes: Annotated[
-        int | None, typer.Option("--nodes", min=0, help="Nodes on this machine; default: as before, else 1.")
+        int | None,
+        typer.Option("--nodes", min=0, help="Number of nodes on this machine; default: unchanged, or 1."),
     ] = None,
     name: NameOption = DEFAULT_NAME,
     port: Annotated[
         int | None,
-        typer.Option(min=1, max=65535, help="Port of the API; default: 6443, or the next that is free."),
+        typer.Option(min=1, max=65535, help="Port of the API server; default: 6443, or the next free port."),
     ] = None,
     listen: Annotated[
         list[str] | None,
         typer.Option(
-            help="Further address of this machine for the API, for nodes of other machines; repeatable."
+            help="Additional local address for the API server, for nodes on other machines; repeatable."
         ),
     ] = None,
     hollow: Annotated[
-        bool, typer.Option("--hollow", help="Nodes only pretend to run pods; needs no root.")
+        bool, typer.Option("--hollow", help="Run pods without processes (hollow nodes); needs no root.")
     ] = False,
     demo: Annotated[
-        bool, typer.Option("--demo/--no-demo", help="Show two tenants with the same addresses.")
+        bool, typer.Option("--demo/--no-demo", help="Run the demo: two tenants with the same addresses.")
     ] = True,
     log_level: Annotated[Level | None, LOG_LEVEL] = None,
     log_format: Annotated[Form | None, LOG_FORMAT] = None,
     data: DataOption = None,
 ) -> None:
-    """Start this machine's cluster in the background, and show what it can do."""
+    """Start a cluster on this machine in the background, and run a demo."""
     from alcove.processes.machine.cluster_request import ClusterNotUp, RequestedCluster
     from alcove.processes.machine.progress import Progress
     from alcove.processes.up import start
@@ -71,8 +73,8 @@ def up(
 
     progress = Progress()
     with exit_on_error():
-        place = data_directory_of(name, data)
-        wanted = RequestedCluster(
+        directory = data_directory_of(name, data)
+        requested = RequestedCluster(
             name=name,
             nodes=nodes,
             port=port,
@@ -82,22 +84,22 @@ def up(
             log_format=log_format,
         )
         try:
-            cluster = start(place, wanted, progress)
+            cluster = start(directory, requested, progress)
         except ClusterNotUp as error:
             raise CliError(str(error)) from error
         typer.echo(f"up in {progress.seconds:.1f} s")
-        is_good = True
+        passed = True
         if demo and cluster.nodes:
             from alcove.processes.demo import show
 
-            is_good = show(cluster, progress)
+            passed = show(cluster, progress)
         welcome.describe(cluster, with_demo=demo and bool(cluster.nodes))
-        if not is_good:
-            raise fail("the cluster is up, but the demo did not go as it must; `alcove logs` may tell why")
+        if not passed:
+            raise fail("the cluster is up, but the demo failed; see `alcove logs`")
 
 
 def down(name: NameOption = DEFAULT_NAME, data: DataOption = None) -> None:
-    """Stop this machine's cluster, pods too; its state stays, and `up` starts the pods again."""
+    """Stop this machine's cluster and its pods; the state is kept, and `up` starts the pods again."""
     from alcove.processes.down import stop
     from alcove.processes.machine.cluster_request import ClusterNotUp
 
@@ -106,44 +108,42 @@ def down(name: NameOption = DEFAULT_NAME, data: DataOption = None) -> None:
             stopped = stop(data_directory_of(name, data))
         except ClusterNotUp as error:
             raise CliError(str(error)) from error
-    typer.echo("down" if stopped else "was not up")
+    typer.echo("down" if stopped else "already down")
 
 
 def destroy(
     name: NameOption = DEFAULT_NAME,
     data: DataOption = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip confirmation.")] = False,
 ) -> None:
-    """Remove this machine's cluster with all its state, and everything it has in the kernel."""
+    """Remove this machine's cluster with all its state."""
     from alcove.processes.machine.cluster_request import ClusterNotUp
 
     with exit_on_error():
-        place = data_directory_of(name, data)
+        directory = data_directory_of(name, data)
         if not yes:
             if not sys.stdin.isatty():
-                raise CliError(
-                    "this removes every tenant and object; --yes says that you mean it", ExitCode.USAGE
-                )
-            typer.confirm(f"Remove the cluster in {place}, with all its tenants?", abort=True)
+                raise CliError("this removes all tenants and objects; confirm with --yes", ExitCode.USAGE)
+            typer.confirm(f"Remove the cluster in {directory} with all its tenants?", abort=True)
         from alcove.processes.down import destroy as remove
 
         try:
-            removed = remove(place)
+            removed = remove(directory)
         except ClusterNotUp as error:
             raise CliError(str(error)) from error
-    typer.echo("gone" if removed else "there was none")
+    typer.echo("destroyed" if removed else "no cluster found")
 
 
 def status(
     name: NameOption = DEFAULT_NAME, data: DataOption = None, form: FormatOption = OutputFormat.TABLE
 ) -> None:
-    """Show what of this machine's cluster runs; exits with 3 if it is down, with 1 if a part is."""
+    """Show the components of this machine's cluster; exits with 3 if it is down, 1 if one is not ready."""
     from alcove.processes.verbs.status import report
 
     with exit_on_error():
-        place = data_directory_of(name, data)
-        if not report(place, form):
-            raise fail("a part of the cluster does not work; `alcove logs PART` may tell why")
+        directory = data_directory_of(name, data)
+        if not report(directory, form):
+            raise fail("a component of the cluster is not ready; see `alcove logs COMPONENT`")
 
 
 def logs(
@@ -154,8 +154,8 @@ def logs(
             autocompletion=suggestions.logs,
         ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written next.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of the last.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log output.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Number of recent lines to show.")] = 50,
     name: NameOption = DEFAULT_NAME,
     data: DataOption = None,
 ) -> None:
@@ -163,17 +163,21 @@ def logs(
     from alcove.processes.machine import logs as files
 
     with exit_on_error():
-        folder = data_directory_of(name, data) / "logs"
-        known = {path.stem: path for path in sorted(folder.glob("*.log"))}
-        wanted = component or list(known)
-        if missing := [each for each in wanted if each not in known]:
-            there = f"there are {', '.join(known)}" if known else f"there are none in {folder}"
-            raise CliError(f"no log of {', '.join(missing)}; {there}", ExitCode.NOT_FOUND)
-        if not wanted:
-            raise CliError(
-                f"there are no logs in {folder}; `alcove up` starts a cluster", ExitCode.UNREACHABLE
+        logs_directory = data_directory_of(name, data) / "logs"
+        log_files = {path.stem: path for path in sorted(logs_directory.glob("*.log"))}
+        requested = component or list(log_files)
+        if missing := [each for each in requested if each not in log_files]:
+            hint = (
+                f"available: {', '.join(log_files)}"
+                if log_files
+                else f"there are no logs in {logs_directory}"
             )
-        paths = [known[each] for each in wanted]
+            raise CliError(f"no log found for {', '.join(missing)}; {hint}", ExitCode.NOT_FOUND)
+        if not requested:
+            raise CliError(
+                f"no logs found in {logs_directory}; start a cluster with `alcove up`", ExitCode.UNREACHABLE
+            )
+        paths = [log_files[each] for each in requested]
         prefix = len(paths) > 1
         for path in paths:
             for line in files.last_lines(path, lines) if lines else ():
@@ -186,28 +190,28 @@ def logs(
 def doctor(
     name: NameOption = DEFAULT_NAME, data: DataOption = None, form: FormatOption = OutputFormat.TABLE
 ) -> None:
-    """Try what this machine can do, and say what would mend the rest; exits with 0 only if it can run tenants' pods."""
+    """Check this machine's requirements and show fixes; exits with 0 only if it can run tenants' pods."""
     from alcove.cli.output import show_rows
     from alcove.processes.machine import cluster, preflight, supervisor_state
     from alcove.processes.machine.cluster_request import PORT
 
     with exit_on_error():
-        place = data_directory_of(name, data)
+        directory = data_directory_of(name, data)
         try:
-            known = cluster.load(place)
+            existing = cluster.load(directory)
         except cluster.BadCluster as error:
             raise CliError(str(error)) from error
-        is_up = supervisor_state.holder(place) is not None
-        found = preflight.look(preflight.DataDirectory(place, known.port if known else PORT, is_up))
+        is_up = supervisor_state.holder(directory) is not None
+        found = preflight.look(preflight.DataDirectory(directory, existing.port if existing else PORT, is_up))
         show_rows(("CHECK", "STATE", "DETAIL", "FIX"), [_row(each) for each in found], form)
         lacking = preflight.lacking(found)
         if missing := [*lacking, *preflight.without_tenants(found)]:
-            what = "tenants' pods cannot run here"
+            message = "tenants' pods cannot run on this machine"
             if any(each.state is preflight.CheckState.FAILED for each in lacking):
-                what = "a cluster cannot start here"
+                message = "a cluster cannot start on this machine"
             elif lacking:
-                what = "nodes here can only be hollow"
-            raise fail(f"{what}: {', '.join(each.name for each in missing)}")
+                message = "nodes on this machine can only be hollow"
+            raise fail(f"{message}: {', '.join(each.name for each in missing)}")
 
 
 def _row(finding: object) -> tuple[object, ...]:

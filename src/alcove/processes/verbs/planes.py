@@ -1,4 +1,4 @@
-"""The options by which processes are told of dedicated tenants' planes."""
+"""Options for dedicated tenants' planes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 
 Planes = Annotated[
     list[str] | None,
-    typer.Option(help="A dedicated tenant's API server, as TENANT=KUBECONFIG; repeatable."),
+    typer.Option(help="Dedicated tenant's API server as TENANT=KUBECONFIG; repeatable."),
 ]
-PlanesFolder = Annotated[
+PlanesDirectory = Annotated[
     Path | None,
-    typer.Option(help="A folder of TENANT.kubeconfig files: planes that come and go while it runs."),
+    typer.Option(
+        help="Directory of TENANT.kubeconfig files; planes are joined and left as files appear and disappear."
+    ),
 ]
 
 
@@ -27,5 +29,5 @@ def paths_of(planes: Iterable[str] | None) -> dict[TenantId, Path]:
 
     pairs = [each.partition("=") for each in planes or ()]
     if not all(name and path for name, _, path in pairs):
-        raise typer.BadParameter("a plane is given as TENANT=KUBECONFIG")
+        raise typer.BadParameter("a plane must have the form TENANT=KUBECONFIG")
     return {TenantId(name): Path(path) for name, _, path in pairs}

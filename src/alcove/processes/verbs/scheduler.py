@@ -1,4 +1,4 @@
-"""The verb `alcove scheduler`."""
+"""The command `alcove scheduler`."""
 
 from __future__ import annotations
 
@@ -10,28 +10,34 @@ import typer
 from alcove.cli.errors import fail
 from alcove.component.logs import Form, Level, configure
 from alcove.processes.verbs.logs import FormatOption, LevelOption
-from alcove.processes.verbs.planes import Planes, PlanesFolder, paths_of
+from alcove.processes.verbs.planes import Planes, PlanesDirectory, paths_of
 
 
 def scheduler(
     kubeconfig: Annotated[
-        Path | None, typer.Option(help="Ring0's kubeconfig; default $KUBECONFIG or ~/.kube/config.")
+        Path | None, typer.Option(help="Kubeconfig of ring0; default: $KUBECONFIG or ~/.kube/config.")
     ] = None,
     plane: Planes = None,
-    planes: PlanesFolder = None,
+    planes: PlanesDirectory = None,
     fair: Annotated[
-        bool, typer.Option("--fair/--first-come", help="Fair between tenants, or the oldest pod first.")
+        bool,
+        typer.Option(
+            "--fair/--first-come", help="Share fairly between tenants, or schedule the oldest pod first."
+        ),
     ] = True,
     probe_port: Annotated[
-        int | None, typer.Option(help="Port on loopback for /metrics, /healthz and /readyz.")
+        int | None, typer.Option(help="Loopback port for /metrics, /healthz and /readyz.")
     ] = None,
     lease_seconds: Annotated[
-        float, typer.Option(min=1, help="How long the others wait for a leader that no longer answers.")
+        float,
+        typer.Option(
+            min=1, help="Lease duration: seconds until another process replaces an unresponsive leader."
+        ),
     ] = 15.0,
     log_level: LevelOption = Level.INFO,
     log_format: FormatOption = Form.TEXT,
 ) -> None:
-    """Place pods of all planes on nodes, in one process at a time."""
+    """Schedule the pods of all planes, with leader election."""
     from alcove.client.kubeconfig import default_path
     from alcove.client.leader import LeaderTiming
     from alcove.processes.scheduler import SchedulerConfig, run_scheduler
@@ -39,7 +45,7 @@ def scheduler(
     config = SchedulerConfig(
         kubeconfig=kubeconfig or default_path(),
         planes=paths_of(plane),
-        planes_folder=planes,
+        planes_directory=planes,
         is_fair=fair,
         probe_port=probe_port,
         timing=LeaderTiming.of(lease_seconds),

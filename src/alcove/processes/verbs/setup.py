@@ -1,4 +1,4 @@
-"""The verb `alcove setup`: what a machine needs beside Python packages."""
+"""The command `alcove setup`: installs the system packages that nodes need."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from alcove.cli.errors import CliError, exit_on_error
 
 SCRIPT = Path(__file__).resolve().parents[2] / "deploy" / "packages"
-"""In a checkout `src/alcove/deploy` is a link to `deploy`; a wheel holds the files."""
+"""In a checkout `src/alcove/deploy` is a link to `deploy`; a wheel contains the files."""
 
 
 def setup() -> None:
-    """Install the programs that nodes need (crun, gVisor, nftables, …) by the machine's package manager; needs root."""
+    """Install the system packages that nodes need (crun, gVisor, nftables, …); needs root."""
     import os
     import shutil
 

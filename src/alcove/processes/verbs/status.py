@@ -1,4 +1,4 @@
-"""What `alcove status` tells: the processes, how long they have been there, and whether nodes are ready."""
+"""Output of `alcove status`: the processes, their uptime, and whether nodes are ready."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ HEADS = ("PART", "STATE", "PID", "MEMORY", "RESTARTS", "SINCE", "DETAIL")
 
 
 def report(data: Path, form: OutputFormat) -> bool:
-    """Shows it; returns whether everything works. Raises Failure: the cluster is down."""
+    """Prints the status; returns whether all components are ready. Raises CliError if the cluster is down."""
     try:
-        asked = cluster.load(data)
+        local_cluster = cluster.load(data)
     except BadCluster as error:
         raise CliError(str(error)) from error
-    if asked is None or supervisor_state.holder(data) is None:
-        raise CliError("not up; `alcove up` starts it", ExitCode.UNREACHABLE)
-    nodes = _nodes(asked)
+    if local_cluster is None or supervisor_state.holder(data) is None:
+        raise CliError("the cluster is down; start it with `alcove up`", ExitCode.UNREACHABLE)
+    nodes = _nodes(local_cluster)
     states = supervisor_state.states(data)
-    wanted = ["apiserver", "controllers", "scheduler", *(node.name for node in asked.all_nodes())]
-    rows = [_row(name, states.get(name, ComponentState()), nodes) for name in wanted]
+    names = ["apiserver", "controllers", "scheduler", *(node.name for node in local_cluster.all_nodes())]
+    rows = [_row(name, states.get(name, ComponentState()), nodes) for name in names]
     if form is OutputFormat.TABLE:
-        kind = "hollow nodes" if asked.hollow else str(asked.underlay)
-        typer.echo(f"cluster {asked.name}: https://127.0.0.1:{asked.port}, {kind}, state in {data}\n")
+        kind = "hollow nodes" if local_cluster.hollow else str(local_cluster.underlay)
+        typer.echo(
+            f"cluster {local_cluster.name}: https://127.0.0.1:{local_cluster.port}, {kind}, state in {data}\n"
+        )
     show_rows(HEADS, rows, form)
     return nodes is not None and all(row[1] in ("up", "Ready") for row in rows)
 
@@ -40,17 +42,17 @@ def report(data: Path, form: OutputFormat) -> bool:
 def _row(name: str, state: ComponentState, nodes: dict[str, str] | None) -> tuple[object, ...]:
     since = _age(time.time() - state.since) if state.since else ""
     if state.pid is None:
-        return name, "down", "", "", state.restarts, since, state.ended or "starts"
-    shown, detail = "up", ""
+        return name, "down", "", "", state.restarts, since, state.ended or "starting"
+    status, detail = "up", ""
     if name.startswith("node-"):
-        shown = (nodes or {}).get(name, "starting" if nodes is not None else "up")
+        status = (nodes or {}).get(name, "starting" if nodes is not None else "up")
     elif name == "apiserver" and nodes is None:
-        shown, detail = "starting", "does not answer yet"
-    return name, shown, state.pid, _memory(state.pid), state.restarts, since, detail or state.ended
+        status, detail = "starting", "not responding yet"
+    return name, status, state.pid, _memory(state.pid), state.restarts, since, detail or state.ended
 
 
-def _nodes(asked: LocalCluster) -> dict[str, str] | None:
-    """Each node's condition; None: the API does not answer."""
+def _nodes(local_cluster: LocalCluster) -> dict[str, str] | None:
+    """Ready or NotReady by node. None if the API server does not respond."""
     from alcove.api.errors import ApiError
     from alcove.cli.connection import ConnectionFailed
     from alcove.cli.session import CliSession
@@ -58,14 +60,14 @@ def _nodes(asked: LocalCluster) -> dict[str, str] | None:
     from alcove.processes.machine.readiness import is_ready
 
     try:
-        found = CliSession(asked.admin_kubeconfig).items(NODES)
+        found = CliSession(local_cluster.admin_kubeconfig).items(NODES)
     except (ApiError, ConnectionFailed):
         return None
     return {node["metadata"]["name"]: "Ready" if is_ready(node) else "NotReady" for node in found}
 
 
 def _age(seconds: float) -> str:
-    """In one unit, for the eye."""
+    """The duration in its largest suitable unit."""
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= 2 * size:
             return f"{int(seconds // size)}{unit}"

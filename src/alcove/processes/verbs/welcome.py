@@ -1,4 +1,4 @@
-"""What to type next, once a cluster is up."""
+"""Next steps, printed when a cluster is up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from alcove.processes.machine.cluster import LocalCluster
 
 def describe(cluster: LocalCluster, *, with_demo: bool) -> None:
     program = _program()
-    typer.echo("\nNext, as ring0, the cluster's owner:\n")
+    typer.echo("\nNext steps, as the operator (ring0):\n")
     if cluster.data != cluster_data(DEFAULT_NAME).resolve():
         typer.echo(f"  export KUBECONFIG={cluster.data / ADMIN_KUBECONFIG}")
     if with_demo:
@@ -22,10 +22,10 @@ def describe(cluster: LocalCluster, *, with_demo: bool) -> None:
     typer.echo(f"  {program} tenant kubeconfig acme --output acme.kubeconfig")
     typer.echo("  kubectl --kubeconfig acme.kubeconfig get namespaces,networks")
     typer.echo(f"  {program} status     # also: top, events, logs -f, network list, node list, doctor")
-    typer.echo(f"  {program} down       # stops it; `destroy` removes everything\n")
+    typer.echo(f"  {program} down       # stops the cluster; `destroy` removes it\n")
 
 
 def _program() -> str:
-    """As the person called it, if it was by a path that works from here."""
-    called = Path(sys.argv[0])
-    return str(called) if called.name == "alcove" and called.exists() and "/" in sys.argv[0] else "alcove"
+    """The command as the user called it if that is an existing path, else `alcove`."""
+    command = Path(sys.argv[0])
+    return str(command) if command.name == "alcove" and command.exists() and "/" in sys.argv[0] else "alcove"

@@ -1,6 +1,6 @@
-"""The filters, in the order they are asked: a node's first refusal is the one that is told.
+"""The filters in order of evaluation: a node's first refusal is the reported reason.
 
-The order is kube-scheduler's, with what only this scheduler asks before the volumes.
+The order is kube-scheduler's, with RuntimeHandler added before the volume filters.
 """
 
 from alcove.scheduler.filters.base import Filter

@@ -1,4 +1,4 @@
-"""What a filter is: a question to all nodes at once, and the words for those that answer no."""
+"""The filter interface: which nodes a pod may run on, and the reasons for the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from alcove.scheduler.scheduler_cache import SchedulerCache
 
 
 class FilterScope(Enum):
-    """What an answer depends on besides the pod's shape, and so how long it holds."""
+    """What a result depends on besides the pod's shape: it determines how long it can be cached."""
 
     NODE = "what the node is"
     USE = "what the node is, and what is taken on it"
@@ -29,31 +29,31 @@ class Refusal(Struct):
     reason: str
     nodes: Bools
     is_curable: bool
-    """Whether the node might take the pod if others left it."""
+    """Whether preemption on the node may help."""
 
 
 class Filter(ABC):
-    """Stateless. `rows` are the slots asked about; answers have one element for each."""
+    """Stateless. `rows` are the slots to evaluate; results have one element for each."""
 
     name: ClassVar[str]
-    """As kube-scheduler names the plugin."""
+    """kube-scheduler's plugin name."""
     scope: ClassVar[FilterScope]
     reason: ClassVar[str] = ""
     is_curable: ClassVar[bool] = False
     cured_by: ClassVar[WakeCause]
-    """What may let a refused pod pass later."""
+    """Events that may make a refused pod schedulable."""
 
     def applies(self, cache: SchedulerCache, pod: SchedulerPod) -> bool:
-        """Whether it could refuse any node at all: skipped if not."""
+        """Whether the filter can refuse any node; it is skipped if not."""
         return True
 
     def fault(self, cache: SchedulerCache, pod: SchedulerPod) -> str:
-        """Why the pod can go nowhere, whatever the nodes; empty if there is no such reason."""
+        """An error of the pod itself, independent of nodes. Empty if there is none."""
         return ""
 
     @abstractmethod
     def passes(self, cache: SchedulerCache, pod: SchedulerPod, rows: Rows) -> Bools: ...
 
     def refusals(self, cache: SchedulerCache, pod: SchedulerPod) -> Iterator[Refusal]:
-        """Every node that does not pass, by reason; a node can have several."""
+        """All nodes that do not pass, by reason; a node can have several."""
         yield Refusal(self.reason, ~self.passes(cache, pod, EVERY), self.is_curable)

@@ -1,4 +1,4 @@
-"""What the pod requests must be left on the node: CPU, memory, storage, a pod's place, devices."""
+"""The node must have enough free resources: CPU, memory, storage, pods, devices."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ class NodeResourcesFit(Filter):
         return fits
 
     def refusals(self, cache: SchedulerCache, pod: SchedulerPod) -> Iterator[Refusal]:
-        """A node lacks one resource or several. If it has too little of one altogether, nobody's leaving helps."""
+        """One refusal per missing resource. If the node's total of one is too small, preemption does not
+        help."""
         nodes = cache.nodes
-        asked = pod.shape.requests.amounts
+        requested_amounts = pod.shape.requests.amounts
         hopeless = np.zeros(nodes.size, dtype=np.bool_)
-        for name, amount in asked.items():
+        for name, amount in requested_amounts.items():
             if name != PODS:
                 row = nodes.rows.get(name)
                 hopeless |= True if row is None else nodes.allocatable[row] < amount
-        for name, amount in asked.items():
+        for name, amount in requested_amounts.items():
             lacking = self._lacking(cache, name, amount)
             reason = "Too many pods" if name == PODS else f"Insufficient {name}"
             yield Refusal(reason, lacking & ~hopeless, True)

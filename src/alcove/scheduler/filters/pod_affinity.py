@@ -1,4 +1,4 @@
-"""Pods that must be near others, or far from them; and others that keep this one away."""
+"""Required pod affinity and anti-affinity, and required anti-affinity of existing pods."""
 
 from __future__ import annotations
 
@@ -49,31 +49,31 @@ class InterPodAffinity(Filter):
         return chosen
 
     def refusals(self, cache: SchedulerCache, pod: SchedulerPod) -> Iterator[Refusal]:
-        """In this order, the first that applies to a node."""
-        nobody = np.zeros(cache.nodes.size, dtype=np.bool_)
-        lonely = ~_near(cache, pod) if pod.shape.affinity.near else nobody
-        close = _close(cache, pod) & ~lonely
-        repelled = nobody.copy()
+        """Each node has the first reason that applies, in this order."""
+        no_nodes = np.zeros(cache.nodes.size, dtype=np.bool_)
+        not_near = ~_near(cache, pod) if pod.shape.affinity.near else no_nodes
+        close = _close(cache, pod) & ~not_near
+        repelled = no_nodes.copy()
         for rule in _repelling(cache, pod):
             repelled |= _around(cache, rule)
-        yield Refusal(NOT_NEAR, lonely, False)
+        yield Refusal(NOT_NEAR, not_near, False)
         yield Refusal(NOT_FAR, close, True)
-        yield Refusal(KEPT_AWAY, repelled & ~lonely & ~close, True)
+        yield Refusal(KEPT_AWAY, repelled & ~not_near & ~close, True)
 
 
 def _repelling(cache: SchedulerCache, pod: SchedulerPod) -> list[AffinityRule]:
-    return [rule for rule in cache.book(pod.tenant).rules_about(pod.group) if rule.key.weight == 0]
+    return [rule for rule in cache.affinity_index(pod.tenant).rules_about(pod.group) if rule.key.weight == 0]
 
 
 def _near(cache: SchedulerCache, pod: SchedulerPod) -> Bools:
-    """Nodes in whose domains, for every term, there is a pod that all terms pick. Of pods that want
-    their like near, the first may go anywhere: there is nobody yet."""
+    """Nodes in whose domains, for every term, is a pod that matches all terms. The first pod of a group with
+    affinity to itself may run anywhere."""
     links = pod.shape.links
     assert isinstance(links, Links)
     (selection,) = links.near
     counts = selection.placed.vector(cache.nodes.size)
     labeled, near = cache.nodes.is_alive.copy(), cache.nodes.is_alive.copy()
-    is_anybody = False
+    is_any = False
     for term in pod.shape.affinity.near:
         column = cache.nodes.labels.get(term.topology_key)
         if column is None:
@@ -81,14 +81,14 @@ def _near(cache: SchedulerCache, pod: SchedulerPod) -> Bools:
         around = domains.by_node(column, counts)
         labeled &= column.ids != 0
         near &= around > 0
-        is_anybody = is_anybody or bool(around.any())
-    if not is_anybody and picks(selection.picked, pod.group, cache.book(pod.tenant).namespaces):
+        is_any = is_any or bool(around.any())
+    if not is_any and picks(selection.picked, pod.group, cache.affinity_index(pod.tenant).namespaces):
         return labeled
     return near & labeled
 
 
 def _close(cache: SchedulerCache, pod: SchedulerPod) -> Bools:
-    """Nodes in whose domains there is, for some term, a pod it does not want near."""
+    """Nodes in whose domains is a pod that matches an anti-affinity term."""
     links = pod.shape.links
     assert isinstance(links, Links)
     size = cache.nodes.size

@@ -1,7 +1,6 @@
 """A pod that names a RuntimeClass runs only where the node has proven its handler.
 
-Kubernetes leaves this to labels; here strangers share nodes, so a sandbox that a node merely might
-have is none.
+Kubernetes leaves this to node labels. Here different tenants share nodes, so the sandbox must be proven.
 """
 
 from alcove.scheduler.arrays import Bools, Rows

@@ -1,7 +1,6 @@
 """Taints that forbid placing (NoSchedule, NoExecute) have to be tolerated.
 
-Which taint it was is not told: ring0's taints are none of the tenants' business (and since 1.35
-Kubernetes does not tell either).
+The reason does not name the taint: tenants must not see ring0's taints (Kubernetes omits it too since 1.35).
 """
 
 from alcove.scheduler.arrays import Bools, Rows

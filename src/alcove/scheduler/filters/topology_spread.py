@@ -1,4 +1,4 @@
-"""Spread constraints that must hold: no domain may get ahead of the emptiest one by more than the skew."""
+"""Required spread constraints: no domain may have more than maxSkew pods above the smallest one."""
 
 from __future__ import annotations
 
@@ -41,33 +41,33 @@ class PodTopologySpread(Filter):
 
     def passes(self, cache: SchedulerCache, pod: SchedulerPod, rows: Rows) -> Bools:
         passing = np.ones(cache.nodes.size, dtype=np.bool_)
-        for _, is_even in _judgements(cache, pod):
+        for _, is_even in _evaluations(cache, pod):
             passing &= is_even
         chosen: Bools = passing[rows]
         return chosen
 
     def refusals(self, cache: SchedulerCache, pod: SchedulerPod) -> Iterator[Refusal]:
-        """The first constraint that a node does not meet is the reason."""
-        left = np.ones(cache.nodes.size, dtype=np.bool_)
-        unlabeled, uneven = np.zeros_like(left), np.zeros_like(left)
-        for has_label, is_even in _judgements(cache, pod):
-            unlabeled |= left & ~has_label
-            uneven |= left & has_label & ~is_even
-            left &= is_even
+        """The reason is the first constraint that a node does not meet."""
+        remaining = np.ones(cache.nodes.size, dtype=np.bool_)
+        unlabeled, uneven = np.zeros_like(remaining), np.zeros_like(remaining)
+        for has_label, is_even in _evaluations(cache, pod):
+            unlabeled |= remaining & ~has_label
+            uneven |= remaining & has_label & ~is_even
+            remaining &= is_even
         yield Refusal(UNLABELED, unlabeled, False)
         yield Refusal(UNEVEN, uneven, True)
 
 
-def _judgements(cache: SchedulerCache, pod: SchedulerPod) -> Iterator[tuple[Bools, Bools]]:
-    """For each constraint: which nodes have its label, and where the pod would keep evenness."""
+def _evaluations(cache: SchedulerCache, pod: SchedulerPod) -> Iterator[tuple[Bools, Bools]]:
+    """For each constraint: which nodes have its label, and where the pod would satisfy it."""
     constraints, links = pod.shape.spread_hard, pod.shape.links
     assert isinstance(links, Links)
     columns = [cache.nodes.labels.get(each.topology_key) for each in constraints]
     counted = eligible(cache, columns, True)
     for spread, selection, column in zip(constraints, links.spread_hard, columns, strict=True):
         if column is None:
-            nobody = np.zeros(cache.nodes.size, dtype=np.bool_)
-            yield nobody, nobody
+            no_nodes = np.zeros(cache.nodes.size, dtype=np.bool_)
+            yield no_nodes, no_nodes
             continue
         within = heeding(cache, pod, spread, counted)
         yield column.ids != 0, _even(cache, pod, spread, selection, column, within)
@@ -81,35 +81,35 @@ def _even(
     column: LabelColumn,
     within: Bools | None,
 ) -> Bools:
-    """Nodes in whose domain one more of the pod keeps evenness."""
+    """Nodes on which the pod would satisfy the constraint."""
     ids: Ids = column.ids if within is None else np.where(within, column.ids, 0)
     counts = domains.sums(ids, column.size, matching(cache, spread, selection))
-    there = np.bincount(ids, minlength=column.size)[1:] > 0
-    in_use = counts[1:][there]
+    has_nodes = np.bincount(ids, minlength=column.size)[1:] > 0
+    in_use = counts[1:][has_nodes]
     is_enough = len(in_use) >= max(spread.domains_least, 1)
-    oneself = int(picks(spread.picked, pod.group, cache.book(pod.tenant).namespaces))
-    even: Bools = counts + oneself - (int(in_use.min()) if is_enough else 0) <= spread.skew_max
+    self_match = int(picks(spread.picked, pod.group, cache.affinity_index(pod.tenant).namespaces))
+    even: Bools = counts + self_match - (int(in_use.min()) if is_enough else 0) <= spread.skew_max
     even[0] = False
     passing: Bools = even[column.ids]
     if selection.nominated and not spread.picked.is_everything:
         for slot, coming in selection.nominated.items():
             if ids[slot]:
-                here = int(counts[ids[slot]])
-                least = _least_with(in_use, here, coming) if is_enough else 0
-                passing[slot] &= here + coming + oneself - least <= spread.skew_max
+                current = int(counts[ids[slot]])
+                minimum = _minimum_with(in_use, current, coming) if is_enough else 0
+                passing[slot] &= current + coming + self_match - minimum <= spread.skew_max
     return passing
 
 
-def _least_with(in_use: Ints, here: int, coming: int) -> int:
-    """The least in any domain, once those that room is being made for are in a domain that has so many."""
+def _minimum_with(in_use: Ints, current: int, coming: int) -> int:
+    """The minimum over all domains, after `coming` nominated pods are added to a domain with `here` pods."""
     if len(in_use) == 1:
-        return here + coming
+        return current + coming
     first, second = np.partition(in_use, 1)[:2]
-    return min(int(second if here == first else first), here + coming)
+    return min(int(second if current == first else first), current + coming)
 
 
 def eligible(cache: SchedulerCache, columns: list[LabelColumn | None], needs_all: bool) -> Bools | None:
-    """Nodes that have all the labels; None: every node that matters has, there being one label."""
+    """Nodes that have all the labels. None if there is only one label, which is checked separately."""
     if not needs_all or len(columns) < 2:
         return None
     having = cache.nodes.is_alive.copy()
@@ -121,8 +121,8 @@ def eligible(cache: SchedulerCache, columns: list[LabelColumn | None], needs_all
 def heeding(
     cache: SchedulerCache, pod: SchedulerPod, spread: SpreadConstraint, among: Bools | None
 ) -> Bools | None:
-    """Of these nodes (None: of all), those that the constraint counts: by default the ones that the
-    pod's node affinity allows."""
+    """The nodes among `among` (None for all) that the constraint counts, by nodeAffinityPolicy and
+    nodeTaintsPolicy. None for all."""
     shape = pod.shape
     if spread.heeds_node_affinity and shape.nodes is not None:
         allowed = shape.nodes.matches(cache.nodes, EVERY)
@@ -134,8 +134,8 @@ def heeding(
 
 
 def matching(cache: SchedulerCache, spread: SpreadConstraint, selection: PodSelection) -> Ints:
-    """Picked pods on each node that are not about to leave. A selector that picks everything counts
-    nobody: so it is in Kubernetes."""
+    """Selected pods on each node that are not being deleted. A selector that matches everything counts no
+    pods, as in kube-scheduler."""
     size = cache.nodes.size
     if spread.picked.is_everything:
         return np.zeros(size, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Nodes that are cordoned take only pods that tolerate it."""
+"""Cordoned nodes accept only pods that tolerate it."""
 
 from alcove.scheduler.arrays import Bools, Rows
 from alcove.scheduler.causes import WakeCause

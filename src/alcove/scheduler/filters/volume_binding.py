@@ -1,4 +1,4 @@
-"""The pod's claims: bound volumes must be reachable from the node, waiting ones must find one there."""
+"""The pod's claims: bound volumes must be reachable from the node, waiting claims must have a match there."""
 
 from __future__ import annotations
 

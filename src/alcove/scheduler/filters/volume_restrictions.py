@@ -1,4 +1,4 @@
-"""Disks that a node cannot share between pods, and claims that only one pod may use."""
+"""Disks that pods on a node cannot share, and claims with ReadWriteOncePod."""
 
 from __future__ import annotations
 

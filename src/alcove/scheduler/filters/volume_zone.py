@@ -1,4 +1,4 @@
-"""Bound volumes that say their zone or region can be used only there."""
+"""Bound volumes with a zone or region label can be used only there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class VolumeZone(Filter):
         return ""
 
     def passes(self, cache: SchedulerCache, pod: SchedulerPod, rows: Rows) -> Bools:
-        """A node without any zone label is taken to be in every zone."""
+        """A node without any zone label passes."""
         nodes = cache.nodes
         zoneless = np.ones(len(nodes.is_alive[rows]), dtype=np.bool_)
         for key in ZONE_LABELS:
@@ -39,8 +39,8 @@ class VolumeZone(Filter):
         matching = np.ones_like(zoneless)
         for zone in _zones(cache, pod):
             has_old = NodeSelectorRequirement(zone.key, "Exists", ()).holds(nodes, rows)
-            today = NodeSelectorRequirement(modern(zone.key), "In", zone.values)
-            matching &= np.where(has_old, zone.holds(nodes, rows), today.holds(nodes, rows))
+            current = NodeSelectorRequirement(modern(zone.key), "In", zone.values)
+            matching &= np.where(has_old, zone.holds(nodes, rows), current.holds(nodes, rows))
         return zoneless | matching
 
 

@@ -1,4 +1,4 @@
-"""The scores and their weights, which are kube-scheduler's defaults. The best node has the greatest sum."""
+"""The scores with kube-scheduler's default weights. The best node has the largest sum."""
 
 from alcove.scheduler.scores.balanced_allocation import BalancedAllocation
 from alcove.scheduler.scores.base import Score

@@ -1,4 +1,4 @@
-"""Whether CPU and memory would be used to the same degree, and whether the pod makes that better or worse."""
+"""Balance of CPU and memory usage, and whether the pod improves it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class BalancedAllocation(Score):
         nodes, amounts = cache.nodes, pod.shape.requests.amounts
         cpu, memory = nodes.allocatable[CPU_ROW][rows], nodes.allocatable[MEMORY_ROW][rows]
         cpu_used, memory_used = nodes.requested[CPU_ROW][rows], nodes.requested[MEMORY_ROW][rows]
-        is_there = (cpu > 0) & (memory > 0)
-        without = _balance(_share(cpu_used, cpu), _share(memory_used, memory), is_there)
+        has_both = (cpu > 0) & (memory > 0)
+        without = _balance(_share(cpu_used, cpu), _share(memory_used, memory), has_both)
         with_pod = _balance(
             _share(cpu_used + amounts.get(CPU, 0), cpu),
             _share(memory_used + amounts.get(MEMORY, 0), memory),
-            is_there,
+            has_both,
         )
-        # Toward 100 if the balance improves, toward 50 if it gets worse; 75 if nothing changes.
+        # Towards 100 if the balance improves, towards 50 if it gets worse; 75 if it does not change.
         return BEST // 2 + (BEST // 2 + with_pod - without) // 2
 
 
@@ -44,8 +44,8 @@ def _share(used: Ints, capacity: Ints) -> Shares:
     return shares
 
 
-def _balance(cpu: Shares, memory: Shares, is_there: NDArray[np.bool_]) -> Ints:
-    """One of the two alone is always in balance."""
-    apart = np.abs((cpu - memory) / 2) * is_there
+def _balance(cpu: Shares, memory: Shares, has_both: NDArray[np.bool_]) -> Ints:
+    """A node with only one of the two resources is balanced."""
+    apart = np.abs((cpu - memory) / 2) * has_both
     balance: Ints = ((1 - apart) * BEST).astype(np.int64)
     return balance

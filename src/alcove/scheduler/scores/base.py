@@ -1,4 +1,4 @@
-"""What a score is: how good each node is for a pod, from 0 to 100 once normalized."""
+"""The score interface: how good each node is for a pod, from 0 to 100 after normalization."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ BEST = 100
 
 
 class Score(ABC):
-    """Stateless. Raw scores of scope USE are final: they do not depend on what other nodes get."""
+    """Stateless. Raw scores of scope USE are final: they do not depend on other nodes' scores."""
 
     name: ClassVar[str]
-    """As kube-scheduler names the plugin."""
+    """kube-scheduler's plugin name."""
     scope: ClassVar[FilterScope]
 
     def applies(self, cache: SchedulerCache, pod: SchedulerPod) -> bool:
-        """Whether it could tell nodes apart at all: skipped if not."""
+        """Whether scores can differ between nodes; it is skipped if not."""
         return True
 
     @abstractmethod
     def raw(self, cache: SchedulerCache, pod: SchedulerPod, rows: Rows) -> Ints: ...
 
     def normalized(self, cache: SchedulerCache, pod: SchedulerPod, raw: Ints, feasible: Bools) -> Ints:
-        """From 0 to 100, by comparison of the feasible nodes (of all slots)."""
+        """Scores from 0 to 100 for all slots, relative to the feasible nodes."""
         return raw
 
 
 def by_share(raw: Ints, feasible: Bools) -> Ints:
-    """In proportion to the best of the feasible nodes."""
-    most = greatest(raw, feasible)
-    return raw if most == 0 else raw * BEST // most
+    """Scores in proportion to the maximum of the feasible nodes."""
+    maximum = greatest(raw, feasible)
+    return raw if maximum == 0 else raw * BEST // maximum
 
 
 def by_absence(raw: Ints, feasible: Bools) -> Ints:
-    """The less the better, in proportion to the worst of the feasible nodes."""
+    """Inverse scores in proportion to the maximum of the feasible nodes."""
     return BEST - by_share(raw, feasible)
 
 
 def greatest(raw: Ints, feasible: Bools) -> int:
-    """Of the feasible nodes, and at least 0."""
+    """The maximum of the feasible nodes, at least 0."""
     return int(np.max(raw, where=feasible, initial=0))

@@ -1,7 +1,7 @@
-"""Nodes that have the pod's images already are better, the more the larger the images are.
+"""Nodes that already have the pod's images score higher, by image size.
 
-An image counts in proportion to the nodes that have it, lest one node that has it gets every pod. Images
-that are mounted count as those of containers do, but raise no bound.
+An image counts in proportion to the number of nodes that have it, so that a single node with it does not get
+every pod. Images of image volumes count like those of containers, but do not raise the maximum.
 """
 
 import numpy as np
@@ -13,8 +13,8 @@ from alcove.scheduler.scheduler_cache import SchedulerCache
 from alcove.scheduler.scores.base import BEST, Score
 
 _MEBIBYTE = 1024 * 1024
-BYTES_LEAST = 23 * _MEBIBYTE
-BYTES_MOST_PER_CONTAINER = 1000 * _MEBIBYTE
+BYTES_MIN = 23 * _MEBIBYTE
+BYTES_PER_CONTAINER_MAX = 1000 * _MEBIBYTE
 
 
 class ImageLocality(Score):
@@ -33,7 +33,7 @@ class ImageLocality(Score):
             share = len(having) / nodes.count if nodes.count else 0.0
             for slot, size in having.items():
                 bytes_here[slot] += int(size * share)
-        most = BYTES_MOST_PER_CONTAINER * max(1, pod.shape.containers)
-        counted = np.clip(bytes_here, BYTES_LEAST, most)
-        chosen: Ints = (BEST * (counted - BYTES_LEAST) // (most - BYTES_LEAST))[rows]
+        maximum = BYTES_PER_CONTAINER_MAX * max(1, pod.shape.containers)
+        counted = np.clip(bytes_here, BYTES_MIN, maximum)
+        chosen: Ints = (BEST * (counted - BYTES_MIN) // (maximum - BYTES_MIN))[rows]
         return chosen

@@ -1,4 +1,4 @@
-"""Nodes that the pod prefers: the sum of the weights of matching terms."""
+"""Preferred node affinity: the sum of the weights of matching terms."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ class NodeAffinityScore(Score):
         nodes = cache.nodes
         total = np.zeros(len(nodes.is_alive[rows]), dtype=np.int64)
         for weight, term in pod.shape.preferred_nodes:
-            # An empty preference matches no node, as an empty requirement does.
+            # An empty preference matches no node, like an empty required term.
             total += term.matches(nodes, rows) * weight
         return total
 

@@ -1,7 +1,8 @@
-"""How much of the node would be in use: the less the better, or the more the better.
+"""Resource usage of the node with the pod: less is better (LeastAllocated), or more is better
+(MostAllocated).
 
-Pods that request nothing count a little here (100m of CPU, 200 MiB of memory), lest they all go to
-one node.
+Containers without requests count as 100m CPU and 200 MiB memory here, so that they are not all placed on one
+node.
 """
 
 from __future__ import annotations
@@ -32,33 +33,33 @@ class _Allocation(Score):
         total = np.zeros(len(nodes.is_alive[rows]), dtype=np.int64)
         weights = np.zeros_like(total)
         for name, weight in self._weights.items():
-            asked = self._asked(pod, name)
+            requested = self._requested(pod, name)
             row = nodes.rows.get(name)
-            if row is None or (asked == 0 and row not in _SHOWN):
+            if row is None or (requested == 0 and row not in _SHOWN):
                 continue
             capacity = nodes.allocatable[row][rows]
             used = nodes.shown[_SHOWN[row]] if row in _SHOWN else nodes.requested[row]
-            there = capacity > 0
-            total += self._judge(used[rows] + asked, np.maximum(capacity, 1)) * weight * there
-            weights += weight * there
+            has_resource = capacity > 0
+            total += self._score(used[rows] + requested, np.maximum(capacity, 1)) * weight * has_resource
+            weights += weight * has_resource
         mean: Ints = total // np.maximum(weights, 1)
         return mean
 
     @staticmethod
-    def _asked(pod: SchedulerPod, name: str) -> int:
+    def _requested(pod: SchedulerPod, name: str) -> int:
         requests = pod.shape.requests
         if name == CPU:
             return requests.shown_cpu
         return requests.shown_memory if name == MEMORY else requests.amounts.get(name, 0)
 
-    def _judge(self, used: Ints, capacity: Ints) -> Ints:
+    def _score(self, used: Ints, capacity: Ints) -> Ints:
         raise NotImplementedError
 
 
 class LeastAllocated(_Allocation):
     """Spreads load."""
 
-    def _judge(self, used: Ints, capacity: Ints) -> Ints:
+    def _score(self, used: Ints, capacity: Ints) -> Ints:
         shares: Ints = np.maximum(capacity - used, 0) * BEST // capacity
         return shares
 
@@ -66,6 +67,6 @@ class LeastAllocated(_Allocation):
 class MostAllocated(_Allocation):
     """Fills nodes one after another."""
 
-    def _judge(self, used: Ints, capacity: Ints) -> Ints:
+    def _score(self, used: Ints, capacity: Ints) -> Ints:
         shares: Ints = np.minimum(used, capacity) * BEST // capacity
         return shares

@@ -1,4 +1,4 @@
-"""Nodes near pods that this one wishes near, or that wish it near; far from those it wishes far."""
+"""Preferred pod affinity and anti-affinity, of this pod and of existing pods."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class InterPodAffinityScore(Score):
         nodes, links = cache.nodes, pod.shape.links
         assert isinstance(links, Links)
         total = np.zeros(nodes.size, dtype=np.int64)
-        for wish, selection in zip(pod.shape.affinity.preferred, links.wishes, strict=True):
-            column = nodes.labels.get(wish.term.topology_key)
-            total += wish.weight * domains.by_node(column, selection.placed.vector(nodes.size))
+        for preference, selection in zip(pod.shape.affinity.preferred, links.preferred, strict=True):
+            column = nodes.labels.get(preference.term.topology_key)
+            total += preference.weight * domains.by_node(column, selection.placed.vector(nodes.size))
         for rule in _attracting(cache, pod):
             column = nodes.labels.get(rule.key.term.topology_key)
             total += rule.key.weight * domains.by_node(column, rule.owners.vector(nodes.size))
@@ -38,11 +38,11 @@ class InterPodAffinityScore(Score):
         chosen = raw[feasible]
         if len(chosen) == 0 or chosen.max() == chosen.min():
             return np.zeros_like(raw)
-        least, most = int(chosen.min()), int(chosen.max())
-        shares: Ints = (BEST * ((raw - least) / (most - least))).astype(np.int64)
+        minimum, maximum = int(chosen.min()), int(chosen.max())
+        shares: Ints = (BEST * ((raw - minimum) / (maximum - minimum))).astype(np.int64)
         return shares
 
 
 def _attracting(cache: SchedulerCache, pod: SchedulerPod) -> list[AffinityRule]:
-    """Rules of placed pods that attract this one (or repel it, by a weight below zero)."""
-    return [rule for rule in cache.book(pod.tenant).rules_about(pod.group) if rule.key.weight != 0]
+    """Rules of placed pods that attract this pod (or repel it, with a negative weight)."""
+    return [rule for rule in cache.affinity_index(pod.tenant).rules_about(pod.group) if rule.key.weight != 0]

@@ -1,4 +1,4 @@
-"""Nodes that would rather not have the pod (PreferNoSchedule taints) are worse."""
+"""Nodes with untolerated PreferNoSchedule taints score lower."""
 
 from alcove.scheduler.arrays import Bools, Ints, Rows
 from alcove.scheduler.filters.base import FilterScope

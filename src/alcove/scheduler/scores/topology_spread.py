@@ -1,4 +1,4 @@
-"""Spread constraints that are wishes: domains with fewer of the picked pods are better."""
+"""Preferred spread constraints: domains with fewer matching pods score higher."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Amounts = NDArray[np.float64]
 
 
 class PodTopologySpreadScore(Score):
-    """Raw scores need to know which nodes are feasible, so all is done when normalizing."""
+    """All work is done in `normalized`: raw scores depend on which nodes are feasible."""
 
     name = "PodTopologySpread"
     scope = FilterScope.WORLD
@@ -50,8 +50,8 @@ class PodTopologySpreadScore(Score):
 def _labeled(
     cache: SchedulerCache, pod: SchedulerPod, columns: list[LabelColumn | None], feasible: Bools
 ) -> tuple[Bools, Bools | None]:
-    """Feasible nodes that are scored, and nodes whose pods count (None: all). Where the pod says the
-    constraints itself, both need all the labels."""
+    """Feasible nodes that are scored, and nodes whose pods count (None for all). With constraints in the
+    pod's spec, both need all the labels."""
     if pod.shape.is_spread_by_default:
         return feasible, None
     having = cache.nodes.is_alive.copy()
@@ -69,19 +69,19 @@ def _crowd(
     scored: Bools,
     counted: Bools | None,
 ) -> Amounts:
-    """How many picked pods are in each node's domain; weighed, so that few large domains count as
-    much as many small ones."""
+    """Weighted number of matching pods in each node's domain: few large domains count as much as many small
+    ones."""
     picked = matching(cache, spread, selection)
     if spread.topology_key == HOSTNAME:
         weight = math.log(int(scored.sum()) + 2)
         crowd = picked * weight + (spread.skew_max - 1)
         return np.where(column.ids != 0, crowd, 0.0)
-    here = np.unique(column.ids[scored]) if column.size > 0 else column.ids[:0]
-    weight = math.log(len(here) + 2)
+    domain_ids = np.unique(column.ids[scored]) if column.size > 0 else column.ids[:0]
+    weight = math.log(len(domain_ids) + 2)
     within = heeding(cache, pod, spread, counted)
     ids = column.ids if within is None else np.where(within, column.ids, 0)
-    around = domains.sums(ids, column.size, picked)
-    crowd = around[column.ids] * weight + (spread.skew_max - 1)
+    domain_counts = domains.sums(ids, column.size, picked)
+    crowd = domain_counts[column.ids] * weight + (spread.skew_max - 1)
     return np.where(column.ids != 0, crowd, 0.0)
 
 
@@ -90,7 +90,7 @@ def _emptiest_best(crowd: Ints, scored: Bools) -> Ints:
     chosen = crowd[scored]
     if len(chosen) == 0:
         return np.zeros_like(crowd)
-    most, least = int(chosen.max()), int(chosen.min())
-    if most <= 0:
+    maximum, minimum = int(chosen.max()), int(chosen.min())
+    if maximum <= 0:
         return np.where(scored, BEST, 0).astype(np.int64)
-    return np.where(scored, BEST * (most + least - crowd) // most, 0)
+    return np.where(scored, BEST * (maximum + minimum - crowd) // maximum, 0)

@@ -74,5 +74,6 @@ def test_a_result_holds_as_long_as_its_addresses_are_the_pods() -> None:
     assert differs(ATTACHMENT, result_of(RECORD, "1.1.0", NAMES)) == ""
     assert differs(ATTACHMENT, {}) == ""
     assert (
-        differs(ATTACHMENT, {"ips": [{"address": "10.0.0.9/24"}]}) == "addresses 10.0.0.9 are not the pod's"
+        differs(ATTACHMENT, {"ips": [{"address": "10.0.0.9/24"}]})
+        == "addresses 10.0.0.9 are not assigned to the pod"
     )

@@ -13,7 +13,7 @@ from alcove.agent.images.catalogue import Catalogue
 from alcove.agent.images.model import ImageMissing, PullFailed
 from alcove.agent.images.references import path_of
 from alcove.agent.images.staging import StagingDirectory
-from alcove.agent.images.store import EVERYBODY, ImageStore, node_status_images
+from alcove.agent.images.store import ALL_TENANTS, ImageStore, node_status_images
 from alcove.api.ids import TenantId
 
 ACME = TenantId("acme")
@@ -73,7 +73,7 @@ from pathlib import Path
 from alcove.agent.images.catalogue import Catalogue
 catalogue = Catalogue(Path(sys.argv[1]))
 for number in range(100):
-    with catalogue.changing() as names:
+    with catalogue.edit() as names:
         names.setdefault(sys.argv[2], {})[f"{number}"] = "sha256:0"
 """
 
@@ -90,10 +90,10 @@ def test_two_processes_change_the_names_at_once_and_nothing_is_lost(tmp_path: Pa
 def test_names_that_are_left_empty_are_gone(tmp_path: Path) -> None:
     catalogue = Catalogue(tmp_path)
     assert catalogue.read() == {}
-    with catalogue.changing() as names:
-        names[EVERYBODY] = {"a:1": "sha256:0"}
-    with catalogue.changing() as names:
-        del names[EVERYBODY]["a:1"]
+    with catalogue.edit() as names:
+        names[ALL_TENANTS] = {"a:1": "sha256:0"}
+    with catalogue.edit() as names:
+        del names[ALL_TENANTS]["a:1"]
     assert Catalogue(tmp_path).read() == {}
 
 

@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 
 from alcove.agent.images.owners import ImageOwners
-from alcove.agent.images.store import EVERYBODY, ImageStore
+from alcove.agent.images.store import ALL_TENANTS, ImageStore
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.client import kubeconfig
 from alcove.client.keys import HOME
@@ -19,7 +19,7 @@ _NUMBERS = count(1)
 
 
 def name_for(store: ImageStore, *owners: str) -> None:
-    with store._catalogue.changing() as names:
+    with store._catalogue.edit() as names:
         for owner in owners:
             names[TenantId(owner)] = {"x:1": "sha256:0"}
 
@@ -54,16 +54,24 @@ async def test_a_tenant_of_the_same_name_has_nothing_of_the_one_before(
     pool = HttpPool(kubeconfig.load(node_kubeconfig(server, "owners")))
     store = ImageStore(tmp_path / "images")
     stays, goes, returns = _make(server), _make(server), _make(server)
-    name_for(store, EVERYBODY, SYSTEM, stays, goes, returns, "never", f"{stays}:other", f"{goes}:other")
+    name_for(store, ALL_TENANTS, SYSTEM, stays, goes, returns, "never", f"{stays}:other", f"{goes}:other")
     async with Planes() as planes:
         planes.join(HOME, pool)
         owners = ImageOwners(store, planes)
         await planes.synced()
         owners.round()
-        assert store.owners() == {EVERYBODY, SYSTEM, stays, goes, returns, f"{stays}:other", f"{goes}:other"}
+        assert store.owners() == {
+            ALL_TENANTS,
+            SYSTEM,
+            stays,
+            goes,
+            returns,
+            f"{stays}:other",
+            f"{goes}:other",
+        }
         running = asyncio.create_task(owners.run())
         _remove(server, goes)
-        await _until(lambda: store.owners() == {EVERYBODY, SYSTEM, stays, returns, f"{stays}:other"})
+        await _until(lambda: store.owners() == {ALL_TENANTS, SYSTEM, stays, returns, f"{stays}:other"})
         running.cancel()
         await asyncio.wait({running})
     _remove(server, returns)  # While no agent runs.
@@ -73,5 +81,5 @@ async def test_a_tenant_of_the_same_name_has_nothing_of_the_one_before(
         owners = ImageOwners(store, planes)
         await planes.synced()
         owners.round()
-        assert store.owners() == {EVERYBODY, SYSTEM, stays, f"{stays}:other"}
+        assert store.owners() == {ALL_TENANTS, SYSTEM, stays, f"{stays}:other"}
     await pool.close()

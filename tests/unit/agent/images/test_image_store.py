@@ -14,7 +14,7 @@ import pytest
 
 from alcove.agent.images import builtin
 from alcove.agent.images.model import Image, ImageMissing, PullFailed, ToolMissing
-from alcove.agent.images.store import EVERYBODY, ImageStore
+from alcove.agent.images.store import ALL_TENANTS, ImageStore
 from alcove.agent.images.tools import ImageTools, RegistryCredentials
 from alcove.api.ids import TenantId
 from alcove.testing.registry import LocalImageRegistry
@@ -115,9 +115,9 @@ async def test_archives(store: ImageStore, layout: Path, tmp_path: Path, kind: s
 
 async def test_what_is_no_archive(store: ImageStore, tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_text("rubbish")
-    with pytest.raises(PullFailed, match="no archive"):
+    with pytest.raises(PullFailed, match="not an image archive"):
         await store.load(tmp_path / "x.tar")
-    with pytest.raises(PullFailed, match="no archive"):
+    with pytest.raises(PullFailed, match="not an image archive"):
         await store.load(tmp_path / "missing.tar")
     assert store.all() == []
     assert list((tmp_path / "images").glob("*-*")) == []
@@ -212,8 +212,8 @@ async def test_images_that_nobody_uses_are_removed_the_longest_unused_first(
     [second] = await store.load(archive)
     total = first.size_bytes + second.size_bytes
     assert await store.collect([], 0, 0) == [], "nobody could fetch what was loaded again"
-    with store._catalogue.changing() as names:
-        names[ACME] = names.pop(EVERYBODY)
+    with store._catalogue.edit() as names:
+        names[ACME] = names.pop(ALL_TENANTS)
     assert await store.collect([], 0) == [], "both were touched just now"
     assert await store.collect([], total, 0) == []
     os.utime(first.rootfs.parent / "image.json", (1, 1))
@@ -249,4 +249,4 @@ def test_accounts_are_read_from_the_image_only(tmp_path: Path) -> None:
     (tmp_path / "etc/passwd").symlink_to("/etc/passwd")
     image = Image("sha256:0", (), builtin.CONFIG, tmp_path, 0)
     assert image.accounts().passwd == ""
-    assert EVERYBODY == ""
+    assert ALL_TENANTS == ""

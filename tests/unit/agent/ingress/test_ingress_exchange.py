@@ -10,7 +10,7 @@ from alcove.agent.ingress.limits import IngressLimits
 from alcove.testing.ingress import HOST, OK, ProxyLab, answering, get, read_head
 
 SMALL = IngressLimits(
-    idle_seconds_max=20, head_seconds_max=20, stall_seconds_max=20, answer_seconds_max=20, connect_seconds_max=20,
+    idle_seconds_max=20, head_seconds_max=20, stall_seconds_max=20, response_seconds_max=20, connect_seconds_max=20,
     headers_max=20, head_bytes_max=4096, body_bytes_max=1 << 20, requests_per_tenant_max=4,
 )  # fmt: skip
 
@@ -288,7 +288,7 @@ async def test_a_backend_that_is_away_is_told(lab: ProxyLab) -> None:
 
 
 async def test_a_backend_that_is_silent_is_told(lab: ProxyLab) -> None:
-    lab.server.limits = replace(SMALL, answer_seconds_max=0.2)
+    lab.server.limits = replace(SMALL, response_seconds_max=0.2)
 
     async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await reader.read()

@@ -34,7 +34,7 @@ def tenant(tenant_key: TenantKey, *ingresses: DesiredIngress) -> TenantIngresses
 
 def found(table: RoutingTable, host: str, path: str) -> str:
     target = table.find(host, path)
-    return f"{target.space.tenant}:{target.addresses[0][0]}" if target else "-"
+    return f"{target.tenant_key.tenant}:{target.addresses[0][0]}" if target else "-"
 
 
 EXACT, PREFIX = PathType.EXACT, PathType.PREFIX
@@ -152,4 +152,4 @@ def test_a_service_that_is_not_there_is_found_without_addresses() -> None:
     bare = TenantIngresses(BLUE, (ingress(("a.example", "/", PREFIX, "gone")),), {})
     target = compiled([bare], {"a.example": BLUE.tenant}, SYSTEM).find("a.example", "/")
     assert target is not None
-    assert (target.addresses, target.what) == ((), "default/gone")
+    assert (target.addresses, target.description) == ((), "default/gone")

@@ -12,7 +12,7 @@ from alcove.agent.ingress.limits import IngressLimits
 from alcove.testing.ingress import HOST, OK, TENANT, ProxyLab, answering, get, read_head
 
 SMALL = IngressLimits(
-    idle_seconds_max=20, head_seconds_max=20, stall_seconds_max=20, answer_seconds_max=20, connect_seconds_max=20,
+    idle_seconds_max=20, head_seconds_max=20, stall_seconds_max=20, response_seconds_max=20, connect_seconds_max=20,
     headers_max=20, head_bytes_max=4096, body_bytes_max=1 << 20, requests_per_tenant_max=4,
 )  # fmt: skip
 

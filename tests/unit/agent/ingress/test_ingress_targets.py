@@ -43,7 +43,7 @@ def found(shop: Shop, port: int | str = 80, network: str = "default", name: str 
     rule = IngressRule("a.example", "/", PathType.PREFIX, backend)
     wanted = DesiredIngress("2026", "u", "default", "i", network, (rule,), None, ())
     [target] = targets(shop, [wanted]).values()
-    assert (target.space, target.network) == (SPACE, network)
+    assert (target.tenant_key, target.network) == (SPACE, network)
     return target.addresses
 
 

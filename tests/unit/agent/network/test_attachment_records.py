@@ -5,7 +5,7 @@ from pathlib import Path
 
 from alcove.agent.network.attachment import Attachment
 from alcove.agent.network.attachment_records import AttachmentRecord, AttachmentRecords, VethRecord
-from alcove.agent.network.node_network import elsewhere
+from alcove.agent.network.node_network import in_namespace
 from alcove.agent.podkey import PodKey
 from alcove.api.ids import TenantId
 from alcove.client.keys import HOME, PlaneId
@@ -27,12 +27,12 @@ def record(uid: str, plane: PlaneId = HOME) -> AttachmentRecord:
     key = PodKey(plane, TenantId("acme"), "default", "web", uid)
     attachment = Attachment(f"/run/netns/{uid}", ("10.0.0.5", "fd00::5"), ("10.96.0.10",), mtu=1500)
     return AttachmentRecord(
-        key, TenantNetworkId(TenantId("acme"), "blue"), uid, "v", attachment, (VethRecord.of(PORT),)
+        key, TenantNetworkId(TenantId("acme"), "blue"), uid, "v", attachment, (VethRecord.from_veth(PORT),)
     )
 
 
 def test_a_port_comes_back_as_it_was() -> None:
-    assert VethRecord.of(PORT).port() == PORT
+    assert VethRecord.from_veth(PORT).to_veth() == PORT
 
 
 def test_records_outlive_their_writer(tmp_path: Path) -> None:
@@ -61,6 +61,6 @@ def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_runtime_has_its_own_names_for_things() -> None:
-    found = elsewhere(record("u1"), Path("/run/other"), "net1", "c0ffee")
+    found = in_namespace(record("u1"), Path("/run/other"), "net1", "c0ffee")
     assert found.plugs[0].pod_interface == "net1"
     assert (found.namespace, found.attachment.namespace_path, found.container) == ("", "/run/other", "c0ffee")

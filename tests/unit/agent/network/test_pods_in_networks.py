@@ -4,10 +4,10 @@ from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
 
-from alcove.agent.network.environment import environment, of_service
+from alcove.agent.network.environment import environment, service_variables
 from alcove.agent.network.policies import gateway_peers, pod_peer, profiles
 from alcove.agent.network.ring0_objects import NetworkBacking
-from alcove.agent.network.veths import class_of, ports_of, rate_of
+from alcove.agent.network.veths import class_of, rate_of, veths_of
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.dataplane.model import (
@@ -50,12 +50,12 @@ def annotated(**told: str) -> Object:
 
 
 def test_the_first_interface_has_the_way_to_everywhere() -> None:
-    first, second = ports_of("al0", "place", {"metadata": {}}, [nic("eth1", 6), nic("eth0", 5)])
+    first, second = veths_of("al0", "place", {"metadata": {}}, [nic("eth1", 6), nic("eth0", 5)])
     assert (first.pod_interface, first.gateways) == ("eth0", (ip_address("10.0.0.1"),))
     assert (second.pod_interface, second.gateways) == ("eth1", ())
     assert first.name != second.name
     assert len(first.name) <= 15
-    [other, _] = ports_of("al0", "other", {"metadata": {}}, [nic("eth1", 6), nic("eth0", 5)])
+    [other, _] = veths_of("al0", "other", {"metadata": {}}, [nic("eth1", 6), nic("eth0", 5)])
     assert other.name != first.name
 
 
@@ -146,6 +146,6 @@ def test_variables_tell_of_services_beside_the_pod() -> None:
 
 
 def test_an_address_with_colons_is_in_brackets() -> None:
-    told = of_service(service("six", host="fd96::9"))
+    told = service_variables(service("six", host="fd96::9"))
     assert told["SIX_PORT_80_TCP"] == "tcp://[fd96::9]:80"
     assert told["SIX_PORT_80_TCP_ADDR"] == "fd96::9"

@@ -33,7 +33,7 @@ class Objects:
 
 async def found(**container: object) -> dict[str, str]:
     made = ContainerEnvironment(Objects(), {"cpu": "2", "memory": "4Gi"})  # type: ignore[arg-type]
-    variables = await made.of(KEY, POD, {"name": "a", **container}, {"SVC_HOST": "1.2.3.4"})
+    variables = await made.variables(KEY, POD, {"name": "a", **container}, {"SVC_HOST": "1.2.3.4"})
     return environment(variables)
 
 

@@ -155,7 +155,9 @@ def test_when_the_sandbox_dies_its_containers_are_ended_and_all_begins_anew() ->
 
 def test_what_is_doomed_is_stopped_with_its_grace() -> None:
     wanted = {**spec(), "terminationGracePeriodSeconds": 7}
-    found = plan(wanted, view(containers={"a": seen(RUNNING, doom="Container a failed liveness probe")}), NOW)
+    found = plan(
+        wanted, view(containers={"a": seen(RUNNING, kill_message="Container a failed liveness probe")}), NOW
+    )
     assert found.stops == (StopContainer("a", 7.0, "Container a failed liveness probe, will be restarted"),)
 
 

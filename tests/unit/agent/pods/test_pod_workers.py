@@ -72,7 +72,7 @@ class Node:
 
         def site_of(key: PodKey, found: Sequence[ContainerStatus]) -> HollowPodExecutor:
             executor = HollowPodExecutor(key, self.runtime, self.network)
-            executor._made |= {each.id for each in found}
+            executor._containers |= {each.id for each in found}
             return executor
 
         return PodWorkers(site_of, lambda key: StatusWriter(key, nobody, asyncio.Semaphore(1)), around, left)

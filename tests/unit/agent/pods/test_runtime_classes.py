@@ -89,7 +89,7 @@ async def test_a_weaker_one_only_if_ring0_offers_it(offered: dict[tuple[str, str
     if may:
         assert await picked(ACME, "plain", server) == "crun"
     else:
-        with pytest.raises(PodSetupError, match="less isolation"):
+        with pytest.raises(PodSetupError, match="isolates less than the tenant default"):
             await picked(ACME, "plain", server)
 
 

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from alcove.agent.pods.executor import PodSetupError
-from alcove.agent.pods.user_namespaces import can_map, check, closed_folders
+from alcove.agent.pods.user_namespaces import can_map, check, inaccessible_directories
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def data() -> Iterator[Path]:
 
 
 def test_an_open_way(data: Path) -> None:
-    assert closed_folders(data) == []
+    assert inaccessible_directories(data) == []
     assert can_map("crun", data)
     assert not can_map("runc", data)
     check("crun", data, is_ring0=False)
@@ -31,7 +31,7 @@ def test_an_open_way(data: Path) -> None:
 def test_every_folder_that_is_shut_is_named_to_ring0_only(data: Path) -> None:
     for each in (data, data.parent):
         each.chmod(0o700)
-    assert closed_folders(data) == [data.parent, data]
+    assert inaccessible_directories(data) == [data.parent, data]
     assert not can_map("crun", data)
     with pytest.raises(PodSetupError, match=f"chmod o\\+x {data.parent} {data}"):
         check("crun", data, is_ring0=True)
@@ -41,5 +41,5 @@ def test_every_folder_that_is_shut_is_named_to_ring0_only(data: Path) -> None:
 
 
 def test_a_runtime_that_cannot(data: Path) -> None:
-    with pytest.raises(PodSetupError, match="RuntimeClass of crun"):
+    with pytest.raises(PodSetupError, match="RuntimeClass with handler crun"):
         check("runc", data, is_ring0=False)

@@ -49,7 +49,7 @@ async def test_a_container_that_was_made(tmp_path: Path) -> None:
     [
         ('{"data": -1, "message": "no such file"}\n', "no such file"),
         ('{"data": -1}\n', "gave no reason"),
-        ("", "without a word"),
+        ("", "without output"),
     ],
 )
 async def test_a_container_that_was_not_made(tmp_path: Path, says: str, why: str) -> None:

@@ -198,6 +198,6 @@ async def test_sizes_come_in_any_pieces() -> None:
 
 def test_a_terminal_has_no_errors_of_its_own() -> None:
     request = NodeRequest("GET", (), {name: ["true"] for name in ("tty", "stdin", "stdout", "stderr")}, {})
-    assert RequestedStreams.of(request) == RequestedStreams(True, True, False, True)
+    assert RequestedStreams.from_request(request) == RequestedStreams(True, True, False, True)
     with pytest.raises(BadRequest, match="at least one"):
-        RequestedStreams.of(NodeRequest("GET", (), {}, {}))
+        RequestedStreams.from_request(NodeRequest("GET", (), {}, {}))

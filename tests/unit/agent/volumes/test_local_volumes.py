@@ -103,7 +103,7 @@ def test_growing_while_it_is_used_or_when_it_is_next_mounted(volumes: LocalVolum
     (data / "file").write_text("kept")
     wanted = structs.replace(volume(), size_bytes=2 * SIZE)
     volumes.mount(wanted)
-    assert (_size(data) > SIZE) == local._may_resize()
+    assert (_size(data) > SIZE) == local._can_resize_online()
     volumes.unmount(volume().id)
     volumes.mount(wanted)
     assert _size(data) > SIZE
@@ -151,7 +151,7 @@ def test_data_that_vanished_is_not_made_up(volumes: LocalVolumeStore, tmp_path: 
     volumes.mount(volume())
     volumes.unmount(volume().id)
     (tmp_path / "local" / volume().id / "image").unlink()
-    with pytest.raises(VolumeFailure, match="has vanished"):
+    with pytest.raises(VolumeFailure, match="is missing on this node"):
         volumes.mount(volume())
 
 
@@ -211,4 +211,4 @@ def test_stopped_at_any_step_the_next_goes_on(tmp_path: Path, work: str) -> None
             break
         steps += 1
     assert steps >= 2
-    assert local._device_of(tmp_path / "none") is None
+    assert local._loop_device(tmp_path / "none") is None

@@ -297,8 +297,8 @@ async def test_devices_mean_nothing_in_empty_folders(world: World) -> None:
     [
         ({"hostPath": {"path": "/etc"}}, "hostPath volumes are not allowed for pods of tenants"),
         ({"emptyDir": {"medium": "HugePages"}}, "not supported"),
-        ({"nfs": {"server": "192.0.2.1", "path": "/"}}, "volumes of the kind nfs are not supported"),
-        ({"csi": {"driver": "d"}}, "volumes of the kind csi are not supported"),
+        ({"nfs": {"server": "192.0.2.1", "path": "/"}}, "volume type nfs is not supported"),
+        ({"csi": {"driver": "d"}}, "volume type csi is not supported"),
         ({"image": {"reference": "x"}}, "image volumes are not supported"),
         ({"persistentVolumeClaim": {"claimName": "none"}}, 'persistentvolumeclaim "none" not found'),
         ({"ephemeral": {"volumeClaimTemplate": {}}}, "not found"),
@@ -319,7 +319,7 @@ async def test_what_a_tenants_pod_does_not_get(world: World, volume: Object, mes
 async def test_names_that_are_none(world: World, name: str) -> None:
     key, pod = world.pod([])
     asked = {**pod, "spec": {**pod["spec"], "volumes": [{"name": name, "emptyDir": {}}]}}
-    with pytest.raises(VolumeFailure, match="invalid name"):
+    with pytest.raises(VolumeFailure, match="invalid volume name"):
         await world.volumes.mount(key, asked)
 
 
@@ -411,7 +411,7 @@ async def test_a_disk_that_can_only_be_read_is_told(world: World, small_disk: Pa
     key, pod = world.pod([{"name": "e", "emptyDir": {}}])
     volumes = PodVolumes(small_disk / "volumes", world.lookup, time.time, node="here")
     _remount(small_disk, "ro")
-    with pytest.raises(VolumeFailure, match=r"^volumes of the pod cannot be made: Read-only file system$"):
+    with pytest.raises(VolumeFailure, match=r"^failed to set up volumes: Read-only file system$"):
         await volumes.mount(key, pod)
     _remount(small_disk, "rw")
     assert await volumes.mount(key, pod), "when it is mended, all is well"
@@ -423,7 +423,7 @@ async def test_a_disk_that_is_full_is_told(world: World, small_disk: Path) -> No
     volumes = PodVolumes(small_disk / "volumes", world.lookup, time.time, node="here")
     with pytest.raises(OSError, match="No space left"), (small_disk / "big").open("wb") as file:
         file.write(bytes(1 << 20))
-    with pytest.raises(VolumeFailure, match=r"^volumes of the pod cannot be made: No space left on device$"):
+    with pytest.raises(VolumeFailure, match=r"^failed to set up volumes: No space left on device$"):
         await volumes.mount(key, pod)
     (small_disk / "big").unlink()
     assert await volumes.mount(key, pod)

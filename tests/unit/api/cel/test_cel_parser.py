@@ -5,7 +5,7 @@ import time
 import pytest
 
 from alcove.api.cel.errors import CompileError
-from alcove.api.cel.parser import NESTING_MOST, parse
+from alcove.api.cel.parser import NESTING_MAX, parse
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_nesting_is_bounded(source: str) -> None:
 def test_long_chains_of_logic_are_no_nesting() -> None:
     parse(" && ".join(["a"] * 4_000))
     parse("!" * 10_000 + "a")
-    parse("(" * (NESTING_MOST - 1) + "1" + ")" * (NESTING_MOST - 1))
+    parse("(" * (NESTING_MAX - 1) + "1" + ")" * (NESTING_MAX - 1))
 
 
 def test_too_long_a_source_is_refused_at_once() -> None:

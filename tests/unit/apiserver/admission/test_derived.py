@@ -33,4 +33,4 @@ def test_it_is_bounded() -> None:
         tenant = TenantId(f"t{number}")
         reader.put(tenant, MAPS, {"metadata": {"name": "a"}})
         assert values.of(tenant) == tenant
-    assert len(values._known) == derived.TENANTS_MAX
+    assert len(values._cached) == derived.TENANTS_MAX

@@ -355,14 +355,14 @@ HELD = "alcove.io/local-volume"
     [
         (wiped(), wiped(HELD), ""),
         (wiped("other"), wiped("other", HELD), ""),
-        (wiped(), wiped("other", HELD), "can only take away the finalizer"),
-        (wiped("new"), wiped(HELD), "can only take away the finalizer"),
-        (wiped(deleted=False), wiped(HELD, deleted=False), "that they are wiped"),
-        (wiped(node_name="b"), wiped(HELD, node_name="b"), "that they are wiped"),
+        (wiped(), wiped("other", HELD), "can only remove the finalizer"),
+        (wiped("new"), wiped(HELD), "can only remove the finalizer"),
+        (wiped(deleted=False), wiped(HELD, deleted=False), "of its own deleted volumes"),
+        (wiped(node_name="b"), wiped(HELD, node_name="b"), "of its own deleted volumes"),
         (wiped(node_name="b"), wiped(HELD), "cannot change volumes"),
         (wiped(capacity={"storage": "9Gi"}), wiped(HELD), "cannot change volumes"),
-        (None, wiped(), "that they are wiped"),
-        (wiped(HELD), None, "that they are wiped"),
+        (None, wiped(), "of its own deleted volumes"),
+        (wiped(HELD), None, "of its own deleted volumes"),
     ],
 )
 async def test_of_volumes_only_that_its_own_are_wiped(

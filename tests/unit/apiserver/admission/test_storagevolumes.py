@@ -55,8 +55,8 @@ def changed(**more: Any) -> Object:
     ("new", "old", "message"),
     [
         (volume(nfs={"server": "s"}), None, ""),
-        (volume(hostPath={"path": "/"}), None, "hostPath volumes are made by the system only"),
-        (volume(local={"path": "/"}), None, "local volumes are made by the system only"),
+        (volume(hostPath={"path": "/"}), None, "hostPath volumes can only be created by the system"),
+        (volume(local={"path": "/"}), None, "local volumes can only be created by the system"),
         (volume(local={"path": "/alcove/x"}), None, "local volumes"),
         (volume(node="n", nfs={}), None, "the label alcove.io/node"),
         (volume(local_volumes.FINALIZER, nfs={}), None, "the finalizer alcove.io/local-volume"),

@@ -37,7 +37,7 @@ def test_a_start_that_died_before_the_certificate_is_finished(tmp_path: Path) ->
 def test_a_certificate_without_its_key_is_refused(tmp_path: Path) -> None:
     CertificateAuthority.open(tmp_path, NOW)
     (tmp_path / "ca.key").unlink()
-    with pytest.raises(KeyFileError, match=r"ca\.crt is there but .*ca\.key is not; restore the key"):
+    with pytest.raises(KeyFileError, match=r"ca\.crt exists but .*ca\.key does not; restore the key"):
         CertificateAuthority.open(tmp_path, NOW)
 
 
@@ -64,7 +64,7 @@ def test_a_server_certificate_is_no_authority(tmp_path: Path) -> None:
     issued = authority.serving(["localhost"], NOW)
     (tmp_path / "ca.key").write_bytes(issued.key_pem)
     (tmp_path / "ca.crt").write_bytes(issued.certificate_pem)
-    with pytest.raises(KeyFileError, match="is no certificate authority"):
+    with pytest.raises(KeyFileError, match="is not a CA certificate"):
         CertificateAuthority.open(tmp_path, NOW)
 
 

@@ -89,7 +89,7 @@ ATTACKS: dict[str, tuple[Callable[[CertificateAuthority], bytes], float, str]] =
     "every tenant": (
         lambda ca: signed(ca, name((ORGANIZATION, "tenant:all"), (USER, "ann"))),
         NOW,
-        "every tenant at once",
+        "stands for all tenants",
     ),
     "a tenant that is no label": (
         lambda ca: signed(ca, name((ORGANIZATION, "tenant:acme/system"), (USER, "ann"))),

@@ -63,14 +63,14 @@ def test_the_published_keys_verify(tmp_path: Path) -> None:
     ("file", "content", "message"),
     [
         ("sa.key", b"rubbish", "no unencrypted PEM private key"),
-        ("sa.key", certificates.to_pem(ec.generate_private_key(ec.SECP384R1())), "only P-256"),
+        ("sa.key", certificates.to_pem(ec.generate_private_key(ec.SECP384R1())), "use P-256"),
         (
             "sa.key",
             certificates.to_pem(rsa.generate_private_key(public_exponent=65537, key_size=1024)),
             "too short",
         ),
         ("sa.pub", b"rubbish", "no PEM public key"),
-        ("sa.pub", b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "something else"),
+        ("sa.pub", b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "only PEM public keys"),
         ("sa.pub", public_pem(ed25519.Ed25519PrivateKey.generate().public_key()), "ECDSA or RSA"),
     ],
 )

@@ -58,13 +58,13 @@ def test_json_is_as_good(tmp_path: Path) -> None:
     [
         ("- {user: a, tenant: t}", "token"),
         (f"- {{token: {TOKEN}, user: a}}", "tenant"),
-        (f"- {{token: {TOKEN}, user: a, tenant: all}}", "every tenant at once"),
+        (f"- {{token: {TOKEN}, user: a, tenant: all}}", "stands for all tenants"),
         (f"- {{token: {TOKEN}, user: a, tenant: ''}}", "DNS label"),
         (f"- {{token: {TOKEN}, user: '', tenant: t}}", "the user is missing"),
         ("- {token: short, user: a, tenant: t}", "16 or more ASCII"),
         (f"- {{token: {TOKEN}, user: a, tenant: t, expires: 2027-01-15T09:00:00}}", "time zone"),
         (f"- {{token: {TOKEN}, user: a, tenant: t, admin: true}}", "admin"),
-        (f"- {{token: {TOKEN}, user: a, tenant: t}}\n" * 2, "entry 1: the same token is there twice"),
+        (f"- {{token: {TOKEN}, user: a, tenant: t}}\n" * 2, "entry 1: duplicate token"),
         ("just words", r"tokens\.yaml"),
         ("{", r"tokens\.yaml"),
     ],
@@ -76,5 +76,5 @@ def test_a_file_with_any_fault_is_refused_and_no_token_told(tmp_path: Path, text
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(KeyFileError, match=r"no token file .*nowhere"):
+    with pytest.raises(KeyFileError, match=r"token file .*nowhere not found"):
         StaticTokens.open(tmp_path / "nowhere", lambda: NOW)

@@ -48,7 +48,7 @@ def test_the_order_of_attributes_does_not_matter() -> None:
         ([(O, "tenant:acme"), (O, "system:masters"), (CN, "ann")], "exactly one organization"),
         ([(O, "Tenant:acme"), (CN, "ann")], "exactly one organization"),
         ([(O, "tenant:"), (CN, "ann")], "DNS label"),
-        ([(O, "tenant:all"), (CN, "ann")], "every tenant at once"),
+        ([(O, "tenant:all"), (CN, "ann")], "stands for all tenants"),
         ([(O, "tenant:Acme"), (CN, "ann")], "DNS label"),
         ([(O, "tenant:a.b"), (CN, "ann")], "DNS label"),
         ([(O, "tenant:acme\n"), (CN, "ann")], "DNS label"),

@@ -148,10 +148,10 @@ def test_dies_with_what_it_is_bound_to(tokens: Tokens, reader: MemoryReader, clo
     token = tokens.issue(bound, tokens.audiences(ACME), 3600)
     assert tokens.authenticate(token)
     reader.remove(tenant, resource, metadata["namespace"], metadata["name"])
-    with pytest.raises(Unauthorized, match="is gone"):
+    with pytest.raises(Unauthorized, match="does not exist"):
         tokens.authenticate(token)
     reader.put(tenant, resource, {"metadata": {**metadata, "uid": "made anew"}})
-    with pytest.raises(Unauthorized, match="is gone"):
+    with pytest.raises(Unauthorized, match="does not exist"):
         tokens.authenticate(token)
     deleted = {**metadata, "deletionTimestamp": meta.format_time(NOW + 30)}
     reader.put(tenant, resource, {"metadata": deleted})
@@ -236,18 +236,18 @@ ATTACKS: dict[str, tuple[bytes, str]] = {
     "no audience": (changed(aud=[]), "another audience"),
     "audience of another type": (changed(aud={"a": 1}), "claims"),
     "expired": (changed(exp=int(NOW) - 1), "expired"),
-    "never expiring": (without("exp"), "bound to nothing that ends"),
+    "never expiring": (without("exp"), "neither an expiry nor a Secret"),
     "not valid yet": (changed(nbf=int(NOW) + 61), "not valid yet"),
     "from the future": (changed(iat=int(NOW) + 61), "not valid yet"),
     "expiry of another type": (changed(exp="never"), "claims"),
-    "no account uid": (private(serviceaccount={"name": "builder"}), "bound to nothing that ends"),
-    "another account's uid": (private(serviceaccount={"name": "builder", "uid": "x"}), "is gone"),
+    "no account uid": (private(serviceaccount={"name": "builder"}), "neither an expiry nor a Secret"),
+    "another account's uid": (private(serviceaccount={"name": "builder", "uid": "x"}), "does not exist"),
     "an account that is not": (
         changed(
             sub="system:serviceaccount:ci:nobody",
             **{"kubernetes.io": {**GOOD["kubernetes.io"], "serviceaccount": {"name": "nobody", "uid": "u"}}},
         ),
-        "is gone",
+        "does not exist",
     ),
     "no private claims": (without("kubernetes.io"), "claims"),
     "not an object": (b"[]", "claims"),

@@ -98,8 +98,8 @@ async def test_an_account_made_anew_gets_a_new_token() -> None:
 @pytest.mark.parametrize(
     ("data", "labels", "message"),
     [
-        ({}, {}, "does not hold it any more"),
-        ({"token": base64.b64encode(b"another").decode()}, {}, "does not hold it any more"),
+        ({}, {}, "no longer contains it"),
+        ({"token": base64.b64encode(b"another").decode()}, {}, "no longer contains it"),
         (None, {"kubernetes.io/legacy-token-invalid-since": "2027-01-01"}, "marked invalid"),
     ],
 )

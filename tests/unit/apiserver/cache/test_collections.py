@@ -92,7 +92,7 @@ def test_a_tenant_that_is_gone_leaves_nothing_but_where_it_ended() -> None:
     collection.apply(CacheEventType.ADDED, entry("t", "n", "x", 1))
     collection.apply(CacheEventType.DELETED, entry("t", "n", "x", 2))
     collection.forget(Revision(2))
-    assert not collection.spaces
+    assert not collection.tenants
     collection.apply(CacheEventType.ADDED, entry("t", "n", "x", 5))
     assert collection.history(TenantId("t"), Revision(1)) is None
     assert collection.history(TenantId("t"), Revision(2)) is not None

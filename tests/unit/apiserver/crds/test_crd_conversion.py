@@ -115,7 +115,7 @@ PREFIX = "conversion webhook for example.com/v1, Kind=Widget"
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (lambda request: b"no json", f"{PREFIX} failed: the answer is not JSON"),
+        (lambda request: b"no json", f"{PREFIX} failed: the response is not JSON"),
         (
             lambda request: {"kind": "Pod", "apiVersion": "v1"},
             f"{PREFIX} failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /v1, Kind=Pod",

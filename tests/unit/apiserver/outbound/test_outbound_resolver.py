@@ -97,7 +97,7 @@ async def test_a_slow_name_server_delays_its_tenant_alone(monkeypatch: pytest.Mo
         await asyncio.gather(*slow, return_exceptions=True)
     names._threads.shutdown(wait=True)
     async with asyncio.timeout(5):
-        while names._looking:  # noqa: ASYNC110 - the threads tell the loop in their own time
+        while names._lookups:  # noqa: ASYNC110 - the threads tell the loop in their own time
             await asyncio.sleep(0.01)
 
 

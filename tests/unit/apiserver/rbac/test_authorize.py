@@ -160,7 +160,7 @@ def test_a_question_asked_again_reads_nothing() -> None:
     for name in ("a", "d", "e"):
         assert authorizer.authorize(admin, Access("get", ACME, "", "pods", "", "default", name)).allowed
     assert reader.lists == before
-    assert len(authorizer.policy(ACME).verdicts) == 1
+    assert len(authorizer.policy(ACME).results) == 1
 
 
 ANN = Identity(ACME, "ann")

@@ -5,7 +5,7 @@ import pytest
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from alcove.apiserver.rbac.policy import NAMESPACES_MAX, VERDICTS_MAX, AccessDecision, RbacPolicy, RbacQuery
+from alcove.apiserver.rbac.policy import NAMESPACES_MAX, RESULTS_MAX, AccessDecision, RbacPolicy, RbacQuery
 from alcove.testing.memory_reader import MemoryReader
 
 ACME = TenantId("acme")
@@ -22,9 +22,9 @@ def subject(kind: str, name: str, namespace: str = "") -> Object:
 
 
 def ask(reader: MemoryReader, user: str, *groups: str, namespace: str = "", name: str = "") -> AccessDecision:
-    question = RbacQuery(user, groups, "get", "", "pods", "", namespace)
-    verdict = RbacPolicy(ACME, reader).judge(question)
-    return verdict.always or verdict.by_name.get(name, verdict.otherwise)
+    query = RbacQuery(user, groups, "get", "", "pods", "", namespace)
+    result = RbacPolicy(ACME, reader).evaluate(query)
+    return result.always or result.by_name.get(name, result.otherwise)
 
 
 @pytest.fixture
@@ -117,9 +117,9 @@ def test_other_tenants_roles_are_not_seen(reader: MemoryReader) -> None:
 
 def test_what_is_remembered_is_bounded(reader: MemoryReader) -> None:
     policy = RbacPolicy(ACME, reader)
-    for n in range(3 * VERDICTS_MAX):
-        policy.judge(RbacQuery("ann", (), "get", "", f"r{n}"))
-    assert len(policy.verdicts) <= VERDICTS_MAX
+    for n in range(3 * RESULTS_MAX):
+        policy.evaluate(RbacQuery("ann", (), "get", "", f"r{n}"))
+    assert len(policy.results) <= RESULTS_MAX
     for n in range(2 * NAMESPACES_MAX):
         assert not policy.binds_in(f"ns{n}")
     assert len(policy._namespaces) <= NAMESPACES_MAX

@@ -37,7 +37,7 @@ def test_where_a_node_is(given: Object, address: AgentAddress) -> None:
     "given", [node(), node(("Hostname", "n1")), node(("InternalIP", "metadata.internal"))]
 )
 def test_names_are_not_resolved(given: Object) -> None:
-    with pytest.raises(ServiceUnavailable, match="has not told its address"):
+    with pytest.raises(ServiceUnavailable, match="has not reported an address"):
         agent_address(reader(given), "n1")
 
 

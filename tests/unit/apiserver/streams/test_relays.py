@@ -215,7 +215,7 @@ async def test_a_log_that_breaks_off_does_not_look_whole() -> None:
     ("answer", "message"),
     [
         (b'{"kind":"Status","code":404,"reason":"NotFound","message":"no such pod"}', "no such pod"),
-        (b"<html>", "answered with status 404"),
+        (b"<html>", "responded with status 404"),
     ],
 )
 async def test_an_agents_refusal_is_the_clients(answer: bytes, message: str) -> None:

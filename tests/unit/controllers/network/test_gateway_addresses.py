@@ -11,7 +11,7 @@ def endpoint(kind: str, vni: int | None, droplet: str = "", pod: str = "acme/def
 
 
 @pytest.mark.parametrize(
-    ("obj", "lodging", "tenant"),
+    ("obj", "location", "tenant"),
     [
         (endpoint("simple", 7, "a.example"), ["7.a.example"], ["acme"]),
         (endpoint("simple", 7), [], ["acme"]),
@@ -20,8 +20,8 @@ def endpoint(kind: str, vni: int | None, droplet: str = "", pod: str = "acme/def
         (endpoint("gateway", 7, "a", "gateway on a"), [], []),
     ],
 )
-def test_where_pods_are(obj: Object, lodging: list[str], tenant: list[str]) -> None:
-    assert list(gateways._lodging(obj)) == lodging
+def test_where_pods_are(obj: Object, location: list[str], tenant: list[str]) -> None:
+    assert list(gateways._pod_location(obj)) == location
     assert list(gateways._tenant_of(obj)) == tenant
 
 

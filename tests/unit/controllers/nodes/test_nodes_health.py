@@ -30,14 +30,14 @@ def node(**statuses: str) -> Object:
     ],
 )
 def test_time_of_grace(statuses: dict[str, str], silent_seconds: float, left: float) -> None:
-    assert health.judge(node(**statuses), NOW - silent_seconds, NOW) == health.NodeHealth(None, left)
+    assert health.evaluate(node(**statuses), NOW - silent_seconds, NOW) == health.NodeHealth(None, left)
 
 
 def test_after_it_all_that_the_node_kept_is_unknown() -> None:
-    judged = health.judge(
+    judged = health.evaluate(
         node(Ready="True", MemoryPressure="False", NetworkUnavailable="False"), NOW - 50, NOW
     )
-    assert judged.look_again_seconds is None and judged.conditions is not None
+    assert judged.next_check_seconds is None and judged.conditions is not None
     told = {each["type"]: (each["status"], each["reason"]) for each in judged.conditions}
     assert told == {
         "Ready": ("Unknown", "NodeStatusUnknown"),
@@ -52,5 +52,5 @@ def test_after_it_all_that_the_node_kept_is_unknown() -> None:
 
 def test_what_was_said_once_is_not_said_again() -> None:
     lost = node(Ready="True")
-    lost["status"]["conditions"] = health.judge(lost, NOW - 50, NOW).conditions
-    assert health.judge(lost, NOW - 90, NOW + 40) == health.NodeHealth(None, None)
+    lost["status"]["conditions"] = health.evaluate(lost, NOW - 50, NOW).conditions
+    assert health.evaluate(lost, NOW - 90, NOW + 40) == health.NodeHealth(None, None)

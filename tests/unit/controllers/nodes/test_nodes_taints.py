@@ -54,12 +54,12 @@ def test_what_is_there_stays_and_what_is_over_goes() -> None:
 
 
 def test_which_one_pods_leave_for() -> None:
-    assert [taints.evicting(node({"Ready": each})) for each in ("True", "False", "Unknown")] == [
+    assert [taints.eviction_taint(node({"Ready": each})) for each in ("True", "False", "Unknown")] == [
         "",
         taints.NOT_READY,
         taints.UNREACHABLE,
     ]
-    assert taints.evicting(node({})) == ""
-    assert not taints.is_evicting(node({}, OWN))
-    assert taints.is_evicting(node({}, {"key": taints.NOT_READY, "effect": "NoExecute"}))
-    assert not taints.is_evicting(node({}, {"key": taints.NOT_READY, "effect": "NoSchedule"}))
+    assert taints.eviction_taint(node({})) == ""
+    assert not taints.has_eviction_taint(node({}, OWN))
+    assert taints.has_eviction_taint(node({}, {"key": taints.NOT_READY, "effect": "NoExecute"}))
+    assert not taints.has_eviction_taint(node({}, {"key": taints.NOT_READY, "effect": "NoSchedule"}))

@@ -3,7 +3,13 @@
 import pytest
 
 from alcove.api.objects import Object
-from alcove.controllers.nodes.toleration_deadlines import AT_ONCE, NEVER, NoExecuteTaint, leaves_at, read
+from alcove.controllers.nodes.toleration_deadlines import (
+    IMMEDIATELY,
+    NEVER,
+    NoExecuteTaint,
+    eviction_time,
+    read,
+)
 
 LOST, BAD = NoExecuteTaint("lost", "", 100.0), NoExecuteTaint("bad", "very", 200.0)
 
@@ -17,23 +23,23 @@ def tolerates(key: str = "", seconds: int | None = None, **more: str) -> Object:
     ("tolerations", "taints", "expected"),
     [
         ([], [], NEVER),
-        ([], [LOST], AT_ONCE),
+        ([], [LOST], IMMEDIATELY),
         ([tolerates("lost")], [LOST], NEVER),
         ([tolerates("lost", 300)], [LOST], 400.0),
-        ([tolerates("lost", 0)], [LOST], AT_ONCE),
-        ([tolerates("lost", -5)], [LOST], AT_ONCE),
-        ([tolerates("lost", 300)], [LOST, BAD], AT_ONCE),
+        ([tolerates("lost", 0)], [LOST], IMMEDIATELY),
+        ([tolerates("lost", -5)], [LOST], IMMEDIATELY),
+        ([tolerates("lost", 300)], [LOST, BAD], IMMEDIATELY),
         ([tolerates("lost", 300), tolerates("bad", 10)], [LOST, BAD], 210.0),
         ([tolerates("lost", 30), tolerates("lost")], [LOST], 130.0),  # The first that covers it counts.
         ([tolerates()], [LOST, BAD], NEVER),
-        ([tolerates("lost", effect="NoSchedule")], [LOST], AT_ONCE),
+        ([tolerates("lost", effect="NoSchedule")], [LOST], IMMEDIATELY),
         ([tolerates("lost", 7, effect="NoExecute")], [LOST], 107.0),
         ([{"key": "bad", "value": "very", "tolerationSeconds": 5}], [BAD], 205.0),
-        ([{"key": "bad", "value": "little"}], [BAD], AT_ONCE),
+        ([{"key": "bad", "value": "little"}], [BAD], IMMEDIATELY),
     ],
 )
 def test_leaves_at(tolerations: list[Object], taints: list[NoExecuteTaint], expected: float) -> None:
-    assert leaves_at({"spec": {"tolerations": tolerations}}, taints) == expected
+    assert eviction_time({"spec": {"tolerations": tolerations}}, taints) == expected
 
 
 def test_since_when_a_taint_counts() -> None:

@@ -36,11 +36,11 @@ def test_one_node_at_a_time_in_each_zone() -> None:
         for number in range(5):
             fleet.put(node(f"{zone}{number}", number > 0, zone))
     lost_a, lost_b = node("a0", False, "a"), node("b0", False, "b")
-    assert fleet.give_up(lost_a, 1000.0) == 0
-    assert fleet.give_up(lost_a, 1000.0) == 10.0
-    assert fleet.give_up(lost_b, 1000.0) == 0
-    assert fleet.give_up(lost_a, 1004.0) == 6.0
-    assert fleet.give_up(lost_a, 1010.0) == 0
+    assert fleet.start_eviction(lost_a, 1000.0) == 0
+    assert fleet.start_eviction(lost_a, 1000.0) == 10.0
+    assert fleet.start_eviction(lost_b, 1000.0) == 0
+    assert fleet.start_eviction(lost_a, 1004.0) == 6.0
+    assert fleet.start_eviction(lost_a, 1010.0) == 0
 
 
 def test_nobody_is_given_up_where_most_are_lost() -> None:
@@ -48,10 +48,10 @@ def test_nobody_is_given_up_where_most_are_lost() -> None:
     for number in range(6):
         fleet.put(node(f"n{number}", number < 2))
     assert not fleet.is_lost
-    assert fleet.give_up(node("n5", False), 1000.0) == STOPPED_SECONDS
+    assert fleet.start_eviction(node("n5", False), 1000.0) == STOPPED_SECONDS
     fleet.put(node("n5", True))
     fleet.put(node("n4", True))
-    assert fleet.give_up(node("n3", False), 1000.0) == 0
+    assert fleet.start_eviction(node("n3", False), 1000.0) == 0
 
 
 def test_the_fleet_is_lost_when_nobody_is_ready() -> None:

@@ -46,15 +46,15 @@ def test_when_one_is_wanted(wanted: Object, chosen: Object | None, expected: boo
     [
         (claim(), CLASS, ""),
         (claim(accessModes=["ReadWriteOncePod"]), CLASS, ""),
-        (claim(accessModes=["ReadWriteMany", "ReadWriteOnce"]), CLASS, "ReadWriteMany cannot be had"),
-        (claim(volumeMode="Block"), CLASS, "not blocks"),
+        (claim(accessModes=["ReadWriteMany", "ReadWriteOnce"]), CLASS, "local volumes: ReadWriteMany"),
+        (claim(volumeMode="Block"), CLASS, "volumeMode Block"),
         (claim(selector={}), CLASS, "selector"),
         (claim(dataSourceRef={"kind": "VolumeSnapshot", "name": "s"}), CLASS, "data source"),
         (claim(), {**CLASS, "volumeBindingMode": "Immediate"}, "WaitForFirstConsumer"),
     ],
 )
 def test_what_cannot_be_had(wanted: Object, chosen: Object, message: str) -> None:
-    found = local.fault(wanted, chosen)
+    found = local.find_problem(wanted, chosen)
     assert message in found and bool(message) == bool(found)
 
 

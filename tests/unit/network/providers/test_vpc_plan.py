@@ -141,8 +141,8 @@ GOING: dict[str, Any] = {"deletionTimestamp": "2024-05-01T10:00:00Z"}
         (network(vpcID="vpc01"), vpc(owner="acme/green"), [], 'VPC "vpc01" is used by network "green" already'),
         (network(vpcID="vpc01", ip="10.1.0.0", prefix=16), vpc(), [], 'VPC "vpc01" has the range 10.0.0.0/16, not 10.1.0.0/16'),
         (network(vpcID="vpc01", ip="fd00::", prefix=48), vpc(), [], 'VPC "vpc01" has the range 10.0.0.0/16, not fd00::/48'),
-        (network(vpcID="other-default-network"), None, [], "kept for the default network of another tenant"),
-        (network(subnets=["x", "theirs-subnet"]), None, [], 'subnet "theirs-subnet" is kept for the VPC of that name'),
+        (network(vpcID="other-default-network"), None, [], "reserved for the default network of another tenant"),
+        (network(subnets=["x", "theirs-subnet"]), None, [], 'subnet "theirs-subnet" is reserved for the VPC of that name'),
         (network(vpcID="vpc01", service={"cidrs": ["10.0.9.0/24"]}), vpc(), [], "service range 10.0.9.0/24 overlaps the network's own range 10.0.0.0/16"),
         (network(vpcID="vpc01", service={"cidrs": ["fd96::/108"]}), vpc(), [], "service range fd96::/108 is IPv6, but the network (10.0.0.0/16) is IPv4"),
         (network(vpcID="vpc01", ip="10.0.0.0", prefix=30, subnets=["a", "b"]), None, [], "10.0.0.0/30 is too small for 2 subnets"),
@@ -163,7 +163,7 @@ def test_a_vpc_of_another_provider_is_refused_even_before_it_is_there(there: Obj
 
 
 def test_a_subnet_of_another_vpc_is_refused() -> None:
-    with pytest.raises(RequestRefused, match='subnet "net1" is not of VPC "vpc01"'):
+    with pytest.raises(RequestRefused, match='subnet "net1" does not belong to VPC "vpc01"'):
         decide(network(vpcID="vpc01", subnets=["net1"]), vpc(), [], [subnet("net1", "10.0.1.0/24", "vpc02")])
 
 

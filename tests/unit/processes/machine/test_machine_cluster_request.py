@@ -12,11 +12,11 @@ from alcove.processes.machine.cluster_request import (
     PORT,
     ClusterNotUp,
     RequestedCluster,
-    _may_pretend,
+    _may_be_hollow,
     decide,
 )
 from alcove.processes.machine.components import components
-from alcove.processes.up import _weakness, explained
+from alcove.processes.up import _degradation, explain
 
 
 def hollow(**more: object) -> RequestedCluster:
@@ -87,7 +87,7 @@ def test_what_a_running_cluster_cannot_become(
     ("number", "said"), [(28, "free some space"), (30, "--data"), (13, "--data"), (5, "Input/output")]
 )
 def test_failures_of_the_machine_say_what_to_do(number: int, said: str) -> None:
-    message = explained(OSError(number, os.strerror(number), "/x/y"), Path("/x"))
+    message = explain(OSError(number, os.strerror(number), "/x/y"), Path("/x"))
     assert said in message and "/x/y" in message
 
 
@@ -95,11 +95,11 @@ def test_a_node_that_is_less_than_promised_is_told(tmp_path: Path, monkeypatch: 
     asked = saved(tmp_path, hollow=False)
     node = asked.node(1)
     monkeypatch.setattr("shutil.which", lambda *_words, **_more: "/usr/bin/runsc")
-    assert _weakness(asked, node, ["crun", "gvisor"]) == ""
-    assert "gVisor" in _weakness(asked, node, ["crun"])
-    assert "hollow" in _weakness(asked, node, ["hollow"])
+    assert _degradation(asked, node, ["crun", "gvisor"]) == ""
+    assert "gVisor" in _degradation(asked, node, ["crun"])
+    assert "hollow" in _degradation(asked, node, ["hollow"])
     monkeypatch.setattr("shutil.which", lambda *_words, **_more: None)
-    assert _weakness(asked, node, ["crun"]) == ""
+    assert _degradation(asked, node, ["crun"]) == ""
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_tenants_pods_that_run_do_not_become_hollow_by_one_failed_trial(
     tmp_path: Path, was_hollow: bool | None, is_up: bool, expected: bool
 ) -> None:
     before = None if was_hollow is None else saved(tmp_path, hollow_tenants=was_hollow)
-    assert _may_pretend(before, is_up) is expected
+    assert _may_be_hollow(before, is_up) is expected
 
 
 def test_nodes_pretend_for_tenants_only_where_it_was_decided(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_what_is_no_archive_of_images_is_told(data: Path) -> None:
     with tarfile.open(archive, "w") as tar:
         tar.addfile(tarfile.TarInfo("readme"), io.BytesIO())
     done = alcove("image", "load", str(archive), "--data", str(data))
-    assert done.exit_code == 1 and "no archive of images" in done.stderr
+    assert done.exit_code == 1 and "not an image archive" in done.stderr
     missing = alcove("image", "load", str(archive), "--data", str(data), "--node", "node-9")
     assert missing.exit_code == 5 and "node-1, node-2" in missing.stderr
     assert alcove("image", "load", str(data / "none.tar"), "--data", str(data)).exit_code == 2

@@ -1,1 +1,1 @@
-"""SPDY/3.1, the server's side, as far as Kubernetes' clients speak it."""
+"""The server side of SPDY/3.1, limited to what Kubernetes clients use."""

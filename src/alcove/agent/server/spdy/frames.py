@@ -1,8 +1,8 @@
 """SPDY/3.1 frames to events and back, without I/O.
 
-Data frames are passed on in the pieces they arrive in, so that no frame, however long it says it is, has to be
-kept. Windows are not counted: the library that Kubernetes' clients use does not, and the connection below has
-its own.
+Data frames are passed on in the pieces in which they arrive, so that a long frame need not be buffered. Flow
+control windows are ignored: the library that Kubernetes clients use ignores them too, and TCP has flow
+control.
 """
 
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ _STREAM_ID = 0x7FFF_FFFF
 
 
 class ProtocolError(Exception):
-    """The other side does not speak SPDY/3.1; the connection is over."""
+    """The peer violated SPDY/3.1; the connection must be closed."""
 
 
 class Opened(Struct, frozen=True):
-    """The other side opened a stream; `is_ended`: and will send nothing on it."""
+    """The peer opened a stream. `is_ended`: it will send nothing on it."""
 
     stream: int
     headers: dict[str, str]
@@ -36,7 +36,7 @@ class Opened(Struct, frozen=True):
 
 
 class DataFrame(Struct, frozen=True):
-    """Something for a stream; `is_ended`: its last."""
+    """Data of a stream. `is_ended`: this is the last."""
 
     stream: int
     data: bytes
@@ -44,7 +44,7 @@ class DataFrame(Struct, frozen=True):
 
 
 class Reset(Struct, frozen=True):
-    """The stream is over, both ways."""
+    """The stream is closed in both directions."""
 
     stream: int
 
@@ -54,27 +54,27 @@ class Pinged(Struct, frozen=True):
 
 
 class GoneAway(Struct, frozen=True):
-    """The other side opens no streams any more."""
+    """The peer will open no more streams."""
 
 
 Event = Opened | DataFrame | Reset | Pinged | GoneAway
 
 
 class FrameReader:
-    """Bytes in, events out."""
+    """Parses received bytes into events."""
 
     def __init__(self) -> None:
         self._headers = Decompressor()
         self._unread = b""
         self._stream = 0
-        self._data_left = 0
-        self._data_ends = False
+        self._data_remaining = 0
+        self._is_last_data = False
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """To be gone through to its end. Raises ProtocolError."""
+        """The events completed by `data`. The iterator must be consumed to its end. Raises ProtocolError."""
         self._unread += data
         while True:
-            if self._data_left:
+            if self._data_remaining:
                 if not self._unread:
                     return
                 yield self._piece()
@@ -95,19 +95,19 @@ class FrameReader:
                     yield event
             else:
                 self._unread = self._unread[_HEAD_BYTES:]
-                self._stream, self._data_left, self._data_ends = first, length, bool(flags & _FIN)
+                self._stream, self._data_remaining, self._is_last_data = first, length, bool(flags & _FIN)
                 if not length:
-                    yield DataFrame(first, b"", self._data_ends)
+                    yield DataFrame(first, b"", self._is_last_data)
 
     def _piece(self) -> DataFrame:
-        piece, self._unread = self._unread[: self._data_left], self._unread[self._data_left :]
-        self._data_left -= len(piece)
-        return DataFrame(self._stream, piece, self._data_ends and not self._data_left)
+        piece, self._unread = self._unread[: self._data_remaining], self._unread[self._data_remaining :]
+        self._data_remaining -= len(piece)
+        return DataFrame(self._stream, piece, self._is_last_data and not self._data_remaining)
 
     def _control(self, first: int, flags: int, body: bytes) -> Event | None:
         version, kind = first >> 16 & 0x7FFF, first & 0xFFFF
         if version != _VERSION:
-            raise ProtocolError(f"SPDY version {version} is not spoken here")
+            raise ProtocolError(f"unsupported SPDY version {version}")
         match kind:
             case 1:
                 return self._opened(flags, body)
@@ -118,7 +118,7 @@ class FrameReader:
             case 7:
                 return GoneAway()
             case 2 | 8:
-                raise ProtocolError("headers and replies are not a client's to send")
+                raise ProtocolError("a client must not send HEADERS or SYN_REPLY frames")
         return None  # Settings and windows.
 
     def _opened(self, flags: int, body: bytes) -> Opened:
@@ -132,25 +132,25 @@ class FrameReader:
 
 
 class FrameWriter:
-    """What to say, as bytes."""
+    """Serializes frames."""
 
     def __init__(self) -> None:
         self._headers = Compressor()
 
     def reply(self, stream: int) -> bytes:
-        """Accepts a stream that was opened."""
+        """A SYN_REPLY, which accepts a stream."""
         return _control(_SYN_REPLY, stream.to_bytes(4, "big") + self._headers.compress({}))
 
     def data(self, stream: int, data: bytes, *, is_last: bool = False) -> bytes:
         assert len(data) <= DATA_BYTES_MAX
         return _frame(stream, _FIN if is_last else 0, data)
 
-    def reset(self, stream: int, why: int = 5) -> bytes:
-        """5: cancelled; 3: refused."""
-        return _control(_RST_STREAM, stream.to_bytes(4, "big") + why.to_bytes(4, "big"))
+    def reset(self, stream: int, status: int = 5) -> bytes:
+        """Status 5: cancelled; 3: refused."""
+        return _control(_RST_STREAM, stream.to_bytes(4, "big") + status.to_bytes(4, "big"))
 
     def ping(self, number: int) -> bytes:
-        """A ping of ours has an even number; one of the client's is answered by the same frame."""
+        """Pings of the server have even numbers. A client's ping is answered by the same frame."""
         return _control(_PING, number.to_bytes(4, "big"))
 
     def go_away(self, last_stream: int) -> bytes:

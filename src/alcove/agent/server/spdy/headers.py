@@ -1,6 +1,7 @@
 """Header blocks: names and values, compressed with zlib and a dictionary that both sides know.
 
-One direction's blocks are one zlib stream: every block must go through, in order, also one that nobody wants.
+All blocks of one direction are one zlib stream: every block must be decompressed, in order, even if it is not
+used.
 """
 
 import zlib
@@ -42,7 +43,7 @@ def _text(text: str) -> bytes:
 
 
 DICTIONARY = b"".join(_text(word.replace("_", " ")) for word in _WORDS.split()) + _REST.encode()
-"""Section 2.6.10.1 of the protocol: its bytes are part of the wire."""
+"""The compression dictionary of SPDY/3.1, section 2.6.10.1."""
 
 
 class Compressor:
@@ -74,12 +75,12 @@ def _pairs(data: bytes) -> dict[str, str]:
     count, rest = _take_number(data)
     if count > PAIRS_MAX:
         raise BadHeaders(f"a header block has more than {PAIRS_MAX} headers")
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for _ in range(count):
         name, rest = _take_text(rest)
         value, rest = _take_text(rest)
-        found[name.lower()] = value.partition("\0")[0]
-    return found
+        headers[name.lower()] = value.partition("\0")[0]
+    return headers
 
 
 def _take_number(data: bytes) -> tuple[int, bytes]:

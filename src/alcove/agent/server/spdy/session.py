@@ -1,7 +1,8 @@
 """A SPDY session over any connection: the client opens streams, the server accepts or refuses each.
 
-One task reads (`run`); whoever uses a stream reads from it and writes to it. What was received for a stream
-and not read is bounded; beyond it the whole session waits, since SPDY as clients speak it has no windows.
+One task reads the connection (`run`); other tasks read from and write to streams. The unread data of a stream
+is bounded; when it is full the whole session waits, because Kubernetes clients do not use SPDY's flow
+control.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from alcove.agent.server.spdy.frames import (
 
 STREAMS_MAX = 512
 _REFUSED = 3
-_OWN_PING = 2
+_SERVER_PING = 2
 
 
 class Wire(Protocol):
-    """Bytes both ways, once the protocol on a connection was agreed on."""
+    """A bidirectional byte stream, after the protocol upgrade."""
 
     async def read(self) -> bytes:
-        """Empty when the other side has ended."""
+        """Empty when the peer has closed the connection."""
         ...
 
     async def write(self, data: bytes) -> None:
@@ -58,19 +59,19 @@ class SpdyStream:
         await self._session.wire.write(self._session.writer.data(self.id, data))
 
     async def end(self) -> None:
-        """Nothing more is written. Idempotent."""
+        """Closes the stream for writing. Idempotent."""
         if not self._is_ended:
             self._is_ended = True
             await self._session.wire.write(self._session.writer.data(self.id, b"", is_last=True))
 
     async def close(self) -> None:
-        """The stream is over, both ways, and forgotten."""
+        """Closes the stream in both directions and removes it from the session."""
         await self.end()
         self.abandon()
         self._session.forget(self)
 
     def abandon(self) -> None:
-        """Neither side says more."""
+        """Marks the stream as closed without sending anything."""
         self._is_ended = True
         self.inbox.discard()
 
@@ -81,7 +82,7 @@ class SpdySession:
         self.writer = FrameWriter()
         self._streams: dict[int, SpdyStream] = {}
         self._opened: asyncio.Queue[SpdyStream | None] = asyncio.Queue()
-        self._last = 0
+        self._last_stream = 0
 
     async def accept(self) -> SpdyStream | None:
         """The next stream that the client opens; None when it opens no more."""
@@ -94,9 +95,9 @@ class SpdySession:
             async with pinging(self._ping):
                 while data := await self.wire.read():
                     for event in reader.feed(data):
-                        await self._take(event)
+                        await self._handle(event)
         except (ProtocolError, ConnectionError):
-            pass  # Whoever does not speak the protocol is hung up on.
+            pass  # The connection is closed.
         finally:
             for stream in self._streams.values():
                 stream.abandon()
@@ -105,12 +106,12 @@ class SpdySession:
 
     async def _ping(self) -> None:
         if any(each.inbox.is_full for each in self._streams.values()):
-            await self.wire.write(self.writer.ping(_OWN_PING))
+            await self.wire.write(self.writer.ping(_SERVER_PING))
 
     def forget(self, stream: SpdyStream) -> None:
         self._streams.pop(stream.id, None)
 
-    async def _take(self, event: Opened | DataFrame | Reset | Pinged | GoneAway) -> None:
+    async def _handle(self, event: Opened | DataFrame | Reset | Pinged | GoneAway) -> None:
         match event:
             case Opened():
                 await self._open(event)
@@ -123,14 +124,14 @@ class SpdySession:
             case Pinged() if event.number % 2:
                 await self.wire.write(self.writer.ping(event.number))
             case Pinged():
-                pass  # The answer to a ping of ours.
+                pass  # The reply to a ping of the server.
             case GoneAway():
-                pass  # What is open goes on; the connection ends when the client ends it.
+                pass  # Open streams continue; the client closes the connection.
 
     async def _open(self, event: Opened) -> None:
-        if event.stream <= self._last or event.stream % 2 == 0:
-            raise ProtocolError("streams of clients are numbered upwards and odd")
-        self._last = event.stream
+        if event.stream <= self._last_stream or event.stream % 2 == 0:
+            raise ProtocolError("stream ids of clients must be odd and increasing")
+        self._last_stream = event.stream
         if max(len(self._streams), self._opened.qsize()) >= STREAMS_MAX:
             await self.wire.write(self.writer.reset(event.stream, _REFUSED))
             return

@@ -1,1 +1,1 @@
-"""Function libraries, one file each; `kubernetes.py` gathers them."""
+"""Function libraries, one per file; `kubernetes.py` combines them."""

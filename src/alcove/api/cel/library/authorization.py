@@ -1,7 +1,7 @@
 """Authorization checks in admission policies: `authorizer.group('apps').resource('deployments').check('create')`.
 
-A chain of calls fills in a question; `check` asks it. Whom to ask comes with the variable
-`authorizer`, through `Ask`.
+A chain of calls builds an `AuthorizationQuery`; `check` evaluates it. The value of the variable `authorizer`
+carries the function that does so (`Ask`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ DECISION = opaque("kubernetes.authorization.Decision")
 _member = AUTHORIZATION.member
 
 CHECK_COST = 2_000
-"""One question: some microseconds of reading roles."""
+"""Cost of one check, which reads roles for some microseconds."""
 
 
 class AuthorizationQuery(Struct, frozen=True):
-    """Who wants what. An empty service account stands for the caller of the request."""
+    """An access check. An empty service account means the user of the request."""
 
     service_account: tuple[str, str] = ("", "")
     """Namespace and name."""
@@ -53,12 +53,12 @@ Ask = Callable[[AuthorizationQuery], AuthorizationDecision]
 
 
 class AuthorizerValue(Opaque):
-    __slots__ = ("ask", "question")
+    __slots__ = ("ask", "query")
     cel_type = AUTHORIZER
 
-    def __init__(self, ask: Ask, question: AuthorizationQuery = AuthorizationQuery()) -> None:  # noqa: B008  # it is frozen
+    def __init__(self, ask: Ask, query: AuthorizationQuery = AuthorizationQuery()) -> None:  # noqa: B008  # it is frozen
         self.ask = ask
-        self.question = question
+        self.query = query
 
 
 class PathCheckValue(AuthorizerValue):
@@ -77,16 +77,16 @@ class ResourceCheckValue(AuthorizerValue):
 
 
 class DecisionValue(Opaque):
-    __slots__ = ("answer",)
+    __slots__ = ("result",)
     cel_type = DECISION
 
-    def __init__(self, answer: AuthorizationDecision) -> None:
-        self.answer = answer
+    def __init__(self, result: AuthorizationDecision) -> None:
+        self.result = result
 
 
-def _given(text: str, what: str) -> str:
+def _required(text: str, description: str) -> str:
     if not text.strip():
-        raise CelError(f"{what} must not be empty")
+        raise CelError(f"{description} must not be empty")
     return text
 
 
@@ -96,45 +96,45 @@ def _service_account(value: AuthorizerValue, namespace: str, name: str) -> Autho
         raise CelError("Invalid service account name")
     if names.dns_label(namespace):
         raise CelError("Invalid service account namespace")
-    return AuthorizerValue(value.ask, replace(value.question, service_account=(namespace, name)))
+    return AuthorizerValue(value.ask, replace(value.query, service_account=(namespace, name)))
 
 
 @_member("path", (AUTHORIZER, STRING), PATH_CHECK)
 def _path(value: AuthorizerValue, path: str) -> PathCheckValue:
-    return PathCheckValue(value.ask, replace(value.question, path=_given(path, "path")))
+    return PathCheckValue(value.ask, replace(value.query, path=_required(path, "path")))
 
 
 @_member("group", (AUTHORIZER, STRING), GROUP_CHECK)
 def _group(value: AuthorizerValue, group: str) -> GroupCheckValue:
-    return GroupCheckValue(value.ask, replace(value.question, group=group))
+    return GroupCheckValue(value.ask, replace(value.query, group=group))
 
 
 @_member("resource", (GROUP_CHECK, STRING), RESOURCE_CHECK)
 def _resource(value: GroupCheckValue, resource: str) -> ResourceCheckValue:
-    return ResourceCheckValue(value.ask, replace(value.question, resource=_given(resource, "resource")))
+    return ResourceCheckValue(value.ask, replace(value.query, resource=_required(resource, "resource")))
 
 
 def _narrow(field: str) -> Callable[[ResourceCheckValue, str], ResourceCheckValue]:
     def narrow(value: ResourceCheckValue, text: str) -> ResourceCheckValue:
-        return ResourceCheckValue(value.ask, replace(value.question, **{field: text}))
+        return ResourceCheckValue(value.ask, replace(value.query, **{field: text}))
 
     return narrow
 
 
 for _field in ("subresource", "namespace", "name"):
     _member(_field, (RESOURCE_CHECK, STRING), RESOURCE_CHECK)(_narrow(_field))
-# Roles know no selectors: a question narrowed by one has the answer of the whole.
+# Roles have no selectors, so a check narrowed by one has the result of the unrestricted check.
 for _selector in ("fieldSelector", "labelSelector"):
     _member(_selector, (RESOURCE_CHECK, STRING), RESOURCE_CHECK)(lambda value, _text: value)
 
 
 def _check(value: AuthorizerValue, verb: str) -> DecisionValue:
-    return DecisionValue(value.ask(replace(value.question, verb=verb)))
+    return DecisionValue(value.ask(replace(value.query, verb=verb)))
 
 
 _member("check", (PATH_CHECK, STRING), DECISION, cost=lambda _value, _verb: CHECK_COST)(_check)
 _member("check", (RESOURCE_CHECK, STRING), DECISION, cost=lambda _value, _verb: CHECK_COST)(_check)
-_member("allowed", (DECISION,), BOOL)(lambda decision: decision.answer.allowed)
-_member("reason", (DECISION,), STRING)(lambda decision: decision.answer.reason)
-_member("errored", (DECISION,), BOOL)(lambda decision: bool(decision.answer.error))
-_member("error", (DECISION,), STRING)(lambda decision: decision.answer.error)
+_member("allowed", (DECISION,), BOOL)(lambda decision: decision.result.allowed)
+_member("reason", (DECISION,), STRING)(lambda decision: decision.result.reason)
+_member("errored", (DECISION,), BOOL)(lambda decision: bool(decision.result.error))
+_member("error", (DECISION,), STRING)(lambda decision: decision.result.error)

@@ -1,4 +1,4 @@
-"""Named formats: `format.dns1123Label().validate(name)` tells what is wrong, or nothing."""
+"""Named formats: `format.dns1123Label().validate(name)` returns the error messages, or none."""
 
 from collections.abc import Callable, Sequence
 
@@ -31,8 +31,8 @@ class FormatValue(Opaque):
         return hash(self.name)
 
 
-def _told(is_good: Callable[[str], bool], fault: str) -> Check:
-    return lambda text: () if is_good(text) else (fault,)
+def _format_check(is_good: Callable[[str], bool], message: str) -> Check:
+    return lambda text: () if is_good(text) else (message,)
 
 
 def _uri(text: str) -> Sequence[str]:
@@ -53,26 +53,26 @@ _CHECKS: dict[str, Check] = {
     "dns1035LabelPrefix": lambda text: names.name_is_dns_1035_label(text, True),
     "labelValue": names.label_value,
     "uri": _uri,
-    "uuid": _told(is_uuid, "does not match the UUID format"),
-    "byte": _told(is_base64, "invalid base64"),
-    "date": _told(is_date, "invalid date"),
-    "datetime": _told(is_date_time, "invalid datetime"),
+    "uuid": _format_check(is_uuid, "does not match the UUID format"),
+    "byte": _format_check(is_base64, "invalid base64"),
+    "date": _format_check(is_date, "invalid date"),
+    "datetime": _format_check(is_date_time, "invalid datetime"),
 }
-_KNOWN = {name: FormatValue(name, check) for name, check in _CHECKS.items()}
+_FORMATS = {name: FormatValue(name, check) for name, check in _CHECKS.items()}
 
 
 def _constant(value: FormatValue) -> Callable[[], FormatValue]:
     return lambda: value
 
 
-for _value in _KNOWN.values():
+for _value in _FORMATS.values():
     FORMATS.function(f"format.{_value.name}", (), FORMAT)(_constant(_value))
 
 
 @FORMATS.function("format.named", (STRING,), optional_of(FORMAT))
 def _named(name: str) -> Optional:
-    found = _KNOWN.get(name)
-    return ABSENT if found is None else Optional(found)
+    named_format = _FORMATS.get(name)
+    return ABSENT if named_format is None else Optional(named_format)
 
 
 @FORMATS.member(
@@ -82,5 +82,5 @@ def _named(name: str) -> Optional:
     cost=lambda _format, text: regex_cost(len(text), 60),
 )
 def _validate(format: FormatValue, text: str) -> Optional:
-    faults = format.check(text)
-    return Optional(list(faults)) if faults else ABSENT
+    errors = format.check(text)
+    return Optional(list(errors)) if errors else ABSENT

@@ -16,7 +16,7 @@ from alcove.api.cel.values import Uint, type_of, weight
 
 FORMATTING = Library()
 _PRECISION = 6
-_PRECISION_MOST = 100
+_PRECISION_MAX = 100
 _CLAUSE = re.compile(r"%(?:(%)|(?:\.([0-9]*))?([A-Za-z])|)")
 
 
@@ -47,8 +47,8 @@ def _format(template: str, values: list[Any]) -> str:
 def _clause(verb: str, precision: str | None, value: Any) -> str:
     if verb in "fe":
         digits = int(precision[:4]) if precision else _PRECISION
-        if digits > _PRECISION_MOST:
-            raise CelError(f"precision {digits} exceeds the maximum of {_PRECISION_MOST}")
+        if digits > _PRECISION_MAX:
+            raise CelError(f"precision {digits} exceeds the maximum of {_PRECISION_MAX}")
         return _floating(verb, digits, value)
     write = _VERBS.get(verb)
     if write is None:
@@ -110,7 +110,7 @@ def _hex(value: Any) -> str:
 
 
 def text(value: Any) -> str:
-    """A value as `%s` shows it."""
+    """Format a value for `%s`."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -140,7 +140,7 @@ def text(value: Any) -> str:
 
 
 def _nested(value: Any) -> str:
-    """Inside lists and maps, as CEL would write it."""
+    """Format a value inside a list or map, as CEL writes it."""
     match value:
         case str():
             return json.dumps(value, ensure_ascii=False)

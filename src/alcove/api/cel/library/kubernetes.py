@@ -1,4 +1,4 @@
-"""Everything an expression may call, as Kubernetes 1.37 has it."""
+"""All functions an expression may call, as in Kubernetes 1.37."""
 
 from alcove.api.cel.declarations import merge
 from alcove.api.cel.library.formats import FORMATS

@@ -67,18 +67,18 @@ for _of, _zero in ((INT, 0), (UINT, Uint(0)), (DOUBLE, 0.0), (DURATION, Duration
 
 
 @_member("indexOf", (_LIST, A), INT, cost=_walk)
-def _index_of(values: list[Any], wanted: Any) -> int:
-    return next((index for index, value in enumerate(values) if equal(value, wanted)), -1)
+def _index_of(values: list[Any], item: Any) -> int:
+    return next((index for index, value in enumerate(values) if equal(value, item)), -1)
 
 
 @_member("lastIndexOf", (_LIST, A), INT, cost=_walk)
-def _last_index_of(values: list[Any], wanted: Any) -> int:
-    return next((index for index in range(len(values) - 1, -1, -1) if equal(values[index], wanted)), -1)
+def _last_index_of(values: list[Any], item: Any) -> int:
+    return next((index for index in range(len(values) - 1, -1, -1) if equal(values[index], item)), -1)
 
 
 @_member("includes", (DYN, DYN), BOOL, cost=_walk)
-def _includes(values: Any, wanted: Any) -> bool:
-    return contains(values, wanted) if isinstance(values, list) else equal(values, wanted)
+def _includes(values: Any, item: Any) -> bool:
+    return contains(values, item) if isinstance(values, list) else equal(values, item)
 
 
 @_member("slice", (_LIST, INT, INT), _LIST, cost=_length)

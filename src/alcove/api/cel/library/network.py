@@ -1,4 +1,4 @@
-"""IP addresses and CIDR ranges. IPv4-mapped addresses, zones and leading zeros are refused."""
+"""IP addresses and CIDR ranges. IPv4-mapped addresses, zones and leading zeros are rejected."""
 
 import ipaddress
 
@@ -60,7 +60,7 @@ class CidrValue(Opaque):
 
 
 def parse_ip(text: str) -> _Address:
-    """Raises CelError."""
+    """Parse an IP address. Raises CelError."""
     if "%" in text:
         raise CelError(f'IP address "{text}" with zone value is not allowed')
     if len(text) > 64 or not (is_ipv4(text) or is_ipv6(text)):
@@ -73,7 +73,7 @@ def parse_ip(text: str) -> _Address:
 
 
 def parse_cidr(text: str) -> CidrValue:
-    """Raises CelError."""
+    """Parse a CIDR range. Raises CelError."""
     prefix = "network address parse error during conversion from string: "
     address_text, slash, bits = text.rpartition("/")
     if (

@@ -1,4 +1,4 @@
-"""Doubles as text and as integers, the way Go prints, reads and truncates them."""
+"""Conversion of doubles to text and to integers, as Go prints, parses and truncates them."""
 
 import math
 import re
@@ -32,7 +32,7 @@ def to_double(text: str) -> float:
 
 
 def double_text(value: float) -> str:
-    """Shortest text that reads back as `value`; exponents as Go's %g writes them."""
+    """Return the shortest text that reads back as `value`, with exponents as Go's %g writes them."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -49,7 +49,7 @@ def double_text(value: float) -> str:
 
 
 def to_int_from_double(value: float) -> int:
-    # The bound itself is out: the nearest double to the largest int64 is one above it.
+    # Exclusive: the nearest double to the largest int64 is one above it.
     if math.isnan(value) or not -(2.0**63) < value < 2.0**63:
         raise CelError("integer overflow")
     return to_int(int(value))

@@ -1,4 +1,4 @@
-"""Optional values: what `a.?b`, `a[?i]` and `first()` give, and how to take them apart."""
+"""Optional values, the results of `a.?b`, `a[?i]` and `first()`, and their methods."""
 
 from typing import Any
 

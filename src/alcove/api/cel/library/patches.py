@@ -1,4 +1,4 @@
-"""What expressions that write JSON patches need."""
+"""Functions for expressions that create JSON patches."""
 
 from alcove.api.cel.budget import text_cost
 from alcove.api.cel.declarations import Library
@@ -9,5 +9,5 @@ PATCHES = Library()
 
 @PATCHES.function("jsonpatch.escapeKey", (STRING,), STRING, cost=lambda key: text_cost(len(key)))
 def _escape_key(key: str) -> str:
-    """A key as a step of a JSON pointer."""
+    """Escape a key for use as a step of a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")

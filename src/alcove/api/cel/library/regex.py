@@ -1,4 +1,4 @@
-"""Regular expressions, by RE2: time is linear in the text, whatever the pattern."""
+"""Regular expressions by RE2: time is linear in the text, for every pattern."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -17,13 +17,13 @@ PATTERN_FUNCTIONS = frozenset(("matches", "find", "findAll"))
 
 
 class _Compiled(str):
-    """A literal pattern, compiled while planning: it is a string to everything but `pattern`."""
+    """A literal pattern, compiled while planning; only `pattern` sees that it is more than a string."""
 
     compiled: Any
 
 
 def compiled_literal(text: str) -> str:
-    """`text`, compiled once and for all if it can be."""
+    """Return `text`, compiled in advance if it is a valid pattern."""
     literal = _Compiled(text)
     try:
         literal.compiled = compile_regex(text)
@@ -38,7 +38,7 @@ def _compile(text: str) -> Any:
 
 
 def pattern(text: str) -> Any:
-    """The compiled pattern. Raises CelError."""
+    """Return the compiled pattern. Raises CelError."""
     if type(text) is _Compiled:
         return text.compiled
     try:
@@ -48,7 +48,7 @@ def pattern(text: str) -> Any:
 
 
 def pattern_cost(text: str, regex: str, *_limit: int) -> int:
-    # A pattern that is not known beforehand has to be compiled, which may take milliseconds.
+    # A pattern that is not a literal has to be compiled here, which may take milliseconds.
     compiling = 0 if type(regex) is _Compiled else 2_000 + 20 * len(regex)
     return compiling + regex_cost(len(text), len(regex))
 
@@ -62,16 +62,16 @@ def _find(text: str, regex: str) -> str:
 @REGEX.member("findAll", (STRING, STRING), list_of(STRING), cost=pattern_cost)
 @REGEX.member("findAll", (STRING, STRING, INT), list_of(STRING), cost=pattern_cost)
 def _find_all(text: str, regex: str, limit: int = -1) -> list[str]:
-    found: list[str] = []
+    matches: list[str] = []
     for match in _matches(text, regex):
-        if len(found) == limit:
+        if len(matches) == limit:
             break
-        found.append(match)
-    return found
+        matches.append(match)
+    return matches
 
 
 def _matches(text: str, regex: str) -> Iterator[str]:
-    """Non-overlapping matches; an empty match right after another match does not count."""
+    """Yield non-overlapping matches; an empty match directly after another match does not count."""
     last = -1
     for match in pattern(regex).finditer(text):
         if match.start() == match.end() == last:

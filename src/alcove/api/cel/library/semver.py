@@ -23,7 +23,7 @@ _VERSION = re.compile(
 
 @total_ordering
 class SemverValue(Opaque):
-    """Build metadata does not count in comparisons."""
+    """A version. Build metadata is ignored in comparisons."""
 
     __slots__ = ("numbers", "pre")
     cel_type = SEMVER_TYPE
@@ -33,7 +33,7 @@ class SemverValue(Opaque):
         self.pre = pre
 
     def _order(self) -> tuple[tuple[int, int, int], bool, list[tuple[bool, int, str]]]:
-        # A release is above its pre-releases; numbers are below words.
+        # A release is above its pre-releases; numeric identifiers are below alphanumeric ones.
         parts = [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in self.pre]
         return self.numbers, not self.pre, parts
 
@@ -50,7 +50,7 @@ class SemverValue(Opaque):
 def _parse(text: str) -> SemverValue:
     match = _VERSION.fullmatch(text)
     if match is None:
-        raise CelError(_fault(text))
+        raise CelError(_error(text))
     pre = tuple(match[4].split(".")) if match[4] else ()
     if any(part.isdigit() and (len(part) > 1 and part[0] == "0") for part in pre):
         raise CelError("Numeric PreRelease version must not contain leading zeroes")
@@ -59,7 +59,7 @@ def _parse(text: str) -> SemverValue:
     return SemverValue((int(match[1]), int(match[2]), int(match[3])), pre)
 
 
-def _fault(text: str) -> str:
+def _error(text: str) -> str:
     if not text:
         return "Version string empty"
     if text.count(".") < 2:

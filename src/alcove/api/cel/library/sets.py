@@ -1,4 +1,4 @@
-"""Lists taken as sets: `sets.contains`, `sets.equivalent`, `sets.intersects`."""
+"""Lists as sets: `sets.contains`, `sets.equivalent`, `sets.intersects`."""
 
 from typing import Any
 

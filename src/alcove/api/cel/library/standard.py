@@ -1,4 +1,4 @@
-"""CEL's own functions: operators' signatures, sizes, conversions, texts, times."""
+"""CEL's standard functions: signatures of operators, sizes, conversions, strings, times."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -39,7 +39,7 @@ _NUMBERS = (INT, UINT, DOUBLE)
 
 
 def _planned(*_args: Any) -> Any:
-    """Operators whose closures the planner makes; only their signatures count here."""
+    """Placeholder for operators whose closures the planner builds; only their signatures are used."""
     raise AssertionError("planned as a closure")
 
 
@@ -190,7 +190,7 @@ def _timestamp(text: str) -> Timestamp:
 _function("timestamp", (INT,), TIMESTAMP)(lambda seconds: Timestamp(seconds * SECOND))
 
 
-# Texts.
+# Strings.
 
 _member(
     "contains", (STRING, STRING), BOOL, cost=lambda text, part: text_cost(len(text)) * text_cost(len(part))
@@ -209,7 +209,7 @@ def _matches(text: str, regex: str) -> bool:
 
 
 def _zone_cost(_moment: Timestamp, _where: str) -> int:
-    return 2_000  # an unknown zone is looked for on the disk, every time
+    return 2_000  # An unknown zone is searched for on the disk every time.
 
 
 def _from_timestamp(name: str, part: Callable[[datetime], int]) -> None:

@@ -24,7 +24,7 @@ def _walk_twice(text: str, *_rest: Any) -> int:
 
 
 def _search(text: str, part: str, *_rest: Any) -> int:
-    # Python's search is quadratic only for needles made for it; charge as if every one were.
+    # Python's search is quadratic only for crafted needles; every search is charged as if it were.
     return text_cost(len(text)) * text_cost(len(part))
 
 
@@ -64,9 +64,9 @@ _member("upperAscii", (STRING,), STRING, cost=_walk)(lambda text: text.translate
 
 
 def _replace_cost(text: str, old: str, new: str, count: int = -1) -> int:
-    most = len(text) + 1 if not old else len(text) // len(old)
-    most = min(most, count) if count >= 0 else most
-    return text_cost(2 * len(text) + most * len(new)) + _search(text, old)
+    maximum = len(text) + 1 if not old else len(text) // len(old)
+    maximum = min(maximum, count) if count >= 0 else maximum
+    return text_cost(2 * len(text) + maximum * len(new)) + _search(text, old)
 
 
 @_member("replace", (STRING, STRING, STRING), STRING, cost=_replace_cost)
@@ -99,7 +99,7 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
     return text[start:last]
 
 
-# Go's notion of white space: Unicode's, without the information separators that Python adds.
+# Go's white space: Unicode's, without the information separators that Python includes.
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 
 _member("trim", (STRING,), STRING, cost=_walk)(lambda text: text.strip(_SPACE))

@@ -1,4 +1,4 @@
-"""admissionregistration.k8s.io: webhooks and CEL policies that take part in every write."""
+"""admissionregistration.k8s.io: webhooks and CEL policies that are evaluated on every write."""
 
 from alcove.api.kind import Strategy
 from alcove.api.kinds.admissionregistration import bindings, policies, webhooks

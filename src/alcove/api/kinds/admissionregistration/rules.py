@@ -1,4 +1,4 @@
-"""Which writes a webhook or policy is about: rules, match conditions, match resources."""
+"""Which requests a webhook or policy matches: rules, match conditions, match resources."""
 
 from collections.abc import Sequence
 
@@ -22,71 +22,71 @@ def default_rules(rules: Sequence[Object]) -> None:
 
 
 def validate_rule(rule: Object, path: str) -> list[FieldError]:
-    """Operations on groups, versions and resources; a wildcard stands alone."""
+    """Check operations, groups, versions and resources; a wildcard must be the only entry."""
     operations = rule.get("operations") or ()
-    faults = _alone(operations, "operations", f"{path}.operations")
+    errors = _alone(operations, "operations", f"{path}.operations")
     for index, operation in enumerate(operations):
-        faults += one_of(operation, OPERATIONS, f"{path}.operations[{index}]")
-    faults += _alone(rule.get("apiGroups") or (), "API groups", f"{path}.apiGroups")
+        errors += one_of(operation, OPERATIONS, f"{path}.operations[{index}]")
+    errors += _alone(rule.get("apiGroups") or (), "API groups", f"{path}.apiGroups")
     versions = rule.get("apiVersions") or ()
-    faults += _alone(versions, "API versions", f"{path}.apiVersions")
-    faults += [required(f"{path}.apiVersions[{index}]") for index, each in enumerate(versions) if not each]
-    faults += _resources(rule.get("resources") or [], f"{path}.resources")
+    errors += _alone(versions, "API versions", f"{path}.apiVersions")
+    errors += [required(f"{path}.apiVersions[{index}]") for index, each in enumerate(versions) if not each]
+    errors += _resources(rule.get("resources") or [], f"{path}.resources")
     if "scope" in rule:
-        faults += one_of(rule["scope"], SCOPES, f"{path}.scope")
-    return faults
+        errors += one_of(rule["scope"], SCOPES, f"{path}.scope")
+    return errors
 
 
-def _alone(values: Sequence[str], what: str, path: str) -> list[FieldError]:
+def _alone(values: Sequence[str], description: str, path: str) -> list[FieldError]:
     if not values:
         return [required(path)]
     if len(values) > 1 and "*" in values:
-        return [invalid(path, values, f"if '*' is present, must not specify other {what}")]
+        return [invalid(path, values, f"if '*' is present, must not specify other {description}")]
     return []
 
 
 def _resources(resources: list[str], path: str) -> list[FieldError]:
-    """`pods`, `pods/status`, `pods/*`, `*/scale`, `*`, `*/*`: none that another one covers already."""
-    faults = [] if resources else [required(path)]
+    """Check `pods`, `pods/status`, `pods/*`, `*/scale`, `*`, `*/*`: no entry may be covered by another."""
+    errors = [] if resources else [required(path)]
     with_any_subresource: set[str] = set()
-    of_any_resource: set[str] = set()
+    any_resource: set[str] = set()
     for index, text in enumerate(resources):
         where = f"{path}[{index}]"
         if not text:
-            faults.append(required(where))
+            errors.append(required(where))
         resource, slash, subresource = text.partition("/")
         if not slash:
             continue
         if resource in with_any_subresource:
-            faults.append(invalid(where, text, f"if '{resource}/*' is present, must not specify {text}"))
-        if subresource in of_any_resource:
-            faults.append(invalid(where, text, f"if '*/{subresource}' is present, must not specify {text}"))
+            errors.append(invalid(where, text, f"if '{resource}/*' is present, must not specify {text}"))
+        if subresource in any_resource:
+            errors.append(invalid(where, text, f"if '*/{subresource}' is present, must not specify {text}"))
         if subresource == "*":
             with_any_subresource.add(resource)
         if resource == "*":
-            of_any_resource.add(subresource)
+            any_resource.add(subresource)
     if len(resources) > 1 and "*/*" in resources:
-        faults.append(invalid(path, resources, "if '*/*' is present, must not specify other resources"))
+        errors.append(invalid(path, resources, "if '*/*' is present, must not specify other resources"))
     if "*" in resources and any(text and text != "*" and "/" not in text for text in resources):
         message = "if '*' is present, must not specify other resources without subresources"
-        faults.append(invalid(path, resources, message))
-    return faults
+        errors.append(invalid(path, resources, message))
+    return errors
 
 
 def validate_match_conditions(conditions: Sequence[Object], path: str) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if len(conditions) > MATCH_CONDITIONS_MAX:
-        faults.append(too_many(path, len(conditions), MATCH_CONDITIONS_MAX))
+        errors.append(too_many(path, len(conditions), MATCH_CONDITIONS_MAX))
     seen: set[str] = set()
     for index, condition in enumerate(conditions):
         where, name = f"{path}[{index}]", condition.get("name", "")
         if not condition.get("expression", "").strip():
-            faults.append(required(f"{where}.expression"))
-        faults += named_required(name, names.qualified_name, f"{where}.name")
+            errors.append(required(f"{where}.expression"))
+        errors += named_required(name, names.qualified_name, f"{where}.name")
         if name and name in seen:
-            faults.append(duplicate(f"{where}.name", name))
+            errors.append(duplicate(f"{where}.name", name))
         seen.add(name)
-    return faults
+    return errors
 
 
 def default_match_resources(match: Object) -> None:
@@ -98,34 +98,34 @@ def default_match_resources(match: Object) -> None:
 
 
 def validate_match_resources(match: Object, path: str) -> list[FieldError]:
-    faults = one_of_required(match.get("matchPolicy", ""), MATCH_POLICIES, f"{path}.matchPolicy")
+    errors = one_of_required(match.get("matchPolicy", ""), MATCH_POLICIES, f"{path}.matchPolicy")
     for field in ("namespaceSelector", "objectSelector"):
         if match.get(field) is None:
-            faults.append(required(f"{path}.{field}"))
+            errors.append(required(f"{path}.{field}"))
         else:
-            faults += validate_label_selector(match[field], f"{path}.{field}")
+            errors += validate_label_selector(match[field], f"{path}.{field}")
     for field in ("resourceRules", "excludeResourceRules"):
         for index, rule in enumerate(match.get(field) or ()):
-            faults += _named_rule(rule, f"{path}.{field}[{index}]")
-    return faults
+            errors += _named_rule(rule, f"{path}.{field}[{index}]")
+    return errors
 
 
 def _named_rule(rule: Object, path: str) -> list[FieldError]:
-    faults: list[FieldError] = []
-    given = rule.get("resourceNames") or []
-    for index, name in enumerate(given):
+    errors: list[FieldError] = []
+    resource_names = rule.get("resourceNames") or []
+    for index, name in enumerate(resource_names):
         where = f"{path}.resourceNames[{index}]"
-        faults += named(name, names.path_segment, where)
-        if name in given[:index]:
-            faults.append(duplicate(where, name))
-    return faults + validate_rule(rule, path)
+        errors += named(name, names.path_segment, where)
+        if name in resource_names[:index]:
+            errors.append(duplicate(where, name))
+    return errors + validate_rule(rule, path)
 
 
-def mutating_operation_faults(match: Object, path: str) -> list[FieldError]:
-    """What is deleted cannot be changed."""
+def mutating_operation_errors(match: Object, path: str) -> list[FieldError]:
+    """A mutating policy cannot match DELETE."""
     return [
-        fault
+        error
         for rule in match.get("resourceRules") or ()
         for operation in rule.get("operations") or ()
-        for fault in one_of(operation, MUTATING_OPERATIONS, f"{path}.resourceRules.operations")
+        for error in one_of(operation, MUTATING_OPERATIONS, f"{path}.resourceRules.operations")
     ]

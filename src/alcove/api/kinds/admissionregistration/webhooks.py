@@ -44,42 +44,42 @@ def default_mutating(configuration: Object) -> None:
 
 
 def validate_configuration(configuration: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     seen: set[str] = set()
     for index, webhook in enumerate(configuration.get("webhooks") or ()):
         path, name = f"webhooks[{index}]", webhook.get("name", "")
-        faults += _webhook(webhook, path)
-        faults += _review_versions(webhook.get("admissionReviewVersions") or [], path)
+        errors += _webhook(webhook, path)
+        errors += _review_versions(webhook.get("admissionReviewVersions") or [], path)
         if name and name in seen:
-            faults.append(duplicate(f"{path}.name", name))
+            errors.append(duplicate(f"{path}.name", name))
         seen.add(name)
-    return faults
+    return errors
 
 
 def _webhook(webhook: Object, path: str) -> list[FieldError]:
-    faults = _full_name(webhook.get("name", ""), f"{path}.name")
+    errors = _full_name(webhook.get("name", ""), f"{path}.name")
     for index, rule in enumerate(webhook.get("rules") or ()):
-        faults += validate_rule(rule, f"{path}.rules[{index}]")
+        errors += validate_rule(rule, f"{path}.rules[{index}]")
     for field, supported in (
         ("failurePolicy", FAILURE_POLICIES),
         ("matchPolicy", MATCH_POLICIES),
         ("reinvocationPolicy", REINVOCATION_POLICIES),
     ):
         if field in webhook:
-            faults += one_of(webhook[field], supported, f"{path}.{field}")
+            errors += one_of(webhook[field], supported, f"{path}.{field}")
     if "sideEffects" not in webhook:
         message = f"must specify one of {', '.join(SIDE_EFFECTS)}"
-        faults.append(required(f"{path}.sideEffects", message))
+        errors.append(required(f"{path}.sideEffects", message))
     else:
-        faults += one_of(webhook["sideEffects"], SIDE_EFFECTS, f"{path}.sideEffects")
+        errors += one_of(webhook["sideEffects"], SIDE_EFFECTS, f"{path}.sideEffects")
     seconds = webhook.get("timeoutSeconds", TIMEOUT_SECONDS_DEFAULT)
     if not 1 <= seconds <= TIMEOUT_SECONDS_MAX:
         message = f"the timeout value must be between 1 and {TIMEOUT_SECONDS_MAX} seconds"
-        faults.append(invalid(f"{path}.timeoutSeconds", seconds, message))
+        errors.append(invalid(f"{path}.timeoutSeconds", seconds, message))
     for field in ("namespaceSelector", "objectSelector"):
-        faults += validate_label_selector(webhook.get(field), f"{path}.{field}")
-    faults += validate_client(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
-    return faults + validate_match_conditions(webhook.get("matchConditions") or (), f"{path}.matchConditions")
+        errors += validate_label_selector(webhook.get(field), f"{path}.{field}")
+    errors += validate_client(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
+    return errors + validate_match_conditions(webhook.get("matchConditions") or (), f"{path}.matchConditions")
 
 
 def _full_name(name: str, path: str) -> list[FieldError]:
@@ -97,15 +97,15 @@ def _review_versions(versions: list[str], path: str) -> list[FieldError]:
     path, known = f"{path}.admissionReviewVersions", ", ".join(REVIEW_VERSIONS)
     if not versions:
         return [required(path, f"must specify one of {known}")]
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     for index, version in enumerate(versions):
         if version in versions[:index]:
-            faults.append(invalid(f"{path}[{index}]", version, "duplicate version"))
+            errors.append(invalid(f"{path}[{index}]", version, "duplicate version"))
         else:
-            faults += named(version, names.dns_1035_label, f"{path}[{index}]")
+            errors += named(version, names.dns_1035_label, f"{path}[{index}]")
     if not set(versions) & set(REVIEW_VERSIONS):
-        faults.append(invalid(path, versions, f"must include at least one of {known}"))
-    return faults
+        errors.append(invalid(path, versions, f"must include at least one of {known}"))
+    return errors
 
 
 STRATEGIES: dict[str, Strategy] = {

@@ -1,4 +1,4 @@
-"""apiextensions.k8s.io: definitions of custom resources."""
+"""apiextensions.k8s.io: CustomResourceDefinitions."""
 
 from alcove.api.kinds.apiextensions.definitions import STRATEGIES
 

@@ -1,4 +1,4 @@
-"""The community's own groups (`k8s.io`, `kubernetes.io`) want an approval, or a reason to have none."""
+"""CRDs in protected groups (`k8s.io`, `kubernetes.io`) need an approval annotation, or a reason against it."""
 
 from urllib.parse import urlsplit
 
@@ -24,7 +24,7 @@ def _is_approved(text: str) -> bool:
     return bool(parts.scheme and parts.netloc)
 
 
-def approval_faults(crd: Object) -> list[FieldError]:
+def approval_errors(crd: Object) -> list[FieldError]:
     text = annotations(crd).get(ANNOTATION, "")
     group = (crd.get("spec") or {}).get("group", "")
     if not is_protected(group) or (text and _is_approved(text)):
@@ -36,9 +36,9 @@ def approval_faults(crd: Object) -> list[FieldError]:
     return [invalid(_PATH, text, f"{message} {how}, {_SEE}")]
 
 
-def changed_approval_faults(new: Object, old: Object) -> list[FieldError]:
-    """What was missing may stay missing; what changes must be right."""
-    faults = approval_faults(new)
+def changed_approval_errors(new: Object, old: Object) -> list[FieldError]:
+    """A missing annotation may stay missing; a changed one must be valid."""
+    errors = approval_errors(new)
     return (
-        [] if [fault.fault for fault in faults] == [fault.fault for fault in approval_faults(old)] else faults
+        [] if [error.fault for error in errors] == [error.fault for error in approval_errors(old)] else errors
     )

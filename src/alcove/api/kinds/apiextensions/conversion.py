@@ -1,4 +1,4 @@
-"""How a definition's versions become each other: not at all but for the version, or by a webhook.
+"""Conversion between a CRD's versions: only apiVersion changes (`None`), or a webhook converts.
 
 Paths are those of Kubernetes' messages, which flatten `webhook.clientConfig`.
 """
@@ -32,36 +32,36 @@ def validate_conversion(spec: Object) -> list[FieldError]:
         return []
     strategy, client = conversion.get("strategy", ""), _client(spec)
     versions = (conversion.get("webhook") or {}).get("conversionReviewVersions") or []
-    faults = one_of_required(strategy, STRATEGIES_OF_CONVERSION, "spec.conversion.strategy")
+    errors = one_of_required(strategy, STRATEGIES_OF_CONVERSION, "spec.conversion.strategy")
     if strategy != "Webhook":
         message = "should not be set when strategy is not set to Webhook"
-        given = ((_CLIENT, client), (_VERSIONS, versions))
-        return faults + [forbidden(path, message) for path, value in given if value]
+        webhook_fields = ((_CLIENT, client), (_VERSIONS, versions))
+        return errors + [forbidden(path, message) for path, value in webhook_fields if value]
     if client is None:
-        faults.append(required(_CLIENT, "required when strategy is set to Webhook"))
+        errors.append(required(_CLIENT, "required when strategy is set to Webhook"))
     else:
-        faults += validate_client(client, _CLIENT)
-    return faults + _review_versions(versions)
+        errors += validate_client(client, _CLIENT)
+    return errors + _review_versions(versions)
 
 
 def _review_versions(versions: list[str]) -> list[FieldError]:
     if not versions:
         return [required(_VERSIONS)]
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     for index, version in enumerate(versions):
         if version in versions[:index]:
-            faults.append(invalid(f"{_VERSIONS}[{index}]", version, "duplicate version"))
+            errors.append(invalid(f"{_VERSIONS}[{index}]", version, "duplicate version"))
         else:
-            faults += named(version, names.dns_1035_label, f"{_VERSIONS}[{index}]")
+            errors += named(version, names.dns_1035_label, f"{_VERSIONS}[{index}]")
     if not set(versions) & set(REVIEW_VERSIONS):
         message = f"must include at least one of {', '.join(REVIEW_VERSIONS)}"
-        faults.append(invalid(_VERSIONS, versions, message))
-    return faults
+        errors.append(invalid(_VERSIONS, versions, message))
+    return errors
 
 
-def ca_bundle_faults(now: Object, before: Object) -> list[FieldError]:
-    """A CA that cannot be read may stay where it was, but not come in once objects are served."""
-    bundle, known = ((_client(spec) or {}).get("caBundle") for spec in (now, before))
-    if not bundle or bundle == known:
+def ca_bundle_errors(now: Object, before: Object) -> list[FieldError]:
+    """An invalid CA bundle may stay unchanged, but must not be introduced once objects are served."""
+    bundle, old_bundle = ((_client(spec) or {}).get("caBundle") for spec in (now, before))
+    if not bundle or bundle == old_bundle:
         return []
     return validate_ca_bundle(bundle, f"{_CLIENT}.caBundle")

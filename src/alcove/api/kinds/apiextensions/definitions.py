@@ -1,15 +1,15 @@
-"""Definitions of custom resources: names, versions, what is stored, what may not change.
+"""CustomResourceDefinitions: names, versions, stored versions, immutable fields.
 
-What a schema may say is `api/schema`'s part. Fields that all versions set alike are told without
-their version (`spec.subresources…`), as Kubernetes does.
+Schemas are checked by `api/schema`. Fields that are the same in all versions are reported without their
+version (`spec.subresources…`), as in Kubernetes.
 """
 
 from alcove.api import names
 from alcove.api.fields import FieldError, invalid, required
 from alcove.api.kind import CLIENT_METADATA, Strategy
-from alcove.api.kinds.apiextensions.approval import approval_faults, changed_approval_faults
+from alcove.api.kinds.apiextensions.approval import approval_errors, changed_approval_errors
 from alcove.api.kinds.apiextensions.conversion import (
-    ca_bundle_faults,
+    ca_bundle_errors,
     default_conversion,
     validate_conversion,
 )
@@ -20,11 +20,11 @@ from alcove.api.objects import Object, name
 
 def default_definition(crd: Object) -> None:
     spec = child(crd, "spec")
-    given = child(spec, "names")
-    kind = given.get("kind", "")
+    crd_names = child(spec, "names")
+    kind = crd_names.get("kind", "")
     if kind:
-        fill(given, "singular", kind.lower())
-        fill(given, "listKind", f"{kind}List")
+        fill(crd_names, "singular", kind.lower())
+        fill(crd_names, "listKind", f"{kind}List")
     default_conversion(spec)
 
 
@@ -39,7 +39,7 @@ def prepare_create(crd: Object) -> None:
 
 
 def prepare_update(new: Object, _old: Object) -> None:
-    """Notes a storage version that objects will be stored in from now on. Status was carried over."""
+    """Record a new storage version in the status, which was carried over from the old object."""
     storage, status = _storage_version(new), new.get("status") or {}
     stored = status.get("storedVersions") or []
     if storage and storage not in stored:
@@ -48,28 +48,28 @@ def prepare_update(new: Object, _old: Object) -> None:
 
 def validate_definition(crd: Object) -> list[FieldError]:
     spec = crd.get("spec") or {}
-    given = spec.get("names") or {}
-    faults: list[FieldError] = []
-    if name(crd) != f"{given.get('plural', '')}.{spec.get('group', '')}":
+    crd_names = spec.get("names") or {}
+    errors: list[FieldError] = []
+    if name(crd) != f"{crd_names.get('plural', '')}.{spec.get('group', '')}":
         message = 'must be spec.names.plural+"."+spec.group'
-        faults.append(invalid("metadata.name", name(crd), message))
-    faults += _group(spec.get("group", ""))
-    faults += one_of_required(spec.get("scope", ""), ("Cluster", "Namespaced"), "spec.scope")
-    faults += validate_versions(spec)
-    faults += [
+        errors.append(invalid("metadata.name", name(crd), message))
+    errors += _group(spec.get("group", ""))
+    errors += one_of_required(spec.get("scope", ""), ("Cluster", "Namespaced"), "spec.scope")
+    errors += validate_versions(spec)
+    errors += [
         required(f"spec.names.{field}")
         for field in ("plural", "singular", "kind", "listKind")
-        if not given.get(field)
+        if not crd_names.get(field)
     ]
-    faults += validate_names(given, "spec.names")
-    faults += validate_conversion(spec)
+    errors += validate_names(crd_names, "spec.names")
+    errors += validate_conversion(spec)
     if spec.get("preserveUnknownFields"):
         message = (
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
             "spec.versions[*].schema instead"
         )
-        faults.append(invalid("spec.preserveUnknownFields", True, message))
-    return faults
+        errors.append(invalid("spec.preserveUnknownFields", True, message))
+    return errors
 
 
 def _group(group: str) -> list[FieldError]:
@@ -82,44 +82,48 @@ def _group(group: str) -> list[FieldError]:
     return []
 
 
-def validate_names(given: Object, path: str) -> list[FieldError]:
-    """Names that a definition asks for, or that it was given; none of them need be there."""
-    faults: list[FieldError] = []
+def validate_names(crd_names: Object, path: str) -> list[FieldError]:
+    """Check names that a definition requests, or that it was assigned; all of them are optional."""
+    errors: list[FieldError] = []
     for field in ("plural", "singular"):
-        if given.get(field) and (wrong := names.dns_1035_label(given[field])):
-            faults.append(invalid(f"{path}.{field}", given[field], ",".join(wrong)))
+        if crd_names.get(field) and (wrong := names.dns_1035_label(crd_names[field])):
+            errors.append(invalid(f"{path}.{field}", crd_names[field], ",".join(wrong)))
     for field in ("kind", "listKind"):
-        if given.get(field) and (wrong := names.dns_1035_label(given[field].lower())):
+        if crd_names.get(field) and (wrong := names.dns_1035_label(crd_names[field].lower())):
             message = f"may have mixed case, but should otherwise match: {','.join(wrong)}"
-            faults.append(invalid(f"{path}.{field}", given[field], message))
-    if given.get("kind") and given["kind"] == given.get("listKind"):
+            errors.append(invalid(f"{path}.{field}", crd_names[field], message))
+    if crd_names.get("kind") and crd_names["kind"] == crd_names.get("listKind"):
         message = "kind and listKind may not be the same"
-        faults.append(invalid(f"{path}.listKind", given["listKind"], message))
+        errors.append(invalid(f"{path}.listKind", crd_names["listKind"], message))
     for field in ("shortNames", "categories"):
-        for index, text in enumerate(given.get(field) or ()):
+        for index, text in enumerate(crd_names.get(field) or ()):
             if wrong := names.dns_1035_label(text):
-                faults.append(invalid(f"{path}.{field}[{index}]", text, ",".join(wrong)))
-    return faults
+                errors.append(invalid(f"{path}.{field}[{index}]", text, ",".join(wrong)))
+    return errors
 
 
 def is_established(crd: Object) -> bool:
-    found = (crd.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") == "Established" and each.get("status") == "True" for each in found)
+    conditions = (crd.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "Established" and each.get("status") == "True" for each in conditions)
 
 
 def validate_definition_update(new: Object, old: Object) -> list[FieldError]:
     now, before = new.get("spec") or {}, old.get("spec") or {}
-    own, known = now.get("names") or {}, before.get("names") or {}
-    faults: list[FieldError] = []
+    new_names, old_names = now.get("names") or {}, before.get("names") or {}
+    errors: list[FieldError] = []
     if is_established(old):
-        faults += unchanged(now, before, "spec", "scope") + unchanged(own, known, "spec.names", "kind")
-        faults += ca_bundle_faults(now, before)
-    faults += unchanged(now, before, "spec", "group") + unchanged(own, known, "spec.names", "plural")
-    return faults + _stored_versions(new, old) + changed_approval_faults(new, old)
+        errors += unchanged(now, before, "spec", "scope") + unchanged(
+            new_names, old_names, "spec.names", "kind"
+        )
+        errors += ca_bundle_errors(now, before)
+    errors += unchanged(now, before, "spec", "group") + unchanged(
+        new_names, old_names, "spec.names", "plural"
+    )
+    return errors + _stored_versions(new, old) + changed_approval_errors(new, old)
 
 
 def _stored_versions(new: Object, old: Object) -> list[FieldError]:
-    """A version that objects may still be stored in has to stay."""
+    """A version that objects may still be stored in cannot be removed."""
     stored = (old.get("status") or {}).get("storedVersions") or []
     served = {version.get("name") for version in (new.get("spec") or {}).get("versions") or ()}
     return [
@@ -144,7 +148,7 @@ STRATEGIES: dict[str, Strategy] = {
     "customresourcedefinitions": Strategy(
         default=default_definition,
         validate=validate_definition,
-        validate_create=approval_faults,
+        validate_create=approval_errors,
         validate_update=validate_definition_update,
         validate_status=validate_definition_status,
         prepare_create=prepare_create,

@@ -1,4 +1,4 @@
-"""The versions of a definition: one of them stored, each with a schema, columns and subresources."""
+"""The versions of a CRD: exactly one is stored, each has a schema, columns and subresources."""
 
 import re
 from collections.abc import Callable
@@ -18,38 +18,38 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\['((?:[^'\\]|\\.)+)'\]")
 
 def validate_versions(spec: Object) -> list[FieldError]:
     versions: list[Object] = spec.get("versions") or []
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
         if _schema(version) is None:
             message = "schemas are required"
-            faults.append(required(f"{path}.schema.openAPIV3Schema", message))
+            errors.append(required(f"{path}.schema.openAPIV3Schema", message))
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
         if wrong := names.dns_1035_label(version.get("name", "")):
-            faults.append(invalid(f"{path}.name", version.get("name", ""), ",".join(wrong)))
-        faults += _deprecation(version, path)
-    given = [version.get("name", "") for version in versions]
-    if len(set(given)) < len(given):
-        faults.append(invalid("spec.versions", versions, "must contain unique version names"))
+            errors.append(invalid(f"{path}.name", version.get("name", ""), ",".join(wrong)))
+        errors += _deprecation(version, path)
+    version_names = [version.get("name", "") for version in versions]
+    if len(set(version_names)) < len(version_names):
+        errors.append(invalid("spec.versions", versions, "must contain unique version names"))
     if sum(1 for version in versions if version.get("storage")) != 1:
         message = "must have exactly one version marked as storage version"
-        faults.append(invalid("spec.versions", versions, message))
-    faults += _each(versions, "subresources", _subresources)
-    faults += _each(versions, "additionalPrinterColumns", _columns)
-    return faults + _each(versions, "selectableFields", _selectable)
+        errors.append(invalid("spec.versions", versions, message))
+    errors += _each(versions, "subresources", _subresources)
+    errors += _each(versions, "additionalPrinterColumns", _columns)
+    return errors + _each(versions, "selectableFields", _selectable)
 
 
 def _each(
     versions: list[Object], field: str, check: Callable[[Object, str], list[FieldError]]
 ) -> list[FieldError]:
-    """Checks a field of every version; where all set it alike, once and without the version's path."""
+    """Check a field of every version; if it is the same in all, once and without the version's path."""
     if versions and all(version.get(field) == versions[0].get(field) for version in versions):
         return check(versions[0], f"spec.{field}")
     return [
-        fault
+        error
         for index, version in enumerate(versions)
-        for fault in check(version, f"spec.versions[{index}].{field}")
+        for error in check(version, f"spec.versions[{index}].{field}")
     ]
 
 
@@ -82,8 +82,8 @@ def _simple_path(text: str, path: str) -> list[FieldError]:
 
 
 def _path_under(text: str, roots: tuple[str, ...], message: str, path: str) -> list[FieldError]:
-    if faults := _simple_path(text, path):
-        return faults
+    if errors := _simple_path(text, path):
+        return errors
     return [] if text.startswith(roots) else [invalid(path, text, message)]
 
 
@@ -91,75 +91,75 @@ def _subresources(version: Object, path: str) -> list[FieldError]:
     scale = (version.get("subresources") or {}).get("scale")
     if scale is None:
         return []
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     for field, root in (("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")):
         where = f"{path}.scale.{field}"
         if not scale.get(field):
-            faults.append(required(where))
+            errors.append(required(where))
         else:
-            faults += _path_under(scale[field], (f"{root}.",), f"should be a json path under {root}", where)
+            errors += _path_under(scale[field], (f"{root}.",), f"should be a json path under {root}", where)
     if scale.get("labelSelectorPath"):
         message = "should be a json path under either .spec or .status"
         where = f"{path}.scale.labelSelectorPath"
-        faults += _path_under(scale["labelSelectorPath"], (".spec.", ".status."), message, where)
-    return faults
+        errors += _path_under(scale["labelSelectorPath"], (".spec.", ".status."), message, where)
+    return errors
 
 
 def _columns(version: Object, path: str) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
         where, kind, form = f"{path}[{index}]", column.get("type", ""), column.get("format", "")
         if not column.get("name"):
-            faults.append(required(f"{where}.name"))
+            errors.append(required(f"{where}.name"))
         if not kind:
-            faults.append(required(f"{where}.type", f"must be one of {','.join(COLUMN_TYPES)}"))
+            errors.append(required(f"{where}.type", f"must be one of {','.join(COLUMN_TYPES)}"))
         elif kind not in COLUMN_TYPES:
-            faults.append(invalid(f"{where}.type", kind, f"must be one of {','.join(COLUMN_TYPES)}"))
+            errors.append(invalid(f"{where}.type", kind, f"must be one of {','.join(COLUMN_TYPES)}"))
         if form and form not in COLUMN_FORMATS:
-            faults.append(invalid(f"{where}.format", form, f"must be one of {','.join(COLUMN_FORMATS)}"))
+            errors.append(invalid(f"{where}.format", form, f"must be one of {','.join(COLUMN_FORMATS)}"))
         if not column.get("jsonPath"):
-            faults.append(required(f"{where}.JSONPath"))
+            errors.append(required(f"{where}.JSONPath"))
         else:
-            faults += _simple_path(column["jsonPath"], f"{where}.JSONPath")
-    return faults
+            errors += _simple_path(column["jsonPath"], f"{where}.JSONPath")
+    return errors
 
 
 def _selectable(version: Object, path: str) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     seen: set[tuple[str, ...]] = set()
     for index, entry in enumerate(version.get("selectableFields") or ()):
         where, text = f"{path}[{index}].jsonPath", entry.get("jsonPath", "")
         if not text:
-            faults.append(required(where))
+            errors.append(required(where))
             continue
         steps = field_steps(text)
-        found = _schema_at(_schema(version), steps)
-        if not steps or found is None:
+        field_schema = _schema_at(_schema(version), steps)
+        if not steps or field_schema is None:
             message = "is an invalid path: does not refer to a valid field"
-            faults.append(invalid(where, text, message))
+            errors.append(invalid(where, text, message))
             continue
         if steps[0] == "metadata":
-            faults.append(invalid(where, text, "must not point to fields in metadata"))
-        if found.get("type") not in ("string", "boolean", "integer"):
+            errors.append(invalid(where, text, "must not point to fields in metadata"))
+        if field_schema.get("type") not in ("string", "boolean", "integer"):
             message = (
                 "must point to a field of type string, boolean or integer. "
                 "Enum string fields and strings with formats are allowed."
             )
-            faults.append(invalid(where, text, message))
+            errors.append(invalid(where, text, message))
         if steps in seen:
-            faults.append(duplicate(where, text))
+            errors.append(duplicate(where, text))
         seen.add(steps)
     if len(seen) > SELECTABLE_FIELDS_MAX:
-        faults.append(too_many(path, len(seen), SELECTABLE_FIELDS_MAX))
-    return faults
+        errors.append(too_many(path, len(seen), SELECTABLE_FIELDS_MAX))
+    return errors
 
 
 def field_steps(text: str) -> tuple[str, ...]:
-    """`.spec.color` or `.spec['my-color']` as its steps; empty where it is no such path."""
+    """Split `.spec.color` or `.spec['my-color']` into steps; empty if it is not such a path."""
     steps, at = [], 0
-    while found := _STEP.match(text, at):
-        steps.append(found[1] or re.sub(r"\\(.)", r"\1", found[2]))
-        at = found.end()
+    while match := _STEP.match(text, at):
+        steps.append(match[1] or re.sub(r"\\(.)", r"\1", match[2]))
+        at = match.end()
     return tuple(steps) if at == len(text) else ()
 
 

@@ -1,4 +1,4 @@
-"""apps: the controllers of pods, and the revisions they remember."""
+"""apps: workload controllers, and ControllerRevisions."""
 
 from alcove.api.kind import Strategy
 from alcove.api.kinds.apps import daemonsets, deployments, replicasets, revisions, statefulsets

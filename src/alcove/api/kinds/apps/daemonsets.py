@@ -1,10 +1,10 @@
-"""DaemonSets: one pod of a template on every node that fits."""
+"""DaemonSets: one pod of a template on every matching node."""
 
 from alcove.api.fields import FieldError, invalid, not_supported, required
 from alcove.api.kind import Strategy
 from alcove.api.kinds.apps.templates import (
     is_empty,
-    mismatch_faults,
+    mismatch_errors,
     read_selector,
     template_of,
     validate_long_running,
@@ -47,8 +47,8 @@ def _generation(obj: Object) -> int:
 
 
 def _set_generation(obj: Object, generation: int) -> None:
-    kept = annotations(obj)
-    metadata(obj)["annotations"] = {**kept, TEMPLATE_GENERATION: str(generation)}
+    existing = annotations(obj)
+    metadata(obj)["annotations"] = {**existing, TEMPLATE_GENERATION: str(generation)}
 
 
 def prepare_create(obj: Object) -> None:
@@ -63,17 +63,17 @@ def prepare_update(new: Object, old: Object) -> None:
 def validate_daemon_set(obj: Object) -> list[FieldError]:
     spec = obj.get("spec") or {}
     selector = spec.get("selector")
-    faults = validate_label_selector(selector, "spec.selector")
+    errors = validate_label_selector(selector, "spec.selector")
     compiled = read_selector(spec)
     if compiled is not None:
-        faults += mismatch_faults(spec, compiled)
+        errors += mismatch_errors(spec, compiled)
     if selector is not None and is_empty(selector):
-        faults.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
-    faults += validate_pod_template(template_of(spec), "spec.template")
-    faults += validate_long_running(spec, "DaemonSet")
-    faults += not_negative(spec, "spec", "minReadySeconds")
-    faults += _update_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy")
-    return faults + not_negative(spec, "spec", "revisionHistoryLimit")
+        errors.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
+    errors += validate_pod_template(template_of(spec), "spec.template")
+    errors += validate_long_running(spec, "DaemonSet")
+    errors += not_negative(spec, "spec", "minReadySeconds")
+    errors += _update_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy")
+    return errors + not_negative(spec, "spec", "revisionHistoryLimit")
 
 
 def _update_strategy(strategy: Object, path: str) -> list[FieldError]:
@@ -85,18 +85,18 @@ def _update_strategy(strategy: Object, path: str) -> list[FieldError]:
     if rolling is None:
         return [required(f"{path}.rollingUpdate")]
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     for check in (positive_int_or_percent, at_most_100_percent):
-        faults += check(unavailable, f"{path}.rollingUpdate.maxUnavailable")
-        faults += check(surge, f"{path}.rollingUpdate.maxSurge")
+        errors += check(unavailable, f"{path}.rollingUpdate.maxUnavailable")
+        errors += check(surge, f"{path}.rollingUpdate.maxSurge")
     some, more = int_or_percent_value(unavailable) != 0, int_or_percent_value(surge) != 0
     if some and more:
         message = "may not be set when maxUnavailable is non-zero"
-        faults.append(invalid(f"{path}.rollingUpdate.maxSurge", surge, message))
+        errors.append(invalid(f"{path}.rollingUpdate.maxSurge", surge, message))
     if not some and not more:
         message = "cannot be 0 when maxSurge is 0"
-        faults.append(required(f"{path}.rollingUpdate.maxUnavailable", message))
-    return faults
+        errors.append(required(f"{path}.rollingUpdate.maxUnavailable", message))
+    return errors
 
 
 def validate_daemon_set_update(new: Object, old: Object) -> list[FieldError]:
@@ -116,8 +116,8 @@ def validate_daemon_set_status(new: Object, old: Object) -> list[FieldError]:
         "numberUnavailable",
         "collisionCount",
     )
-    faults = not_negative(status, "status", *counters)
-    return faults + not_decremented(status, old.get("status") or {}, "status", "collisionCount")
+    errors = not_negative(status, "status", *counters)
+    return errors + not_decremented(status, old.get("status") or {}, "status", "collisionCount")
 
 
 STRATEGY = Strategy(

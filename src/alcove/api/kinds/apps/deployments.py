@@ -1,4 +1,4 @@
-"""Deployments: ReplicaSets that follow each other."""
+"""Deployments: rollouts of ReplicaSets."""
 
 from alcove.api.errors import BadRequest
 from alcove.api.fields import FieldError, forbidden, invalid, not_supported, required
@@ -39,14 +39,14 @@ def default_deployment(obj: Object) -> None:
 
 
 def refuse_other_network(obj: Object) -> None:
-    """Raises BadRequest where a labelled deployment's pods would join another network than its own."""
-    own = labels(obj).get(NETWORK_LABEL)
-    if not own:
+    """Raise BadRequest if a labelled deployment's pods would join another network than the deployment."""
+    label = labels(obj).get(NETWORK_LABEL)
+    if not label:
         return
     pods = network_of(template_of(obj.get("spec") or {}))
-    if pods != own:
+    if pods != label:
         raise BadRequest(
-            f'the label {NETWORK_LABEL} of the deployment is "{own}" but its pods would join the network '
+            f'the label {NETWORK_LABEL} of the deployment is "{label}" but its pods would join the network '
             f'"{pods}": name the same network in spec.template'
         )
 
@@ -54,14 +54,14 @@ def refuse_other_network(obj: Object) -> None:
 def validate_deployment(obj: Object) -> list[FieldError]:
     refuse_other_network(obj)
     spec = obj.get("spec") or {}
-    faults = not_negative(spec, "spec", "replicas") + validate_template(spec)
-    faults += _strategy(spec.get("strategy") or {})
-    faults += not_negative(spec, "spec", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+    errors = not_negative(spec, "spec", "replicas") + validate_template(spec)
+    errors += _strategy(spec.get("strategy") or {})
+    errors += not_negative(spec, "spec", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
     deadline = spec.get("progressDeadlineSeconds")
     if deadline is not None and deadline <= spec.get("minReadySeconds", 0):
         message = "must be greater than minReadySeconds"
-        faults.append(invalid("spec.progressDeadlineSeconds", deadline, message))
-    return faults
+        errors.append(invalid("spec.progressDeadlineSeconds", deadline, message))
+    return errors
 
 
 def _strategy(strategy: Object) -> list[FieldError]:
@@ -79,12 +79,12 @@ def _strategy(strategy: Object) -> list[FieldError]:
 
 def _rolling(rolling: Object, path: str) -> list[FieldError]:
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    faults = positive_int_or_percent(unavailable, f"{path}.maxUnavailable")
-    faults += positive_int_or_percent(surge, f"{path}.maxSurge")
+    errors = positive_int_or_percent(unavailable, f"{path}.maxUnavailable")
+    errors += positive_int_or_percent(surge, f"{path}.maxSurge")
     if int_or_percent_value(unavailable) == 0 and int_or_percent_value(surge) == 0:
         message = "may not be 0 when `maxSurge` is 0"
-        faults.append(invalid(f"{path}.maxUnavailable", unavailable, message))
-    return faults + at_most_100_percent(unavailable, f"{path}.maxUnavailable")
+        errors.append(invalid(f"{path}.maxUnavailable", unavailable, message))
+    return errors + at_most_100_percent(unavailable, f"{path}.maxUnavailable")
 
 
 def validate_deployment_update(new: Object, old: Object) -> list[FieldError]:
@@ -103,11 +103,11 @@ def validate_deployment_status(new: Object, old: Object) -> list[FieldError]:
         "terminatingReplicas",
         "collisionCount",
     )
-    faults = not_negative(status, "status", *counters)
+    errors = not_negative(status, "status", *counters)
     bounded = ("updatedReplicas", "readyReplicas", "availableReplicas")
-    faults += not_over(status, "replicas", _OVER_REPLICAS, "status", *bounded)
-    faults += not_over(status, "readyReplicas", _OVER_READY, "status", "availableReplicas")
-    return faults + not_decremented(status, old.get("status") or {}, "status", "collisionCount")
+    errors += not_over(status, "replicas", _OVER_REPLICAS, "status", *bounded)
+    errors += not_over(status, "readyReplicas", _OVER_READY, "status", "availableReplicas")
+    return errors + not_decremented(status, old.get("status") or {}, "status", "collisionCount")
 
 
 STRATEGY = Strategy(

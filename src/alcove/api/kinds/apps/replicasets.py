@@ -1,4 +1,4 @@
-"""ReplicaSets: so many pods of one template."""
+"""ReplicaSets: a number of pods of one template."""
 
 from alcove.api.fields import FieldError
 from alcove.api.kind import Strategy
@@ -36,10 +36,10 @@ def validate_replica_set_status(new: Object, _old: Object) -> list[FieldError]:
         "observedGeneration",
         "terminatingReplicas",
     )
-    faults = not_negative(status, "status", *counters)
+    errors = not_negative(status, "status", *counters)
     bounded = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
-    faults += not_over(status, "replicas", _OVER_REPLICAS, "status", *bounded)
-    return faults + not_over(status, "readyReplicas", _OVER_READY, "status", "availableReplicas")
+    errors += not_over(status, "replicas", _OVER_REPLICAS, "status", *bounded)
+    return errors + not_over(status, "readyReplicas", _OVER_READY, "status", "availableReplicas")
 
 
 STRATEGY = Strategy(

@@ -1,4 +1,4 @@
-"""ControllerRevisions: what a controller's template was. Only the number of a revision may change."""
+"""ControllerRevisions: snapshots of a controller's template. Only `revision` may change."""
 
 from alcove.api.fields import FieldError, required
 from alcove.api.kind import Strategy

@@ -1,10 +1,10 @@
-"""StatefulSets: pods with names and claims of their own. Most of a spec stays as it was made."""
+"""StatefulSets: pods with stable names and claims. Most of the spec is immutable."""
 
 from alcove.api import names
 from alcove.api.fields import FieldError, forbidden, invalid, required
 from alcove.api.kind import Strategy
 from alcove.api.kinds.apps.templates import (
-    mismatch_faults,
+    mismatch_errors,
     read_selector,
     template_of,
     validate_long_running,
@@ -66,16 +66,16 @@ def default_stateful_set(obj: Object) -> None:
 
 def validate_stateful_set(obj: Object) -> list[FieldError]:
     spec = obj.get("spec") or {}
-    faults = _management(spec.get("podManagementPolicy", ""))
-    faults += _update_strategy(spec.get("updateStrategy") or {})
-    faults += _retention(spec.get("persistentVolumeClaimRetentionPolicy"))
+    errors = _management(spec.get("podManagementPolicy", ""))
+    errors += _update_strategy(spec.get("updateStrategy") or {})
+    errors += _retention(spec.get("persistentVolumeClaimRetentionPolicy"))
     for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
-        check_claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}].spec", faults)
-    faults += not_negative(spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit")
-    faults += not_negative(spec.get("ordinals") or {}, "spec.ordinals", "start")
+        check_claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}].spec", errors)
+    errors += not_negative(spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit")
+    errors += not_negative(spec.get("ordinals") or {}, "spec.ordinals", "start")
     if spec.get("serviceName"):
-        faults += named(spec["serviceName"], names.dns_label, "spec.serviceName")
-    return faults + _template(spec)
+        errors += named(spec["serviceName"], names.dns_label, "spec.serviceName")
+    return errors + _template(spec)
 
 
 def _management(policy: str) -> list[FieldError]:
@@ -98,38 +98,38 @@ def _update_strategy(strategy: Object) -> list[FieldError]:
     path = f"{path}.rollingUpdate"
     if kind == "OnDelete":
         return [invalid(path, rolling, _ONLY_ROLLING)]
-    faults = not_negative(rolling, path, "partition")
+    errors = not_negative(rolling, path, "partition")
     if "maxUnavailable" in rolling:
-        most, path = rolling["maxUnavailable"], f"{path}.maxUnavailable"
-        faults += positive_int_or_percent(most, path)
-        if int_or_percent_value(most) == 0:
-            faults.append(invalid(path, most, "cannot be 0"))
-        faults += at_most_100_percent(most, path)
-    return faults
+        max_unavailable, path = rolling["maxUnavailable"], f"{path}.maxUnavailable"
+        errors += positive_int_or_percent(max_unavailable, path)
+        if int_or_percent_value(max_unavailable) == 0:
+            errors.append(invalid(path, max_unavailable, "cannot be 0"))
+        errors += at_most_100_percent(max_unavailable, path)
+    return errors
 
 
 def _retention(policy: Object | None) -> list[FieldError]:
     if policy is None:
         return []
     path = "spec.persistentVolumeClaimRetentionPolicy"
-    faults = one_of(policy.get("whenDeleted", ""), ("Retain", "Delete"), f"{path}.whenDeleted")
-    return faults + one_of(policy.get("whenScaled", ""), ("Retain", "Delete"), f"{path}.whenScaled")
+    errors = one_of(policy.get("whenDeleted", ""), ("Retain", "Delete"), f"{path}.whenDeleted")
+    return errors + one_of(policy.get("whenScaled", ""), ("Retain", "Delete"), f"{path}.whenScaled")
 
 
 def _template(spec: Object) -> list[FieldError]:
-    faults = validate_selector(spec, "statefulset")
+    errors = validate_selector(spec, "statefulset")
     selector = read_selector(spec)
     if selector is None:
-        faults.append(invalid("spec.selector", spec["selector"], ""))
+        errors.append(invalid("spec.selector", spec["selector"], ""))
     else:
         if not selector.is_everything:
-            faults += mismatch_faults(spec, selector)
-        faults += validate_pod_template(_with_claims(spec), "spec.template")
-    return faults + validate_long_running(spec, "StatefulSet")
+            errors += mismatch_errors(spec, selector)
+        errors += validate_pod_template(_with_claims(spec), "spec.template")
+    return errors + validate_long_running(spec, "StatefulSet")
 
 
 def _with_claims(spec: Object) -> Object:
-    """The template as its pods will be: each with its own name, and with volumes for the claims."""
+    """Return the template as its pods will be: each with its own name, and with volumes for the claims."""
     template = template_of(spec)
     pod: Object = dict(template.get("spec") or {})
     for overwritten in ("hostname", "subdomain"):
@@ -158,11 +158,11 @@ def validate_stateful_set_status(new: Object, old: Object) -> list[FieldError]:
     status = new.get("status") or {}
     bounded = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
     counters = ("replicas", *bounded, "observedGeneration", "collisionCount")
-    faults = not_negative(status, "status", *counters)
-    faults += not_over(status, "replicas", "cannot be greater than status.replicas", "status", *bounded)
+    errors = not_negative(status, "status", *counters)
+    errors += not_over(status, "replicas", "cannot be greater than status.replicas", "status", *bounded)
     message = "cannot be greater than status.readyReplicas"
-    faults += not_over(status, "readyReplicas", message, "status", "availableReplicas")
-    return faults + not_decremented(status, old.get("status") or {}, "status", "collisionCount")
+    errors += not_over(status, "readyReplicas", message, "status", "availableReplicas")
+    return errors + not_decremented(status, old.get("status") or {}, "status", "collisionCount")
 
 
 STRATEGY = Strategy(

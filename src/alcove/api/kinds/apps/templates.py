@@ -1,4 +1,4 @@
-"""What controllers of pods share: a selector, and a template whose pods it selects."""
+"""Checks shared by workload controllers: a selector, and a template whose pods it selects."""
 
 from alcove.api import selectors
 from alcove.api.errors import BadRequest
@@ -11,14 +11,14 @@ _MISMATCH = "`selector` does not match template `labels`"
 
 
 def validate_selector(spec: Object, empty: str) -> list[FieldError]:
-    """A required selector that selects something. `empty` says whose it is, as Kubernetes does."""
+    """Check a required, non-empty selector. `empty` is Kubernetes' message for an empty one."""
     selector = spec.get("selector")
     if selector is None:
         return [required("spec.selector")]
-    faults = validate_label_selector(selector, "spec.selector")
+    errors = validate_label_selector(selector, "spec.selector")
     if is_empty(selector):
-        faults.append(invalid("spec.selector", selector, f"empty selector is invalid for {empty}"))
-    return faults
+        errors.append(invalid("spec.selector", selector, f"empty selector is invalid for {empty}"))
+    return errors
 
 
 def is_empty(selector: Object) -> bool:
@@ -26,7 +26,7 @@ def is_empty(selector: Object) -> bool:
 
 
 def read_selector(spec: Object) -> selectors.LabelSelector | None:
-    """The spec's selector; None where it is none. A missing one selects nothing."""
+    """Return the spec's selector; None if it is invalid. A missing one selects nothing."""
     try:
         return selectors.from_object(spec.get("selector"))
     except BadRequest:
@@ -37,32 +37,32 @@ def template_of(spec: Object) -> Object:
     return spec.get("template") or {}
 
 
-def mismatch_faults(spec: Object, selector: selectors.LabelSelector) -> list[FieldError]:
-    """The template's pods must be among those selected."""
+def mismatch_errors(spec: Object, selector: selectors.LabelSelector) -> list[FieldError]:
+    """The selector must select the template's pods."""
     labels = get(template_of(spec), "metadata", "labels")
     if selector.matches(labels or {}):
         return []
     return [invalid("spec.template.metadata.labels", labels, _MISMATCH)]
 
 
-def validate_long_running(spec: Object, told: str) -> list[FieldError]:
-    """Pods that are kept running: always restarted, without a deadline. `told` names the kind."""
+def validate_long_running(spec: Object, kind: str) -> list[FieldError]:
+    """Pods must always be restarted and have no deadline. `kind` is the kind's name in the message."""
     pod, path = template_of(spec).get("spec") or {}, "spec.template.spec"
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if pod.get("restartPolicy") != "Always":
-        faults.append(not_supported(f"{path}.restartPolicy", pod.get("restartPolicy", ""), ["Always"]))
+        errors.append(not_supported(f"{path}.restartPolicy", pod.get("restartPolicy", ""), ["Always"]))
     if "activeDeadlineSeconds" in pod:
-        message = f"activeDeadlineSeconds in {told} is not Supported"
-        faults.append(forbidden(f"{path}.activeDeadlineSeconds", message))
-    return faults
+        message = f"activeDeadlineSeconds in {kind} is not Supported"
+        errors.append(forbidden(f"{path}.activeDeadlineSeconds", message))
+    return errors
 
 
 def validate_template(spec: Object) -> list[FieldError]:
-    """Selector and template of a ReplicaSet or Deployment, in the order Kubernetes tells faults."""
-    faults = validate_selector(spec, "deployment")
+    """Check selector and template of a ReplicaSet or Deployment, in Kubernetes' order of errors."""
+    errors = validate_selector(spec, "deployment")
     selector = read_selector(spec)
     if selector is None:
-        return [*faults, invalid("spec.selector", spec["selector"], "invalid label selector")]
-    faults += mismatch_faults(spec, selector)
-    faults += validate_pod_template(template_of(spec), "spec.template")
-    return faults + validate_long_running(spec, "ReplicaSet")
+        return [*errors, invalid("spec.selector", spec["selector"], "invalid label selector")]
+    errors += mismatch_errors(spec, selector)
+    errors += validate_pod_template(template_of(spec), "spec.template")
+    return errors + validate_long_running(spec, "ReplicaSet")

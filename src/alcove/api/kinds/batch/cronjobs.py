@@ -13,7 +13,7 @@ from alcove.api.objects import Object, name
 
 CONCURRENCY_POLICIES = ("Allow", "Forbid", "Replace")
 NAME_LENGTH_MAX_BYTES = 52
-"""A job's name adds eleven characters to it and must be a label."""
+"""A job's name adds eleven characters to it and must be a DNS label."""
 _ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 
 
@@ -30,14 +30,14 @@ def default_cron_job(obj: Object) -> None:
 
 def validate_cron_job(obj: Object) -> list[FieldError]:
     spec = obj.get("spec") or {}
-    faults = _schedule(spec.get("schedule", ""), "spec.schedule")
-    faults += not_negative(spec, "spec", "startingDeadlineSeconds")
+    errors = _schedule(spec.get("schedule", ""), "spec.schedule")
+    errors += not_negative(spec, "spec", "startingDeadlineSeconds")
     if "timeZone" in spec:
-        faults += _time_zone(spec["timeZone"], "spec.timeZone")
+        errors += _time_zone(spec["timeZone"], "spec.timeZone")
     policy = spec.get("concurrencyPolicy", "")
-    faults += one_of_required(policy, CONCURRENCY_POLICIES, "spec.concurrencyPolicy")
-    faults += _job_template((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
-    return faults + not_negative(spec, "spec", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
+    errors += one_of_required(policy, CONCURRENCY_POLICIES, "spec.concurrencyPolicy")
+    errors += _job_template((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
+    return errors + not_negative(spec, "spec", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
 
 
 def validate_new_cron_job(obj: Object) -> list[FieldError]:
@@ -76,12 +76,12 @@ def _time_zone(zone: str, path: str) -> list[FieldError]:
 
 
 def _job_template(spec: Object, path: str) -> list[FieldError]:
-    faults = validate_job_spec(spec, path)
+    errors = validate_job_spec(spec, path)
     if spec.get("selector") is not None:
-        faults.append(invalid(f"{path}.selector", spec["selector"], "`selector` will be auto-generated"))
+        errors.append(invalid(f"{path}.selector", spec["selector"], "`selector` will be auto-generated"))
     if spec.get("manualSelector"):
-        faults.append(not_supported(f"{path}.manualSelector", True, ("nil", "false")))
-    return faults
+        errors.append(not_supported(f"{path}.manualSelector", True, ("nil", "false")))
+    return errors
 
 
 STRATEGY = Strategy(

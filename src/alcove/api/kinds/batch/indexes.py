@@ -1,4 +1,4 @@
-"""Sets of a job's indexes as text: `0-3,5,7-9`, in order, below the number of completions."""
+"""Sets of a job's indexes as text: `0-3,5,7-9`, ascending, below the number of completions."""
 
 import re
 from itertools import pairwise
@@ -7,14 +7,14 @@ _NUMBER = re.compile("[+-]?[0-9]{1,10}")
 
 
 class IndexesError(ValueError):
-    """A text that is no set of indexes; the message is Kubernetes' own."""
+    """The text is not a set of indexes; the message is the one Kubernetes uses."""
 
 
 Interval = tuple[int, int]
 
 
 def parse(text: str, completions: int) -> list[Interval]:
-    """First and last of each interval. Raises IndexesError."""
+    """Return the first and last index of each interval. Raises IndexesError."""
     if not text:
         return []
     intervals = [_interval(part, completions) for part in text.split(",")]
@@ -50,7 +50,7 @@ def count(intervals: list[Interval]) -> int:
 
 
 def overlap(some: list[Interval], others: list[Interval]) -> int | None:
-    """The first index in both sets; each is in order."""
+    """Return the first index in both sets; both must be ascending."""
     at, other = 0, 0
     while at < len(some) and other < len(others):
         first, last = max(some[at][0], others[other][0]), min(some[at][1], others[other][1])

@@ -1,4 +1,4 @@
-"""Jobs: pods that run to completion, told apart from others' by labels that the server makes."""
+"""Jobs: pods that run to completion, identified by labels that the server generates."""
 
 from typing import Any
 
@@ -29,9 +29,9 @@ def default_job(job: Object) -> None:
     fill(spec, "parallelism", 1)
     fill(spec, "backoffLimit", INT32_MAX if "backoffLimitPerIndex" in spec else BACKOFF_LIMIT_DEFAULT)
     template = child(spec, "template")
-    own = get(template, "metadata", "labels")
-    if own and not labels(job):
-        metadata(job)["labels"] = dict(own)
+    template_labels = get(template, "metadata", "labels")
+    if template_labels and not labels(job):
+        metadata(job)["labels"] = dict(template_labels)
     fill(spec, "completionMode", "NonIndexed")
     fill(spec, "suspend", False)
     with_failures = spec.get("podFailurePolicy") is not None
@@ -41,18 +41,18 @@ def default_job(job: Object) -> None:
     default_pod_template(template)
 
 
-def _made_labels(job: Object) -> dict[str, str]:
+def _generated_labels(job: Object) -> dict[str, str]:
     uid = get(job, "metadata", "uid", default="")
     return {**dict.fromkeys(_UID_LABELS, uid), **dict.fromkeys(_NAME_LABELS, name(job))}
 
 
 def prepare_create(job: Object) -> None:
-    """Makes a selector by the job's uid, which must be set. What a client set already is left to fail."""
+    """Generate the selector from the job's uid, which must be set. Values set by a client fail validation."""
     spec = child(job, "spec")
     if spec.get("manualSelector"):
         return
     meta = child(child(spec, "template"), "metadata")
-    meta["labels"] = {**_made_labels(job), **(meta.get("labels") or {})}
+    meta["labels"] = {**_generated_labels(job), **(meta.get("labels") or {})}
     selector = child(spec, "selector")
     uid = get(job, "metadata", "uid", default="")
     selector["matchLabels"] = {UID_LABEL: uid, **(selector.get("matchLabels") or {})}
@@ -60,14 +60,14 @@ def prepare_create(job: Object) -> None:
 
 def validate_job(job: Object) -> list[FieldError]:
     spec = job.get("spec") or {}
-    faults = _generated_selector(job, spec) + validate_job_spec(spec, "spec") + _selector(spec)
+    errors = _generated_selector(job, spec) + validate_job_spec(spec, "spec") + _selector(spec)
     completions = spec.get("completions") or 0
     if is_indexed(spec) and completions > 0:
         hostname = f"{name(job)}-{completions - 1}"
         if names.dns_label(hostname):
             message = f"will not able to create pod with invalid DNS label: {hostname}"
-            faults.append(invalid("metadata.name", name(job), message))
-    return faults
+            errors.append(invalid("metadata.name", name(job), message))
+    return errors
 
 
 def _compiled(spec: Object) -> selectors.LabelSelector | None:
@@ -78,47 +78,47 @@ def _compiled(spec: Object) -> selectors.LabelSelector | None:
 
 
 def _generated_selector(job: Object, spec: Object) -> list[FieldError]:
-    """What the server made must be as it made it."""
+    """The generated selector and labels must not differ from what the server generated."""
     if spec.get("manualSelector") or spec.get("selector") is None:
         return []
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if not get(job, "metadata", "uid"):
-        faults.append(required("metadata.uid"))
-    expected, given = _made_labels(job), get(spec, "template", "metadata", "labels", default={})
+        errors.append(required("metadata.uid"))
+    expected, pod_labels = _generated_labels(job), get(spec, "template", "metadata", "labels", default={})
     for key in ("controller-uid", "job-name", UID_LABEL, NAME_LABEL):
         path, message = f"spec.template.metadata.labels[{key}]", f"must be '{expected[key]}'"
-        if key not in given:
-            faults.append(required(path, message))
-        elif given[key] != expected[key]:
-            faults.append(invalid(path, given, message))
+        if key not in pod_labels:
+            errors.append(required(path, message))
+        elif pod_labels[key] != expected[key]:
+            errors.append(invalid(path, pod_labels, message))
     selector = _compiled(spec)
     if selector is not None and not selector.matches(expected):
-        faults.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
-    return faults
+        errors.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
+    return errors
 
 
 def _selector(spec: Object) -> list[FieldError]:
     if spec.get("selector") is None:
-        faults = [required("spec.selector")]
+        errors = [required("spec.selector")]
     else:
-        faults = validate_label_selector(spec["selector"], "spec.selector")
-    selector, given = _compiled(spec), get(spec, "template", "metadata", "labels")
-    if selector is not None and not selector.matches(given or {}):
+        errors = validate_label_selector(spec["selector"], "spec.selector")
+    selector, pod_labels = _compiled(spec), get(spec, "template", "metadata", "labels")
+    if selector is not None and not selector.matches(pod_labels or {}):
         message = "`selector` does not match template `labels`"
-        faults.append(invalid("spec.template.metadata.labels", given, message))
-    return faults
+        errors.append(invalid("spec.template.metadata.labels", pod_labels, message))
+    return errors
 
 
 def validate_job_update(new: Object, old: Object) -> list[FieldError]:
     now, before = new.get("spec") or {}, old.get("spec") or {}
-    faults = _completions(now, before) + unchanged(now, before, "spec", "selector")
-    faults += _template(now, before, _may_change_template(old))
+    errors = _completions(now, before) + unchanged(now, before, "spec", "selector")
+    errors += _template(now, before, _may_change_template(old))
     fixed = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
-    return faults + unchanged(now, before, "spec", *fixed)
+    return errors + unchanged(now, before, "spec", *fixed)
 
 
 def _completions(now: Object, before: Object) -> list[FieldError]:
-    """Indexed jobs can be scaled, parallelism and completions together."""
+    """Completions of indexed jobs can change only together with parallelism, to the same value."""
     if not is_indexed(now):
         return unchanged(now, before, "spec", "completions")
     completions = now.get("completions")
@@ -129,7 +129,7 @@ def _completions(now: Object, before: Object) -> list[FieldError]:
 
 
 def _may_change_template(old: Object) -> bool:
-    """A job that is suspended, and whose pods are all gone or never were."""
+    """Whether the job is suspended and has no active pods."""
     status = old.get("status") or {}
     if not get(old, "spec", "suspend") or status.get("active"):
         return False
@@ -140,7 +140,7 @@ _PLACEMENT = ("nodeSelector", "tolerations", "schedulingGates")
 
 
 def _template(now: Object, before: Object, may_change: bool) -> list[FieldError]:
-    """A suspended job's pods may be placed otherwise and be given other resources; the rest stays."""
+    """A suspended job's scheduling fields and resources may change; the rest of the template is immutable."""
     new, old = now.get("template") or {}, before.get("template") or {}
     if not may_change:
         return [] if same(new, old) else [invalid("spec.template", new, IMMUTABLE)]
@@ -150,7 +150,7 @@ def _template(now: Object, before: Object, may_change: bool) -> list[FieldError]
 
 
 def _fixed_pod(template: Object) -> Object:
-    """The part of a suspended job's pod spec that stays."""
+    """Return the immutable part of a suspended job's pod spec."""
     spec = template.get("spec") or {}
     fixed: dict[str, Any] = {field: value for field, value in spec.items() if field not in _PLACEMENT}
     affinity = {

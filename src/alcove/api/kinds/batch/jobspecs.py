@@ -1,4 +1,4 @@
-"""The spec of a job, its own or in a CronJob's template."""
+"""The spec of a job, in a Job or in a CronJob's template."""
 
 from alcove.api import names
 from alcove.api.fields import FieldError, invalid, not_supported, required, too_long
@@ -10,7 +10,7 @@ from alcove.api.objects import Object
 PARALLELISM_MAX = 100_000
 FAILED_INDEXES_MAX = 100_000
 COMPLETIONS_HIGH = 100_000
-"""Above so many completions, with retries by index, less is allowed of the rest."""
+"""With more completions than this and a backoff limit per index, other limits are lower."""
 PARALLELISM_OF_HIGH_MAX = 10_000
 FAILED_INDEXES_OF_HIGH_MAX = 10_000
 MANAGED_BY_LENGTH_MAX_BYTES = 63
@@ -32,26 +32,26 @@ def is_indexed(spec: Object) -> bool:
 
 
 def validate_job_spec(spec: Object, path: str) -> list[FieldError]:
-    """Everything but the selector."""
-    faults = not_negative(spec, path, *_COUNTS)
+    """Check everything except the selector."""
+    errors = not_negative(spec, path, *_COUNTS)
     if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
-        faults.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+        errors.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     if "managedBy" in spec:
-        faults += _managed_by(spec["managedBy"], f"{path}.managedBy")
+        errors += _managed_by(spec["managedBy"], f"{path}.managedBy")
     if "completionMode" in spec:
-        faults += one_of(spec["completionMode"], ("NonIndexed", "Indexed"), f"{path}.completionMode")
-    faults += _indexed(spec, path) if is_indexed(spec) else _not_indexed(spec, path)
+        errors += one_of(spec["completionMode"], ("NonIndexed", "Indexed"), f"{path}.completionMode")
+    errors += _indexed(spec, path) if is_indexed(spec) else _not_indexed(spec, path)
     if spec.get("podFailurePolicy") is not None:
-        faults += validate_failure_policy(spec, f"{path}.podFailurePolicy")
+        errors += validate_failure_policy(spec, f"{path}.podFailurePolicy")
     if spec.get("successPolicy") is not None:
         if is_indexed(spec):
-            faults += validate_success_policy(spec, f"{path}.successPolicy")
+            errors += validate_success_policy(spec, f"{path}.successPolicy")
         else:
-            faults.append(invalid(f"{path}.successPolicy", spec["successPolicy"], _NEEDS_INDEXED))
-    faults += _replacement(spec, f"{path}.podReplacementPolicy")
+            errors.append(invalid(f"{path}.successPolicy", spec["successPolicy"], _NEEDS_INDEXED))
+    errors += _replacement(spec, f"{path}.podReplacementPolicy")
     template = spec.get("template") or {}
-    faults += validate_pod_template(template, f"{path}.template")
-    return faults + _restart_policy(spec, template.get("spec") or {}, f"{path}.template.spec.restartPolicy")
+    errors += validate_pod_template(template, f"{path}.template")
+    return errors + _restart_policy(spec, template.get("spec") or {}, f"{path}.template.spec.restartPolicy")
 
 
 def _managed_by(value: str, path: str) -> list[FieldError]:
@@ -59,16 +59,16 @@ def _managed_by(value: str, path: str) -> list[FieldError]:
         return [required(path)]
     host, _, rest = value.partition("/")
     if not host or not rest:
-        faults = [invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')]
+        errors = [invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')]
     else:
-        faults = named(host, names.dns_subdomain, path) + named(rest, names.http_path, path)
+        errors = named(host, names.dns_subdomain, path) + named(rest, names.http_path, path)
     if len(value.encode()) > MANAGED_BY_LENGTH_MAX_BYTES:
-        faults.append(too_long(path, MANAGED_BY_LENGTH_MAX_BYTES))
-    return faults
+        errors.append(too_long(path, MANAGED_BY_LENGTH_MAX_BYTES))
+    return errors
 
 
-def _at_most(spec: Object, field: str, most: int, message: str, path: str) -> list[FieldError]:
-    over = spec.get(field, 0) > most
+def _check_maximum(spec: Object, field: str, maximum: int, message: str, path: str) -> list[FieldError]:
+    over = spec.get(field, 0) > maximum
     return (
         [invalid(f"{path}.{field}", spec[field], f"must be less than or equal to {message}")] if over else []
     )
@@ -76,29 +76,29 @@ def _at_most(spec: Object, field: str, most: int, message: str, path: str) -> li
 
 def _indexed(spec: Object, path: str) -> list[FieldError]:
     completions = spec.get("completions")
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if completions is None:
-        faults.append(required(f"{path}.completions", "when completion mode is Indexed"))
+        errors.append(required(f"{path}.completions", "when completion mode is Indexed"))
     message = f"{PARALLELISM_MAX} when completion mode is Indexed"
-    faults += _at_most(spec, "parallelism", PARALLELISM_MAX, message, path)
+    errors += _check_maximum(spec, "parallelism", PARALLELISM_MAX, message, path)
     if completions is not None:
-        faults += _at_most(spec, "maxFailedIndexes", completions, "completions", path)
-    faults += _at_most(spec, "maxFailedIndexes", FAILED_INDEXES_MAX, str(FAILED_INDEXES_MAX), path)
+        errors += _check_maximum(spec, "maxFailedIndexes", completions, "completions", path)
+    errors += _check_maximum(spec, "maxFailedIndexes", FAILED_INDEXES_MAX, str(FAILED_INDEXES_MAX), path)
     if (completions or 0) > COMPLETIONS_HIGH and "backoffLimitPerIndex" in spec:
-        faults += _many_indexes(spec, path)
-    return faults
+        errors += _many_indexes(spec, path)
+    return errors
 
 
 def _many_indexes(spec: Object, path: str) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if "maxFailedIndexes" not in spec:
         message = f"must be specified when completions is above {COMPLETIONS_HIGH}"
-        faults.append(required(f"{path}.maxFailedIndexes", message))
+        errors.append(required(f"{path}.maxFailedIndexes", message))
     when = f"when completions are above {COMPLETIONS_HIGH} and used with backoff limit per index"
     message = f"{PARALLELISM_OF_HIGH_MAX} {when}"
-    faults += _at_most(spec, "parallelism", PARALLELISM_OF_HIGH_MAX, message, path)
+    errors += _check_maximum(spec, "parallelism", PARALLELISM_OF_HIGH_MAX, message, path)
     message = f"{FAILED_INDEXES_OF_HIGH_MAX} {when}"
-    return faults + _at_most(spec, "maxFailedIndexes", FAILED_INDEXES_OF_HIGH_MAX, message, path)
+    return errors + _check_maximum(spec, "maxFailedIndexes", FAILED_INDEXES_OF_HIGH_MAX, message, path)
 
 
 def _not_indexed(spec: Object, path: str) -> list[FieldError]:

@@ -1,4 +1,4 @@
-"""Bindings: a pod is given to a node. They are acted on, not kept."""
+"""Bindings: assign a pod to a node. They are executed, not stored."""
 
 from alcove.api.kind import Strategy
 from alcove.api.kinds.core.pods.subresources import validate_binding

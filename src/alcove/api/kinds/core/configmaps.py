@@ -1,4 +1,4 @@
-"""Config maps: texts and bytes by key."""
+"""ConfigMaps: text and binary data by key."""
 
 from alcove.api.fields import FieldError, invalid, too_long
 from alcove.api.kind import Strategy
@@ -13,15 +13,15 @@ from alcove.api.objects import Object
 
 
 def _validate(config: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     texts, binaries = config.get("data", {}), config.get("binaryData", {})
-    check_keys(texts, "data", faults)
+    check_keys(texts, "data", errors)
     message = "duplicate of key present in binaryData"
-    faults += [invalid(f"data[{key}]", key, message) for key in texts if key in binaries]
-    check_keys(binaries, "binaryData", faults)
+    errors += [invalid(f"data[{key}]", key, message) for key in texts if key in binaries]
+    check_keys(binaries, "binaryData", errors)
     if text_bytes(texts) + base64_bytes(binaries) > SIZE_MAX_BYTES:
-        faults.append(too_long("[]", SIZE_MAX_BYTES))
-    return faults
+        errors.append(too_long("[]", SIZE_MAX_BYTES))
+    return errors
 
 
 def _validate_update(new: Object, old: Object) -> list[FieldError]:

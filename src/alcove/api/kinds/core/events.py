@@ -1,4 +1,4 @@
-"""Events: what happened to an object, told by whoever saw it."""
+"""Events in the core group."""
 
 from collections.abc import Callable
 
@@ -7,38 +7,38 @@ from alcove.api.fields import FieldError, invalid, required
 from alcove.api.kind import Strategy
 from alcove.api.objects import Object, get
 from alcove.api.objects import namespace as namespace_of
-from alcove.api.validation import Faults, check_value
+from alcove.api.validation import FieldErrors, check_value
 
 _LENGTHS_MAX = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
 _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
 
 def _validate(event: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     namespace, about = namespace_of(event), get(event, "involvedObject", "namespace", default="")
     message = "does not match event.namespace"
     if event.get("eventTime"):
         if not about and namespace not in ("default", "kube-system"):
-            faults.append(invalid("involvedObject.namespace", about, message))
-        _check_reported(event, faults)
+            errors.append(invalid("involvedObject.namespace", about, message))
+        _check_reported(event, errors)
     elif namespace != about and (about or namespace not in ("", "default")):
-        faults.append(invalid("involvedObject.namespace", about, message))
-    check_value(namespace, names.dns_subdomain, "namespace", faults)
-    return faults
+        errors.append(invalid("involvedObject.namespace", about, message))
+    check_value(namespace, names.dns_subdomain, "namespace", errors)
+    return errors
 
 
-def _check_reported(event: Object, faults: Faults) -> None:
-    """Events of the newer sort say who reports, what was done, and why."""
+def _check_reported(event: Object, errors: FieldErrors) -> None:
+    """Events of the newer form must have a reporting controller and instance, an action and a reason."""
     reporter = event.get("reportingComponent", "")
     if not reporter:
-        faults.append(required("reportingComponent"))
-    check_value(reporter, names.qualified_name, "reportingComponent", faults)
-    for field, most in _LENGTHS_MAX.items():
+        errors.append(required("reportingComponent"))
+    check_value(reporter, names.qualified_name, "reportingComponent", errors)
+    for field, maximum in _LENGTHS_MAX.items():
         text = event.get(field, "")
         if not text and field != "message":
-            faults.append(required(field))
-        if len(text.encode()) > most:
-            faults.append(invalid(field, "", f"can have at most {most} characters"))
+            errors.append(required(field))
+        if len(text.encode()) > maximum:
+            errors.append(invalid(field, "", f"can have at most {maximum} characters"))
 
 
 def _involved(field: str) -> Callable[[Object], str]:

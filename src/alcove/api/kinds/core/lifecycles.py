@@ -1,52 +1,52 @@
-"""Spaces that empty before they go (namespaces, tenants): finalizers in the spec, a phase in the status."""
+"""Namespaces and tenants: finalizers in the spec, a phase in the status, deletion of the content first."""
 
 from alcove.api import names
 from alcove.api.fields import FieldError, invalid
 from alcove.api.objects import Object, get
-from alcove.api.validation import Faults, check_value
+from alcove.api.validation import FieldErrors, check_value
 
 _STANDARD_FINALIZERS = ("kubernetes", "arktos", "orphan", "foregroundDeletion")
 
 
-def add_finalizer(space: Object, finalizer: str) -> None:
-    finalizers = space.setdefault("spec", {}).setdefault("finalizers", [])
+def add_finalizer(obj: Object, finalizer: str) -> None:
+    finalizers = obj.setdefault("spec", {}).setdefault("finalizers", [])
     if finalizer not in finalizers:
         finalizers.append(finalizer)
 
 
 def keep_finalizers(new: Object, old: Object) -> None:
-    """Finalizers change through `/finalize` only."""
-    kept = get(old, "spec", "finalizers")
+    """Restore finalizers, which change only through `/finalize`."""
+    finalizers_before = get(old, "spec", "finalizers")
     spec = new.setdefault("spec", {})
-    if kept:
-        spec["finalizers"] = list(kept)
+    if finalizers_before:
+        spec["finalizers"] = list(finalizers_before)
     else:
         spec.pop("finalizers", None)
 
 
-def check_finalizers(space: Object, faults: Faults, *, indexed: bool = False) -> None:
-    for index, finalizer in enumerate(get(space, "spec", "finalizers", default=())):
+def check_finalizers(obj: Object, errors: FieldErrors, *, indexed: bool = False) -> None:
+    for index, finalizer in enumerate(get(obj, "spec", "finalizers", default=())):
         field = f"spec.finalizers[{index}]" if indexed else "spec.finalizers"
-        check_value(finalizer, names.qualified_name, field, faults)
+        check_value(finalizer, names.qualified_name, field, errors)
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             message = "name is neither a standard finalizer name nor is it fully qualified"
-            faults.append(invalid(field, finalizer, message))
+            errors.append(invalid(field, finalizer, message))
 
 
 def validate_finalize(new: Object, _old: Object) -> list[FieldError]:
-    """A write to `/finalize`."""
-    faults: list[FieldError] = []
-    check_finalizers(new, faults, indexed=True)
-    return faults
+    """Check a write to `/finalize`."""
+    errors: list[FieldError] = []
+    check_finalizers(new, errors, indexed=True)
+    return errors
 
 
-def default_phase(space: Object) -> None:
-    if "status" in space and not space["status"].get("phase"):
-        space["status"]["phase"] = "Active"
+def default_phase(obj: Object) -> None:
+    if "status" in obj and not obj["status"].get("phase"):
+        obj["status"]["phase"] = "Active"
 
 
 def validate_phase(new: Object, _old: Object) -> list[FieldError]:
-    """A space is terminating exactly when it was deleted."""
+    """The phase is Terminating if and only if the object has a deletion timestamp."""
     phase = get(new, "status", "phase", default="")
     if not get(new, "metadata", "deletionTimestamp"):
         if phase != "Active":

@@ -1,4 +1,4 @@
-"""Namespaces: spaces of names inside a tenant."""
+"""Namespaces within a tenant."""
 
 from alcove.api import names
 from alcove.api.fields import FieldError
@@ -17,7 +17,7 @@ FINALIZER = "kubernetes"
 
 
 def _default(namespace: Object) -> None:
-    """Every namespace can be selected by its name."""
+    """Set the name label, so that every namespace can be selected by its name."""
     meta = metadata(namespace)
     if name := meta.get("name"):
         meta["labels"] = {**meta.get("labels", {}), NAME_LABEL: name}
@@ -25,13 +25,13 @@ def _default(namespace: Object) -> None:
 
 
 def _validate(namespace: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
-    check_finalizers(namespace, faults)
-    return faults
+    errors: list[FieldError] = []
+    check_finalizers(namespace, errors)
+    return errors
 
 
 def _prepare_create(namespace: Object) -> None:
-    _default(namespace)  # A generated name was not known before.
+    _default(namespace)  # Again: a generated name was unknown before.
     add_finalizer(namespace, FINALIZER)
     namespace["status"] = {"phase": "Active"}
 

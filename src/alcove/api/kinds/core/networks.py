@@ -1,5 +1,4 @@
-"""Which of its tenant's networks a pod or service joins (`spec.network`, or a label that says the same), and which types
-of networks there are."""
+"""The tenant's network that a pod or service joins (`spec.network`, or a label), and the network types."""
 
 from collections.abc import Mapping
 
@@ -7,27 +6,27 @@ from alcove.api import names
 from alcove.api.errors import BadRequest
 from alcove.api.fields import invalid
 from alcove.api.objects import Object, get, labels
-from alcove.api.validation import Faults, check_value
+from alcove.api.validation import FieldErrors, check_value
 
 NETWORK_LABEL = "arktos.futurewei.com/network"
 DEFAULT_NETWORK = "default"
 NETWORK_TYPES = ("flat", "vpc", "mizar")
-"""What `spec.type` of a network may be. What each is made of is in `network/providers`."""
+"""Values of a network's `spec.type`. The implementations are in `network/providers`."""
 
 
 def network_of(obj: Object) -> str:
-    """The network that a pod or service joins."""
+    """Return the network that a pod or service joins."""
     return get(obj, "spec", "network") or labels(obj).get(NETWORK_LABEL) or DEFAULT_NETWORK
 
 
-def check_network_name(spec: Object, path: str, faults: Faults) -> None:
+def check_network_name(spec: Object, path: str, errors: FieldErrors) -> None:
     if network := spec.get("network"):
-        check_value(network, names.dns_subdomain, f"{path}.network", faults)
+        check_value(network, names.dns_subdomain, f"{path}.network", errors)
 
 
-def refuse_two_networks(spec: Object, own_labels: Mapping[str, str], path: str) -> None:
-    """Raises BadRequest where field and label name different networks: which one is meant, nobody knows."""
-    chosen, labelled = spec.get("network"), own_labels.get(NETWORK_LABEL)
+def refuse_two_networks(spec: Object, object_labels: Mapping[str, str], path: str) -> None:
+    """Raise BadRequest if field and label name different networks."""
+    chosen, labelled = spec.get("network"), object_labels.get(NETWORK_LABEL)
     if chosen and labelled and labelled != chosen:
         raise BadRequest(
             f'{path}.network is "{chosen}" but the label {NETWORK_LABEL} is "{labelled}": '
@@ -35,10 +34,10 @@ def refuse_two_networks(spec: Object, own_labels: Mapping[str, str], path: str) 
         )
 
 
-def check_network_unchanged(new: Object, old: Object, faults: Faults) -> None:
-    """An object stays in the network it was made in: its address is of that network."""
+def check_network_unchanged(new: Object, old: Object, errors: FieldErrors) -> None:
+    """The network of an object is immutable: its address belongs to that network."""
     if network_of(new) != network_of(old):
         message = f'the network may not change after creation (it is "{network_of(old)}")'
         is_labelled = not get(new, "spec", "network") and not get(old, "spec", "network")
         field = f"metadata.labels[{NETWORK_LABEL}]" if is_labelled else "spec.network"
-        faults.append(invalid(field, network_of(new), message))
+        errors.append(invalid(field, network_of(new), message))

@@ -9,7 +9,7 @@ from alcove.api.kind import Strategy
 from alcove.api.kinds.core.pods.affinity import TAINT_EFFECTS
 from alcove.api.kinds.core.resources import check_amount, default_resource_list
 from alcove.api.objects import Object, get
-from alcove.api.validation import Faults, check_positive, check_required_choice, check_value
+from alcove.api.validation import FieldErrors, check_positive, check_required_choice, check_value
 
 _FEATURE_LENGTH_MAX = 253
 _is_feature = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*").fullmatch
@@ -26,7 +26,7 @@ def _default(node: Object) -> None:
 
 
 def _pair_ranges(spec: Object) -> None:
-    """`podCIDR` is the first of `podCIDRs`, as clients of old know it. Where the two differ it wins."""
+    """Pair `podCIDR`, the older field, with the first of `podCIDRs`. If they differ, `podCIDR` wins."""
     first, ranges = spec.get("podCIDR"), spec.get("podCIDRs")
     if first and (not ranges or ranges[0] != first):
         spec["podCIDRs"] = [first]
@@ -35,62 +35,62 @@ def _pair_ranges(spec: Object) -> None:
 
 
 def _validate(node: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     spec = node.get("spec", {})
-    _check_taints(spec.get("taints", ()), faults)
-    faults += _status_faults(node)
+    _check_taints(spec.get("taints", ()), errors)
+    errors += _status_errors(node)
     ranges = spec.get("podCIDRs", [])
     for index, cidr in enumerate(ranges):
-        faults += addresses.cidr_faults(f"spec.podCIDRs[{index}]", cidr)
+        errors += addresses.cidr_errors(f"spec.podCIDRs[{index}]", cidr)
     families = {addresses.ip_family(cidr) for cidr in ranges}
     if len(ranges) > 2 or (len(ranges) == 2 and families != {"IPv4", "IPv6"}):
         message = "may specify no more than one CIDR for each IP family"
-        faults.append(invalid("spec.podCIDRs", ranges, message))
-    return faults
+        errors.append(invalid("spec.podCIDRs", ranges, message))
+    return errors
 
 
-def _check_taints(taints: Sequence[Object], faults: Faults) -> None:
-    """The paths say `metadata` in Kubernetes, too."""
+def _check_taints(taints: Sequence[Object], errors: FieldErrors) -> None:
+    """The error paths contain `metadata`, as in Kubernetes."""
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
         path, key, value = f"metadata.taints[{index}]", taint.get("key", ""), taint.get("value", "")
-        check_value(key, names.label_key, f"{path}.key", faults)
+        check_value(key, names.label_key, f"{path}.key", errors)
         if messages := names.label_value(value):
-            faults.append(invalid(f"{path}.value", value, ";".join(messages)))
+            errors.append(invalid(f"{path}.value", value, ";".join(messages)))
         effect = taint.get("effect", "")
-        check_required_choice(effect, TAINT_EFFECTS, f"{path}.effect", faults)
+        check_required_choice(effect, TAINT_EFFECTS, f"{path}.effect", errors)
         if (key, effect) in seen:
             twice = duplicate(path, taint)
             unique = f"{twice.body}: taints must be unique by key and effect pair"
-            faults.append(FieldError(twice.fault, path, unique))
+            errors.append(FieldError(twice.fault, path, unique))
         seen.add((key, effect))
 
 
-def _status_faults(node: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+def _status_errors(node: Object) -> list[FieldError]:
+    errors: list[FieldError] = []
     status = node.get("status", {})
     for field in ("capacity", "allocatable"):
         for resource, amount in status.get(field, {}).items():
-            check_amount(resource, amount, f"status.{field}.{resource}", faults)
+            check_amount(resource, amount, f"status.{field}.{resource}", errors)
     swap = get(status, "nodeInfo", "swap", "capacity")
     if swap is not None:
-        check_positive(swap, "metadata.nodeSwapStatus.capacity", faults)
-    _check_features(status.get("declaredFeatures", ()), faults)
-    return faults
+        check_positive(swap, "metadata.nodeSwapStatus.capacity", errors)
+    _check_features(status.get("declaredFeatures", ()), errors)
+    return errors
 
 
-def _check_features(features: Sequence[str], faults: Faults) -> None:
+def _check_features(features: Sequence[str], errors: FieldErrors) -> None:
     for index, feature in enumerate(features):
         field = f"status.declaredFeatures[{index}]"
-        if message := _feature_fault(feature):
-            faults.append(invalid(field, feature, f"invalid feature name {quote(feature)}: {message}"))
+        if message := _feature_error(feature):
+            errors.append(invalid(field, feature, f"invalid feature name {quote(feature)}: {message}"))
         if index and features[index - 1] == feature:
-            faults.append(duplicate(field, feature))
+            errors.append(duplicate(field, feature))
         elif index and features[index - 1] > feature:
-            faults.append(invalid(field, feature, "list must be sorted alphabetically"))
+            errors.append(invalid(field, feature, "list must be sorted alphabetically"))
 
 
-def _feature_fault(feature: str) -> str:
+def _feature_error(feature: str) -> str:
     if len(feature) > _FEATURE_LENGTH_MAX:
         return names.too_long(_FEATURE_LENGTH_MAX)
     if _is_feature(feature):
@@ -102,26 +102,26 @@ def _feature_fault(feature: str) -> str:
 
 
 def _validate_update(new: Object, old: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     spec, before = new.get("spec", {}), old.get("spec", {})
     for field, shown in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
         if before.get(field) and spec.get(field) != before[field]:
             message = f'node updates may not change {shown} except from "" to valid'
-            faults.append(forbidden(f"spec.{field}", message))
+            errors.append(forbidden(f"spec.{field}", message))
     if spec.get("externalID", "") != before.get("externalID", ""):
-        faults.append(forbidden("spec.externalID", "may not be updated"))
-    return faults
+        errors.append(forbidden("spec.externalID", "may not be updated"))
+    return errors
 
 
 def _validate_status(new: Object, _old: Object) -> list[FieldError]:
-    faults = _status_faults(new)
-    known: set[tuple[str, str]] = set()
+    errors = _status_errors(new)
+    seen_pairs: set[tuple[str, str]] = set()
     for index, address in enumerate(get(new, "status", "addresses", default=())):
         pair = address.get("type", ""), address.get("address", "")
-        if pair in known:
-            faults.append(duplicate(f"status.addresses[{index}]", address))
-        known.add(pair)
-    return faults
+        if pair in seen_pairs:
+            errors.append(duplicate(f"status.addresses[{index}]", address))
+        seen_pairs.add(pair)
+    return errors
 
 
 def _unschedulable(node: Object) -> str:

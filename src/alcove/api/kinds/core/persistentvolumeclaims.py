@@ -1,4 +1,4 @@
-"""Persistent volume claims: storage that a pod asks for by size and class."""
+"""PersistentVolumeClaims: requests for storage by size and class."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from alcove.api.kinds.core.resources import default_resource_list, is_native
 from alcove.api.kinds.metadata import immutable
 from alcove.api.objects import Object, annotations, get
 from alcove.api.quantity import Quantity
-from alcove.api.validation import Faults, difference, read_quantity, same
+from alcove.api.validation import FieldErrors, difference, read_quantity, same
 
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 _RESIZE_STATES = (
@@ -36,9 +36,9 @@ def _default(claim: Object) -> None:
 
 
 def _validate(claim: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
-    check_claim_spec(claim.get("spec", {}), "spec", faults)
-    return faults
+    errors: list[FieldError] = []
+    check_claim_spec(claim.get("spec", {}), "spec", errors)
+    return errors
 
 
 def _prepare_create(claim: Object) -> None:
@@ -51,13 +51,13 @@ def _prepare_create(claim: Object) -> None:
 
 
 def _is_copyable(source: Object) -> bool:
-    """The older of the two fields takes only claims and snapshots, and drops the rest."""
+    """The older field, `dataSource`, accepts only claims and snapshots; others are dropped."""
     kind, group = source.get("kind"), source.get("apiGroup", "")
     return (kind, group) in (("PersistentVolumeClaim", ""), ("VolumeSnapshot", "snapshot.storage.k8s.io"))
 
 
 def _pair_data_sources(spec: Object) -> None:
-    """`dataSource` and `dataSourceRef` say the same, where the older one can say it."""
+    """Copy `dataSource` and `dataSourceRef` to each other, where the older field can hold the value."""
     fields = ("apiGroup", "kind", "name")
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     if source is not None and reference is None:
@@ -75,23 +75,23 @@ def _storage(claim: Object, *path: str) -> Quantity:
 
 
 def _validate_update(new: Object, old: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     spec, before = new.get("spec", {}), old.get("spec", {})
-    _check_class_annotation(new, old, faults)
+    _check_class_annotation(new, old, errors)
     allowed = _with_allowed_changes(new, old)
     if not same(allowed, spec):
         message = (
             "spec is immutable after creation except resources.requests and volumeAttributesClassName "
             f"for bound claims\n{difference(allowed, spec)}"
         )
-        faults.append(forbidden("spec", message))
+        errors.append(forbidden("spec", message))
     size = _storage(new, "spec", "resources", "requests", "storage")
     is_less = size < _storage(old, "spec", "resources", "requests", "storage")
     if is_less and size <= _storage(old, "status", "capacity", "storage"):
-        faults.append(forbidden(_SIZE, "field can not be less than status.capacity"))
-    immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", faults)
-    _check_attributes(spec, before, old, faults)
-    return faults
+        errors.append(forbidden(_SIZE, "field can not be less than status.capacity"))
+    immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", errors)
+    _check_attributes(spec, before, old, errors)
+    return errors
 
 
 def _with_allowed_changes(new: Object, old: Object) -> Object:
@@ -118,54 +118,54 @@ def _take(field: str, source: Object, into: Object) -> None:
         into.pop(field, None)
 
 
-def _check_class_annotation(new: Object, old: Object, faults: Faults) -> None:
-    """The class may move from the old annotation to the field; else the annotation stays as it is."""
+def _check_class_annotation(new: Object, old: Object, errors: FieldErrors) -> None:
+    """The class may move from the old annotation to the field; otherwise the annotation is immutable."""
     was, now = annotations(old).get(_CLASS_ANNOTATION, ""), annotations(new).get(_CLASS_ANNOTATION, "")
     moves = was and not get(old, "spec", "storageClassName") and get(new, "spec", "storageClassName") == was
     if moves and now in ("", was):
         return
-    immutable(now, was, f"metadata.annotations[{_CLASS_ANNOTATION}]", faults)
+    immutable(now, was, f"metadata.annotations[{_CLASS_ANNOTATION}]", errors)
 
 
-def _check_attributes(spec: Object, before: Object, old: Object, faults: Faults) -> None:
+def _check_attributes(spec: Object, before: Object, old: Object, errors: FieldErrors) -> None:
     if spec.get(_ATTRIBUTES) == before.get(_ATTRIBUTES):
         return
     if get(old, "status", "currentVolumeAttributesClassName") is None or spec.get(_ATTRIBUTES):
         return
-    what = "nil" if _ATTRIBUTES not in spec else "empty string"
-    message = f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
-    faults.append(forbidden(f"spec.{_ATTRIBUTES}", message))
+    new_value = "nil" if _ATTRIBUTES not in spec else "empty string"
+    message = f"update to {new_value} is forbidden when status.currentVolumeAttributesClassName is not nil"
+    errors.append(forbidden(f"spec.{_ATTRIBUTES}", message))
 
 
 def _validate_status(new: Object, _old: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     status = new.get("status", {})
     if not get(new, "spec", "accessModes"):
-        faults.append(required("Spec.accessModes"))
+        errors.append(required("Spec.accessModes"))
     for resource, amount in status.get("capacity", {}).items():
-        _check_amount(amount, f"status.capacity[{resource}]", faults)
+        _check_amount(amount, f"status.capacity[{resource}]", errors)
     for resource, state in status.get("allocatedResourceStatuses", {}).items():
-        _check_resource(resource, "status.allocatedResourceStatuses", faults)
+        _check_resource(resource, "status.allocatedResourceStatuses", errors)
         if state not in _RESIZE_STATES:
-            faults.append(not_supported("status.allocatedResourceStatuses", resource, sorted(_RESIZE_STATES)))
+            errors.append(not_supported("status.allocatedResourceStatuses", resource, sorted(_RESIZE_STATES)))
     for resource, amount in status.get("allocatedResources", {}).items():
-        if _check_resource(resource, "status.allocatedResources", faults):
-            _check_amount(amount, f"status.allocatedResources[{resource}]", faults)
-    return faults
+        if _check_resource(resource, "status.allocatedResources", errors):
+            _check_amount(amount, f"status.allocatedResources[{resource}]", errors)
+    return errors
 
 
-def _check_amount(amount: Any, path: str, faults: Faults) -> None:
-    read = read_quantity(amount, path, faults)
+def _check_amount(amount: Any, path: str, errors: FieldErrors) -> None:
+    read = read_quantity(amount, path, errors)
     if read is not None and read.nano < 0:
-        faults.append(invalid(path, read.value, "must be a valid resource quantity"))
+        errors.append(invalid(path, read.value, "must be a valid resource quantity"))
 
 
-def _check_resource(resource: str, path: str, faults: Faults) -> bool:
+def _check_resource(resource: str, path: str, errors: FieldErrors) -> bool:
     if messages := names.qualified_name(resource):
-        faults += [invalid(path, resource, each) for each in messages]
+        errors += [invalid(path, resource, each) for each in messages]
         return False
     if is_native(resource) and resource != "storage":
-        faults.append(not_supported(path, resource, ("storage",)))
+        errors.append(not_supported(path, resource, ("storage",)))
         return False
     return True
 

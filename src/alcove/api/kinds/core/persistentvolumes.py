@@ -1,4 +1,4 @@
-"""Persistent volumes: pieces of storage that claims are bound to."""
+"""PersistentVolumes: storage that claims are bound to."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from alcove.api.kinds.metadata import immutable
 from alcove.api.objects import Object
 from alcove.api.validation import (
     NOT_POSITIVE,
-    Faults,
+    FieldErrors,
     check_choice,
     check_name,
     check_present,
@@ -56,73 +56,73 @@ def _default(volume: Object) -> None:
 
 
 def _validate(volume: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     spec = volume.get("spec", {})
     modes = spec.get("accessModes", [])
     if not modes:
-        faults.append(required("spec.accessModes"))
-    check_access_modes(modes, "spec.accessModes", faults)
-    _check_capacity(spec.get("capacity", {}), faults)
+        errors.append(required("spec.accessModes"))
+    check_access_modes(modes, "spec.accessModes", errors)
+    _check_capacity(spec.get("capacity", {}), errors)
     policy = spec.get("persistentVolumeReclaimPolicy", "")
     if policy:
-        check_choice(policy, _RECLAIM_POLICIES, "spec.persistentVolumeReclaimPolicy", faults)
+        check_choice(policy, _RECLAIM_POLICIES, "spec.persistentVolumeReclaimPolicy", errors)
     if "nodeAffinity" in spec:
-        _check_node_affinity(spec["nodeAffinity"], faults)
-    _check_source(volume.get("metadata", {}).get("name", ""), spec, faults)
+        _check_node_affinity(spec["nodeAffinity"], errors)
+    _check_source(volume.get("metadata", {}).get("name", ""), spec, errors)
     if policy == "Recycle" and _is_root(spec.get("hostPath", {}).get("path", "")):
         message = "may not be 'recycle' for a hostPath mount of '/'"
-        faults.append(forbidden("spec.persistentVolumeReclaimPolicy", message))
+        errors.append(forbidden("spec.persistentVolumeReclaimPolicy", message))
     if class_name := spec.get("storageClassName"):
-        check_value(class_name, names.dns_subdomain, "spec.storageClassName", faults)
+        check_value(class_name, names.dns_subdomain, "spec.storageClassName", errors)
     if "volumeMode" in spec:
-        check_choice(spec["volumeMode"], VOLUME_MODES, "spec.volumeMode", faults)
+        check_choice(spec["volumeMode"], VOLUME_MODES, "spec.volumeMode", errors)
     if "volumeAttributesClassName" in spec:
-        _check_attributes(spec, faults)
-    return faults
+        _check_attributes(spec, errors)
+    return errors
 
 
 def _is_root(path: str) -> bool:
     return path.startswith("/") and not [part for part in path.split("/") if part not in ("", ".")]
 
 
-def _check_capacity(capacity: Object, faults: Faults) -> None:
+def _check_capacity(capacity: Object, errors: FieldErrors) -> None:
     if not capacity:
-        faults.append(required("spec.capacity"))
+        errors.append(required("spec.capacity"))
     if list(capacity) != ["storage"]:
-        faults.append(not_supported("spec.capacity", capacity, ("storage",)))
+        errors.append(not_supported("spec.capacity", capacity, ("storage",)))
     for resource, amount in capacity.items():
-        read = read_quantity(amount, f"spec.capacity[{resource}]", faults)
+        read = read_quantity(amount, f"spec.capacity[{resource}]", errors)
         if read is None:
             continue
         if read.nano < 0:
             message = "must be a valid resource quantity"
-            faults.append(invalid(f"spec.capacity[{resource}]", read.value, message))
+            errors.append(invalid(f"spec.capacity[{resource}]", read.value, message))
         if read.nano <= 0:
-            faults.append(invalid(f"spec.capacity[{resource}]", str(read), NOT_POSITIVE))
+            errors.append(invalid(f"spec.capacity[{resource}]", str(read), NOT_POSITIVE))
 
 
-def _check_node_affinity(affinity: Object, faults: Faults) -> None:
+def _check_node_affinity(affinity: Object, errors: FieldErrors) -> None:
     if "required" in affinity:
-        check_node_selector(affinity["required"], "spec.nodeAffinity.required", faults)
+        check_node_selector(affinity["required"], "spec.nodeAffinity.required", errors)
     else:
         message = "must specify required node constraints"
-        faults.append(required("spec.nodeAffinity.required", message))
+        errors.append(required("spec.nodeAffinity.required", message))
 
 
-def _check_source(name: str, spec: Object, faults: Faults) -> None:
+def _check_source(name: str, spec: Object, errors: FieldErrors) -> None:
     chosen = ""
     for kind, check in _SOURCES.items():
         if kind not in spec:
             continue
         if chosen:
-            faults.append(forbidden(f"spec.{kind}", "may not specify more than 1 volume type"))
+            errors.append(forbidden(f"spec.{kind}", "may not specify more than 1 volume type"))
             continue
         chosen = kind
-        check(spec[kind], "spec.persistentDisk" if kind == "gcePersistentDisk" else f"spec.{kind}", faults)
+        check(spec[kind], "spec.persistentDisk" if kind == "gcePersistentDisk" else f"spec.{kind}", errors)
     if not chosen:
-        faults.append(required("spec", "must specify a volume type"))
+        errors.append(required("spec", "must specify a volume type"))
     if chosen == "local" and "nodeAffinity" not in spec:
-        faults.append(required("spec.nodeAffinity", "Local volume requires node affinity"))
+        errors.append(required("spec.nodeAffinity", "Local volume requires node affinity"))
     if chosen == "iscsi" and "initiatorName" in spec["iscsi"]:
         portal = spec["iscsi"].get("targetPortal", "")
         if len(f"{name}:{portal}") > 64:
@@ -130,60 +130,60 @@ def _check_source(name: str, spec: Object, faults: Faults) -> None:
                 "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters "
                 "if iscsi.initiatorName is specified."
             )
-            faults.append(invalid("spec.iscsi.targetportal", portal, message))
+            errors.append(invalid("spec.iscsi.targetportal", portal, message))
 
 
-def _glusterfs(source: Object, path: str, faults: Faults) -> None:
-    ATTACHED["glusterfs"](source, path, faults)
+def _glusterfs(source: Object, path: str, errors: FieldErrors) -> None:
+    ATTACHED["glusterfs"](source, path, errors)
     namespace = source.get("endpointsNamespace")
     if namespace == "":
         message = "if the endpointnamespace is set, it must be a valid namespace name"
-        faults.append(invalid(f"{path}.endpointsNamespace", namespace, message))
+        errors.append(invalid(f"{path}.endpointsNamespace", namespace, message))
     elif namespace is not None:
-        check_value(namespace, names.dns_label, f"{path}.endpointsNamespace", faults)
+        check_value(namespace, names.dns_label, f"{path}.endpointsNamespace", errors)
 
 
-def _with_secret(kind: str) -> Callable[[Object, str, Faults], None]:
-    """A source of pods whose secret, here, needs a namespace as well."""
+def _with_secret(kind: str) -> Callable[[Object, str, FieldErrors], None]:
+    """Check a pod's volume source whose secret needs a namespace in a persistent volume."""
 
-    def check(source: Object, path: str, faults: Faults) -> None:
-        ATTACHED[kind](source, path, faults)
+    def check(source: Object, path: str, errors: FieldErrors) -> None:
+        ATTACHED[kind](source, path, errors)
         if "secretRef" in source:
-            check_present(source["secretRef"].get("namespace"), f"{path}.secretRef.namespace", faults)
+            check_present(source["secretRef"].get("namespace"), f"{path}.secretRef.namespace", errors)
 
     return check
 
 
-def _iscsi(source: Object, path: str, faults: Faults) -> None:
-    ATTACHED["iscsi"](source, path, faults)
+def _iscsi(source: Object, path: str, errors: FieldErrors) -> None:
+    ATTACHED["iscsi"](source, path, errors)
     if "secretRef" in source:
-        check_present(source["secretRef"].get("name"), f"{path}.secretRef.name", faults)
+        check_present(source["secretRef"].get("name"), f"{path}.secretRef.name", errors)
 
 
-def _azure_file(source: Object, path: str, faults: Faults) -> None:
-    ATTACHED["azureFile"](source, path, faults)
+def _azure_file(source: Object, path: str, errors: FieldErrors) -> None:
+    ATTACHED["azureFile"](source, path, errors)
     if source.get("secretNamespace") == "":
-        faults.append(required(f"{path}.secretNamespace"))
+        errors.append(required(f"{path}.secretNamespace"))
 
 
-def _local(source: Object, path: str, faults: Faults) -> None:
+def _local(source: Object, path: str, errors: FieldErrors) -> None:
     if not source.get("path"):
-        faults.append(required(f"{path}.path"))
+        errors.append(required(f"{path}.path"))
     else:
-        check_no_backsteps(source["path"], f"{path}.path", faults)
+        check_no_backsteps(source["path"], f"{path}.path", errors)
 
 
-def _csi(source: Object, path: str, faults: Faults) -> None:
-    check_csi_driver(source.get("driver", ""), f"{path}.driver", faults)
-    check_present(source.get("volumeHandle"), f"{path}.volumeHandle", faults)
+def _csi(source: Object, path: str, errors: FieldErrors) -> None:
+    check_csi_driver(source.get("driver", ""), f"{path}.driver", errors)
+    check_present(source.get("volumeHandle"), f"{path}.volumeHandle", errors)
     for field in _CSI_SECRETS:
         if field in source:
             reference = source[field]
-            check_name(reference.get("name", ""), names.dns_subdomain, f"{path}.{field}.name", faults)
-            check_name(reference.get("namespace", ""), names.dns_label, f"{path}.{field}.namespace", faults)
+            check_name(reference.get("name", ""), names.dns_subdomain, f"{path}.{field}.name", errors)
+            check_name(reference.get("namespace", ""), names.dns_label, f"{path}.{field}.namespace", errors)
 
 
-_SOURCES: dict[str, Callable[[Object, str, Faults], None]] = {
+_SOURCES: dict[str, Callable[[Object, str, FieldErrors], None]] = {
     "hostPath": ATTACHED["hostPath"],
     "gcePersistentDisk": ATTACHED["gcePersistentDisk"],
     "awsElasticBlockStore": ATTACHED["awsElasticBlockStore"],
@@ -209,37 +209,37 @@ _SOURCES: dict[str, Callable[[Object, str, Faults], None]] = {
 }
 
 
-def _check_attributes(spec: Object, faults: Faults) -> None:
+def _check_attributes(spec: Object, errors: FieldErrors) -> None:
     name, field = spec["volumeAttributesClassName"], "spec.volumeAttributesClassName"
     if not name:
-        faults.append(required(field, "an empty string is disallowed"))
+        errors.append(required(field, "an empty string is disallowed"))
     else:
-        check_value(name, names.dns_subdomain, field, faults)
+        check_value(name, names.dns_subdomain, field, errors)
     if "csi" not in spec:
-        faults.append(required("spec.csi", "has to be specified when using volumeAttributesClassName"))
+        errors.append(required("spec.csi", "has to be specified when using volumeAttributesClassName"))
 
 
 def _validate_update(new: Object, old: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     spec, before = new.get("spec", {}), old.get("spec", {})
     source, source_before = _source_of(spec), _source_of(before)
     if "csi" in source and "controllerExpandSecretRef" not in source_before.get("csi", ()):
-        # Volumes made before expansion was thought of may still get the secret for it.
+        # Volumes created before expansion existed may still get the secret for it.
         csi = {field: value for field, value in source["csi"].items() if field != "controllerExpandSecretRef"}
         source = {**source, "csi": csi}
     if not same(source, source_before):
         message = (
             f"spec.persistentvolumesource is immutable after creation\n{difference(source_before, source)}"
         )
-        faults.append(forbidden("spec.persistentvolumesource", message))
-    immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", faults)
+        errors.append(forbidden("spec.persistentvolumesource", message))
+    immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", errors)
     if "nodeAffinity" in before and not _same_affinity(spec.get("nodeAffinity"), before["nodeAffinity"]):
         message = "field is immutable, except for updating from beta label to GA"
-        faults.append(invalid("nodeAffinity", spec.get("nodeAffinity"), message))
+        errors.append(invalid("nodeAffinity", spec.get("nodeAffinity"), message))
     if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in spec:
         message = "update from non-nil value to nil is forbidden"
-        faults.append(forbidden("spec.volumeAttributesClassName", message))
-    return faults
+        errors.append(forbidden("spec.volumeAttributesClassName", message))
+    return errors
 
 
 def _source_of(spec: Object) -> Object:
@@ -251,14 +251,14 @@ def _same_affinity(new: Object | None, old: Object) -> bool:
 
 
 def _with_labels_renamed(new: Object | None, old: Object) -> Object:
-    """The old affinity, with beta labels renamed where the new one has the name that replaced them."""
+    """Return the old affinity, with beta labels renamed where the new one uses their replacement."""
     terms = [dict(term) for term in old.get("required", {}).get("nodeSelectorTerms", ())]
     others = (new or {}).get("required", {}).get("nodeSelectorTerms", ())
     for term, other in zip(terms, others, strict=False):
         expressions = [dict(expression) for expression in term.get("matchExpressions", ())]
-        for expression, wanted in zip(expressions, other.get("matchExpressions", ()), strict=False):
+        for expression, new_expression in zip(expressions, other.get("matchExpressions", ()), strict=False):
             renamed = _RENAMED_LABELS.get(expression.get("key", ""))
-            if renamed is not None and renamed == wanted.get("key"):
+            if renamed is not None and renamed == new_expression.get("key"):
                 expression["key"] = renamed
         if expressions:
             term["matchExpressions"] = expressions

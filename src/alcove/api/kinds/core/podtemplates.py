@@ -1,4 +1,4 @@
-"""Pod templates: pods to be made, kept as objects of their own."""
+"""PodTemplates as objects."""
 
 from alcove.api.fields import FieldError
 from alcove.api.kind import Strategy

@@ -1,10 +1,10 @@
-"""Replication controllers: so many pods of one template, the way it was before replica sets."""
+"""ReplicationControllers: the predecessor of ReplicaSets."""
 
 from alcove.api.fields import FieldError, forbidden, invalid, not_supported, required
 from alcove.api.kind import Strategy
 from alcove.api.kinds.core.pods import default_pod_template, validate_pod_template
 from alcove.api.objects import Object, get, metadata
-from alcove.api.validation import Faults, check_not_negative
+from alcove.api.validation import FieldErrors, check_not_negative
 
 _COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
 
@@ -25,52 +25,52 @@ def _default(controller: Object) -> None:
 
 
 def _validate(controller: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     spec = controller.get("spec", {})
-    check_not_negative(spec.get("minReadySeconds", 0), "spec.minReadySeconds", faults)
+    check_not_negative(spec.get("minReadySeconds", 0), "spec.minReadySeconds", errors)
     selector = spec.get("selector", {})
     if not selector:
-        faults.append(required("spec.selector"))
+        errors.append(required("spec.selector"))
     if "replicas" not in spec:
-        faults.append(required("spec.replicas"))
+        errors.append(required("spec.replicas"))
     else:
-        check_not_negative(spec["replicas"], "spec.replicas", faults)
+        check_not_negative(spec["replicas"], "spec.replicas", errors)
     if "template" in spec:
-        _check_template(spec["template"], selector, faults)
+        _check_template(spec["template"], selector, errors)
     else:
-        faults.append(required("spec.template"))
-    return faults
+        errors.append(required("spec.template"))
+    return errors
 
 
-def _check_template(template: Object, selector: Object, faults: Faults) -> None:
+def _check_template(template: Object, selector: Object, errors: FieldErrors) -> None:
     labels = get(template, "metadata", "labels", default={})
     if any(labels.get(key) != value for key, value in selector.items()):
         message = "`selector` does not match template `labels`"
-        faults.append(invalid("spec.template.metadata.labels", labels, message))
-    faults += validate_pod_template(template, "spec.template")
+        errors.append(invalid("spec.template.metadata.labels", labels, message))
+    errors += validate_pod_template(template, "spec.template")
     policy = get(template, "spec", "restartPolicy", default="")
     if policy != "Always":
-        faults.append(not_supported("spec.template.spec.restartPolicy", policy, ("Always",)))
+        errors.append(not_supported("spec.template.spec.restartPolicy", policy, ("Always",)))
     if get(template, "spec", "activeDeadlineSeconds") is not None:
         message = "activeDeadlineSeconds in ReplicationController is not Supported"
-        faults.append(forbidden("spec.template.spec.activeDeadlineSeconds", message))
+        errors.append(forbidden("spec.template.spec.activeDeadlineSeconds", message))
 
 
 def _validate_status(new: Object, _old: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     status = new.get("status", {})
     for field in _COUNTS:
-        check_not_negative(status.get(field, 0), f"status.{field}", faults)
+        check_not_negative(status.get(field, 0), f"status.{field}", errors)
     replicas, ready = status.get("replicas", 0), status.get("readyReplicas", 0)
     for field in ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"):
         count = status.get(field, 0)
         if count > replicas:
-            faults.append(invalid(f"status.{field}", count, "cannot be greater than status.replicas"))
+            errors.append(invalid(f"status.{field}", count, "cannot be greater than status.replicas"))
     available = status.get("availableReplicas", 0)
     if available > ready:
         message = "cannot be greater than readyReplicas"
-        faults.append(invalid("status.availableReplicas", available, message))
-    return faults
+        errors.append(invalid("status.availableReplicas", available, message))
+    return errors
 
 
 STRATEGY = Strategy(

@@ -1,11 +1,11 @@
-"""Service accounts: names that processes go by."""
+"""ServiceAccounts: the identities of processes in pods."""
 
 from alcove.api.kind import Strategy
 from alcove.api.objects import Object
 
 
 def _keep_names(account: Object) -> None:
-    """A mention of a secret is its name; anything else in it would only mislead."""
+    """Keep only the name of a referenced secret; other fields would be misleading."""
     if secrets := account.get("secrets"):
         account["secrets"] = [{"name": secret.get("name", "")} for secret in secrets]
 

@@ -1,4 +1,4 @@
-"""Tenants: isolated spaces of API objects, ring0's own kind."""
+"""Tenants: isolated sets of API objects; the kind exists only in ring0."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from alcove.api.kinds.core.resources import check_amount, check_quota_resource_n
 from alcove.api.kinds.metadata import immutable
 from alcove.api.objects import Object, get
 from alcove.api.quantity import QuantityError
-from alcove.api.validation import INT32_MAX, Faults, check_choice, check_value
+from alcove.api.validation import INT32_MAX, FieldErrors, check_choice, check_value
 
 FINALIZER = "arktos"
 MODES = ("Dedicated", "Shared")
@@ -25,9 +25,9 @@ DEFAULT_WEIGHT = 1
 
 
 def check_tenant_name(name: str, is_prefix: bool) -> Sequence[str]:
-    """A DNS label, for it stands in paths, certificates and names of networks.
+    """A tenant's name must be a DNS label, because it is part of paths, certificates and network names.
 
-    `system` is no fault here: ring0's own tenant exists, so a second one is refused as a repetition.
+    `system` is valid here: ring0's tenant exists, so creating it again fails with AlreadyExists.
     """
     if name == ALL and not is_prefix:
         return ("is reserved: in a path it stands for all tenants at once",)
@@ -44,36 +44,36 @@ def _default(tenant: Object) -> None:
 
 
 def _validate(tenant: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     spec = tenant.get("spec", {})
     if cluster := spec.get("storageClusterId"):
-        check_value(cluster, names.label_value, "spec.storageClusterId", faults)
+        check_value(cluster, names.label_value, "spec.storageClusterId", errors)
     mode = get(spec, "controlPlane", "mode", default="")
-    check_choice(mode, MODES, "spec.controlPlane.mode", faults)
+    check_choice(mode, MODES, "spec.controlPlane.mode", errors)
     weight = spec.get("weight", DEFAULT_WEIGHT)
     if not 1 <= weight <= INT32_MAX:
-        faults.append(invalid("spec.weight", weight, names.out_of_range(1, INT32_MAX)))
+        errors.append(invalid("spec.weight", weight, names.out_of_range(1, INT32_MAX)))
     for which in ("hard", "min"):
-        _check_quota(get(spec, "quota", which, default={}), f"spec.quota.{which}", faults)
-    _check_minima(spec.get("quota") or {}, faults)
-    check_finalizers(tenant, faults)
-    return faults
+        _check_quota(get(spec, "quota", which, default={}), f"spec.quota.{which}", errors)
+    _check_minima(spec.get("quota") or {}, errors)
+    check_finalizers(tenant, errors)
+    return errors
 
 
-def _check_quota(amounts: dict[str, str], path: str, faults: Faults) -> None:
+def _check_quota(amounts: dict[str, str], path: str, errors: FieldErrors) -> None:
     for resource, amount in amounts.items():
         field = f"{path}[{resource}]"
-        check_quota_resource_name(resource, field, faults)
-        check_amount(resource, amount, field, faults)
+        check_quota_resource_name(resource, field, errors)
+        check_amount(resource, amount, field, errors)
 
 
-def _check_minima(quota: Object, faults: Faults) -> None:
-    """What is guaranteed can be had; what is no amount has been told."""
+def _check_minima(quota: Object, errors: FieldErrors) -> None:
+    """Guaranteed amounts must not exceed the limits; invalid amounts were reported before."""
     hard = quota.get("hard") or {}
     for resource, amount in (quota.get("min") or {}).items():
         if resource in hard and _is_more(amount, hard[resource]):
             message = f"must not be more than spec.quota.hard[{resource}]"
-            faults.append(invalid(f"spec.quota.min[{resource}]", amount, message))
+            errors.append(invalid(f"spec.quota.min[{resource}]", amount, message))
 
 
 def _is_more(amount: str, other: str) -> bool:
@@ -84,11 +84,11 @@ def _is_more(amount: str, other: str) -> bool:
 
 
 def _validate_update(new: Object, old: Object) -> list[FieldError]:
-    """The store a tenant's objects are in does not change under it."""
-    faults: list[FieldError] = []
+    """`spec.storageClusterId`, the store of the tenant's objects, is immutable."""
+    errors: list[FieldError] = []
     field = "storageClusterId"
-    immutable(get(new, "spec", field), get(old, "spec", field), f"spec.{field}", faults)
-    return faults
+    immutable(get(new, "spec", field), get(old, "spec", field), f"spec.{field}", errors)
+    return errors
 
 
 def _prepare_create(tenant: Object) -> None:

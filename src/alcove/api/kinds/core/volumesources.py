@@ -1,5 +1,5 @@
-"""Storage that is attached from elsewhere: disks, network file systems, CSI. Pods name it, and so do
-persistent volumes; where the two differ, the persistent volume's own rules are in `persistentvolumes`.
+"""External storage: disks, network file systems, CSI. Used by pods and by persistent volumes; rules that only
+persistent volumes have are in `persistentvolumes`.
 """
 
 import re
@@ -9,9 +9,9 @@ from alcove.api import names
 from alcove.api.fields import invalid, not_supported, required, too_long
 from alcove.api.kinds.core.paths import check_no_backsteps
 from alcove.api.objects import Object
-from alcove.api.validation import Faults, check_choice, check_present, check_value
+from alcove.api.validation import FieldErrors, check_choice, check_present, check_value
 
-Source = Callable[[Object, str, Faults], None]
+Source = Callable[[Object, str, FieldErrors], None]
 
 HOST_PATH_TYPES = (
     "",
@@ -33,160 +33,160 @@ _HOST_PORT = re.compile(r"(\[[^\[\]]*\]|[^\[\]:]*):[^\[\]:]*").fullmatch
 
 
 def _requires(*fields: str) -> Source:
-    """A source whose only rule is that some fields are there."""
+    """Return a check that some fields are present."""
 
-    def check(source: Object, path: str, faults: Faults) -> None:
+    def check(source: Object, path: str, errors: FieldErrors) -> None:
         for field in fields:
-            check_present(source.get(field), f"{path}.{field}", faults)
+            check_present(source.get(field), f"{path}.{field}", errors)
 
     return check
 
 
-def _host_path(source: Object, path: str, faults: Faults) -> None:
+def _host_path(source: Object, path: str, errors: FieldErrors) -> None:
     if not source.get("path"):
-        faults.append(required(f"{path}.path"))
+        errors.append(required(f"{path}.path"))
         return
-    check_no_backsteps(source["path"], f"{path}.path", faults)
-    check_choice(source.get("type", ""), HOST_PATH_TYPES, f"{path}.type", faults)
+    check_no_backsteps(source["path"], f"{path}.path", errors)
+    check_choice(source.get("type", ""), HOST_PATH_TYPES, f"{path}.type", errors)
 
 
 def _partitioned(name: str) -> Source:
-    def check(source: Object, path: str, faults: Faults) -> None:
-        check_present(source.get(name), f"{path}.{name}", faults)
+    def check(source: Object, path: str, errors: FieldErrors) -> None:
+        check_present(source.get(name), f"{path}.{name}", errors)
         if not 0 <= source.get("partition", 0) <= 255:
             message = names.out_of_range(1, 255)
-            faults.append(invalid(f"{path}.partition", source["partition"], message))
+            errors.append(invalid(f"{path}.partition", source["partition"], message))
 
     return check
 
 
-def _nfs(source: Object, path: str, faults: Faults) -> None:
-    check_present(source.get("server"), f"{path}.server", faults)
-    check_present(source.get("path"), f"{path}.path", faults)
+def _nfs(source: Object, path: str, errors: FieldErrors) -> None:
+    check_present(source.get("server"), f"{path}.server", errors)
+    check_present(source.get("path"), f"{path}.path", errors)
     if not source.get("path", "").startswith("/"):
-        faults.append(invalid(f"{path}.path", source.get("path", ""), "must be an absolute path"))
+        errors.append(invalid(f"{path}.path", source.get("path", ""), "must be an absolute path"))
 
 
-def _iscsi(source: Object, path: str, faults: Faults) -> None:
-    check_present(source.get("targetPortal"), f"{path}.targetPortal", faults)
+def _iscsi(source: Object, path: str, errors: FieldErrors) -> None:
+    check_present(source.get("targetPortal"), f"{path}.targetPortal", errors)
     if not source.get("iqn"):
-        faults.append(required(f"{path}.iqn"))
+        errors.append(required(f"{path}.iqn"))
     else:
-        _check_iqn(source["iqn"], f"{path}.iqn", faults)
+        _check_iqn(source["iqn"], f"{path}.iqn", errors)
     if not 0 <= source.get("lun", 0) <= 255:
-        faults.append(invalid(f"{path}.lun", source["lun"], names.out_of_range(0, 255)))
+        errors.append(invalid(f"{path}.lun", source["lun"], names.out_of_range(0, 255)))
     asks_secret = source.get("chapAuthDiscovery") or source.get("chapAuthSession")
     if asks_secret and "secretRef" not in source:
-        faults.append(required(f"{path}.secretRef"))
+        errors.append(required(f"{path}.secretRef"))
     if "initiatorName" in source:
-        _check_iqn(source["initiatorName"], f"{path}.initiatorname", faults)
+        _check_iqn(source["initiatorName"], f"{path}.initiatorname", errors)
 
 
-def _check_iqn(name: str, field: str, faults: Faults) -> None:
+def _check_iqn(name: str, field: str, errors: FieldErrors) -> None:
     matches = _IQN.get(name[:3])
     if matches is None:
-        faults.append(invalid(field, name, "must be valid format starting with iqn, eui, or naa"))
+        errors.append(invalid(field, name, "must be valid format starting with iqn, eui, or naa"))
     elif not matches(name):
-        faults.append(invalid(field, name, "must be valid format"))
+        errors.append(invalid(field, name, "must be valid format"))
 
 
-def _flocker(source: Object, path: str, faults: Faults) -> None:
+def _flocker(source: Object, path: str, errors: FieldErrors) -> None:
     name, uuid = source.get("datasetName", ""), source.get("datasetUUID", "")
     if not name and not uuid:
-        faults.append(required(path, "one of datasetName and datasetUUID is required"))
+        errors.append(required(path, "one of datasetName and datasetUUID is required"))
     if name and uuid:
         message = "datasetName and datasetUUID can not be specified simultaneously"
-        faults.append(invalid(path, "resource", message))
+        errors.append(invalid(path, "resource", message))
     if "/" in name:
-        faults.append(invalid(f"{path}.datasetName", name, "must not contain '/'"))
+        errors.append(invalid(f"{path}.datasetName", name, "must not contain '/'"))
 
 
-def _cinder(source: Object, path: str, faults: Faults) -> None:
-    check_present(source.get("volumeID"), f"{path}.volumeID", faults)
+def _cinder(source: Object, path: str, errors: FieldErrors) -> None:
+    check_present(source.get("volumeID"), f"{path}.volumeID", errors)
     if "secretRef" in source:
-        check_present(source["secretRef"].get("name"), f"{path}.secretRef.name", faults)
+        check_present(source["secretRef"].get("name"), f"{path}.secretRef.name", errors)
 
 
-def _quobyte(source: Object, path: str, faults: Faults) -> None:
+def _quobyte(source: Object, path: str, errors: FieldErrors) -> None:
     pairs = "must be a host:port pair or multiple pairs separated by commas"
     registry = source.get("registry", "")
     if not registry:
-        faults.append(required(f"{path}.registry", pairs))
+        errors.append(required(f"{path}.registry", pairs))
     elif len(source.get("tenant", "")) >= 65:
         message = "must be a UUID and may not exceed a length of 64 characters"
-        faults.append(required(f"{path}.tenant", message))
+        errors.append(required(f"{path}.tenant", message))
     else:
-        faults += [
+        errors += [
             invalid(f"{path}.registry", registry, pairs)
             for pair in registry.split(",")
             if not _HOST_PORT(pair)
         ]
-    check_present(source.get("volume"), f"{path}.volume", faults)
+    check_present(source.get("volume"), f"{path}.volume", errors)
 
 
-def _fc(source: Object, path: str, faults: Faults) -> None:
+def _fc(source: Object, path: str, errors: FieldErrors) -> None:
     targets, ids = source.get("targetWWNs"), source.get("wwids")
     if not targets and not ids:
         message = "must specify either targetWWNs or wwids, but not both"
-        faults.append(required(f"{path}.targetWWNs", message))
+        errors.append(required(f"{path}.targetWWNs", message))
     if targets and ids:
         message = "targetWWNs and wwids can not be specified simultaneously"
-        faults.append(invalid(f"{path}.targetWWNs", targets, message))
+        errors.append(invalid(f"{path}.targetWWNs", targets, message))
     if not targets:
         return
     if "lun" not in source:
-        faults.append(required(f"{path}.lun", "lun is required if targetWWNs is specified"))
+        errors.append(required(f"{path}.lun", "lun is required if targetWWNs is specified"))
     elif not 0 <= source["lun"] <= 255:
-        faults.append(invalid(f"{path}.lun", source["lun"], names.out_of_range(0, 255)))
+        errors.append(invalid(f"{path}.lun", source["lun"], names.out_of_range(0, 255)))
 
 
-def _flex(source: Object, path: str, faults: Faults) -> None:
-    check_present(source.get("driver"), f"{path}.driver", faults)
+def _flex(source: Object, path: str, errors: FieldErrors) -> None:
+    check_present(source.get("driver"), f"{path}.driver", errors)
     for option in source.get("options", ()):
         domain = "." + option.partition("/")[0].lower()
         if domain.endswith((".kubernetes.io", ".k8s.io")):
             message = "kubernetes.io and k8s.io namespaces are reserved"
-            faults.append(invalid(f"{path}.options[{option}]", option, message))
+            errors.append(invalid(f"{path}.options[{option}]", option, message))
 
 
-def _azure_disk(source: Object, path: str, faults: Faults) -> None:
-    check_present(source.get("diskName"), f"{path}.diskName", faults)
-    check_present(source.get("diskURI"), f"{path}.diskURI", faults)
+def _azure_disk(source: Object, path: str, errors: FieldErrors) -> None:
+    check_present(source.get("diskName"), f"{path}.diskName", errors)
+    check_present(source.get("diskURI"), f"{path}.diskURI", errors)
     if "cachingMode" in source:
         modes = ("None", "ReadOnly", "ReadWrite")
-        check_choice(source["cachingMode"], modes, f"{path}.cachingMode", faults)
+        check_choice(source["cachingMode"], modes, f"{path}.cachingMode", errors)
     kind, uri = source.get("kind"), source.get("diskURI", "")
     if kind is None:
         return
-    check_choice(kind, ("Dedicated", "Managed", "Shared"), f"{path}.kind", faults)
+    check_choice(kind, ("Dedicated", "Managed", "Shared"), f"{path}.kind", errors)
     managed = (
         "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
     )
     blob = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
     if kind == "Managed" and not uri.startswith("/subscriptions/"):
-        faults.append(not_supported(f"{path}.diskURI", uri, (managed,)))
+        errors.append(not_supported(f"{path}.diskURI", uri, (managed,)))
     if kind != "Managed" and not uri.startswith("https://"):
-        faults.append(not_supported(f"{path}.diskURI", uri, (blob,)))
+        errors.append(not_supported(f"{path}.diskURI", uri, (blob,)))
 
 
-def _storage_os(source: Object, path: str, faults: Faults) -> None:
+def _storage_os(source: Object, path: str, errors: FieldErrors) -> None:
     if not source.get("volumeName"):
-        faults.append(required(f"{path}.volumeName"))
+        errors.append(required(f"{path}.volumeName"))
     else:
-        check_value(source["volumeName"], names.dns_label, f"{path}.volumeName", faults)
+        check_value(source["volumeName"], names.dns_label, f"{path}.volumeName", errors)
     if namespace := source.get("volumeNamespace"):
-        check_value(namespace, names.dns_label, f"{path}.volumeNamespace", faults)
+        check_value(namespace, names.dns_label, f"{path}.volumeNamespace", errors)
     if "secretRef" in source:
-        check_present(source["secretRef"].get("name"), f"{path}.secretRef.name", faults)
+        check_present(source["secretRef"].get("name"), f"{path}.secretRef.name", errors)
 
 
-def check_csi_driver(driver: str, field: str, faults: Faults) -> None:
+def check_csi_driver(driver: str, field: str, errors: FieldErrors) -> None:
     if not driver:
-        faults.append(required(field))
+        errors.append(required(field))
         return
     if len(driver.encode()) > _CSI_DRIVER_LENGTH_MAX:
-        faults.append(too_long(field, _CSI_DRIVER_LENGTH_MAX))
-    faults += [invalid(field, driver, message) for message in names.dns_subdomain(driver.lower())]
+        errors.append(too_long(field, _CSI_DRIVER_LENGTH_MAX))
+    errors += [invalid(field, driver, message) for message in names.dns_subdomain(driver.lower())]
 
 
 ATTACHED: dict[str, Source] = {

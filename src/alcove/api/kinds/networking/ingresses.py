@@ -16,29 +16,29 @@ _NOT_A_NAME = "must be a DNS name, not an IP address"
 
 def validate_ingress(ingress: Object) -> list[FieldError]:
     spec = ingress.get("spec") or {}
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     backend, rules = spec.get("defaultBackend"), spec.get("rules") or ()
     if not rules and backend is None:
         message = "either `defaultBackend` or `rules` must be specified"
-        faults.append(invalid("spec", spec.get("rules"), message))
+        errors.append(invalid("spec", spec.get("rules"), message))
     if backend is not None:
-        faults += _backend(backend, "spec.defaultBackend")
+        errors += _backend(backend, "spec.defaultBackend")
     for index, rule in enumerate(rules):
-        faults += _rule(rule, f"spec.rules[{index}]")
+        errors += _rule(rule, f"spec.rules[{index}]")
     for index, tls in enumerate(spec.get("tls") or ()):
-        faults += _tls(tls, f"spec.tls[{index}]")
+        errors += _tls(tls, f"spec.tls[{index}]")
     if "ingressClassName" in spec:
-        faults += named(spec["ingressClassName"], names.dns_subdomain, "spec.ingressClassName")
-    return faults
+        errors += named(spec["ingressClassName"], names.dns_subdomain, "spec.ingressClassName")
+    return errors
 
 
 def validate_new_ingress(ingress: Object) -> list[FieldError]:
-    asked = annotations(ingress).get(CLASS_ANNOTATION)
+    annotated = annotations(ingress).get(CLASS_ANNOTATION)
     chosen = (ingress.get("spec") or {}).get("ingressClassName")
-    if asked is None or chosen is None or asked == chosen:
+    if annotated is None or chosen is None or annotated == chosen:
         return []
     message = "must match `ingressClassName` when both are specified"
-    return [invalid(f"annotations.{CLASS_ANNOTATION}", asked, message)]
+    return [invalid(f"annotations.{CLASS_ANNOTATION}", annotated, message)]
 
 
 def _host(host: str, path: str) -> list[FieldError]:
@@ -51,43 +51,43 @@ def _is_ip(text: str) -> bool:
 
 
 def _rule(rule: Object, path: str) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     host = rule.get("host", "")
     if host:
         if _is_ip(host):
-            faults.append(invalid(f"{path}.host", host, _NOT_A_NAME))
-        faults += _host(host, f"{path}.host")
+            errors.append(invalid(f"{path}.host", host, _NOT_A_NAME))
+        errors += _host(host, f"{path}.host")
     http = rule.get("http")
     if http is None:
-        return faults
+        return errors
     if not http.get("paths"):
-        faults.append(required(f"{path}.http.paths"))
+        errors.append(required(f"{path}.http.paths"))
     for index, each in enumerate(http.get("paths") or ()):
-        faults += _path(each, f"{path}.http.paths[{index}]")
-    return faults
+        errors += _path(each, f"{path}.http.paths[{index}]")
+    return errors
 
 
 def _path(entry: Object, path: str) -> list[FieldError]:
     kind, text = entry.get("pathType"), entry.get("path", "")
     if kind is None:
         return [required(f"{path}.pathType", "pathType must be specified")]
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if kind not in PATH_TYPES:
-        faults.append(not_supported(f"{path}.pathType", kind, PATH_TYPES))
+        errors.append(not_supported(f"{path}.pathType", kind, PATH_TYPES))
     elif not text.startswith("/") and (text or kind != "ImplementationSpecific"):
-        faults.append(invalid(f"{path}.path", text, "must be an absolute path"))
+        errors.append(invalid(f"{path}.path", text, "must be an absolute path"))
     if kind in ("Exact", "Prefix"):
-        faults += [
+        errors += [
             invalid(f"{path}.path", text, f"must not contain '{part}'")
             for part in _PATH_MUST_NOT_CONTAIN
             if part in text
         ]
-        faults += [
+        errors += [
             invalid(f"{path}.path", text, f"cannot end with '{part}'")
             for part in _PATH_MUST_NOT_END
             if text.endswith(part)
         ]
-    return faults + _backend(entry.get("backend") or {}, f"{path}.backend")
+    return errors + _backend(entry.get("backend") or {}, f"{path}.backend")
 
 
 def _backend(backend: Object, path: str) -> list[FieldError]:
@@ -98,51 +98,51 @@ def _backend(backend: Object, path: str) -> list[FieldError]:
         return _reference(resource, f"{path}.resource")
     if service is None:
         return [invalid(path, "", "resource or service backend is required")]
-    faults = named_required(service.get("name", ""), names.dns_label, f"{path}.service.name")
+    errors = named_required(service.get("name", ""), names.dns_label, f"{path}.service.name")
     port = service.get("port") or {}
     name, number = port.get("name", ""), port.get("number", 0)
     if name and number:
-        faults.append(invalid(path, "", "cannot set both port name & port number"))
+        errors.append(invalid(path, "", "cannot set both port name & port number"))
     elif name:
-        faults += named(name, names.port_name, f"{path}.service.port.name")
+        errors += named(name, names.port_name, f"{path}.service.port.name")
     elif number:
         where = f"{path}.service.port.number"
-        faults += [invalid(where, number, message) for message in names.port_number(number)]
+        errors += [invalid(where, number, message) for message in names.port_number(number)]
     else:
-        faults.append(required(path, "port name or number is required"))
-    return faults
+        errors.append(required(path, "port name or number is required"))
+    return errors
 
 
 def _reference(reference: Object, path: str) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if "apiGroup" in reference:
-        faults += named(reference["apiGroup"], names.dns_subdomain, f"{path}.apiGroup")
+        errors += named(reference["apiGroup"], names.dns_subdomain, f"{path}.apiGroup")
     for field in ("kind", "name"):
-        faults += named_required(reference.get(field, ""), names.path_segment, f"{path}.{field}")
-    return faults
+        errors += named_required(reference.get(field, ""), names.path_segment, f"{path}.{field}")
+    return errors
 
 
 def _tls(tls: Object, path: str) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     for index, host in enumerate(tls.get("hosts") or ()):
-        faults += _host(host, f"{path}.hosts[{index}]")
+        errors += _host(host, f"{path}.hosts[{index}]")
     secret = tls.get("secretName", "")
-    return faults + (named(secret, names.dns_subdomain, f"{path}.secretName") if secret else [])
+    return errors + (named(secret, names.dns_subdomain, f"{path}.secretName") if secret else [])
 
 
 def validate_ingress_status(new: Object, _old: Object) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     balancer = (new.get("status") or {}).get("loadBalancer") or {}
     for index, entry in enumerate(balancer.get("ingress") or ()):
         path = f"status.loadBalancer.ingress[{index}]"
         if entry.get("ip"):
-            faults += addresses.ip_faults(f"{path}.ip", entry["ip"])
+            errors += addresses.ip_errors(f"{path}.ip", entry["ip"])
         host = entry.get("hostname", "")
         if host:
-            faults += named(host, names.dns_subdomain, f"{path}.hostname")
+            errors += named(host, names.dns_subdomain, f"{path}.hostname")
             if _is_ip(host):
-                faults.append(invalid(f"{path}.hostname", host, _NOT_A_NAME))
-    return faults
+                errors.append(invalid(f"{path}.hostname", host, _NOT_A_NAME))
+    return errors
 
 
 def default_ingress_class(obj: Object) -> None:
@@ -154,12 +154,12 @@ def default_ingress_class(obj: Object) -> None:
 def validate_ingress_class(obj: Object) -> list[FieldError]:
     spec = obj.get("spec") or {}
     controller = spec.get("controller", "")
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if len(controller.encode()) > CONTROLLER_LENGTH_MAX_BYTES:
-        faults.append(too_long("spec.controller", CONTROLLER_LENGTH_MAX_BYTES))
-    faults += _domain_prefixed_path(controller, "spec.controller")
+        errors.append(too_long("spec.controller", CONTROLLER_LENGTH_MAX_BYTES))
+    errors += _domain_prefixed_path(controller, "spec.controller")
     parameters = spec.get("parameters")
-    return faults + (_parameters(parameters, "spec.parameters") if parameters is not None else [])
+    return errors + (_parameters(parameters, "spec.parameters") if parameters is not None else [])
 
 
 def _domain_prefixed_path(value: str, path: str) -> list[FieldError]:
@@ -172,19 +172,19 @@ def _domain_prefixed_path(value: str, path: str) -> list[FieldError]:
 
 
 def _parameters(parameters: Object, path: str) -> list[FieldError]:
-    faults = _reference(parameters, path)
-    scope, space = parameters.get("scope"), parameters.get("namespace")
+    errors = _reference(parameters, path)
+    scope, namespace = parameters.get("scope"), parameters.get("namespace")
     if not scope:
-        return [*faults, required(f"{path}.scope")]
-    faults += one_of(scope, ("Cluster", "Namespace"), f"{path}.scope")
+        return [*errors, required(f"{path}.scope")]
+    errors += one_of(scope, ("Cluster", "Namespace"), f"{path}.scope")
     if scope == "Namespace":
-        if space is None:
-            faults.append(required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'"))
+        if namespace is None:
+            errors.append(required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'"))
         else:
-            faults += named(space, names.dns_label, f"{path}.namespace")
-    if scope == "Cluster" and space is not None:
-        faults.append(forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'"))
-    return faults
+            errors += named(namespace, names.dns_label, f"{path}.namespace")
+    if scope == "Cluster" and namespace is not None:
+        errors.append(forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'"))
+    return errors
 
 
 def validate_ingress_class_update(new: Object, old: Object) -> list[FieldError]:

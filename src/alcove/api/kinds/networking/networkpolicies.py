@@ -1,4 +1,4 @@
-"""Network policies: who may talk to a pod, and to whom it may talk."""
+"""NetworkPolicies: allowed ingress and egress of pods."""
 
 import ipaddress
 
@@ -24,78 +24,78 @@ def default_policy(policy: Object) -> None:
 
 def validate_policy(policy: Object) -> list[FieldError]:
     spec = policy.get("spec") or {}
-    faults = validate_label_selector(spec.get("podSelector"), "spec.podSelector")
+    errors = validate_label_selector(spec.get("podSelector"), "spec.podSelector")
     for direction, peers in (("ingress", "from"), ("egress", "to")):
         for index, rule in enumerate(spec.get(direction) or ()):
             path = f"spec.{direction}[{index}]"
             for at, port in enumerate(rule.get("ports") or ()):
-                faults += _port(port, f"{path}.ports[{at}]")
+                errors += _port(port, f"{path}.ports[{at}]")
             for at, peer in enumerate(rule.get(peers) or ()):
-                faults += _peer(peer, f"{path}.{peers}[{at}]")
+                errors += _peer(peer, f"{path}.{peers}[{at}]")
     types = spec.get("policyTypes") or ()
     if len(types) > len(POLICY_TYPES):
         message = "may not specify more than two policyTypes"
-        return [*faults, invalid("spec.policyTypes", types, message)]
+        return [*errors, invalid("spec.policyTypes", types, message)]
     for index, kind in enumerate(types):
-        faults += one_of(kind, POLICY_TYPES, f"spec.policyTypes[{index}]")
-    return faults
+        errors += one_of(kind, POLICY_TYPES, f"spec.policyTypes[{index}]")
+    return errors
 
 
 def _port(port: Object, path: str) -> list[FieldError]:
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if "protocol" in port:
-        faults += one_of(port["protocol"], PROTOCOLS, f"{path}.protocol")
+        errors += one_of(port["protocol"], PROTOCOLS, f"{path}.protocol")
     number, end = port.get("port"), port.get("endPort")
     if number is None:
         if end is not None:
             message = "may not be specified when `port` is not specified"
-            faults.append(invalid(f"{path}.endPort", end, message))
-        return faults
+            errors.append(invalid(f"{path}.endPort", end, message))
+        return errors
     if isinstance(number, str):
         if end is not None:
             message = "may not be specified when `port` is non-numeric"
-            faults.append(invalid(f"{path}.endPort", end, message))
-        return faults + named(number, names.port_name, f"{path}.port")
-    faults += [invalid(f"{path}.port", number, message) for message in names.port_number(number)]
+            errors.append(invalid(f"{path}.endPort", end, message))
+        return errors + named(number, names.port_name, f"{path}.port")
+    errors += [invalid(f"{path}.port", number, message) for message in names.port_number(number)]
     if end is not None:
         if end < number:
             message = "must be greater than or equal to `port`"
-            faults.append(invalid(f"{path}.endPort", number, message))
-        faults += [invalid(f"{path}.endPort", end, message) for message in names.port_number(end)]
-    return faults
+            errors.append(invalid(f"{path}.endPort", number, message))
+        errors += [invalid(f"{path}.endPort", end, message) for message in names.port_number(end)]
+    return errors
 
 
 def _peer(peer: Object, path: str) -> list[FieldError]:
-    faults: list[FieldError] = []
-    given = [
+    errors: list[FieldError] = []
+    peer_fields = [
         field for field in ("podSelector", "namespaceSelector", "ipBlock") if peer.get(field) is not None
     ]
-    for field in given:
+    for field in peer_fields:
         if field == "ipBlock":
-            faults += _block(peer["ipBlock"], f"{path}.ipBlock")
+            errors += _block(peer["ipBlock"], f"{path}.ipBlock")
         else:
-            faults += validate_label_selector(peer[field], f"{path}.{field}")
-    if not given:
-        faults.append(required(path, "must specify a peer"))
-    elif len(given) > 1 and "ipBlock" in given:
-        faults.append(forbidden(path, "may not specify both ipBlock and another peer"))
-    return faults
+            errors += validate_label_selector(peer[field], f"{path}.{field}")
+    if not peer_fields:
+        errors.append(required(path, "must specify a peer"))
+    elif len(peer_fields) > 1 and "ipBlock" in peer_fields:
+        errors.append(forbidden(path, "may not specify both ipBlock and another peer"))
+    return errors
 
 
 def _block(block: Object, path: str) -> list[FieldError]:
     cidr = block.get("cidr", "")
     if not cidr:
         return [required(f"{path}.cidr")]
-    faults = addresses.cidr_faults(f"{path}.cidr", cidr)
-    if faults:
-        return faults
+    errors = addresses.cidr_errors(f"{path}.cidr", cidr)
+    if errors:
+        return errors
     whole = ipaddress.ip_network(cidr)
     for index, text in enumerate(block.get("except") or ()):
-        wrong = addresses.cidr_faults(f"{path}.except[{index}]", text)
+        wrong = addresses.cidr_errors(f"{path}.except[{index}]", text)
         if not wrong and not _strictly_inside(ipaddress.ip_network(text), whole):
             wrong = [invalid(f"{path}.except[{index}]", text, "must be a strict subset of `cidr`")]
-        faults += wrong
-    return faults
+        errors += wrong
+    return errors
 
 
 def _strictly_inside(part: addresses.Network, whole: addresses.Network) -> bool:

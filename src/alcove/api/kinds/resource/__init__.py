@@ -1,4 +1,4 @@
-"""resource.k8s.io: devices that nodes have, and claims of them."""
+"""resource.k8s.io: devices of nodes, and claims for them."""
 
 from alcove.api.kind import Strategy
 from alcove.api.kinds.resource import claims, classes, slices

@@ -1,4 +1,4 @@
-"""Claims of devices, and templates of claims. What is claimed stays; what is allocated is the status."""
+"""ResourceClaims and ResourceClaimTemplates. The spec is immutable; the allocation is in the status."""
 
 from collections.abc import Mapping
 
@@ -34,7 +34,7 @@ _NOT_A_REQUEST = (
 )
 
 Requests = Mapping[str, set[str]]
-"""Names of requests, each with those of its alternatives."""
+"""Names of requests, each with the names of its alternatives."""
 
 
 def _default_request(request: Object) -> None:
@@ -66,9 +66,9 @@ def validate_claim(claim: Object) -> list[FieldError]:
 def validate_template(template: Object) -> list[FieldError]:
     spec = template.get("spec") or {}
     meta = spec.get("metadata") or {}
-    faults = validate_labels(meta.get("labels") or {}, "spec.metadata.labels")
-    faults += validate_annotations(meta.get("annotations") or {}, "spec.metadata.annotations")
-    return faults + _spec(spec.get("spec") or {}, "spec.spec")
+    errors = validate_labels(meta.get("labels") or {}, "spec.metadata.labels")
+    errors += validate_annotations(meta.get("annotations") or {}, "spec.metadata.annotations")
+    return errors + _spec(spec.get("spec") or {}, "spec.spec")
 
 
 def _requests(devices: Object) -> dict[str, set[str]]:
@@ -80,32 +80,32 @@ def _requests(devices: Object) -> dict[str, set[str]]:
 
 def _spec(spec: Object, path: str) -> list[FieldError]:
     devices, path = spec.get("devices") or {}, f"{path}.devices"
-    known = _requests(devices)
-    faults = each_named(devices.get("requests") or (), REQUESTS_MAX, _request, f"{path}.requests")
-    faults += each(
+    request_names = _requests(devices)
+    errors = each_named(devices.get("requests") or (), REQUESTS_MAX, _request, f"{path}.requests")
+    errors += each(
         devices.get("constraints") or (),
         CONSTRAINTS_MAX,
-        lambda constraint, where: _constraint(constraint, known, where),
+        lambda constraint, where: _constraint(constraint, request_names, where),
         f"{path}.constraints",
     )
-    return faults + each(
+    return errors + each(
         devices.get("config") or (),
         CONFIGS_MAX,
-        lambda config, where: _references(config, known, where) + validate_config(config, where),
+        lambda config, where: _references(config, request_names, where) + validate_config(config, where),
         f"{path}.config",
     )
 
 
 def _request(request: Object, path: str) -> list[FieldError]:
-    faults = named(request.get("name", ""), names.dns_label, f"{path}.name")
+    errors = named(request.get("name", ""), names.dns_label, f"{path}.name")
     exactly, alternatives = request.get("exactly"), request.get("firstAvailable") or ()
     if exactly is None and not alternatives:
-        return [*faults, required(path, _ONE_OF)]
+        return [*errors, required(path, _ONE_OF)]
     if exactly is not None and alternatives:
-        return [*faults, refused(path, f"{_ONE_OF}, but multiple fields are set")]
+        return [*errors, refused(path, f"{_ONE_OF}, but multiple fields are set")]
     if exactly is not None:
-        return faults + _exact(exactly, f"{path}.exactly")
-    return faults + each_named(alternatives, FIRST_AVAILABLE_MAX, _alternative, f"{path}.firstAvailable")
+        return errors + _exact(exactly, f"{path}.exactly")
+    return errors + each_named(alternatives, FIRST_AVAILABLE_MAX, _alternative, f"{path}.firstAvailable")
 
 
 def _alternative(request: Object, path: str) -> list[FieldError]:
@@ -113,41 +113,48 @@ def _alternative(request: Object, path: str) -> list[FieldError]:
 
 
 def _exact(request: Object, path: str) -> list[FieldError]:
-    faults = named_required(
+    errors = named_required(
         request.get("deviceClassName", ""), names.dns_subdomain, f"{path}.deviceClassName"
     )
-    faults += validate_selectors(request.get("selectors") or (), f"{path}.selectors")
+    errors += validate_selectors(request.get("selectors") or (), f"{path}.selectors")
     mode, count = request.get("allocationMode", ""), request.get("count", 0)
     if mode not in MODES:
-        faults.append(not_supported(f"{path}.allocationMode", mode, MODES))
+        errors.append(not_supported(f"{path}.allocationMode", mode, MODES))
     elif mode == "All" and count:
         message = "must not be specified when allocationMode is 'All'"
-        faults.append(invalid(f"{path}.count", count, message))
+        errors.append(invalid(f"{path}.count", count, message))
     elif mode == "ExactCount" and count <= 0:
-        faults.append(invalid(f"{path}.count", count, NOT_POSITIVE))
+        errors.append(invalid(f"{path}.count", count, NOT_POSITIVE))
     for index, toleration in enumerate(request.get("tolerations") or ()):
-        faults += validate_toleration(toleration, f"{path}.tolerations[{index}]")
-    return faults
+        errors += validate_toleration(toleration, f"{path}.tolerations[{index}]")
+    return errors
 
 
-def _constraint(constraint: Object, known: Requests, path: str) -> list[FieldError]:
-    faults = _references(constraint, known, path)
-    given = [field for field in ("matchAttribute", "distinctAttribute") if constraint.get(field) is not None]
-    if len(given) != 1:
+def _constraint(constraint: Object, request_names: Requests, path: str) -> list[FieldError]:
+    errors = _references(constraint, request_names, path)
+    set_fields = [
+        field for field in ("matchAttribute", "distinctAttribute") if constraint.get(field) is not None
+    ]
+    if len(set_fields) != 1:
         message = 'exactly one of "matchAttribute" or "distinctAttribute" is required'
-        return [*faults, required(path, message)]
-    return faults + full_name(constraint[given[0]], f"{path}.{given[0]}")
+        return [*errors, required(path, message)]
+    return errors + full_name(constraint[set_fields[0]], f"{path}.{set_fields[0]}")
 
 
-def _references(holder: Object, known: Requests, path: str) -> list[FieldError]:
-    given = holder.get("requests") or ()
-    faults = each(given, REQUESTS_MAX, lambda text, where: _reference(text, known, where), f"{path}.requests")
-    return faults + repeated(given[:REQUESTS_MAX], f"{path}.requests")
+def _references(holder: Object, request_names: Requests, path: str) -> list[FieldError]:
+    references = holder.get("requests") or ()
+    errors = each(
+        references,
+        REQUESTS_MAX,
+        lambda text, where: _reference(text, request_names, where),
+        f"{path}.requests",
+    )
+    return errors + repeated(references[:REQUESTS_MAX], f"{path}.requests")
 
 
-def _reference(text: str, known: Requests, path: str) -> list[FieldError]:
+def _reference(text: str, request_names: Requests, path: str) -> list[FieldError]:
     request, slash, alternative = text.partition("/")
-    if request in known and (not slash or alternative in known[request]):
+    if request in request_names and (not slash or alternative in request_names[request]):
         return []
     return [invalid(path, text, _NOT_A_REQUEST)]
 
@@ -159,23 +166,23 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
 def validate_claim_status(new: Object, old: Object) -> list[FieldError]:
     status, before = new.get("status") or {}, old.get("status") or {}
     reserved = status.get("reservedFor") or []
-    faults = each(reserved, RESERVED_FOR_MAX, _consumer, "status.reservedFor")
-    faults += repeated(
+    errors = each(reserved, RESERVED_FOR_MAX, _consumer, "status.reservedFor")
+    errors += repeated(
         [consumer.get("uid", "") for consumer in reserved[:RESERVED_FOR_MAX]], "status.reservedFor"
     )
-    allocation, known = status.get("allocation"), before.get("allocation")
+    allocation, old_allocation = status.get("allocation"), before.get("allocation")
     if reserved and allocation is None:
         message = "may not be specified when `allocated` is not set"
-        faults.append(forbidden("status.reservedFor", message))
+        errors.append(forbidden("status.reservedFor", message))
     elif get(new, "metadata", "deletionTimestamp") and _added(reserved, before.get("reservedFor") or []):
         message = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
-        faults.append(forbidden("status.reservedFor", message))
+        errors.append(forbidden("status.reservedFor", message))
     if allocation is None:
-        return faults
-    if known is not None:
-        changed = not same(allocation, known)
-        return faults + ([invalid("status.allocation", allocation, "field is immutable")] if changed else [])
-    return faults + _allocation(allocation, _requests(get(new, "spec", "devices", default={})))
+        return errors
+    if old_allocation is not None:
+        changed = not same(allocation, old_allocation)
+        return errors + ([invalid("status.allocation", allocation, "field is immutable")] if changed else [])
+    return errors + _allocation(allocation, _requests(get(new, "spec", "devices", default={})))
 
 
 def _added(now: list[Object], before: list[Object]) -> bool:
@@ -186,28 +193,28 @@ def _consumer(consumer: Object, path: str) -> list[FieldError]:
     return [required(f"{path}.{field}") for field in ("resource", "name", "uid") if not consumer.get(field)]
 
 
-def _allocation(allocation: Object, known: Requests) -> list[FieldError]:
+def _allocation(allocation: Object, request_names: Requests) -> list[FieldError]:
     devices, path = allocation.get("devices") or {}, "status.allocation.devices"
-    faults = each(
+    errors = each(
         devices.get("results") or (),
         REQUESTS_MAX,
-        lambda result, where: _result(result, known, where),
+        lambda result, where: _result(result, request_names, where),
         f"{path}.results",
     )
     for index, config in enumerate(devices.get("config") or ()):
         where = f"{path}.config[{index}]"
-        faults += one_of_required(config.get("source", ""), ("FromClaim", "FromClass"), f"{where}.source")
-        faults += _references(config, known, where) + validate_config(config, where)
+        errors += one_of_required(config.get("source", ""), ("FromClaim", "FromClass"), f"{where}.source")
+        errors += _references(config, request_names, where) + validate_config(config, where)
     if allocation.get("nodeSelector") is not None:
-        check_node_selector(allocation["nodeSelector"], "status.allocation.nodeSelector", faults)
-    return faults
+        check_node_selector(allocation["nodeSelector"], "status.allocation.nodeSelector", errors)
+    return errors
 
 
-def _result(result: Object, known: Requests, path: str) -> list[FieldError]:
-    faults = _reference(result.get("request", ""), known, f"{path}.request")
-    faults += driver_name(result.get("driver", ""), f"{path}.driver")
-    faults += pool_name(result.get("pool", ""), f"{path}.pool")
-    return faults + named(result.get("device", ""), names.dns_label, f"{path}.device")
+def _result(result: Object, request_names: Requests, path: str) -> list[FieldError]:
+    errors = _reference(result.get("request", ""), request_names, f"{path}.request")
+    errors += driver_name(result.get("driver", ""), f"{path}.driver")
+    errors += pool_name(result.get("pool", ""), f"{path}.pool")
+    return errors + named(result.get("device", ""), names.dns_label, f"{path}.device")
 
 
 STRATEGIES: dict[str, Strategy] = {

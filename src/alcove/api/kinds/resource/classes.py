@@ -1,4 +1,4 @@
-"""Device classes: kinds of devices that claims ask for."""
+"""DeviceClasses."""
 
 from alcove.api.fields import FieldError, invalid
 from alcove.api.kind import Strategy
@@ -9,13 +9,13 @@ from alcove.api.objects import Object
 
 def validate_class(obj: Object) -> list[FieldError]:
     spec = obj.get("spec") or {}
-    faults = validate_selectors(spec.get("selectors") or (), "spec.selectors")
-    faults += each(spec.get("config") or (), CONFIGS_MAX, validate_config, "spec.config")
+    errors = validate_selectors(spec.get("selectors") or (), "spec.selectors")
+    errors += each(spec.get("config") or (), CONFIGS_MAX, validate_config, "spec.config")
     name = spec.get("extendedResourceName")
     if name is not None and not is_extended(name):
         message = "must be a valid extended resource name"
-        faults.append(invalid("spec.extendedResourceName", name, message))
-    return faults
+        errors.append(invalid("spec.extendedResourceName", name, message))
+    return errors
 
 
 STRATEGIES: dict[str, Strategy] = {

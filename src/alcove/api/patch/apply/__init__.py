@@ -1,6 +1,6 @@
-"""Server-side apply and the ownership of fields, as structured-merge-diff defines them.
+"""Server-side apply and field ownership, as structured-merge-diff defines them.
 
-`update` is called on every other write, `apply` carries out an apply patch.
+`update_managed_fields` is called on all other writes, `apply_configuration` carries out an apply patch.
 """
 
 from alcove.api.patch.apply.applying import apply_configuration

@@ -1,4 +1,4 @@
-"""Server-side apply: a configuration is merged into the object, and its applier owns what it names."""
+"""Server-side apply: merges a configuration into the object; its applier owns the fields it contains."""
 
 from alcove.api import objects
 from alcove.api.errors import BadRequest
@@ -30,12 +30,12 @@ def apply_configuration(
     reset: FieldSet = NOTHING,
     convert: Convert | None = None,
 ) -> Object:
-    """`live` with `config` applied, as a new object with its managedFields. `live` is None on create.
+    """Return `live` with `config` applied, as a new object with its managedFields. `live` is None on create.
 
-    Fields that the manager applied before and leaves out now are removed, unless others own them. Raises
-    Conflict where others own what would change, unless `force`: then they lose it; BadRequest for a
-    configuration that does not fit the schema, or lists whose items have no keys. `reset` are the fields
-    that this write cannot set.
+    Fields that the manager applied before and omits now are removed, unless another manager owns them. Raises
+    Conflict if another manager owns a field that would change; with `force`, that manager loses the field.
+    Raises BadRequest for a configuration that does not match the schema, or for list items without keys.
+    `reset` are the fields that this write cannot set.
     """
     _check(config, node, api_version)
     versions = ObjectVersions(api_version, node, convert)
@@ -51,12 +51,14 @@ def apply_configuration(
     if previous is not None and difference(previous.trie, claimed):
         merged = prune(merged, previous, {**owned, owner: entry}, versions)
 
-    owned, found = _settle(owned, VersionChanges(before, merged, versions, reset))
-    if found and not force:
+    owned, found_conflicts = _settle(owned, VersionChanges(before, merged, versions, reset))
+    if found_conflicts and not force:
         if manager == lastapplied.KUBECTL:
-            found = conflicts.without(found, lastapplied.allowed(before, node, api_version))
-        if found:
-            raise conflicts.error(found)
+            found_conflicts = conflicts.without(
+                found_conflicts, lastapplied.allowed(before, node, api_version)
+            )
+        if found_conflicts:
+            raise conflicts.error(found_conflicts)
     if previous is not None and _says_the_same(previous, entry) and merged == before:
         entry = previous
     if manager == lastapplied.KUBECTL:
@@ -76,12 +78,12 @@ def _check(config: Object, node: SchemaNode, api_version: str) -> None:
         )
     if objects.get(config, "metadata", "managedFields") is not None:
         raise BadRequest("metadata.managedFields must be nil")
-    faults = check.faults(config, node)
-    if faults:
+    errors = check.errors(config, node)
+    if errors:
         where = (
             f"{objects.namespace(config)}/{objects.name(config)}; {api_version}, Kind={config.get('kind')}"
         )
-        message = faults[0] if len(faults) == 1 else "errors:\n  " + "\n  ".join(faults)
+        message = errors[0] if len(errors) == 1 else "errors:\n  " + "\n  ".join(errors)
         raise BadRequest(f"failed to create typed patch object ({where}): {message}")
 
 
@@ -93,34 +95,36 @@ def _bare(obj: Object) -> Object:
 def _owned(
     live: Object | None, versions: ObjectVersions, subresource: str, now: str, reset: FieldSet
 ) -> Managed:
-    """Who owns what before the apply. What is there without an owner belongs to "before-first-apply"."""
+    """Return the owners before the apply. Fields without any owner are assigned to "before-first-apply"."""
     if live is None:
         return {}
     owned = managed.read(objects.get(live, "metadata", "managedFields"))
     if not owned:
         owner = FieldOwner.updater(managed.BEFORE_FIRST_APPLY, versions.api_version, subresource)
-        there = exclude(versions.shape.created(live), reset.trie)
-        owned[owner] = ManagedFieldsEntry(versions.api_version, now, there)
+        existing = exclude(versions.shape.created(live), reset.trie)
+        owned[owner] = ManagedFieldsEntry(versions.api_version, now, existing)
     for owner, entry in owned.items():
-        seen = versions.at(live, entry.api_version)
-        if seen is not None:
-            owned[owner] = entry.with_trie(reconcile(entry.trie, seen[1]))
+        at_version = versions.at(live, entry.api_version)
+        if at_version is not None:
+            owned[owner] = entry.with_trie(reconcile(entry.trie, at_version[1]))
     return owned
 
 
 def _settle(owned: Managed, changes: VersionChanges) -> tuple[Managed, Conflicts]:
-    """What the others own after the change, and what they lose by it against their will."""
+    """Return what the other managers own after the change, and the conflicts: changed fields of theirs."""
     after: Managed = {}
-    found: Conflicts = {}
+    found_conflicts: Conflicts = {}
     for owner, entry in owned.items():
-        seen = changes.at(entry.api_version)
-        if seen is None:
+        at_version = changes.at(entry.api_version)
+        if at_version is None:
             continue
-        lost = intersection(entry.trie, seen.changed)
+        lost = intersection(entry.trie, at_version.changed)
         if lost:
-            found[owner] = lost
-        after[owner] = entry.with_trie(difference(difference(entry.trie, seen.changed), seen.removed))
-    return after, found
+            found_conflicts[owner] = lost
+        after[owner] = entry.with_trie(
+            difference(difference(entry.trie, at_version.changed), at_version.removed)
+        )
+    return after, found_conflicts
 
 
 def _says_the_same(left: ManagedFieldsEntry, right: ManagedFieldsEntry) -> bool:

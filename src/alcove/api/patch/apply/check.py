@@ -1,4 +1,4 @@
-"""Whether an applied configuration fits its schema: apply refuses what other writes would drop or ignore."""
+"""Checks that an applied configuration matches its schema: apply rejects what other writes drop or ignore."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,60 +23,60 @@ _EXPECTED: dict[SchemaType, tuple[str, tuple[type, ...]]] = {
 }
 
 
-Fault = tuple[tuple[str, ...], str]
+PathError = tuple[tuple[str, ...], str]
 
 
-def faults(config: Object, node: SchemaNode) -> list[str]:
-    """What is wrong, each as `.path: message`."""
-    return [f"{elements.shown(path)}: {message}" for path, message in _field_faults(config, node)]
+def errors(config: Object, node: SchemaNode) -> list[str]:
+    """Return the errors, each as `.path: message`."""
+    return [f"{elements.shown(path)}: {message}" for path, message in _field_errors(config, node)]
 
 
-def _faults(value: Any, node: SchemaNode) -> Sequence[Fault]:
-    """Paths are put together on the way up: most of the time there is nothing to tell."""
+def _errors(value: Any, node: SchemaNode) -> Sequence[PathError]:
+    """Paths are built on the way up: in most cases there is no error."""
     if type(value) is node.exact or value is None or node.type is SchemaType.ANY:
         return ()
     expected, types = _EXPECTED[node.type]
     if type(value) not in types:
         return [((), f"expected {expected}, got {type_name(value)}")]
     if type(value) is dict:
-        return _field_faults(value, node)
+        return _field_errors(value, node)
     if type(value) is list and node.items is not None:
-        return _item_faults(value, node, node.items)
+        return _item_errors(value, node, node.items)
     return ()
 
 
-def _field_faults(value: Object, node: SchemaNode) -> Sequence[Fault]:
-    found: list[Fault] = []
+def _field_errors(value: Object, node: SchemaNode) -> Sequence[PathError]:
+    problems: list[PathError] = []
     properties, others = node.properties, node.values
     for name, part in value.items():
         child = properties.get(name, others)
         if child is not None:
-            if below := _faults(part, child):
-                found += _under(elements.field(name), below)
+            if below := _errors(part, child):
+                problems += _under(elements.field(name), below)
         elif properties and not node.preserve_unknown:
-            found.append(((elements.field(name),), "field not declared in schema"))
-    return found
+            problems.append(((elements.field(name),), "field not declared in schema"))
+    return problems
 
 
-def _item_faults(items: list[Any], node: SchemaNode, item_node: SchemaNode) -> Sequence[Fault]:
-    found: list[Fault] = []
+def _item_errors(items: list[Any], node: SchemaNode, item_node: SchemaNode) -> Sequence[PathError]:
+    problems: list[PathError] = []
     listed = shape.of(node)
     seen: set[str] = set()
-    for place, item in enumerate(items):
-        element = f"i:{place}"
+    for index, item in enumerate(items):
+        element = f"i:{index}"
         if isinstance(listed, ItemList):
             try:
                 element = listed.element(item)
             except BadRequest as error:
-                found.append(((), f"element {place}: {error.message}"))
+                problems.append(((), f"element {index}: {error.message}"))
                 continue
             if element in seen:
-                found.append(((), f"duplicate entries for key {elements.shown((element,))}"))
+                problems.append(((), f"duplicate entries for key {elements.shown((element,))}"))
             seen.add(element)
-        if below := _faults(item, item_node):
-            found += _under(element, below)
-    return found
+        if below := _errors(item, item_node):
+            problems += _under(element, below)
+    return problems
 
 
-def _under(element: str, below: Sequence[Fault]) -> Iterator[Fault]:
+def _under(element: str, below: Sequence[PathError]) -> Iterator[PathError]:
     return (((element, *path), message) for path, message in below)

@@ -1,7 +1,8 @@
-"""What changed between two versions of an object, as fields.
+"""The difference between two versions of an object, as sets of fields.
 
-Equal parts are passed over by Python's own comparison, so the work grows with the difference. To it, true
-equals 1: a field without a schema that turns from one into the other does not count as changed.
+Equal parts are skipped by Python's comparison, so the cost is proportional to the difference. Python
+considers true equal to 1: a field without a schema that changes from one to the other does not count as
+changed.
 """
 
 from typing import Any
@@ -15,17 +16,17 @@ from alcove.api.patch.apply.shape import ItemList, Struct, ValueShape
 
 
 class Comparison(Record):
-    """`changed`: set anew or to another value; `removed`: no longer there. Not in canonical order."""
+    """`changed`: added or set to another value; `removed`: no longer present. Not in canonical order."""
 
     changed: Trie
     removed: Trie
 
 
 def compare(old: Object, new: Object, shape: Struct) -> Comparison:
-    """Raises BadRequest for lists whose items cannot be told apart."""
-    found = Comparison({}, {})
-    _struct(old, new, shape, found.changed, found.removed)
-    return found
+    """Compare two versions. Raises BadRequest for lists whose items cannot be distinguished by key."""
+    comparison = Comparison({}, {})
+    _struct(old, new, shape, comparison.changed, comparison.removed)
+    return comparison
 
 
 def _struct(old: Object, new: Object, shape: Struct, changed: Trie, removed: Trie) -> None:
@@ -43,11 +44,11 @@ def _struct(old: Object, new: Object, shape: Struct, changed: Trie, removed: Tri
 
 
 def _value(old: Any, new: Any, element: str, shape: ValueShape, changed: Trie, removed: Trie) -> None:
-    """One field that both have, with values that are not the same."""
+    """Compare one field that both objects have, with values that differ."""
     below_changed: Trie = {}
     below_removed: Trie = {}
     expected = dict if isinstance(shape, Struct) else list if isinstance(shape, ItemList) else None
-    if expected is None or (not old and not new):  # Two empty values: null and {}, say.
+    if expected is None or (not old and not new):  # Two empty values, such as null and {}.
         changed[element] = shape.leaf
         return
     was, now = _part(old, expected), _part(new, expected)
@@ -64,7 +65,7 @@ def _value(old: Any, new: Any, element: str, shape: ValueShape, changed: Trie, r
 
 
 def _part(value: Any, expected: type) -> Any:
-    """The value, if it is of the expected sort; null counts as an empty one; None: it is neither."""
+    """Return the value if it has the expected type, an empty one for null, or None for any other type."""
     return expected() if value is None else value if type(value) is expected else None
 
 
@@ -83,7 +84,7 @@ def _items(old: list[Any], new: list[Any], shape: ItemList, changed: Trie, remov
 def _item(
     old: list[Any], new: list[Any], element: str, shape: ItemList, changed: Trie, removed: Trie
 ) -> None:
-    """One element that both lists have. Duplicates are compared, and owned, as one value."""
+    """Compare one element that both lists have. Duplicates are compared, and owned, as one value."""
     match len(old) > 1, len(new) > 1:
         case False, False:
             _value(old[0], new[0], element, shape.item, changed, removed)

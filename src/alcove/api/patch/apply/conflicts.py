@@ -1,4 +1,4 @@
-"""Conflicts: fields that an applier would change and that others own."""
+"""Conflicts: fields that an applier would change and that other managers own."""
 
 from collections.abc import Iterator
 
@@ -12,16 +12,16 @@ Conflicts = dict[FieldOwner, Trie]
 
 
 def without(conflicts: Conflicts, allowed: Trie) -> Conflicts:
-    """Those conflicts that are not about a field in `allowed`."""
-    left = {owner: fieldset.difference(trie, allowed) for owner, trie in conflicts.items()}
-    return {owner: trie for owner, trie in left.items() if trie}
+    """Return the conflicts without the fields in `allowed`."""
+    remaining = {owner: fieldset.difference(trie, allowed) for owner, trie in conflicts.items()}
+    return {owner: trie for owner, trie in remaining.items() if trie}
 
 
 def error(conflicts: Conflicts) -> Conflict:
-    """The 409 that tells a client what to take out of its configuration, or to force."""
-    ordered = sorted(conflicts.items(), key=lambda found: (found[0].manager, found[0].operation))
+    """Return the 409 that lists the fields to remove from the configuration, or to force."""
+    ordered = sorted(conflicts.items(), key=lambda item: (item[0].manager, item[0].operation))
     causes = tuple(
-        StatusCause("FieldManagerConflict", f"conflict with {_told(owner)}", path)
+        StatusCause("FieldManagerConflict", f"conflict with {_owner_text(owner)}", path)
         for owner, trie in ordered
         for path in _paths(trie)
     )
@@ -33,7 +33,7 @@ def _message(ordered: list[tuple[FieldOwner, Trie]], causes: tuple[StatusCause, 
         return f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
     lines: list[str] = []
     for owner, trie in ordered:
-        lines.append(f"conflicts with {_told(owner)}:")
+        lines.append(f"conflicts with {_owner_text(owner)}:")
         lines.extend(f"- {path}" for path in _paths(trie))
     return f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
 
@@ -42,7 +42,7 @@ def _paths(trie: Trie) -> Iterator[str]:
     return map(elements.shown, fieldset.paths(trie))
 
 
-def _told(owner: FieldOwner) -> str:
+def _owner_text(owner: FieldOwner) -> str:
     message = quote(owner.manager)
     if owner.subresource:
         message += f" with subresource {quote(owner.subresource)}"

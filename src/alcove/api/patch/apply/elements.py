@@ -1,7 +1,7 @@
 """Path elements of the FieldsV1 format: `f:NAME`, `k:{"KEY":VALUE}`, `v:VALUE`, `i:INDEX`.
 
-An element is kept as its canonical text, so that comparing elements is comparing strings: keys are
-sorted, JSON is compact.
+An element is stored as its canonical text (keys sorted, JSON compact), so that elements are compared as
+strings.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 MEMBER = "."
-"""Not an element: in a field set it says that the path up to here is itself a member."""
+"""Not an element: in a field set it says that the path up to this node is itself a member."""
 
 _NUMBER, _STRING, _BOOLEAN, _LIST, _MAP, _NULL = range(6)
 _RANKS: dict[type, int] = {
@@ -28,17 +28,17 @@ def field(name: str) -> str:
 
 
 def key(values: dict[str, Any]) -> str:
-    """The item of an associative list with these key fields, given in alphabetical order."""
+    """Return the element of an associative list's item with these key fields, given in alphabetical order."""
     return "k:" + orjson.dumps(values).decode()
 
 
 def value(item: Any) -> str:
-    """The item of a set."""
+    """Return the element of a set's item."""
     return "v:" + orjson.dumps(item).decode()
 
 
 def parse(text: str) -> str | None:
-    """`text` in canonical form; None for a sort of element that is not known. Raises ValueError."""
+    """Return `text` in canonical form; None for an unknown type of element. Raises ValueError."""
     sort, body = text[:2], text[2:]
     if len(text) < 2 or text[1] != ":":
         raise ValueError(f"missing colon: {text}")
@@ -59,7 +59,7 @@ def parse(text: str) -> str | None:
 
 
 def order(element: str) -> tuple[Any, ...]:
-    """Sorts elements as Kubernetes does: fields by name, keys and values by value, numbers as numbers."""
+    """Sort key in Kubernetes' order: fields by name, keys and values by value, numbers numerically."""
     body = element[2:]
     match element[:2]:
         case "f:":
@@ -80,7 +80,7 @@ def _rank(part: Any) -> tuple[int, Any]:
 
 
 def shown(path: tuple[str, ...]) -> str:
-    """A path as messages tell it: `.spec.containers[name="app"].image`."""
+    """Format a path for a message: `.spec.containers[name="app"].image`."""
     return "".join(map(_shown, path))
 
 

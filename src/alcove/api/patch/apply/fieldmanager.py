@@ -1,4 +1,4 @@
-"""The name a writer goes by: the request's `fieldManager`."""
+"""The name of a writer: the request's `fieldManager`."""
 
 import unicodedata
 from functools import lru_cache
@@ -11,24 +11,24 @@ LENGTH_MAX = 128
 
 
 def validate(manager: str, path: str = "fieldManager") -> list[FieldError]:
-    """What is wrong with a manager's name, as `fieldManager` in a request or in an entry."""
-    faults: list[FieldError] = []
+    """Return the errors of a manager's name, from a request's `fieldManager` or a managedFields entry."""
+    errors: list[FieldError] = []
     if len(manager.encode()) > LENGTH_MAX:
-        faults.append(fields.too_long(path, LENGTH_MAX))
+        errors.append(fields.too_long(path, LENGTH_MAX))
     position = 0
     for character in manager:
         if not _is_printable(character):
             shown = f"U+{ord(character):04X}"
-            faults.append(
+            errors.append(
                 fields.invalid(path, manager, f"invalid character {shown} (at position {position})")
             )
         position += len(character.encode())
-    return faults
+    return errors
 
 
 @lru_cache(maxsize=256)
 def name(field_manager: str, user_agent: str) -> str:
-    """Who writes: the request's `fieldManager`, else its User-Agent up to the first slash."""
+    """Return the request's `fieldManager`, or else its User-Agent up to the first slash."""
     if field_manager:
         return field_manager
     agent = "".join(filter(_is_printable, user_agent.partition("/")[0]))

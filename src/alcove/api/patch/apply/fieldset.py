@@ -1,8 +1,8 @@
 """Sets of fields, held as the FieldsV1 trie they are stored as.
 
-A trie maps path elements to tries. `{}` below an element: the path up to it is a member, nothing below
-it is. `".": {}` beside other elements: so is the path itself. At the root, `{}` is the empty set.
-Tries are never changed once built: they are shared between objects, and their leaves are one dict.
+A trie maps path elements to tries. `{}` below an element: the path up to it is a member, nothing below it is.
+`".": {}` beside other elements: the path itself is a member too. At the root, `{}` is the empty set. Tries
+are immutable once built: they are shared between objects, and all leaves are the same dict.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Trie = dict[str, Any]
 Path = tuple[str, ...]
 
 LEAF: Trie = {}
-"""Every member without members below it: shared, so that a set costs its inner nodes only."""
+"""Every member without members below it: shared, so that a set costs only its inner nodes."""
 WHOLE: Trie = {}
-"""A leaf, told apart by identity: taking it away takes everything below it too (an atomic value, whose
-fields somebody may own from when it was none)."""
+"""A leaf recognised by identity: excluding it also excludes everything below it. It stands for an atomic
+value, whose fields may have owners from when the value was not atomic."""
 
 
 class FieldSet:
@@ -33,7 +33,7 @@ class FieldSet:
 
     @classmethod
     def of(cls, *paths: tuple[str, ...]) -> FieldSet:
-        """The set of these paths, given by field names: `of(("status",), ("metadata", "labels"))`."""
+        """Return the set of these paths of field names: `of(("status",), ("metadata", "labels"))`."""
         trie: Trie = {}
         for path in paths:
             trie = union(trie, _single([elements.field(name) for name in path]))
@@ -41,11 +41,11 @@ class FieldSet:
 
     @classmethod
     def from_json(cls, fields: Any) -> FieldSet:
-        """Reads `fieldsV1` as anybody may have written it. Raises ValueError."""
+        """Parse `fieldsV1` from an untrusted writer. Raises ValueError."""
         return cls(parse(fields))
 
     def to_json(self) -> Trie:
-        """The set as `fieldsV1`, in Kubernetes' order; to be read only."""
+        """Return the set as `fieldsV1`, in Kubernetes' order; the result must not be changed."""
         return canonical(self.trie)
 
     def __or__(self, other: FieldSet) -> FieldSet:
@@ -58,7 +58,7 @@ class FieldSet:
         return FieldSet(difference(self.trie, other.trie))
 
     def exclude(self, other: FieldSet) -> FieldSet:
-        """Without the members of `other` and everything below them."""
+        """Return the set without the members of `other` and everything below them."""
         return FieldSet(exclude(self.trie, other.trie))
 
     def __bool__(self) -> bool:
@@ -99,7 +99,7 @@ def contains(trie: Trie, path: Path) -> bool:
 
 
 def paths(trie: Trie, prefix: Path = ()) -> Iterator[Path]:
-    """Every member; those of a level come before what is below them."""
+    """Yield every member; those of a level come before those below them."""
     inner = {element: node for element, node in trie.items() if element != MEMBER}
     for element, node in inner.items():
         if is_member(node):
@@ -108,21 +108,21 @@ def paths(trie: Trie, prefix: Path = ()) -> Iterator[Path]:
         yield from paths(node, (*prefix, element))
 
 
-# Below the root, OWN is treated like any other element: that makes each of these one short walk.
+# Below the root, MEMBER is treated like any other element, so each of these functions is one short walk.
 
 
 def union(left: Trie, right: Trie) -> Trie:
-    """Members of either. `left` must be in canonical order, then the result is too."""
+    """Return the members of either set. If `left` is in canonical order, the result is too."""
     if not left:
         return canonical(right)
     joined, has_new = dict(left), False
     for element, node in right.items():
-        there = left.get(element)
-        if there is None:
+        other_node = left.get(element)
+        if other_node is None:
             joined[element] = canonical(node)
             has_new = True
-        elif there is not node:
-            joined[element] = _join(there, node)
+        elif other_node is not node:
+            joined[element] = _join(other_node, node)
     return _ordered(joined) if has_new else joined
 
 
@@ -133,40 +133,40 @@ def _join(left: Trie, right: Trie) -> Trie:
 
 
 def intersection(left: Trie, right: Trie) -> Trie:
-    """Members of both."""
+    """Return the members of both sets."""
     common: Trie = {}
     for element, node in left.items():
-        there = right.get(element)
-        if there is not None:
-            if not node or not there:
-                if is_member(node) and is_member(there):
+        other_node = right.get(element)
+        if other_node is not None:
+            if not node or not other_node:
+                if is_member(node) and is_member(other_node):
                     common[element] = LEAF
-            elif both := intersection(node, there):
+            elif both := intersection(node, other_node):
                 common[element] = _tidy(both)
     return common
 
 
 def difference(left: Trie, right: Trie) -> Trie:
-    """Members of `left` that are not in `right`; `left` itself where nothing is taken away."""
+    """Return the members of `left` that are not in `right`; `left` itself if nothing is removed."""
     rest: Trie | None = None
     for element, node in right.items():
-        there = left.get(element)
-        if there is None:
+        other_node = left.get(element)
+        if other_node is None:
             continue
-        left_over = _subtract(there, node)
-        if left_over is there:
+        remaining = _subtract(other_node, node)
+        if remaining is other_node:
             continue
         if rest is None:
             rest = dict(left)
-        if left_over is None:
+        if remaining is None:
             del rest[element]
         else:
-            rest[element] = left_over
+            rest[element] = remaining
     return left if rest is None else rest
 
 
 def _subtract(left: Trie, right: Trie) -> Trie | None:
-    """What remains of a node; None: nothing."""
+    """Return what remains of a node; None if nothing does."""
     if right is WHOLE:
         return None
     if not left:
@@ -182,26 +182,26 @@ def _tidy(node: Trie) -> Trie:
 
 
 def exclude(left: Trie, right: Trie) -> Trie:
-    """`left` without the members of `right` and everything below them."""
+    """Return `left` without the members of `right` and everything below them."""
     rest: Trie | None = None
     for element, node in right.items():
-        there = left.get(element)
-        if there is None or (not is_member(node) and not there):
+        other_node = left.get(element)
+        if other_node is None or (not is_member(node) and not other_node):
             continue
-        left_over = None if is_member(node) else exclude(there, node)
-        if left_over is there:
+        remaining = None if is_member(node) else exclude(other_node, node)
+        if remaining is other_node:
             continue
         if rest is None:
             rest = dict(left)
-        if left_over:
-            rest[element] = _tidy(left_over)
+        if remaining:
+            rest[element] = _tidy(remaining)
         else:
             del rest[element]
     return left if rest is None else rest
 
 
 def canonical(trie: Trie) -> Trie:
-    """The same set, in Kubernetes' order, with shared leaves."""
+    """Return the same set in Kubernetes' order, with shared leaves."""
     if not trie:
         return LEAF
     return _ordered({element: canonical(node) for element, node in trie.items()})
@@ -211,15 +211,15 @@ def _ordered(trie: Trie) -> Trie:
     if len(trie) < 2:
         return trie
     last = max(trie)
-    # Fields sort as text, with OWN before them; anything after "f:" in the alphabet needs a closer look.
+    # Fields sort as text, with MEMBER before them; elements that sort after "f:" need their full sort key.
     names = sorted(trie) if last < "g" else sorted(trie, key=elements.order)
     return {element: trie[element] for element in names}
 
 
 def parse(fields: Any) -> Trie:
-    """A set from `fieldsV1` that is not known to be canonical. Raises ValueError."""
+    """Parse a set from `fieldsV1` that may not be canonical. Raises ValueError."""
     trie = _parse(fields)
-    # Nobody owns the object as a whole.
+    # The root path, the object as a whole, has no owner.
     return {element: node for element, node in trie.items() if element != MEMBER} if MEMBER in trie else trie
 
 
@@ -231,7 +231,7 @@ def _parse(fields: Any) -> Trie:
         if text == MEMBER:
             parsed[MEMBER] = LEAF
         elif (element := elements.parse(text)) is not None:
-            there = parsed.get(element)
+            other_node = parsed.get(element)
             below = _parse(node)
-            parsed[element] = below if there is None else _join(there, below)
+            parsed[element] = below if other_node is None else _join(other_node, below)
     return _ordered(_tidy(parsed)) if parsed else LEAF

@@ -1,8 +1,8 @@
-"""The way from client-side to server-side apply, for objects that `kubectl apply` made.
+"""Migration from client-side to server-side apply, for objects created by `kubectl apply`.
 
-Only for the manager `kubectl`, as in Kubernetes: fields that its last client-side apply set and that
-still have that value do not conflict, and its annotation follows what it applies from then on, so that
-going back to client-side apply works too.
+As in Kubernetes, this applies only to the manager `kubectl`: fields that its last client-side apply set and
+that still have that value do not conflict. Its annotation is updated on each apply, so that switching back to
+client-side apply works too.
 """
 
 import orjson
@@ -21,21 +21,21 @@ _ANNOTATIONS_BYTES_MAX = 256 * 1024
 
 
 def allowed(live: Object, node: SchemaNode, api_version: str) -> Trie:
-    """The fields that the annotation on `live` says are kubectl's: it set them, and nobody since."""
+    """Return the fields that, by the annotation on `live`, kubectl set and that are unchanged since."""
     try:
         applied = orjson.loads(objects.annotations(live).get(ANNOTATION, ""))
     except orjson.JSONDecodeError:
         return {}
-    if type(applied) is not dict or applied.get("apiVersion") != api_version or check.faults(applied, node):
+    if type(applied) is not dict or applied.get("apiVersion") != api_version or check.errors(applied, node):
         return {}
     shape = root(node)
-    found = compare(applied, live, shape)
+    comparison = compare(applied, live, shape)
     claimed = shape.applied(applied) or {}
-    return fieldset.difference(fieldset.difference(claimed, found.changed), found.removed)
+    return fieldset.difference(fieldset.difference(claimed, comparison.changed), comparison.removed)
 
 
 def follow(obj: Object, config: Object) -> None:
-    """Brings the annotation up to date with an applied configuration, if `obj` has one."""
+    """Update the annotation to an applied configuration, if `obj` has the annotation."""
     annotations = objects.annotations(obj)
     if not annotations.get(ANNOTATION):
         return
@@ -48,6 +48,6 @@ def follow(obj: Object, config: Object) -> None:
 def _encoded(config: Object) -> str:
     meta = config.get("metadata")
     if type(meta) is dict and ANNOTATION in (meta.get("annotations") or {}):
-        kept = {name: text for name, text in meta["annotations"].items() if name != ANNOTATION}
-        config = {**config, "metadata": {**meta, "annotations": kept}}
+        remaining = {name: text for name, text in meta["annotations"].items() if name != ANNOTATION}
+        config = {**config, "metadata": {**meta, "annotations": remaining}}
     return orjson.dumps(config, option=orjson.OPT_SORT_KEYS).decode() + "\n"

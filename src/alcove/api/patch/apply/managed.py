@@ -1,7 +1,7 @@
-"""`metadata.managedFields`: who owns which fields, read, checked and written.
+"""`metadata.managedFields`: reads, validates and writes the owners of fields.
 
-An owner is a manager by what it does (`Apply`, or `Update` at an API version) and through which
-subresource. Entries that do not change are carried over as they are, never rebuilt.
+An owner is identified by manager, operation (`Apply`, or `Update` at an API version) and subresource. Entries
+that do not change are carried over as they are and not rebuilt.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UPDATE = "Update"
 FIELDS_V1 = "FieldsV1"
 UPDATERS_MAX = 10
 ANCIENT = "ancient-changes"
-"""Who owns what the oldest updaters owned, when there are too many."""
+"""The owner of the oldest updaters' fields, when there are too many updaters."""
 BEFORE_FIRST_APPLY = "before-first-apply"
 SUBRESOURCE_LENGTH_MAX = 256
 
@@ -29,12 +29,12 @@ _STRINGS = ("manager", "operation", "apiVersion", "time", "fieldsType", "subreso
 
 
 class FieldOwner(Struct, frozen=True):
-    """Who an entry belongs to."""
+    """The identity of an entry's owner."""
 
     manager: str
     operation: str
     api_version: str
-    """Of an updater; an applier is the same one at every version: empty."""
+    """Set for an updater; empty for an applier, which is the same owner at every version."""
     subresource: str = ""
 
     @classmethod
@@ -47,7 +47,7 @@ class FieldOwner(Struct, frozen=True):
 
 
 class ManagedFieldsEntry(Struct, frozen=True):
-    """What an owner owns. `source` is the entry this was read from, as long as it says the same."""
+    """The fields of an owner. `source` is the entry this was read from, as long as it is unchanged."""
 
     api_version: str
     time: str | None
@@ -62,7 +62,7 @@ Managed = dict[FieldOwner, ManagedFieldsEntry]
 
 
 def read(entries: Any) -> Managed:
-    """Entries as the server wrote them, from a stored object."""
+    """Read entries that the server wrote, from a stored object."""
     managed: Managed = {}
     for entry in entries or ():
         owner = _owner(entry)
@@ -73,29 +73,29 @@ def read(entries: Any) -> Managed:
 
 
 def parse(entries: Any) -> Managed:
-    """Entries as a client wrote them. Raises ValueError for what Kubernetes would not take."""
+    """Parse entries that a client wrote. Raises ValueError for entries that Kubernetes does not accept."""
     if type(entries) is not list:
         raise ValueError("managedFields must be a list")
     managed: Managed = {}
-    for place, entry in enumerate(entries):
+    for index, entry in enumerate(entries):
         if type(entry) is not dict or any(type(entry.get(name) or "") is not str for name in _STRINGS):
-            raise ValueError(f"managed fields entry {place} is malformed")
+            raise ValueError(f"managed fields entry {index} is malformed")
         if entry.get("operation") not in (APPLY, UPDATE):
             raise ValueError("operation must be `Apply` or `Update`")
         if not entry.get("apiVersion"):
             raise ValueError("apiVersion must not be empty")
         fields_type = entry.get("fieldsType")
         if not fields_type:
-            raise ValueError(f"missing fieldsType in managed fields entry {place}")
+            raise ValueError(f"missing fieldsType in managed fields entry {index}")
         if fields_type != FIELDS_V1:
-            raise ValueError(f'invalid fieldsType "{fields_type}" in managed fields entry {place}')
+            raise ValueError(f'invalid fieldsType "{fields_type}" in managed fields entry {index}')
         trie = fieldset.parse(entry.get("fieldsV1") or {})
         managed[_owner(entry)] = ManagedFieldsEntry(entry["apiVersion"], entry.get("time"), trie)
     return managed
 
 
 def is_reset(entries: Any) -> bool:
-    """Whether a client asks to forget all owners: an empty list, or one empty entry."""
+    """Whether a client requests to reset all ownership: an empty list, or one empty entry."""
     return type(entries) is list and (not entries or entries == [{}])
 
 
@@ -106,7 +106,7 @@ def _owner(entry: Object) -> FieldOwner:
 
 
 def write(obj: Object, managed: Managed) -> None:
-    """Sets the object's managedFields; nobody owning anything, it has none."""
+    """Set the object's managedFields; remove them if there are no owners."""
     written = [_written(owner, entry) for owner, entry in managed.items() if entry.trie]
     meta = objects.metadata(obj)
     if written:
@@ -143,7 +143,7 @@ def _order(entry: Object) -> tuple[str, ...]:
 
 
 def limit(managed: Managed) -> Managed:
-    """At most UPDATERS_MAX updaters: the oldest of a version become one, named ANCIENT."""
+    """Limit the updaters to UPDATERS_MAX: the oldest of a version are merged into one, named ANCIENT."""
     updaters = [owner for owner in managed if owner.operation == UPDATE]
     surplus = len(updaters) - UPDATERS_MAX
     if surplus <= 0:
@@ -159,17 +159,19 @@ def limit(managed: Managed) -> Managed:
             first[version] = owner
             continue
         bucket = FieldOwner(ANCIENT, UPDATE, version)
-        kept = limited.get(bucket) or limited.pop(first[version])
+        bucket_entry = limited.get(bucket) or limited.pop(first[version])
         added = limited.pop(owner)
-        limited[bucket] = ManagedFieldsEntry(version, added.time, fieldset.union(kept.trie, added.trie))
+        limited[bucket] = ManagedFieldsEntry(
+            version, added.time, fieldset.union(bucket_entry.trie, added.trie)
+        )
         surplus -= 1
     return limited
 
 
 def restore_times(live: Object, new: Object) -> None:
-    """Takes back new times in `new` if times are all that differs from `live`: then nothing was written.
+    """Restore the old times in `new` if it differs from `live` only in times, so that the write is a no-op.
 
-    To be called last before storing: defaults and admission may have undone what the write changed.
+    Must be called last before storing: defaults and admission may have undone what the write changed.
     """
     had, has = objects.get(live, "metadata", "managedFields"), objects.get(new, "metadata", "managedFields")
     if not had or not has or len(had) != len(has) or had == has:
@@ -185,19 +187,19 @@ def _timeless(entry: Object) -> Object:
 
 
 def validate(entries: Any, path: str = "metadata.managedFields") -> list[FieldError]:
-    """What is wrong with an object's managedFields, in Kubernetes' words."""
-    faults: list[FieldError] = []
-    for place, entry in enumerate(entries or ()):
-        at = f"{path}[{place}]"
+    """Return the errors of an object's managedFields, with Kubernetes' messages."""
+    errors: list[FieldError] = []
+    for index, entry in enumerate(entries or ()):
+        at = f"{path}[{index}]"
         operation = entry.get("operation")
         if not operation:
-            faults.append(fields.required(f"{at}.operation", "must not be empty"))
+            errors.append(fields.required(f"{at}.operation", "must not be empty"))
         elif operation not in (APPLY, UPDATE):
-            faults.append(fields.not_supported(f"{at}.operation", operation, (APPLY, UPDATE)))
+            errors.append(fields.not_supported(f"{at}.operation", operation, (APPLY, UPDATE)))
         fields_type = entry.get("fieldsType")
         if fields_type and fields_type != FIELDS_V1:
-            faults.append(fields.invalid(f"{at}.fieldsType", fields_type, "must be `FieldsV1`"))
-        faults.extend(fieldmanager.validate(entry.get("manager", ""), f"{at}.manager"))
+            errors.append(fields.invalid(f"{at}.fieldsType", fields_type, "must be `FieldsV1`"))
+        errors.extend(fieldmanager.validate(entry.get("manager", ""), f"{at}.manager"))
         if len(entry.get("subresource", "").encode()) > SUBRESOURCE_LENGTH_MAX:
-            faults.append(fields.too_long(f"{at}.subresource", SUBRESOURCE_LENGTH_MAX))
-    return faults
+            errors.append(fields.too_long(f"{at}.subresource", SUBRESOURCE_LENGTH_MAX))
+    return errors

@@ -1,6 +1,6 @@
-"""Ownership after an ordinary write (POST, PUT, PATCH): who writes a field owns it.
+"""Ownership after an ordinary write (POST, PUT, PATCH): the writer of a field owns it.
 
-Runs on every write, before admission: what admission changes belongs to nobody.
+Runs on every write, before admission: changes by admission have no owner.
 """
 
 from typing import Any
@@ -29,17 +29,17 @@ def update_managed_fields(
     reset: FieldSet = NOTHING,
     convert: Convert | None = None,
 ) -> None:
-    """Sets `new["metadata"]["managedFields"]`. `live` is the stored object, None on create.
+    """Set `new["metadata"]["managedFields"]`. `live` is the stored object, None on create.
 
-    The manager owns what it changed, others lose what was changed or removed; a write that changes
-    nothing leaves entries and their times alone. Entries given in `new` count unless they are malformed
-    or written through a subresource; a reset (`[]`, `[{}]`) makes everybody's ownership forgotten. `reset`
-    are the fields that this write cannot set. Never fails: an object whose lists cannot be told apart by
-    their keys keeps the entries it had.
+    The manager owns what it changed, other managers lose what was changed or removed; a write that changes
+    nothing leaves entries and their times unchanged. Entries sent in `new` are used unless they are malformed
+    or written through a subresource; a reset (`[]`, `[{}]`) removes all ownership. `reset` are the fields
+    that this write cannot set. Never fails: an object whose list items cannot be distinguished by their keys
+    keeps the entries it had.
     """
-    given = objects.metadata(new).pop("managedFields", None)
+    requested = objects.metadata(new).pop("managedFields", None)
     before = objects.get(live, "metadata", "managedFields") if live is not None else None
-    owned = _owned(before, given, subresource)
+    owned = _owned(before, requested, subresource)
     if live is not None and not owned:
         return
     changes = VersionChanges(live, new, ObjectVersions(api_version, node, convert), reset)
@@ -52,14 +52,14 @@ def update_managed_fields(
     managed.write(new, managed.limit(after))
 
 
-def _owned(before: Any, given: Any, subresource: str) -> Managed:
-    """The entries that a write starts from."""
-    if given is None or subresource or given == before:
+def _owned(before: Any, requested: Any, subresource: str) -> Managed:
+    """Return the entries that a write starts from."""
+    if requested is None or subresource or requested == before:
         return managed.read(before)
-    if managed.is_reset(given):
+    if managed.is_reset(requested):
         return {}
     try:
-        return managed.parse(given) or managed.read(before)
+        return managed.parse(requested) or managed.read(before)
     except (ValueError, RecursionError):
         return managed.read(before)
 
@@ -69,16 +69,20 @@ def _after(
 ) -> Managed:
     after: Managed = {}
     for owner, entry in owned.items():
-        found = changes.at(entry.api_version)
-        if found is not None:
-            after[owner] = entry.with_trie(difference(difference(entry.trie, found.changed), found.removed))
-    own = changes.at(api_version)
-    if own is not None and own.changed:
+        comparison = changes.at(entry.api_version)
+        if comparison is not None:
+            after[owner] = entry.with_trie(
+                difference(difference(entry.trie, comparison.changed), comparison.removed)
+            )
+    written = changes.at(api_version)
+    if written is not None and written.changed:
         owner = FieldOwner.updater(manager, api_version, subresource)
         had = after.get(owner)
-        # On create the set is in order already.
+        # On create the set is already in canonical order.
         trie = (
-            own.changed if not owned and changes.is_creation else union(had.trie if had else {}, own.changed)
+            written.changed
+            if not owned and changes.is_creation
+            else union(had.trie if had else {}, written.changed)
         )
         after[owner] = ManagedFieldsEntry(api_version, now, trie)
     return after

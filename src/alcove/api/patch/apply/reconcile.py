@@ -1,11 +1,11 @@
-"""Owned fields after the schema changed: what has become atomic is owned as one."""
+"""Owned fields after a schema change: a value that has become atomic is owned as a whole."""
 
 from alcove.api.patch.apply.fieldset import LEAF, WHOLE, Trie
 from alcove.api.patch.apply.shape import ItemList, Struct, ValueShape
 
 
 def reconcile(trie: Trie, shape: ValueShape) -> Trie:
-    """`trie` itself where nothing in it has become atomic."""
+    """Return `trie` with fields that have become atomic owned as one; `trie` itself if there are none."""
     if shape.leaf is WHOLE:
         return LEAF
     if not isinstance(shape, Struct | ItemList):

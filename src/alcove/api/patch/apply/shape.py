@@ -1,14 +1,14 @@
-"""How a schema's values divide into fields that can be owned one by one.
+"""How a schema's values divide into fields that can be owned individually.
 
-Shapes are compiled from schema nodes once, when first used, and kept with them. A shape tells which paths
-a value has, in the two ways that server-side apply counts them:
+Shapes are compiled from schema nodes on first use and cached with them. A shape computes the paths of a
+value, in the two ways that server-side apply counts them:
 
-- `added`: every path that comes into being with the value, objects and lists included. What a writer
-  gets when it sets a field that was not there.
-- `applied`: what an applied configuration claims: leaves, list items and the keys of free maps. Of an
-  object with declared fields only its fields.
+- `added`: every path that is created with the value, including those of objects and lists. A writer owns
+  these when it sets a field that was absent.
+- `applied`: what an applied configuration claims: leaves, list items and the keys of free-form maps. Of an
+  object with declared fields it claims only the fields.
 
-Both run on every write, straight from the object to the FieldsV1 dict, in its canonical order.
+Both run on every write and convert the object directly to the FieldsV1 dict, in canonical order.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from alcove.api.patch.apply.fieldset import LEAF, WHOLE, Trie
 from alcove.api.schema.node import ListType, SchemaNode, SchemaType
 
 _CONTAINERS = (SchemaType.OBJECT, SchemaType.MAP, SchemaType.LIST, SchemaType.ANY)
-_ALWAYS_THERE = frozenset(("metadata", "spec", "status", "strategy", "updateStrategy"))
-"""Fields of stock kinds that are structs, not pointers, in Go: they are there before anybody sets them."""
+_ALWAYS_PRESENT = frozenset(("metadata", "spec", "status", "strategy", "updateStrategy"))
+"""Fields of stock kinds that are structs, not pointers, in Go: they exist even if no client sets them."""
 _SERVERS = frozenset(
     (
         "clusterName",
@@ -40,11 +40,11 @@ _SERVERS = frozenset(
         "uid",
     )
 )
-"""Metadata that nobody owns: identity, and what the server writes."""
+"""Metadata without an owner: identity, and fields that the server writes."""
 
 
 class ValueShape:
-    """A value owned as one: a scalar, or (`leaf` is WHOLE) an atomic list or map."""
+    """A value owned as a whole: a scalar, or (`leaf` is WHOLE) an atomic list or map."""
 
     __slots__ = ("leaf",)
 
@@ -55,19 +55,19 @@ class ValueShape:
         return self.leaf
 
     def applied(self, value: Any) -> Trie | None:
-        """None: nothing is claimed, not even the path itself."""
+        """Return the claimed paths; None: nothing is claimed, not even the path itself."""
         return LEAF
 
 
 class ShapeField(NamedTuple):
     element: str
     shape: ValueShape
-    is_given: bool
-    """The field is there from the start: setting it is no addition."""
+    always_exists: bool
+    """The field always exists, so setting it does not add it."""
 
 
 class Struct(ValueShape):
-    """An object or a map: every field by itself."""
+    """An object or a map: every field is owned individually."""
 
     __slots__ = ("_quick", "fields", "ignored", "is_open", "rest")
 
@@ -77,9 +77,9 @@ class Struct(ValueShape):
         """Declared fields."""
         self._quick: dict[str, tuple[str, Callable[[Any], Trie] | None]] = {}
         self.rest = rest
-        """Of all other fields."""
+        """The shape of fields that are not declared."""
         self.is_open = True
-        """Whether there may be other fields."""
+        """Whether undeclared fields are allowed."""
         self.ignored: frozenset[str] = frozenset()
 
     def declare(self, fields: dict[str, ShapeField]) -> None:
@@ -90,9 +90,13 @@ class Struct(ValueShape):
         }
 
     def field(self, name: str) -> tuple[str, ValueShape]:
-        """The path element and the shape of one field."""
-        known = self.fields.get(name)
-        return ("f:" + name, self.rest) if known is None else (known.element, known.shape)
+        """Return the path element and the shape of one field."""
+        declared_field = self.fields.get(name)
+        return (
+            ("f:" + name, self.rest)
+            if declared_field is None
+            else (declared_field.element, declared_field.shape)
+        )
 
     def added(self, value: Any) -> Trie:
         if type(value) is not dict or not value:
@@ -104,11 +108,11 @@ class Struct(ValueShape):
             return trie
         quick = self._quick
         for name in sorted(value):
-            known = quick.get(name)
-            if known is None:
+            declared_field = quick.get(name)
+            if declared_field is None:
                 trie["f:" + name] = self.rest.added(value[name])
             else:
-                element, added = known
+                element, added = declared_field
                 trie[element] = LEAF if added is None else added(value[name])
         return trie
 
@@ -117,33 +121,33 @@ class Struct(ValueShape):
             return LEAF
         trie: Trie = {}
         for name in sorted(value.keys() - self.ignored):
-            known = self.fields.get(name)
-            if known is None:
+            declared_field = self.fields.get(name)
+            if declared_field is None:
                 trie["f:" + name] = _owning(self.rest.applied(value[name]))
-            elif (claimed := known.shape.applied(value[name])) is not None:
-                trie[known.element] = claimed
+            elif (claimed := declared_field.shape.applied(value[name])) is not None:
+                trie[declared_field.element] = claimed
         return trie or None
 
     def created(self, value: Object) -> Trie:
-        """Like `added`, of a whole new object: what it is born with is no addition."""
+        """Like `added`, for a whole new object: fields that always exist are not counted as added."""
         trie: Trie = {}
         for name in sorted(value.keys() - self.ignored):
             self.add_field(trie, name, value[name])
         return trie
 
     def add_field(self, trie: Trie, name: str, value: Any) -> None:
-        """Puts the paths of a field into `trie` that come into being, or go, with its value."""
-        known = self.fields.get(name)
-        if known is None:
+        """Add to `trie` the paths of a field that are created, or removed, together with its value."""
+        declared_field = self.fields.get(name)
+        if declared_field is None:
             trie["f:" + name] = self.rest.added(value)
-        elif not known.is_given:
-            trie[known.element] = known.shape.added(value)
-        elif (below := _born(known.shape, value)) is not None:
-            trie[known.element] = below
+        elif not declared_field.always_exists:
+            trie[declared_field.element] = declared_field.shape.added(value)
+        elif (below := _born(declared_field.shape, value)) is not None:
+            trie[declared_field.element] = below
 
 
 def _born(shape: ValueShape, value: Any) -> Trie | None:
-    """The paths of a field that is there anyhow, empty, once it has `value`; None if it has none."""
+    """Return the paths of a field that always exists, once it has `value`; None if there are none."""
     if isinstance(shape, Struct):
         return shape.created(value) or None if type(value) is dict else LEAF
     trie = shape.added(value)
@@ -151,12 +155,12 @@ def _born(shape: ValueShape, value: Any) -> Trie | None:
 
 
 def _owning(claimed: Trie | None) -> Trie:
-    """What is claimed below a path, and the path itself."""
+    """Return what is claimed below a path together with the path itself."""
     return {MEMBER: LEAF, **claimed} if claimed else LEAF
 
 
 class ItemList(ValueShape):
-    """A list whose items are owned one by one: a set, or a list of objects with keys."""
+    """A list whose items are owned individually: a set, or a list of objects with keys."""
 
     __slots__ = ("item",)
 
@@ -165,19 +169,19 @@ class ItemList(ValueShape):
         self.item: ValueShape = SCALAR
 
     def names(self, item: Any) -> Any:
-        """The JSON value that tells this item from the others. Raises BadRequest if it has none."""
+        """Return the JSON value that identifies this item. Raises BadRequest if it has none."""
         raise NotImplementedError
 
     def element(self, item: Any) -> str:
-        """The item's path element. Raises BadRequest for an item that cannot be told from others."""
+        """Return the item's path element. Raises BadRequest for an item that cannot be identified."""
         raise NotImplementedError
 
     def index(self, items: Any) -> dict[str, list[Any]]:
-        """Items by element, in the order of the first of each; several: duplicates."""
-        found: dict[str, list[Any]] = {}
+        """Return items by element, in the order of first occurrence; several items are duplicates."""
+        by_element: dict[str, list[Any]] = {}
         for item in items or ():
-            found.setdefault(self.element(item), []).append(item)
-        return found
+            by_element.setdefault(self.element(item), []).append(item)
+        return by_element
 
     def added(self, value: Any) -> Trie:
         if type(value) is not list or not value:
@@ -198,12 +202,12 @@ class ItemList(ValueShape):
         return trie or None
 
     def _ordered(self, items: list[Any]) -> list[tuple[str, Any]]:
-        """Items with their elements, in canonical order."""
+        """Return items with their elements, in canonical order."""
         if len(items) == 1:
             return [(self.element(items[0]), items[0])]
         try:
             ordered = sorted(items, key=self.names)
-        except TypeError:  # Names of several types.
+        except TypeError:  # The names have several types.
             ordered = sorted(items, key=lambda item: elements.order(self.element(item)))
         return [(self.element(item), item) for item in ordered]
 
@@ -223,7 +227,7 @@ class SetListShape(ItemList):
 
 
 class KeyedList(ItemList):
-    """A list of objects told apart by the values of their key fields, or those fields' defaults."""
+    """A list of objects identified by the values of their key fields, or by the defaults of those fields."""
 
     __slots__ = ("defaults", "keys")
 
@@ -259,23 +263,23 @@ class KeyedList(ItemList):
 SCALAR = ValueShape()
 ATOMIC = ValueShape(WHOLE)
 DEDUCED = Struct(SCALAR)
-"""A value without a schema: objects divide into their fields, all else is one value."""
+"""A value without a schema: objects divide into their fields, any other value is owned as a whole."""
 DEDUCED.rest = DEDUCED
 
 
 def of(node: SchemaNode) -> ValueShape:
-    """The shape of a node's values."""
+    """Return the shape of a node's values."""
     if node.type not in _CONTAINERS:
         return SCALAR
     compiled = node.compiled
-    # A node copied from one that was in use brings that one's shape along.
+    # A node copied from one already in use carries that node's cached shape.
     if compiled is None or compiled[0] is not node:
         compiled = _compile(node)
     return compiled[1]  # type: ignore[no-any-return]
 
 
 def root(node: SchemaNode) -> Struct:
-    """The shape of whole objects of a kind: without what nobody owns."""
+    """Return the shape of whole objects of a kind, without fields that have no owner."""
     shape = of(node)
     assert isinstance(shape, Struct)
     compiled = node.compiled
@@ -286,7 +290,7 @@ def root(node: SchemaNode) -> Struct:
 
 def _compile(node: SchemaNode) -> tuple[SchemaNode, ValueShape, Struct | None]:
     shape = _outline(node)
-    node.compiled = compiled = (node, shape, None)  # Before its parts: they may lead back here.
+    node.compiled = compiled = (node, shape, None)  # Before its parts: they may refer to it.
     if isinstance(shape, Struct) and shape is not DEDUCED:
         _fill_struct(shape, node)
     elif isinstance(shape, ItemList) and node.items is not None:
@@ -319,15 +323,15 @@ def _fill_struct(shape: Struct, node: SchemaNode) -> None:
     shape.is_open = node.values is not None or node.preserve_unknown or not node.properties
     shape.declare(
         {
-            name: ShapeField(elements.field(name), of(part), _is_given(node, name, part))
+            name: ShapeField(elements.field(name), of(part), _always_exists(node, name, part))
             for name, part in node.properties.items()
         }
     )
 
 
-def _is_given(node: SchemaNode, name: str, part: SchemaNode) -> bool:
-    """Whether Go's zero value of the definition has this field. Schemas without a name are no Go types."""
-    return bool(node.name) and part.type in _CONTAINERS and (name in _ALWAYS_THERE or name in node.required)
+def _always_exists(node: SchemaNode, name: str, part: SchemaNode) -> bool:
+    """Whether Go's zero value of the type has this field. Schemas without a name have no Go type."""
+    return bool(node.name) and part.type in _CONTAINERS and (name in _ALWAYS_PRESENT or name in node.required)
 
 
 def _as_root(shape: Struct) -> Struct:

@@ -1,7 +1,7 @@
-"""Fields owned at other API versions than the one a request speaks.
+"""Fields owned at other API versions than the request's.
 
-An owner's fields are paths of the version it wrote at. To tell what a change means to it, the object is
-looked at in that version.
+An owner's fields are paths of the version it wrote at. To find out how a change affects them, the object is
+converted to that version.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from alcove.api.schema.node import SchemaNode
 Convert = Callable[[Object, str], tuple[Object, SchemaNode] | None]
 """(object, apiVersion) → the object at that version, and that version's schema; None: it is not served.
 
-Must leave the object it is given as it is, and bear objects with fields missing or null.
+Must not change the object it is given, and must accept objects with missing or null fields.
 """
 
 
 def between(kinds: Iterable[Kind]) -> Convert | None:
-    """The way between the versions of one resource; None where they differ in nothing but the name."""
+    """Return the conversion between the versions of one resource; None if they differ only in apiVersion."""
     by_version = {kind.api_version: kind for kind in kinds}
     if all(kind.to_storage is None for kind in by_version.values()):
         return None
@@ -42,7 +42,7 @@ def between(kinds: Iterable[Kind]) -> Convert | None:
 
 
 class ObjectVersions:
-    """The request's version, and the way to the others. Without a way, all have the same fields."""
+    """The request's version and the conversion to others. Without one, all versions have the same fields."""
 
     def __init__(self, api_version: str, node: SchemaNode, convert: Convert | None) -> None:
         self.api_version = api_version
@@ -50,19 +50,19 @@ class ObjectVersions:
         self._convert = convert
 
     def at(self, obj: Object, api_version: str) -> tuple[Object, Struct] | None:
-        """`obj` as of a version, and its shape; None: that version is gone, and what is owned there with it."""
+        """Return `obj` at a version with its shape; None if the version, and all ownership at it, is gone."""
         if self._convert is None or api_version == self.api_version == obj.get("apiVersion"):
             return obj, self.shape
         converted = self._convert(obj, api_version)
         return None if converted is None else (converted[0], root(converted[1]))
 
     def distinct(self, api_version: str) -> str:
-        """The version, or, where all are the same, the request's."""
+        """Return the version, or the request's version if all have the same fields."""
         return self.api_version if self._convert is None else api_version
 
 
 class VersionChanges:
-    """What a write changes, as each version sees it. Fields in `reset` do not count: the write cannot set them."""
+    """What a write changes, at each version. Fields in `reset` do not count: the write cannot set them."""
 
     def __init__(self, old: Object | None, new: Object, versions: ObjectVersions, reset: FieldSet) -> None:
         self.is_creation = old is None
@@ -71,14 +71,14 @@ class VersionChanges:
         self._versions = versions
         self._reset = reset.trie
         self._reset_whole = [element[2:] for element, below in self._reset.items() if not below]
-        self._known: dict[str, Comparison | None] = {}
+        self._comparisons: dict[str, Comparison | None] = {}
 
     def at(self, api_version: str) -> Comparison | None:
-        """None: that version is no longer served."""
+        """Return the changes at a version; None if that version is no longer served."""
         api_version = self._versions.distinct(api_version)
-        if api_version not in self._known:
-            self._known[api_version] = self._compared(api_version)
-        return self._known[api_version]
+        if api_version not in self._comparisons:
+            self._comparisons[api_version] = self._compared(api_version)
+        return self._comparisons[api_version]
 
     def _compared(self, api_version: str) -> Comparison | None:
         now = self._versions.at(self._new, api_version)
@@ -90,11 +90,11 @@ class VersionChanges:
         was = self._versions.at(self._old, api_version)
         if was is None:
             return None
-        found = compare(self._counted(was[0]), self._counted(new), shape)
-        return Comparison(exclude(found.changed, self._reset), exclude(found.removed, self._reset))
+        comparison = compare(self._counted(was[0]), self._counted(new), shape)
+        return Comparison(exclude(comparison.changed, self._reset), exclude(comparison.removed, self._reset))
 
     def _counted(self, obj: Object) -> Object:
-        """Without what is reset whole, so that it is not looked into."""
+        """Return the object without fields that are reset as a whole, so that they are not compared."""
         if not self._reset_whole:
             return obj
         return {name: value for name, value in obj.items() if name not in self._reset_whole}

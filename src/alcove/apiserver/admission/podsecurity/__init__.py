@@ -1,12 +1,12 @@
-"""Pod Security Standards: what a pod may have of its node.
+"""Pod Security Standards: limit the access of pods to their node.
 
-    levels      privileged, baseline, restricted, and what a namespace's labels choose
-    baseline    the checks that keep a pod from taking over its node
-    restricted  the further checks of a hardened pod
-    standards   which checks a level has at which version
-    plugin      enforces, warns, notes for the audit
+    levels      privileged, baseline, restricted, and the policy of a namespace's labels
+    baseline    the checks that prevent known privilege escalations
+    restricted  the further checks for hardened pods
+    standards   the checks of a level at a version
+    plugin      enforces, warns, adds audit annotations
 
-Every tenant but ring0 has a ceiling: whatever its namespaces' labels say, a pod that breaks the ceiling
-is refused. The ceiling is `baseline` unless the server is told otherwise, or ring0 labels the Tenant
-with `pod-security.kubernetes.io/enforce`. Ring0's own namespaces have no ceiling.
+Every tenant except ring0 has a ceiling: whatever its namespaces' labels say, a pod that violates the ceiling
+is rejected. The ceiling is `baseline` unless the server is configured otherwise, or ring0 labels the Tenant
+with `pod-security.kubernetes.io/enforce`. Ring0's namespaces have no ceiling.
 """

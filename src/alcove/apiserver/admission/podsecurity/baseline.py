@@ -1,6 +1,6 @@
-"""The checks of the baseline level: what would let a pod reach for its node. Pure.
+"""The checks of the baseline level, which prevent known privilege escalations. Pure: no I/O.
 
-A check returns what is wrong, as (reason, detail), or None. Reasons and details are Kubernetes' own.
+A check returns a violation as (reason, detail), or None. Reasons and details are those of Kubernetes.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ _SELINUX_1_31 = _SELINUX_1_0 | {"container_engine_t"}
 
 
 class PodView(Struct, frozen=True):
-    """A pod or template as the checks see it."""
+    """The parts of a pod or template that the checks use."""
 
     spec: Object
     annotations: Mapping[str, str]
     security: Object
-    """Of the pod as a whole."""
+    """The pod's security context."""
     containers: Sequence[tuple[str, Object, Object]]
-    """Name, container, its security context; of all three kinds."""
+    """Name, container and security context of all containers: init, regular and ephemeral."""
 
     @classmethod
     def of(cls, metadata: Object, spec: Object) -> PodView:
@@ -81,7 +81,7 @@ class PodView(Struct, frozen=True):
 
     @property
     def is_bare(self) -> bool:
-        """No security context anywhere, and none in an annotation: what most pods are."""
+        """Whether the pod has no security context and no security annotation, like most pods."""
         if self.security or any(security for _, _, security in self.containers):
             return False
         return not any(key.startswith(_PROFILES) for key in self.annotations)
@@ -92,7 +92,7 @@ class PodView(Struct, frozen=True):
 
     @property
     def has_own_users(self) -> bool:
-        """In a user namespace: root there is nobody outside."""
+        """Whether the pod has a user namespace: root in it has no privileges on the node."""
         return self.spec.get("hostUsers") is False
 
 
@@ -109,11 +109,11 @@ def containers(names: Sequence[str]) -> str:
 
 
 def setters(pod_is_bad: bool, names: Sequence[str]) -> str:
-    """Who is to blame: the pod, containers, or both; empty if nobody."""
-    blamed = ["pod"] if pod_is_bad else []
+    """Names the violators: the pod, containers, or both; empty if there are none."""
+    violators = ["pod"] if pod_is_bad else []
     if names:
-        blamed.append(containers(names))
-    return " and ".join(blamed)
+        violators.append(containers(names))
+    return " and ".join(violators)
 
 
 def apparmor(pod: PodView) -> Finding | None:
@@ -128,15 +128,15 @@ def apparmor(pod: PodView) -> Finding | None:
     values = [*sorted(kinds), *annotations]
     if not values:
         return None
-    blamed = [setters(of_pod is not None, list(bad))] if kinds else []
+    violators = [setters(of_pod is not None, list(bad))] if kinds else []
     if annotations:
-        blamed.append(plural("annotation", len(annotations)))
+        violators.append(plural("annotation", len(annotations)))
     reason = plural("forbidden AppArmor profile", len(values))
-    return reason, f"{' and '.join(blamed)} must not set AppArmor profile type to {quoted(values)}"
+    return reason, f"{' and '.join(violators)} must not set AppArmor profile type to {quoted(values)}"
 
 
 def _apparmor_type(security: Object) -> str | None:
-    """The type of profile that is set, if it is a bad one."""
+    """The type of the profile if it is forbidden, else None."""
     profile = security.get("appArmorProfile")
     if profile is None or profile.get("type") in ("RuntimeDefault", "Localhost"):
         return None
@@ -176,10 +176,10 @@ def host_ports(pod: PodView) -> Finding | None:
     bad: list[str] = []
     ports: set[str] = set()
     for name, container, _ in pod.containers:
-        taken = {str(port["hostPort"]) for port in container.get("ports") or () if port.get("hostPort")}
-        if taken:
+        used = {str(port["hostPort"]) for port in container.get("ports") or () if port.get("hostPort")}
+        if used:
             bad.append(name)
-            ports |= taken
+            ports |= used
     if not bad:
         return None
     use = "uses" if len(bad) == 1 else "use"
@@ -200,8 +200,8 @@ def host_probes(pod: PodView) -> Finding | None:
     if not bad:
         return None
     use = "uses" if len(bad) == 1 else "use"
-    what = plural("probe or lifecycle host", len(hosts))
-    return "probe or lifecycle host", f"{containers(sorted(bad))} {use} {what} {quoted(sorted(hosts))}"
+    noun = plural("probe or lifecycle host", len(hosts))
+    return "probe or lifecycle host", f"{containers(sorted(bad))} {use} {noun} {quoted(sorted(hosts))}"
 
 
 def _hosts(handler: Object) -> list[str]:
@@ -228,35 +228,38 @@ def proc_mount(pod: PodView) -> Finding | None:
 
 def selinux(allowed: frozenset[str]) -> Check:
     def check(pod: PodView) -> Finding | None:
-        faults: dict[str, Any] = {"types": set(), "user": False, "role": False}
-        bad_pod = _is_bad_selinux(pod.security.get("seLinuxOptions"), allowed, faults)
+        forbidden: dict[str, Any] = {"types": set(), "user": False, "role": False}
+        bad_pod = _is_bad_selinux(pod.security.get("seLinuxOptions"), allowed, forbidden)
         bad = [
             name
             for name, _, security in pod.containers
-            if _is_bad_selinux(security.get("seLinuxOptions"), allowed, faults)
+            if _is_bad_selinux(security.get("seLinuxOptions"), allowed, forbidden)
         ]
-        blamed = setters(bad_pod, bad)
-        if not blamed:
+        violators = setters(bad_pod, bad)
+        if not violators:
             return None
         data = []
-        if types := sorted(faults["types"]):
+        if types := sorted(forbidden["types"]):
             data.append(f"{plural('type', len(types))} {quoted(types)}")
-        data += [f"{field} may not be set" for field in ("user", "role") if faults[field]]
-        return "seLinuxOptions", f"{blamed} set forbidden securityContext.seLinuxOptions: {'; '.join(data)}"
+        data += [f"{field} may not be set" for field in ("user", "role") if forbidden[field]]
+        return (
+            "seLinuxOptions",
+            f"{violators} set forbidden securityContext.seLinuxOptions: {'; '.join(data)}",
+        )
 
     return check
 
 
-def _is_bad_selinux(options: Object | None, allowed: frozenset[str], faults: dict[str, Any]) -> bool:
+def _is_bad_selinux(options: Object | None, allowed: frozenset[str], forbidden: dict[str, Any]) -> bool:
     if options is None:
         return False
     is_bad = False
     if options.get("type", "") not in allowed:
-        faults["types"].add(options.get("type", ""))
+        forbidden["types"].add(options.get("type", ""))
         is_bad = True
     for field in ("user", "role"):
         if options.get(field):
-            faults[field] = is_bad = True
+            forbidden[field] = is_bad = True
     return is_bad
 
 
@@ -279,7 +282,7 @@ def _is_seccomp_annotation(value: str) -> bool:
 
 
 def is_seccomp(security: Object) -> bool | None:
-    """Whether a good profile is set; None if none is."""
+    """Whether an allowed profile is set; None if no profile is set."""
     profile = security.get("seccompProfile")
     return None if profile is None else profile.get("type") in ("Localhost", "RuntimeDefault")
 
@@ -287,12 +290,15 @@ def is_seccomp(security: Object) -> bool | None:
 def seccomp(pod: PodView) -> Finding | None:
     bad_pod = is_seccomp(pod.security) is False
     bad = [(name, security) for name, _, security in pod.containers if is_seccomp(security) is False]
-    blamed = setters(bad_pod, [name for name, _ in bad])
-    if not blamed:
+    violators = setters(bad_pod, [name for name, _ in bad])
+    if not violators:
         return None
     holders = [security for _, security in bad] + ([pod.security] if bad_pod else [])
     values = sorted({str(holder["seccompProfile"].get("type", "")) for holder in holders})
-    return "seccompProfile", f"{blamed} must not set securityContext.seccompProfile.type to {quoted(values)}"
+    return (
+        "seccompProfile",
+        f"{violators} must not set securityContext.seccompProfile.type to {quoted(values)}",
+    )
 
 
 def sysctls(allowed: frozenset[str]) -> Check:
@@ -306,10 +312,10 @@ def sysctls(allowed: frozenset[str]) -> Check:
 
 def host_process(pod: PodView) -> Finding | None:
     bad = [name for name, _, security in pod.containers if _is_host_process(security)]
-    blamed = setters(_is_host_process(pod.security), bad)
-    if not blamed:
+    violators = setters(_is_host_process(pod.security), bad)
+    if not violators:
         return None
-    return "hostProcess", f"{blamed} must not set securityContext.windowsOptions.hostProcess=true"
+    return "hostProcess", f"{violators} must not set securityContext.windowsOptions.hostProcess=true"
 
 
 def _is_host_process(security: Object) -> bool:
@@ -343,5 +349,5 @@ CHECKS: tuple[tuple[str, bool, tuple[tuple[int, Check], ...]], ...] = (
     ),
     ("windowsHostProcess", True, ((0, host_process),)),
 )
-"""By name, in the order they are told: whether a bare pod cannot break it, and from which minor version on
-which check holds."""
+"""The checks in the order in which violations are listed: name, whether a bare pod cannot violate it, and
+(minor version, check) pairs: each check applies from its version on."""

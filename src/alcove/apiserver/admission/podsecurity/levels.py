@@ -1,4 +1,4 @@
-"""Levels, versions, and the policy that labels choose. Pure."""
+"""Levels, versions, and the policy of a namespace's labels. Pure: no I/O."""
 
 import re
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from alcove.api.fields import FieldError, invalid
 PREFIX = "pod-security.kubernetes.io/"
 ENFORCE = f"{PREFIX}enforce"
 LATEST = 10**9
-"""As a minor version: newer than any."""
+"""A minor version that is newer than any other."""
 
 _VERSION = re.compile(r"v1\.(0|[1-9][0-9]{0,8})")
-_NO_VERSION = 'must be "latest" or "v1.x"'
-_NO_LEVEL = "must be one of privileged, baseline, restricted"
+_INVALID_VERSION = 'must be "latest" or "v1.x"'
+_INVALID_LEVEL = "must be one of privileged, baseline, restricted"
 
 
 class Level(IntEnum):
@@ -30,7 +30,7 @@ _LEVELS = {level.name.lower(): level for level in Level}
 
 
 class Standard(Struct, frozen=True):
-    """A level as it was at a (minor) version."""
+    """A level at a (minor) version."""
 
     level: Level = Level.PRIVILEGED
     minor: int = LATEST
@@ -56,39 +56,41 @@ def parse_level(text: str) -> Level | None:
 def parse_version(text: str) -> int | None:
     if text == "latest":
         return LATEST
-    found = _VERSION.fullmatch(text)
-    return int(found[1]) if found else None
+    match = _VERSION.fullmatch(text)
+    return int(match[1]) if match else None
 
 
 def policy(labels: Mapping[str, str]) -> tuple[PodSecurityPolicy, list[FieldError]]:
-    """What a namespace's labels choose. A wrong label is a fault, and means `restricted` where it is enforced,
-    nothing where it only tells."""
+    """The policy of a namespace's labels, and errors for invalid labels. An invalid `enforce` label means
+    `restricted`, an invalid `audit` or `warn` label means `privileged`."""
     if not any(key.startswith(PREFIX) for key in labels):
         return NO_POLICY, []
-    faults: list[FieldError] = []
-    enforce = _standard(labels, "enforce", Level.RESTRICTED, faults)
-    audit = _standard(labels, "audit", Level.PRIVILEGED, faults)
-    warn = _standard(labels, "warn", Level.PRIVILEGED, faults)
+    errors: list[FieldError] = []
+    enforce = _standard(labels, "enforce", Level.RESTRICTED, errors)
+    audit = _standard(labels, "audit", Level.PRIVILEGED, errors)
+    warn = _standard(labels, "warn", Level.PRIVILEGED, errors)
     is_chosen = parse_level(labels.get(ENFORCE, "")) is not None
     if is_chosen and f"{PREFIX}warn" not in labels and enforce.level > warn.level:
-        # What is going to be refused is told earlier, where the pod is only a template.
+        # Warn about templates whose pods would be rejected.
         minor = warn.minor if f"{PREFIX}warn-version" in labels else enforce.minor
         warn = Standard(enforce.level, minor)
-    return PodSecurityPolicy(enforce, audit, warn), faults
+    return PodSecurityPolicy(enforce, audit, warn), errors
 
 
-def _standard(labels: Mapping[str, str], mode: str, when_wrong: Level, faults: list[FieldError]) -> Standard:
+def _standard(
+    labels: Mapping[str, str], mode: str, when_invalid: Level, errors: list[FieldError]
+) -> Standard:
     level, minor = Level.PRIVILEGED, LATEST
     key = f"{PREFIX}{mode}"
     if key in labels:
-        known = parse_level(labels[key])
-        if known is None:
-            faults.append(invalid(f"metadata.labels[{key}]", labels[key], _NO_LEVEL))
-        level = when_wrong if known is None else known
+        chosen = parse_level(labels[key])
+        if chosen is None:
+            errors.append(invalid(f"metadata.labels[{key}]", labels[key], _INVALID_LEVEL))
+        level = when_invalid if chosen is None else chosen
     key = f"{PREFIX}{mode}-version"
     if key in labels:
-        found = parse_version(labels[key])
-        if found is None:
-            faults.append(invalid(f"metadata.labels[{key}]", labels[key], _NO_VERSION))
-        minor = LATEST if found is None else found
+        version = parse_version(labels[key])
+        if version is None:
+            errors.append(invalid(f"metadata.labels[{key}]", labels[key], _INVALID_VERSION))
+        minor = LATEST if version is None else version
     return Standard(level, minor)

@@ -1,4 +1,4 @@
-"""Refuses pods that break their namespace's level or their tenant's ceiling; warns of templates that would."""
+"""Rejects pods that violate their namespace's level or their tenant's ceiling; warns about such templates."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -28,7 +28,8 @@ TEMPLATES: Mapping[GroupResource, tuple[str, ...]] = {
     GroupResource("batch", "jobs"): ("spec", "template"),
 }
 PODS_CHECKED_MAX = 3000
-"""Of a namespace whose level becomes stricter; what is wrong with them is only told."""
+"""Number of existing pods that are checked, for warnings only, if the level of their namespace becomes
+stricter."""
 
 _SUBRESOURCES = ("", "ephemeralcontainers", "resize")
 _CONTAINERS = ("containers", "initContainers")
@@ -36,7 +37,8 @@ _CONTAINERS = ("containers", "initContainers")
 
 class PodSecurity(Plugin):
     def __init__(self, cache: Cache, ceiling: Level = Level.BASELINE) -> None:
-        """`ceiling` holds for every tenant but ring0, unless its Tenant object has a label that says otherwise."""
+        """`ceiling` applies to every tenant except ring0, unless a label of its Tenant object overrides
+        it."""
         self._cache = cache
         self._ceiling = Standard(ceiling)
 
@@ -55,7 +57,7 @@ class PodSecurity(Plugin):
         if attributes.resource == PODS:
             self._check_pod(attributes, policy, ceiling)
         else:
-            _tell_template(attributes, policy, ceiling)
+            _check_template(attributes, policy, ceiling)
 
     def ceiling(self, tenant: TenantId) -> Standard:
         if tenant == SYSTEM:
@@ -64,7 +66,7 @@ class PodSecurity(Plugin):
         labels = objects.labels(owner) if owner is not None else {}
         if ENFORCE not in labels:
             return self._ceiling
-        # A label that means nothing must not open anything.
+        # An invalid label must not grant anything: it means `restricted`.
         return levels.policy(labels)[0].enforce
 
     def _policy(self, attributes: Attributes) -> PodSecurityPolicy:
@@ -76,50 +78,51 @@ class PodSecurity(Plugin):
     def _check_pod(self, attributes: Attributes, policy: PodSecurityPolicy, ceiling: Standard) -> None:
         pod = attributes.obj
         assert pod is not None
-        if attributes.old is not None and not _brings_something(pod, attributes.old):
+        if attributes.old is not None and not _is_relevant_update(pod, attributes.old):
             return
         enforced = policy.enforce if policy.enforce.level else ceiling
         attributes.annotations[f"{PREFIX}enforce-policy"] = str(enforced)
         if not (ceiling.level or policy.enforce.level or policy.audit.level or policy.warn.level):
             return
-        seen = PodView.of(pod.get("metadata") or {}, pod["spec"])
-        for standard in _each_once(policy.enforce, ceiling):
-            if found := violation(standard, seen):
-                _note(attributes, policy, seen)
+        view = PodView.of(pod.get("metadata") or {}, pod["spec"])
+        for standard in _enforced(policy.enforce, ceiling):
+            if found := violation(standard, view):
+                _annotate(attributes, policy, view)
                 message = f'violates PodSecurity "{standard}": {found.details}'
                 raise Forbidden.of(PODS, attributes.name, message)
-        _note(attributes, policy, seen)
-        _warn(attributes, violation(policy.warn, seen))
+        _annotate(attributes, policy, view)
+        _warn(attributes, violation(policy.warn, view))
 
     # Namespaces
 
     def _check_namespace(self, attributes: Attributes) -> None:
         namespace = attributes.obj
         assert namespace is not None
-        policy, faults = levels.policy(objects.labels(namespace))
-        old, old_faults = levels.policy(objects.labels(attributes.old or {}))
-        if faults and faults != old_faults:
-            raise Invalid.of("", "Namespace", attributes.name, faults)
-        self._tell_ceiling(attributes, policy)
+        policy, errors = levels.policy(objects.labels(namespace))
+        old, old_errors = levels.policy(objects.labels(attributes.old or {}))
+        if errors and errors != old_errors:
+            raise Invalid.of("", "Namespace", attributes.name, errors)
+        self._warn_of_ceiling(attributes, policy)
         if policy.enforce == old.enforce:
             return
         is_stricter = policy.enforce.level > old.enforce.level or policy.enforce.minor != old.enforce.minor
         if attributes.old is not None and policy.enforce.level and is_stricter:
-            self._tell_pods(attributes, policy.enforce)
+            self._warn_of_pods(attributes, policy.enforce)
 
-    def _tell_ceiling(self, attributes: Attributes, policy: PodSecurityPolicy) -> None:
-        """Warns whoever labels a namespace below what holds anyway."""
+    def _warn_of_ceiling(self, attributes: Attributes, policy: PodSecurityPolicy) -> None:
+        """Warn if a new label chooses a level that is less strict than the ceiling."""
         chosen, before = (
             objects.labels(each or {}).get(ENFORCE) for each in (attributes.obj, attributes.old)
         )
         ceiling = self.ceiling(attributes.tenant)
         if chosen is not None and chosen != before and policy.enforce.level < ceiling.level:
             attributes.warn(
-                f'pods of this tenant are held to PodSecurity "{ceiling}" whatever the label {ENFORCE} says'
+                f'PodSecurity "{ceiling}" is enforced for all pods of this tenant, '
+                f"regardless of the label {ENFORCE}"
             )
 
-    def _tell_pods(self, attributes: Attributes, standard: Standard) -> None:
-        """Warns of the pods that are there already and would not be let in any more."""
+    def _warn_of_pods(self, attributes: Attributes, standard: Standard) -> None:
+        """Warn about existing pods that violate the new level."""
         total = self._cache.count(attributes.tenant, PODS, attributes.name)
         names: dict[str, list[str]] = {}
         for entry in islice(self._cache.entries(attributes.tenant, PODS, attributes.name), PODS_CHECKED_MAX):
@@ -144,26 +147,26 @@ def _counted(names: list[str], message: str) -> str:
     return f"{min(names)}{more}: {message}"
 
 
-def _each_once(first: Standard, ceiling: Standard) -> tuple[Standard, ...]:
-    """What is enforced: both, unless one says all that the other does."""
+def _enforced(first: Standard, ceiling: Standard) -> tuple[Standard, ...]:
+    """The enforced standards: both, unless the first one includes the ceiling."""
     if first.level >= ceiling.level and first.minor == ceiling.minor:
         return (first,)
     return (first, ceiling) if first.level else (ceiling,)
 
 
-def _tell_template(attributes: Attributes, policy: PodSecurityPolicy, ceiling: Standard) -> None:
+def _check_template(attributes: Attributes, policy: PodSecurityPolicy, ceiling: Standard) -> None:
     warn = policy.warn if policy.warn.level >= ceiling.level else ceiling
     if not warn.level and not policy.audit.level:
         return
     template = objects.get(attributes.obj or {}, *TEMPLATES[attributes.resource])
     if template is None or template.get("spec") is None:
         return
-    seen = PodView.of(template.get("metadata") or {}, template["spec"])
-    _note(attributes, policy, seen)
-    _warn(attributes, violation(warn, seen))
+    view = PodView.of(template.get("metadata") or {}, template["spec"])
+    _annotate(attributes, policy, view)
+    _warn(attributes, violation(warn, view))
 
 
-def _note(attributes: Attributes, policy: PodSecurityPolicy, pod: PodView) -> None:
+def _annotate(attributes: Attributes, policy: PodSecurityPolicy, pod: PodView) -> None:
     if found := violation(policy.audit, pod):
         attributes.annotations[f"{PREFIX}audit-violations"] = f"would {found}"
 
@@ -173,15 +176,15 @@ def _warn(attributes: Attributes, found: Violation | None) -> None:
         attributes.warn(f"would {found}")
 
 
-def _brings_something(new: Object, old: Object) -> bool:
-    """Whether an update adds a container or changes an image: nothing else about security can change."""
+def _is_relevant_update(new: Object, old: Object) -> bool:
+    """Whether an update adds a container or changes an image: other security settings are immutable."""
     before, after = old["spec"], new["spec"]
     for field in _CONTAINERS:
         images = [[each.get("image") for each in spec.get(field) or ()] for spec in (before, after)]
         if images[0] != images[1]:
             return True
-    known = {each.get("name"): each.get("image") for each in before.get("ephemeralContainers") or ()}
+    images_by_name = {each.get("name"): each.get("image") for each in before.get("ephemeralContainers") or ()}
     return any(
-        each.get("name") not in known or known[each["name"]] != each.get("image")
+        each.get("name") not in images_by_name or images_by_name[each["name"]] != each.get("image")
         for each in after.get("ephemeralContainers") or ()
     )

@@ -1,4 +1,4 @@
-"""The further checks of the restricted level. Pure."""
+"""The further checks of the restricted level. Pure: no I/O."""
 
 from alcove.apiserver.admission.podsecurity.baseline import (
     Check,
@@ -51,12 +51,12 @@ _OTHER_VOLUMES = (
 
 
 def unless_windows(check: Check) -> Check:
-    """Windows has no such thing, and its pods may not set it."""
+    """Skip the check for Windows pods, which may not set the field."""
     return lambda pod: None if pod.is_windows else check(pod)
 
 
 def unless_own_users(check: Check) -> Check:
-    """Root in a user namespace is not root."""
+    """Skip the check for pods with a user namespace, in which root has no privileges on the node."""
     return lambda pod: None if pod.has_own_users else check(pod)
 
 
@@ -75,10 +75,10 @@ def capabilities(pod: PodView) -> Finding | None:
     adding: list[str] = []
     added: set[str] = set()
     for name, _, security in pod.containers:
-        own = security.get("capabilities") or {}
-        if "ALL" not in (own.get("drop") or ()):
+        configured = security.get("capabilities") or {}
+        if "ALL" not in (configured.get("drop") or ()):
             keeping.append(name)
-        more = {*(own.get("add") or ())} - {"NET_BIND_SERVICE"}
+        more = {*(configured.get("add") or ())} - {"NET_BIND_SERVICE"}
         if more:
             adding.append(name)
             added |= more
@@ -102,8 +102,8 @@ def volumes(pod: PodView) -> Finding | None:
     if not bad:
         return None
     use = "uses" if len(bad) == 1 else "use"
-    what = plural("restricted volume type", len(kinds))
-    message = f"{plural('volume', len(bad))} {quoted(bad)} {use} {what} {quoted(sorted(kinds))}"
+    noun = plural("restricted volume type", len(kinds))
+    message = f"{plural('volume', len(bad))} {quoted(bad)} {use} {noun} {quoted(sorted(kinds))}"
     return "restricted volume types", message
 
 
@@ -111,32 +111,32 @@ def non_root(pod: PodView) -> Finding | None:
     reason = "runAsNonRoot != true"
     of_pod = pod.security.get("runAsNonRoot")
     bad = [name for name, _, security in pod.containers if security.get("runAsNonRoot") is False]
-    if blamed := setters(of_pod is False, bad):
-        return reason, f"{blamed} must not set securityContext.runAsNonRoot=false"
-    silent = [name for name, _, security in pod.containers if security.get("runAsNonRoot") is None]
-    if silent and not of_pod:
-        return reason, f"pod or {containers(silent)} must set securityContext.runAsNonRoot=true"
+    if violators := setters(of_pod is False, bad):
+        return reason, f"{violators} must not set securityContext.runAsNonRoot=false"
+    unset = [name for name, _, security in pod.containers if security.get("runAsNonRoot") is None]
+    if unset and not of_pod:
+        return reason, f"pod or {containers(unset)} must set securityContext.runAsNonRoot=true"
     return None
 
 
 def user(pod: PodView) -> Finding | None:
     bad = [name for name, _, security in pod.containers if security.get("runAsUser") == 0]
-    blamed = setters(pod.security.get("runAsUser") == 0, bad)
-    return ("runAsUser=0", f"{blamed} must not set runAsUser=0") if blamed else None
+    violators = setters(pod.security.get("runAsUser") == 0, bad)
+    return ("runAsUser=0", f"{violators} must not set runAsUser=0") if violators else None
 
 
 def seccomp(pod: PodView) -> Finding | None:
-    """Every container has a profile, its own or the pod's."""
+    """Every container must have a profile, its own or the pod's."""
     of_pod = is_seccomp(pod.security)
     bad = [(name, security) for name, _, security in pod.containers if is_seccomp(security) is False]
-    if blamed := setters(of_pod is False, [name for name, _ in bad]):
+    if violators := setters(of_pod is False, [name for name, _ in bad]):
         holders = [security for _, security in bad] + ([pod.security] if of_pod is False else [])
         values = quoted(sorted({str(each["seccompProfile"].get("type", "")) for each in holders}))
-        return "seccompProfile", f"{blamed} must not set securityContext.seccompProfile.type to {values}"
-    silent = [name for name, _, security in pod.containers if is_seccomp(security) is None]
-    if not silent or of_pod:
+        return "seccompProfile", f"{violators} must not set securityContext.seccompProfile.type to {values}"
+    unset = [name for name, _, security in pod.containers if is_seccomp(security) is None]
+    if not unset or of_pod:
         return None
-    message = f'pod or {containers(silent)} must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"'
+    message = f'pod or {containers(unset)} must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"'
     return "seccompProfile", message
 
 
@@ -153,5 +153,5 @@ CHECKS: tuple[tuple[str, str, tuple[tuple[int, Check], ...]], ...] = (
     ("runAsUser", "", ((23, user), (35, unless_own_users(user)))),
     ("seccompProfile_restricted", "seccompProfile_baseline", ((19, seccomp), (25, unless_windows(seccomp)))),
 )
-"""By name, in the order they are told: the baseline check it takes the place of, and from which minor version
-on which check holds."""
+"""The checks in the order in which violations are listed: name, the baseline check that it replaces, and
+(minor version, check) pairs: each check applies from its version on."""

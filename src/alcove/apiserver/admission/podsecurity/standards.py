@@ -1,4 +1,4 @@
-"""Which checks a level has at which version, and what they find in a pod. Pure."""
+"""The checks of a level at a version, and their violations by a pod. Pure: no I/O."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -10,11 +10,11 @@ from alcove.apiserver.admission.podsecurity.baseline import Check, Finding, PodV
 from alcove.apiserver.admission.podsecurity.levels import Level, Standard
 
 NEWEST_MINOR = 36
-"""From this version on nothing has changed; any newer one means this one."""
+"""The last version that changed a check; newer versions are equivalent to it."""
 
 
 class Violation(Struct, frozen=True):
-    """What a pod breaks of a standard; `findings` is never empty."""
+    """A pod's violations of a standard; `findings` is never empty."""
 
     standard: Standard
     findings: tuple[Finding, ...]
@@ -38,7 +38,7 @@ def _at(versions: Sequence[tuple[int, Check]], minor: int) -> Check | None:
 
 @lru_cache(maxsize=256)
 def _checks(level: Level, minor: int, is_bare: bool) -> tuple[Check, ...]:
-    """For a bare pod without the checks that it cannot break."""
+    """The checks of the level; for a bare pod without those that it cannot violate."""
     if level is Level.PRIVILEGED:
         return ()
     further = {

@@ -1,12 +1,12 @@
-"""Admission policies in CEL: what `admission/policy.py` is made of.
+"""Admission policies in CEL: the parts of `admission/policy.py`.
 
     hooks.py       a tenant's policies with their bindings
-    variables.py   what expressions may read: object, request, params, authorizer, …
+    variables.py   the variables of expressions: object, request, params, authorizer, …
     compiled.py    a policy's expressions, compiled
-    matching.py    which writes a policy or binding is about
-    params.py      the parameter objects a binding names
-    validating.py  a policy's verdict on one write
-    mutating.py    a policy's changes of one write
+    matching.py    which writes a policy or binding matches
+    params.py      the parameter objects of a binding
+    validating.py  evaluates a validating policy for one write
+    mutating.py    applies a mutating policy to one write
 
-CEL is loaded with `compiled.py`, when a tenant has a policy.
+CEL is loaded with `compiled.py`, if a tenant has a policy.
 """

@@ -1,4 +1,4 @@
-"""Whether a policy's expressions compile, told when the policy is written."""
+"""Checks whether a policy's expressions compile, when the policy is written."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from alcove.apiserver.admission.policies.compiled import Compiler
 from alcove.apiserver.admission.policies.mutating import JSON_PATCH, Structs
 
 TEXT_MOST = 100_000
-"""Characters that all expressions of a policy may have: they take half a second to compile."""
+"""Maximum length of all expressions of a policy together: so many characters take half a second to
+compile."""
 
 _Entry = tuple[str, str, tuple[CelType, ...]]
-"""Path, expression, wanted types."""
+"""Path, expression, allowed result types."""
 
 
 def validating_faults(spec: Object) -> list[FieldError]:
-    return _faults(spec, list(_validating(spec)), None)
+    return _errors(spec, list(_validating(spec)), None)
 
 
 def mutating_faults(spec: Object) -> list[FieldError]:
     structs = Structs()
-    return _faults(spec, list(_mutating(spec, structs)), structs)
+    return _errors(spec, list(_mutating(spec, structs)), structs)
 
 
 def _validating(spec: Object) -> Iterator[_Entry]:
@@ -39,31 +40,33 @@ def _validating(spec: Object) -> Iterator[_Entry]:
 
 def _mutating(spec: Object, structs: Structs) -> Iterator[_Entry]:
     for index, each in enumerate(spec.get("mutations") or ()):
-        for field, wanted in (
+        for field, allowed_types in (
             ("jsonPatch", (list_of(JSON_PATCH),)),
             ("applyConfiguration", (structs["Object"],)),
         ):
             if each.get(field):
                 path = f"spec.mutations[{index}].{field}.expression"
-                yield path, each[field].get("expression", ""), wanted
+                yield path, each[field].get("expression", ""), allowed_types
 
 
-def _faults(spec: Object, own: list[_Entry], structs: Structs | None) -> list[FieldError]:
+def _errors(spec: Object, entries: list[_Entry], structs: Structs | None) -> list[FieldError]:
     variables, conditions = spec.get("variables") or (), spec.get("matchConditions") or ()
-    given = [each.get("expression", "") for each in (*variables, *conditions)]
-    if sum(map(len, given)) + sum(len(source) for _, source, _ in own) > TEXT_MOST:
+    sources = [each.get("expression", "") for each in (*variables, *conditions)]
+    if sum(map(len, sources)) + sum(len(source) for _, source, _ in entries) > TEXT_MOST:
         return [forbidden("spec", f"expressions must not have more than {TEXT_MOST} characters together")]
     compiler = Compiler(has_params=spec.get("paramKind") is not None, variables=variables, structs=structs)
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     for index, variable in enumerate(variables):
         expression = compiler.variables[variable.get("name", "")]
         if expression.program is None:
             path = f"spec.variables[{index}].expression"
-            faults.append(invalid(path, variable.get("expression", ""), expression.error))
+            errors.append(invalid(path, variable.get("expression", ""), expression.error))
     for index, condition in enumerate(conditions):
-        own.append((f"spec.matchConditions[{index}].expression", condition.get("expression", ""), (BOOL,)))
-    for path, source, wanted in own:
-        expression = compiler.compile(source, wanted)
+        entries.append(
+            (f"spec.matchConditions[{index}].expression", condition.get("expression", ""), (BOOL,))
+        )
+    for path, source, allowed_types in entries:
+        expression = compiler.compile(source, allowed_types)
         if expression.program is None:
-            faults.append(invalid(path, source, expression.error))
-    return faults
+            errors.append(invalid(path, source, expression.error))
+    return errors

@@ -1,4 +1,5 @@
-"""A policy's expressions, compiled in one environment; what does not compile says so when it is used."""
+"""Compiles a policy's expressions in one environment; an expression that does not compile fails when it is
+evaluated."""
 
 from __future__ import annotations
 
@@ -20,18 +21,18 @@ from alcove.api.objects import Object
 from alcove.apiserver.admission.policies.variables import Activation, LazyVariables, declarations
 
 ROUND_COST = 1_000
-"""Of evaluating a policy with one parameter object: what that takes beside its expressions."""
+"""Fixed cost of evaluating a policy with one parameter object, in addition to its expressions."""
 EXHAUSTED = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 FUNCTIONS: Functions = {**KUBERNETES, **merge((AUTHORIZATION, PATCHES))}
 
 
 class EvaluationError(Exception):
-    """An expression failed; the message is Kubernetes' own."""
+    """An expression failed; the message is that of Kubernetes."""
 
 
 class BudgetExhausted(EvaluationError):
-    """Nothing more is evaluated."""
+    """The request's CEL budget is spent: nothing more is evaluated."""
 
     def __init__(self) -> None:
         super().__init__(EXHAUSTED)
@@ -41,18 +42,18 @@ class Expression(Struct, frozen=True):
     source: str
     program: Program | None
     error: str = ""
-    """Why there is no program."""
+    """The reason if there is no program."""
 
 
 def evaluate(expression: Expression, activation: Activation) -> Any:
-    """Raises EvaluationError; Exhausted if the request's budget is spent."""
+    """Raises EvaluationError, and BudgetExhausted if the request's budget is spent."""
     if expression.program is None:
         raise EvaluationError(f"compilation error: {expression.error}")
     request = activation.budget
     if request.is_exhausted:
         raise BudgetExhausted
-    given = min(CALL_MOST, request.left)
-    budget = CostBudget(given)
+    granted = min(CALL_MOST, request.left)
+    budget = CostBudget(granted)
     try:
         return expression.program.evaluate(activation.values, budget)
     except OutOfBudget as error:
@@ -60,11 +61,11 @@ def evaluate(expression: Expression, activation: Activation) -> Any:
     except CelError as error:
         raise EvaluationError(f"expression '{expression.source}' resulted in error: {error}") from error
     finally:
-        request.left -= given - max(budget.left, 0)
+        request.left -= granted - max(budget.left, 0)
 
 
 class Compiler:
-    """Compiles expressions against the variables of a policy, which may use those before them."""
+    """Compiles expressions with the variables of a policy; a variable may use earlier ones."""
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class Compiler:
         structs: Mapping[str, CelType] | None = None,
         typed: Mapping[str, CelType] | None = None,
     ) -> None:
-        """`typed` gives types to what else is dynamic: `object`, `oldObject`, `params`."""
+        """`typed` has types for variables that are otherwise dynamic: `object`, `oldObject`, `params`."""
         self._has_params = has_params
         self._typed = typed or {}
         self._structs = structs
@@ -94,7 +95,7 @@ class Compiler:
         return CelEnvironment(declared, FUNCTIONS, self._structs)
 
     def compile(self, source: str, wanted: Sequence[CelType] = ()) -> Expression:
-        """`wanted` types the value must have one of; none: any."""
+        """`wanted` are the allowed result types; all if it is empty."""
         try:
             program = self._environment.compile(source)
         except CompileError as error:
@@ -106,7 +107,7 @@ class Compiler:
 
 
 def bind(variables: Mapping[str, Expression], activation: Activation) -> None:
-    """Lets the activation's expressions read the variables."""
+    """Make the variables available to the activation's expressions."""
     makers = {name: partial(_variable, each, activation) for name, each in variables.items()}
     activation.bind_variables(LazyVariables(makers))
 
@@ -126,7 +127,7 @@ class MatchCondition(Struct, frozen=True):
 
 
 class Conditions:
-    """Match conditions: all must hold for a policy (or webhook) to look at a write."""
+    """Match conditions: all must hold for a policy (or webhook) to apply to a write."""
 
     def __init__(self, given: Iterable[Object], compiler: Compiler) -> None:
         self._conditions = [
@@ -135,7 +136,8 @@ class Conditions:
         ]
 
     def hold(self, activation: Activation) -> bool:
-        """Raises EvaluationError where a condition fails and no other one is false."""
+        """Whether all conditions hold. Raises EvaluationError if a condition fails and no other one is
+        false."""
         failures: list[str] = []
         for condition in self._conditions:
             try:

@@ -1,4 +1,4 @@
-"""A tenant's policies with their bindings, ready to be asked; kept until one of them changes."""
+"""A tenant's policies with their bindings, compiled and cached until one of them changes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ TENANTS_MOST = 4096
 class Binding(Struct, frozen=True):
     name: str
     match: ResourceMatch | None
-    """None: wherever the policy matches."""
+    """None if the binding does not restrict the policy's matches."""
     params: Object | None
     actions: tuple[str, ...]
     fault: str = ""
 
 
 class Hook(Struct, frozen=True):
-    """A policy with its bindings, ready to be asked."""
+    """A policy with its bindings."""
 
     name: str
     spec: Object
     match: ResourceMatch | None
     fault: str
-    """Why the policy cannot be used; then `match` is None."""
+    """The error if the policy cannot be used; `match` is then None."""
     bindings: Sequence[Binding]
 
     @property
@@ -40,26 +40,26 @@ class Hook(Struct, frozen=True):
 
 
 class PolicyHooks:
-    """A tenant's policies of one kind, kept until one of them or of their bindings changes."""
+    """Tenants' policies of one kind, cached until one of them or of their bindings changes."""
 
     def __init__(self, reader: CacheReader, policies: GroupResource, bindings: GroupResource) -> None:
         self._reader = reader
         self._policies = policies
         self._bindings = bindings
-        self._known: dict[TenantId, tuple[tuple[int, int], Sequence[Hook]]] = {}
+        self._cached: dict[TenantId, tuple[tuple[int, int], Sequence[Hook]]] = {}
 
     def of(self, tenant: TenantId) -> Sequence[Hook]:
         generation = self._reader.generation(tenant, self._policies)
         if not generation:
             return ()
         generations = (generation, self._reader.generation(tenant, self._bindings))
-        known = self._known.get(tenant)
-        if known is not None and known[0] == generations:
-            return known[1]
-        if known is None and len(self._known) >= TENANTS_MOST:
-            del self._known[next(iter(self._known))]
+        cached = self._cached.get(tenant)
+        if cached is not None and cached[0] == generations:
+            return cached[1]
+        if cached is None and len(self._cached) >= TENANTS_MOST:
+            del self._cached[next(iter(self._cached))]
         hooks = tuple(self._make(tenant))
-        self._known[tenant] = (generations, hooks)
+        self._cached[tenant] = (generations, hooks)
         return hooks
 
     def _make(self, tenant: TenantId) -> Iterator[Hook]:
@@ -74,15 +74,15 @@ class PolicyHooks:
                 yield Hook(name(policy), spec, match, fault, bindings)
 
 
-def _match(given: Object) -> tuple[ResourceMatch | None, str]:
+def _match(spec: Object) -> tuple[ResourceMatch | None, str]:
     try:
-        return ResourceMatch(given), ""
+        return ResourceMatch(spec), ""
     except BadRequest as error:
         return None, error.message
 
 
 def _binding(obj: Object) -> Binding:
     spec = obj.get("spec") or {}
-    given = spec.get("matchResources")
-    match, fault = _match(given) if given is not None else (None, "")
+    resources = spec.get("matchResources")
+    match, fault = _match(resources) if resources is not None else (None, "")
     return Binding(name(obj), match, spec.get("paramRef"), tuple(spec.get("validationActions") or ()), fault)

@@ -1,4 +1,4 @@
-"""Which writes a policy or a binding is about: rules on resources, selectors on namespaces and objects."""
+"""Matches writes with a policy or binding: rules for resources, selectors for namespaces and objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from alcove.apiserver.reader import ServedKinds
 NAMESPACES = GroupResource("", "namespaces")
 TABLES_MOST = 64
 Namespace = Callable[[], Object | None]
-"""The write's namespace, looked up when it matters."""
+"""Returns the write's namespace; called only if it matters."""
 
 
 class MatchRule(Struct, frozen=True):
@@ -30,19 +30,19 @@ class MatchRule(Struct, frozen=True):
     names: frozenset[str]
 
     @classmethod
-    def of(cls, given: Object) -> MatchRule:
-        parts = (text.partition("/") for text in given.get("resources") or ())
+    def of(cls, spec: Object) -> MatchRule:
+        parts = (text.partition("/") for text in spec.get("resources") or ())
         return cls(
-            frozenset(given.get("operations") or ()),
-            frozenset(given.get("apiGroups") or ()),
-            frozenset(given.get("apiVersions") or ()),
+            frozenset(spec.get("operations") or ()),
+            frozenset(spec.get("apiGroups") or ()),
+            frozenset(spec.get("apiVersions") or ()),
             tuple((resource, subresource) for resource, _, subresource in parts),
-            given.get("scope") or "*",
-            frozenset(given.get("resourceNames") or ()),
+            spec.get("scope") or "*",
+            frozenset(spec.get("resourceNames") or ()),
         )
 
     def matches(self, attributes: Attributes, kind: Kind) -> bool:
-        """Whether this is a rule about the write, taken as one of `kind`."""
+        """Whether the rule matches the write, considered as a write of `kind`."""
         return (
             _has(self.operations, attributes.operation.value)
             and _has(self.groups, kind.group)
@@ -54,7 +54,7 @@ class MatchRule(Struct, frozen=True):
 
     def _matches_resource(self, resource: str, subresource: str) -> bool:
         return any(
-            wanted in ("*", resource) and inner in ("*", subresource) for wanted, inner in self.resources
+            outer in ("*", resource) and inner in ("*", subresource) for outer, inner in self.resources
         )
 
     def _matches_scope(self, attributes: Attributes) -> bool:
@@ -64,39 +64,41 @@ class MatchRule(Struct, frozen=True):
         return is_namespaced is (self.scope == "Namespaced")
 
 
-def _has(items: frozenset[str], wanted: str) -> bool:
-    return "*" in items or wanted in items
+def _has(items: frozenset[str], item: str) -> bool:
+    return "*" in items or item in items
 
 
 class ResourceMatch:
     """A compiled `matchConstraints` or `matchResources`."""
 
-    def __init__(self, given: Object) -> None:
-        """Raises BadRequest for a selector that cannot be read."""
-        self._rules = tuple(map(MatchRule.of, given.get("resourceRules") or ()))
-        self._excluded = tuple(map(MatchRule.of, given.get("excludeResourceRules") or ()))
-        self._is_exact = given.get("matchPolicy") == "Exact"
-        self._namespaces = selectors.from_object(given.get("namespaceSelector") or {})
-        self._objects = selectors.from_object(given.get("objectSelector") or {})
+    def __init__(self, spec: Object) -> None:
+        """Raises BadRequest for an invalid selector."""
+        self._rules = tuple(map(MatchRule.of, spec.get("resourceRules") or ()))
+        self._excluded = tuple(map(MatchRule.of, spec.get("excludeResourceRules") or ()))
+        self._is_exact = spec.get("matchPolicy") == "Exact"
+        self._namespaces = selectors.from_object(spec.get("namespaceSelector") or {})
+        self._objects = selectors.from_object(spec.get("objectSelector") or {})
 
     def find(self, attributes: Attributes, equivalents: Equivalents, namespace: Namespace) -> Kind | None:
-        """The kind as which the write is matched; None if it is not."""
-        asked = attributes.requested or attributes.kind
-        found = asked if not self._rules else self._matched(self._rules, attributes, asked, equivalents)
-        if found is None or self._matched(self._excluded, attributes, asked, equivalents) is not None:
+        """The kind as which the write is matched; None if it is not matched."""
+        requested = attributes.requested or attributes.kind
+        matched = (
+            requested if not self._rules else self._matched(self._rules, attributes, requested, equivalents)
+        )
+        if matched is None or self._matched(self._excluded, attributes, requested, equivalents) is not None:
             return None
         if not matches_namespace(self._namespaces, attributes, namespace):
             return None
-        return found if self._matches_object(attributes) else None
+        return matched if self._matches_object(attributes) else None
 
     def _matched(
-        self, rules: Sequence[MatchRule], attributes: Attributes, asked: Kind, equivalents: Equivalents
+        self, rules: Sequence[MatchRule], attributes: Attributes, requested: Kind, equivalents: Equivalents
     ) -> Kind | None:
-        if any(rule.matches(attributes, asked) for rule in rules):
-            return asked
+        if any(rule.matches(attributes, requested) for rule in rules):
+            return requested
         if self._is_exact or not rules:
             return None
-        for kind in equivalents.of(attributes.tenant, asked):
+        for kind in equivalents.of(attributes.tenant, requested):
             if any(rule.matches(attributes, kind) for rule in rules):
                 return kind
         return None
@@ -110,30 +112,30 @@ class ResourceMatch:
 
 
 class Equivalents:
-    """Other kinds as which the same objects are served (other versions, mostly).
+    """Other kinds as which the same objects are served (mostly other versions).
 
-    Tables are kept by the sequence of kinds they were made of, which tenants without CRDs share.
+    Tables are cached by the sequence of kinds from which they were built, which tenants without CRDs share.
     """
 
     def __init__(self, kinds: ServedKinds) -> None:
         self._kinds = kinds
-        self._kept: dict[int, tuple[Sequence[Kind], dict[GroupResource, list[Kind]]]] = {}
+        self._cached: dict[int, tuple[Sequence[Kind], dict[GroupResource, list[Kind]]]] = {}
 
-    def of(self, tenant: TenantId, asked: Kind) -> list[Kind]:
+    def of(self, tenant: TenantId, requested: Kind) -> list[Kind]:
         kinds = self._kinds.all(tenant)
-        kept = self._kept.get(id(kinds))
-        if kept is None or kept[0] is not kinds:
-            if len(self._kept) >= TABLES_MOST:
-                del self._kept[next(iter(self._kept))]
+        cached = self._cached.get(id(kinds))
+        if cached is None or cached[0] is not kinds:
+            if len(self._cached) >= TABLES_MOST:
+                del self._cached[next(iter(self._cached))]
             table: dict[GroupResource, list[Kind]] = {}
             for kind in kinds:
                 table.setdefault(kind.storage_resource, []).append(kind)
-            kept = self._kept[id(kinds)] = (kinds, table)
-        return [kind for kind in kept[1].get(asked.storage_resource, ()) if kind is not asked]
+            cached = self._cached[id(kinds)] = (kinds, table)
+        return [kind for kind in cached[1].get(requested.storage_resource, ()) if kind is not requested]
 
 
 def matches_namespace(selector: LabelSelector, attributes: Attributes, namespace: Namespace) -> bool:
-    """Objects outside of namespaces are never left out; a namespace is selected by its own labels."""
+    """Cluster-scoped objects always match; a namespace is matched by its own labels."""
     if selector.is_everything:
         return True
     if attributes.resource == NAMESPACES:
@@ -141,5 +143,5 @@ def matches_namespace(selector: LabelSelector, attributes: Attributes, namespace
         return obj is not None and selector.matches(labels(obj))
     if not attributes.namespace:
         return True
-    found = namespace()
-    return selector.matches(labels(found) if found is not None else {})
+    obj = namespace()
+    return selector.matches(labels(obj) if obj is not None else {})

@@ -1,4 +1,4 @@
-"""MutatingAdmissionPolicy: a policy's changes of one write, as JSON patches or as applied configurations."""
+"""MutatingAdmissionPolicy: applies a policy's JSON patches and apply configurations to one write."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from alcove.apiserver.admission.policies.compiled import (
 from alcove.apiserver.admission.policies.variables import Activation
 
 CHANGE_MOST = 200_000
-"""How large a change may be, in values."""
+"""Maximum size of a change, in values."""
 
 JSON_PATCH = CelType(
     TypeKind.OBJECT,
@@ -44,7 +44,7 @@ JSON_PATCH = CelType(
 
 
 class _AnyField(Mapping[str, TypeField]):
-    """Fields of an object under construction: all names, of any type."""
+    """Fields of an object that an expression constructs: any name, of any type."""
 
     def __getitem__(self, name: str) -> TypeField:
         return TypeField(name, DYN)
@@ -57,23 +57,24 @@ class _AnyField(Mapping[str, TypeField]):
 
 
 class Structs(Mapping[str, CelType]):
-    """What mutations may construct: `JSONPatch`, and `Object` with every type below it (`Object.spec`)."""
+    """The types that mutations may construct: `JSONPatch`, and `Object` with every type below it
+    (`Object.spec`)."""
 
     def __init__(self) -> None:
-        self._known: dict[str, CelType] = {"JSONPatch": JSON_PATCH, "Object": _object_type("Object")}
+        self._types: dict[str, CelType] = {"JSONPatch": JSON_PATCH, "Object": _object_type("Object")}
 
     def __getitem__(self, name: str) -> CelType:
-        if name not in self._known:
+        if name not in self._types:
             if not name.startswith("Object."):
                 raise KeyError(name)
-            self._known[name] = _object_type(name)
-        return self._known[name]
+            self._types[name] = _object_type(name)
+        return self._types[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
+        return iter(self._types)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._types)
 
 
 def _object_type(name: str) -> CelType:
@@ -83,11 +84,11 @@ def _object_type(name: str) -> CelType:
 class _Mutation(Struct, frozen=True):
     expression: Expression
     applies: bool
-    """An applied configuration; else a list of JSON patch operations."""
+    """Whether it is an apply configuration; otherwise it is a list of JSON patch operations."""
 
 
 class MutatingPolicy:
-    """Compiled from `spec` alone: policies that say the same share it."""
+    """Compiled from `spec` only, so that policies with equal specs share it."""
 
     def __init__(self, spec: Object) -> None:
         structs = Structs()
@@ -97,14 +98,14 @@ class MutatingPolicy:
             structs=structs,
         )
         self._variables = compiler.variables
-        given = spec.get("matchConditions") or ()
-        self._conditions = Conditions(given, compiler) if given else None
+        conditions = spec.get("matchConditions") or ()
+        self._conditions = Conditions(conditions, compiler) if conditions else None
         self.ignores_errors = spec.get("failurePolicy") == "Ignore"
         self.is_reinvoked = spec.get("reinvocationPolicy") == "IfNeeded"
         self._mutations = [_compile(each, compiler, structs) for each in spec.get("mutations") or ()]
 
     def change(self, activation: Activation, kind: Kind, obj: Object) -> Object:
-        """The object after the policy; the one given is left as it is. Raises EvaluationError."""
+        """The object as changed by the policy; `obj` is not modified. Raises EvaluationError."""
         activation.budget.left -= ROUND_COST
         bind(self._variables, activation)
         if self._conditions is not None and not self._conditions.hold(activation):
@@ -120,16 +121,16 @@ class MutatingPolicy:
         return obj
 
 
-def _compile(given: Object, compiler: Compiler, structs: Structs) -> _Mutation:
-    if given.get("patchType") == "ApplyConfiguration":
-        source = (given.get("applyConfiguration") or {}).get("expression", "")
+def _compile(mutation: Object, compiler: Compiler, structs: Structs) -> _Mutation:
+    if mutation.get("patchType") == "ApplyConfiguration":
+        source = (mutation.get("applyConfiguration") or {}).get("expression", "")
         return _Mutation(compiler.compile(source, (structs["Object"],)), True)
-    source = (given.get("jsonPatch") or {}).get("expression", "")
+    source = (mutation.get("jsonPatch") or {}).get("expression", "")
     return _Mutation(compiler.compile(source, (list_of(JSON_PATCH),)), False)
 
 
 def _patched(obj: Object, operations: Any) -> Object:
-    """JSON patch, all or nothing; a test that fails is no error, but nothing is changed."""
+    """Apply a JSON patch, all or nothing; if a test fails, nothing is changed and no error is raised."""
     plain = _plain(operations)
     tests = [each for each in plain if isinstance(each, dict) and each.get("op") == "test"]
     try:

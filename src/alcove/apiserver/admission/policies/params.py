@@ -1,4 +1,4 @@
-"""The objects that a binding gives a policy as `params`."""
+"""Finds the objects that a binding passes to a policy as `params`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from alcove.apiserver.reader import CacheReader, ServedKinds
 
 
 class ParamsError(Exception):
-    """The binding cannot be used as it is configured."""
+    """The binding's configuration is invalid."""
 
 
 def collect(
@@ -24,17 +24,20 @@ def collect(
     param_kind: Object | None,
     reference: Object | None,
 ) -> Sequence[Object | None]:
-    """Parameter objects, each to evaluate the policy with; [None]: once, without. Raises ParamsError."""
+    """The parameter objects; the policy is evaluated with each. [None] for one evaluation without parameters.
+
+    Raises ParamsError.
+    """
     if param_kind is None:
         return [None]
     kind = _kind(kinds, tenant, param_kind)
     if reference is None:
         return [None]
-    where = _namespace(kind, namespace, reference.get("namespace") or "")
-    found = _find(reader, tenant, kind, where, reference)
-    if not found and reference.get("parameterNotFoundAction") == "Deny":
+    param_namespace = _namespace(kind, namespace, reference.get("namespace") or "")
+    params = _find(reader, tenant, kind, param_namespace, reference)
+    if not params and reference.get("parameterNotFoundAction") == "Deny":
         raise ParamsError("no params found for policy binding with `Deny` parameterNotFoundAction")
-    return [{**obj, "apiVersion": kind.api_version, "kind": kind.kind} for obj in found]
+    return [{**obj, "apiVersion": kind.api_version, "kind": kind.kind} for obj in params]
 
 
 def _kind(kinds: ServedKinds, tenant: TenantId, param_kind: Object) -> Kind:
@@ -46,16 +49,16 @@ def _kind(kinds: ServedKinds, tenant: TenantId, param_kind: Object) -> Kind:
     return kind
 
 
-def _namespace(kind: Kind, own: str, given: str) -> str:
+def _namespace(kind: Kind, default: str, configured: str) -> str:
     if kind.scope is not Scope.NAMESPACE:
-        if given:
+        if configured:
             raise ParamsError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
         return ""
-    if not given and not own:
+    if not configured and not default:
         raise ParamsError(
             "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
         )
-    return given or own
+    return configured or default
 
 
 def _find(

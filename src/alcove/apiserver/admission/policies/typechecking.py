@@ -1,8 +1,9 @@
-"""`status.typeChecking` of a validating policy: what its expressions mean for the kinds that its rules name.
+"""Computes `status.typeChecking` of a validating policy: type errors of its expressions for the kinds in its
+rules.
 
-An expression is accepted without knowing the type of `object`, which may be of many. For every kind that the rules
-name outright it is checked again with that kind's type, and what is wrong with it there is told in the status. It
-changes nothing of what the policy does.
+An expression is accepted without the type of `object`, which may be of many kinds. It is checked again with
+the type of every kind that the rules name without wildcards, and errors are reported in the status. They do
+not affect the evaluation of the policy.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from alcove.apiserver.reader import ServedKinds
 
 KINDS_MOST = 10
 TEXT_MOST = 20_000
-"""Characters of expressions, times kinds: they are compiled while everybody waits. Past this, fewer kinds."""
+"""Maximum length of the expressions times the number of kinds, since compiling blocks the server; beyond
+that, fewer kinds are checked."""
 
 
 def status(kinds: ServedKinds, tenant: TenantId, policy: Object) -> Object:
-    """The policy's status as it is after this check."""
+    """The policy's status after this check."""
     warnings = list(_warnings(kinds, tenant, policy.get("spec") or {}))
     return {
         **(policy.get("status") or {}),
@@ -42,7 +44,7 @@ def _warnings(kinds: ServedKinds, tenant: TenantId, spec: Object) -> Iterator[Ob
     params = _params(kinds, tenant, spec)
     compilers = [(kind.gvk, _compiler(kind, params, spec, variables)) for kind in matched]
     for path, source in expressions:
-        messages = [_told(gvk, compiler, source) for gvk, compiler in compilers]
+        messages = [_message(gvk, compiler, source) for gvk, compiler in compilers]
         if any(messages):
             yield {"fieldRef": path, "warning": "\n".join(filter(None, messages))}
 
@@ -55,8 +57,8 @@ def _expressions(spec: Object) -> Iterator[tuple[str, str]]:
 
 
 def _matched(kinds: ServedKinds, tenant: TenantId, spec: Object) -> Sequence[Kind]:
-    """Kinds that a rule names without a wildcard, in order."""
-    found: dict[GroupVersionKind, Kind] = {}
+    """The kinds that a rule names without a wildcard, in order."""
+    by_gvk: dict[GroupVersionKind, Kind] = {}
     for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
         groups, versions = rule.get("apiGroups") or (), rule.get("apiVersions") or ()
         if any("*" in each for each in (*groups, *versions)):
@@ -66,8 +68,8 @@ def _matched(kinds: ServedKinds, tenant: TenantId, spec: Object) -> Sequence[Kin
                 named = (
                     kinds.find(tenant, group, version, resource) for group in groups for version in versions
                 )
-                found.update((kind.gvk, kind) for kind in named if kind is not None)
-    return [found[gvk] for gvk in sorted(found)]
+                by_gvk.update((kind.gvk, kind) for kind in named if kind is not None)
+    return [by_gvk[gvk] for gvk in sorted(by_gvk)]
 
 
 def _params(kinds: ServedKinds, tenant: TenantId, spec: Object) -> Kind | None:
@@ -78,13 +80,13 @@ def _params(kinds: ServedKinds, tenant: TenantId, spec: Object) -> Kind | None:
 
 def _compiler(kind: Kind, params: Kind | None, spec: Object, variables: Iterable[Object]) -> Compiler:
     types = NodeTypes()
-    own = types.of(kind.schema)
-    typed: Mapping[str, CelType] = {"object": own, "oldObject": own}
+    object_type = types.of(kind.schema)
+    typed: Mapping[str, CelType] = {"object": object_type, "oldObject": object_type}
     if params is not None:
         typed = {**typed, "params": types.of(params.schema)}
     return Compiler(has_params=spec.get("paramKind") is not None, variables=variables, typed=typed)
 
 
-def _told(gvk: GroupVersionKind, compiler: Compiler, source: str) -> str:
+def _message(gvk: GroupVersionKind, compiler: Compiler, source: str) -> str:
     error = compiler.compile(source).error.removeprefix("compilation failed: ")
     return f"{gvk.group}/{gvk.version}, Kind={gvk.kind}: {error}\n" if error else ""

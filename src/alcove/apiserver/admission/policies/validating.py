@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicy: a policy's verdict on one write."""
+"""ValidatingAdmissionPolicy: evaluates a policy for one write."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANNOTATION_MOST = 10 * 1024
 
 
 class ValidationFailure(Struct, frozen=True):
-    """A validation that did not hold, or could not be told."""
+    """A validation that is false or could not be evaluated."""
 
     index: int
     message: str
@@ -44,7 +44,7 @@ class _Validation(Struct, frozen=True):
 
 
 class ValidatingPolicy:
-    """Compiled from `spec` alone: policies that say the same share it."""
+    """Compiled from `spec` only, so that policies with equal specs share it."""
 
     def __init__(self, spec: Object) -> None:
         compiler = Compiler(
@@ -52,8 +52,8 @@ class ValidatingPolicy:
         )
         self._variables = compiler.variables
         self._ignores_errors = spec.get("failurePolicy") == "Ignore"
-        given = spec.get("matchConditions") or ()
-        self._conditions = Conditions(given, compiler) if given else None
+        conditions = spec.get("matchConditions") or ()
+        self._conditions = Conditions(conditions, compiler) if conditions else None
         self._validations = [_compile(each, compiler) for each in spec.get("validations") or ()]
         self._annotations = [
             (each.get("key", ""), compiler.compile(each.get("valueExpression", ""), (STRING, NULL)))
@@ -61,40 +61,40 @@ class ValidatingPolicy:
         ]
 
     def judge(self, activation: Activation) -> ValidationResult:
-        verdict = ValidationResult([], {})
+        result = ValidationResult([], {})
         activation.budget.left -= ROUND_COST
         bind(self._variables, activation)
         try:
             if self._conditions is not None and not self._conditions.hold(activation):
-                return verdict
+                return result
             for index, validation in enumerate(self._validations):
-                self._validate(index, validation, activation, verdict)
+                self._validate(index, validation, activation, result)
             for key, expression in self._annotations:
-                self._annotate(key, expression, activation, verdict)
+                self._annotate(key, expression, activation, result)
         except EvaluationError as error:
-            self._fail(-1, error, verdict)
-        return verdict
+            self._fail(-1, error, result)
+        return result
 
-    def _fail(self, index: int, error: EvaluationError, verdict: ValidationResult) -> None:
+    def _fail(self, index: int, error: EvaluationError, result: ValidationResult) -> None:
         if not self._ignores_errors:
-            verdict.failures.append(ValidationFailure(index, str(error)))
+            result.failures.append(ValidationFailure(index, str(error)))
 
     def _validate(
-        self, index: int, validation: _Validation, activation: Activation, verdict: ValidationResult
+        self, index: int, validation: _Validation, activation: Activation, result: ValidationResult
     ) -> None:
         try:
             holds = evaluate(validation.expression, activation)
         except BudgetExhausted:
             raise
         except EvaluationError as error:
-            self._fail(index, error, verdict)
+            self._fail(index, error, result)
             return
         if holds is not True:
             message = _message(validation, activation)
-            verdict.failures.append(ValidationFailure(index, message, validation.reason))
+            result.failures.append(ValidationFailure(index, message, validation.reason))
 
     def _annotate(
-        self, key: str, expression: Expression, activation: Activation, verdict: ValidationResult
+        self, key: str, expression: Expression, activation: Activation, result: ValidationResult
     ) -> None:
         try:
             value = evaluate(expression, activation)
@@ -106,19 +106,19 @@ class ValidatingPolicy:
         except BudgetExhausted:
             raise
         except EvaluationError as error:
-            self._fail(-1, error, verdict)
+            self._fail(-1, error, result)
             return
         if value and value.strip():
-            verdict.annotations[key] = value.strip()[:ANNOTATION_MOST]
+            result.annotations[key] = value.strip()[:ANNOTATION_MOST]
 
 
-def _compile(given: Object, compiler: Compiler) -> _Validation:
-    source = given.get("messageExpression", "")
+def _compile(validation: Object, compiler: Compiler) -> _Validation:
+    source = validation.get("messageExpression", "")
     return _Validation(
-        compiler.compile(given.get("expression", ""), (BOOL,)),
-        (given.get("message") or "").strip(),
+        compiler.compile(validation.get("expression", ""), (BOOL,)),
+        (validation.get("message") or "").strip(),
         compiler.compile(source, (STRING,)) if source else None,
-        given.get("reason") or "Invalid",
+        validation.get("reason") or "Invalid",
     )
 
 

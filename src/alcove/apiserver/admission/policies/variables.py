@@ -1,4 +1,4 @@
-"""What expressions of policies and match conditions may read, and the values they find.
+"""The variables of policies' and match conditions' expressions: their types and values.
 
 `object`, `oldObject` and `params` are dynamic; `request` and `namespaceObject` have declared fields.
 """
@@ -89,7 +89,7 @@ def _declared(schema: Object) -> CelType:
 
 
 def _spelled_out(of: CelType) -> CelType:
-    """Fields under their own names: here `namespace` is no `__namespace__`."""
+    """The type with unescaped field names: `namespace` instead of `__namespace__`."""
     if of.kind is not TypeKind.OBJECT:
         return of
     fields = {field.key: replace(field, type=_spelled_out(field.type)) for field in of.fields.values()}
@@ -98,7 +98,7 @@ def _spelled_out(of: CelType) -> CelType:
 
 def _request_type() -> CelType:
     declared = _declared(_REQUEST)
-    # The options of a request are of many kinds; an expression takes them as they come.
+    # The options of a request are of several kinds, so they are dynamic.
     fields = {**declared.fields, "options": TypeField("options", DYN)}
     return CelType(TypeKind.OBJECT, "kubernetes.AdmissionRequest", (), fields)
 
@@ -116,11 +116,11 @@ ORDER = (
     "authorizer.requestResource",
     "variables",
 )
-"""The order in which `Activation.values` gives values."""
+"""The order of `Activation.values`."""
 
 
 def declarations(*, has_params: bool, variables: Mapping[str, CelType]) -> dict[str, CelType]:
-    """The variables' types, for an environment; those that there are not are not declared."""
+    """The types of the declared variables; `params` is declared only if there are parameters."""
     declared = {
         "object": DYN,
         "oldObject": DYN,
@@ -177,15 +177,15 @@ def activation(
 
 
 def request(attributes: Attributes, matched: Kind) -> Object:
-    """The AdmissionRequest without its objects; what is empty is not there."""
-    asked = attributes.requested or attributes.kind
+    """The AdmissionRequest without its objects and without empty fields."""
+    requested = attributes.requested or attributes.kind
     identity = attributes.identity
-    made: Object = {
+    fields: Object = {
         "kind": _kind(matched),
         "resource": _resource(matched),
         "subResource": attributes.subresource,
-        "requestKind": _kind(asked),
-        "requestResource": _resource(asked),
+        "requestKind": _kind(requested),
+        "requestResource": _resource(requested),
         "requestSubResource": attributes.subresource,
         "name": attributes.name,
         "namespace": attributes.namespace,
@@ -199,7 +199,7 @@ def request(attributes: Attributes, matched: Kind) -> Object:
         "dryRun": attributes.dry_run,
         "options": attributes.options,
     }
-    return {name: value for name, value in made.items() if value != ""}
+    return {name: value for name, value in fields.items() if value != ""}
 
 
 def _kind(kind: Kind) -> Object:
@@ -222,23 +222,24 @@ def _requested(attributes: Attributes) -> AuthorizationQuery:
 
 
 def asker(authorizer: Authorizer, attributes: Attributes) -> Ask:
-    """Answers by the roles of the write's tenant; the caller stays in its own."""
+    """Authorization checks for expressions: by the roles of the write's tenant, with the caller's own
+    identity."""
     tenant = attributes.tenant
 
-    def ask(question: AuthorizationQuery) -> AuthorizationDecision:
-        namespace, name = question.service_account
+    def ask(query: AuthorizationQuery) -> AuthorizationDecision:
+        namespace, name = query.service_account
         identity = _service_account(attributes, namespace, name) if name else attributes.identity
-        if question.path:
-            access = Access(question.verb, tenant, path=question.path)
+        if query.path:
+            access = Access(query.verb, tenant, path=query.path)
         else:
             access = Access(
-                question.verb,
+                query.verb,
                 tenant,
-                question.group,
-                question.resource,
-                question.subresource,
-                question.namespace,
-                question.name,
+                query.group,
+                query.resource,
+                query.subresource,
+                query.namespace,
+                query.name,
             )
         decision = authorizer.authorize(identity, access)
         return AuthorizationDecision(decision.allowed, decision.reason)
@@ -252,7 +253,7 @@ def _service_account(attributes: Attributes, namespace: str, name: str) -> Ident
 
 
 class LazyVariables(dict[str, Any]):
-    """`variables.x`: evaluated when first read, then kept; a failure is kept too."""
+    """`variables.x`: evaluated when first read, then cached; a failure is cached too."""
 
     def __init__(self, makers: Mapping[str, Callable[[], Any]]) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""A quota with what is used of it: what it counts, what a write makes of that, and when that is too much. Pure."""
+"""A quota with its usage: what it counts, how a write changes the usage, and whether that exceeds it. Pure:
+no I/O."""
 
 from __future__ import annotations
 
@@ -34,20 +35,20 @@ class QuotaAccount(Struct, frozen=True):
     used: Mapping[str, Quantity]
     scopes: tuple[QuotaScope, ...] = ()
     namespace: str | None = None
-    """None: the whole tenant."""
+    """None for a quota of the whole tenant."""
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Changes when what is counted does."""
+        """Changes if the set of counted resources or objects changes."""
         return self.obj["metadata"]["uid"], tuple(sorted(self.hard)), self.scopes
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is a usage for everything that is limited."""
+        """Whether there is a usage for every limited resource."""
         return self.hard.keys() <= self.used.keys()
 
     def matches(self, resource: GroupResource, obj: Object) -> bool:
-        """Whether the object's usage counts here."""
+        """Whether the object's usage is counted by this quota."""
         in_scope = usage.measure(resource).in_scope
         return all(in_scope(scope.name, scope.operator, scope.values, obj) for scope in self.scopes)
 
@@ -55,13 +56,13 @@ class QuotaAccount(Struct, frozen=True):
         return any(map(usage.measure(resource).counts, self.hard))
 
     def with_used(self, used: Mapping[str, Quantity]) -> WriteOp:
-        """The account written with a new usage, if it is still as it was."""
+        """The operation that writes a new usage, if the quota's revision is unchanged."""
         status = {**(self.obj.get("status") or {})}
-        told = {name: str(used[name]) for name in self.hard if name in used}
+        amounts = {name: str(used[name]) for name in self.hard if name in used}
         if self.namespace is None:
-            status["quota"] = {"used": told}
+            status["quota"] = {"used": amounts}
         else:
-            status["used"] = told
+            status["used"] = amounts
         return WriteOp(self.key, encode({**self.obj, "status": status}), self.revision)
 
     @property
@@ -84,7 +85,7 @@ def of_quota(tenant: TenantId, quota: Object) -> QuotaAccount:
 
 
 def of_tenant(tenant: Object) -> QuotaAccount | None:
-    """The tenant's quota over everything in it; None if it has none."""
+    """The quota for all objects of the tenant; None if it has none."""
     hard = objects.get(tenant, "spec", "quota", "hard")
     if not hard:
         return None
@@ -95,8 +96,8 @@ def of_tenant(tenant: Object) -> QuotaAccount | None:
     )
 
 
-def _amounts(given: Mapping[str, str] | None) -> Amounts:
-    return {name: quantity.of(value) for name, value in (given or {}).items()}
+def _amounts(values: Mapping[str, str] | None) -> Amounts:
+    return {name: quantity.of(value) for name, value in (values or {}).items()}
 
 
 def _scopes(spec: Object) -> tuple[QuotaScope, ...]:
@@ -109,7 +110,7 @@ def _scopes(spec: Object) -> tuple[QuotaScope, ...]:
 
 
 class QuotaChange(Struct, frozen=True):
-    """What a write makes of one object: `old` None: it is new; `new` None: it goes."""
+    """The change of one object by a write. `old` is None if the object is created, `new` if it is deleted."""
 
     resource: GroupResource
     old: Object | None
@@ -119,7 +120,7 @@ class QuotaChange(Struct, frozen=True):
 
     @property
     def is_indifferent(self) -> bool:
-        """Known at a glance to change no usage."""
+        """Whether the write certainly changes no usage."""
         return not self.before and not self.after
 
     @classmethod
@@ -134,7 +135,7 @@ class QuotaChange(Struct, frozen=True):
 
 
 def difference(account: QuotaAccount, change: QuotaChange) -> Amounts:
-    """How the usage changes; only what changes is in it."""
+    """The change of the usage; contains only amounts that change."""
     before = change.before if _counts(account, change.resource, change.old) else {}
     after = change.after if _counts(account, change.resource, change.new) else {}
     changes = {
@@ -150,7 +151,7 @@ def _counts(account: QuotaAccount, resource: GroupResource, obj: Object | None) 
 
 
 def exceeded(account: QuotaAccount, used: Mapping[str, Quantity], changes: Amounts) -> str:
-    """What is told if the changes ask for more than is left; empty if they do not."""
+    """The error message if the changes exceed the quota; empty if they do not."""
     names = sorted(
         name
         for name, amount in changes.items()
@@ -169,7 +170,7 @@ def _shown(amounts: Mapping[str, Quantity], names: Iterable[str]) -> str:
 
 
 def added(used: Mapping[str, Quantity], changes: Amounts) -> Amounts:
-    """The usage after the changes; never below nothing."""
+    """The usage after the changes; never below zero."""
     total = dict(used)
     for name, amount in changes.items():
         summed = total.get(name, ZERO) + amount

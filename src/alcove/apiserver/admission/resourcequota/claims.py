@@ -1,4 +1,4 @@
-"""What volume claims and device claims use. Pure."""
+"""The usage of volume claims and device claims. Pure: no I/O."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from alcove.apiserver.admission.resourcequota.pods import ONE, Amounts, named
 _BY_CLASS = ".storageclass.storage.k8s.io/"
 _DEVICES = ".deviceclass.resource.k8s.io/devices"
 _DEVICES_MAX = 32
-"""What asking for all devices counts as: no claim is given more."""
+"""The usage of a request for all devices: the maximum number of devices of a claim."""
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
@@ -34,12 +34,12 @@ def volume_usage(claim: Object) -> Amounts:
 
 
 def _storage(claim: Object) -> Quantity | None:
-    """What is asked for, or what was allocated if that is more; in whole bytes."""
-    asked = objects.get(claim, "spec", "resources", "requests", "storage")
-    if asked is None:
+    """The requested size, or the allocated one if that is larger; in whole bytes."""
+    requested = objects.get(claim, "spec", "resources", "requests", "storage")
+    if requested is None:
         return None
     allocated = objects.get(claim, "status", "allocatedResources", "storage")
-    amounts = [quantity.of(each) for each in (asked, allocated) if each is not None]
+    amounts = [quantity.of(each) for each in (requested, allocated) if each is not None]
     return max(amounts).rounded_up(UNIT)
 
 
@@ -71,13 +71,13 @@ def device_usage(claim: Object) -> Amounts:
 
 
 def _requested(request: Object) -> dict[str, int]:
-    """Devices by class; of alternatives the most that any asks for."""
-    most: dict[str, int] = {}
+    """Devices by class; for alternatives the maximum."""
+    maximum: dict[str, int] = {}
     exactly = request.get("exactly")
     for each in request.get("firstAvailable") or ([exactly] if exactly else ()):
         name = each.get("deviceClassName", "")
-        most[name] = max(most.get(name, 0), _devices(each))
-    return most
+        maximum[name] = max(maximum.get(name, 0), _devices(each))
+    return maximum
 
 
 def _devices(request: Object) -> int:

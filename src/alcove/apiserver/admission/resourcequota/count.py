@@ -1,10 +1,10 @@
-"""Counts anew what is used, from what the cache holds at this moment, and knows when that is called for.
+"""Counts usage again from the objects in the cache, and decides when that is necessary.
 
-A quota's usage is kept by adding and subtracting. It has to begin right: a write that was on its way
-when the quota came did not know of it, on this server or on another. So a quota that was made or changed
-just now is counted anew at each charge, and any quota when this server first charges it. Should something
-ever be written past the quotas all the same, the next count mends it: there is one from time to time, and
-one before somebody is refused.
+A quota's usage is updated incrementally, so it must be correct at first: a write that was in progress when
+the quota was created did not charge it, on this server or another. So a quota that was created or changed
+recently is counted at each charge, and any quota when this server first charges it. If the usage should ever
+be wrong nevertheless, the next count repairs it: usage is counted every COUNT_SECONDS, and before a write is
+rejected.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,15 +20,15 @@ from alcove.apiserver.admission.resourcequota.pods import Amounts
 from alcove.apiserver.cache.cache import Cache
 
 SETTLE_SECONDS = 5.0
-"""Longer than any write takes from its last look at the quotas to the store."""
+"""Longer than any write takes from reading the quotas to the commit."""
 COUNT_SECONDS = 300.0
 REFUSE_SECONDS = 10.0
-"""How old a count may be when something is charged, and when something is refused."""
+"""The maximum age of a count if a write is charged (COUNT_SECONDS) or rejected (REFUSE_SECONDS)."""
 KNOWN_MAX = 4096
 
 
 def count(cache: Cache, tenant: TenantId, account: QuotaAccount) -> Amounts:
-    """What everything that the account counts uses together."""
+    """The total usage of all objects that the account counts."""
     used: Amounts = dict.fromkeys(account.hard, ZERO)
     measures = dict.fromkeys(each for name in account.hard for each in usage.measured_by(name))
     for each in measures:
@@ -55,7 +55,7 @@ def _add_measured(
 ) -> None:
     assert measure.usage is not None
     for entry in cache.entries(tenant, measure.resource, account.namespace):
-        # A copy that is forgotten again: decoded pods would stay in memory otherwise.
+        # Decode a temporary copy: otherwise the cache would keep decoded pods in memory.
         obj = entry.decode()
         if account.matches(measure.resource, obj):
             for name, amount in measure.usage(obj).items():
@@ -64,33 +64,34 @@ def _add_measured(
 
 
 class RecountSchedule:
-    """Which accounts have to be counted anew before they are charged."""
+    """Decides which accounts must be counted before they are charged."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._right: dict[Key, tuple[object, float]] = {}
-        """By key: what was counted there, and when it was last found to be right, after it had settled."""
+        self._confirmed: dict[Key, tuple[object, float]] = {}
+        """Key → the account's identity, and the time of the last count that confirmed its usage."""
 
     def is_due(self, account: QuotaAccount, *, to_refuse: bool = False) -> bool:
         if not account.is_whole:
             return True
-        known = self._right.get(account.key)
-        if known is None or known[0] != account.identity:
+        confirmed = self._confirmed.get(account.key)
+        if confirmed is None or confirmed[0] != account.identity:
             return True
-        return self._clock() - known[1] >= (REFUSE_SECONDS if to_refuse else COUNT_SECONDS)
+        return self._clock() - confirmed[1] >= (REFUSE_SECONDS if to_refuse else COUNT_SECONDS)
 
     def counted(self, account: QuotaAccount, used: Mapping[str, Quantity]) -> None:
-        """A count is believed for a while if it says what the account says, and that is no longer new."""
+        """Record a count. It is valid for some time if it equals the account's usage and the quota did not
+        change recently."""
         now, key = self._clock(), account.key
         if dict(account.used) != used or now - _changed_at(account.obj) < SETTLE_SECONDS:
             return
-        if key not in self._right and len(self._right) >= KNOWN_MAX:
-            del self._right[next(iter(self._right))]
-        self._right[key] = (account.identity, now)
+        if key not in self._confirmed and len(self._confirmed) >= KNOWN_MAX:
+            del self._confirmed[next(iter(self._confirmed))]
+        self._confirmed[key] = (account.identity, now)
 
 
 def _changed_at(obj: Object) -> float:
-    """When somebody last wrote the quota (epoch seconds); charging it does not count."""
+    """When a client last wrote the quota (epoch seconds); charges do not count."""
     metadata = obj["metadata"]
     times = [
         metadata.get("creationTimestamp"),

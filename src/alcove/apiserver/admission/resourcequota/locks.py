@@ -1,11 +1,11 @@
-"""One at a time for each key. A key that nobody holds or waits for takes no memory."""
+"""One lock per key. A key without holder and waiters takes no memory."""
 
 import asyncio
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 
 
-class _Turn:
+class _Lock:
     __slots__ = ("lock", "users")
 
     def __init__(self) -> None:
@@ -15,18 +15,18 @@ class _Turn:
 
 class KeyedLocks:
     def __init__(self) -> None:
-        self._turns: dict[Hashable, _Turn] = {}
+        self._locks: dict[Hashable, _Lock] = {}
 
     @asynccontextmanager
     async def take(self, key: Hashable) -> AsyncIterator[None]:
-        turn = self._turns.get(key)
-        if turn is None:
-            turn = self._turns[key] = _Turn()
-        turn.users += 1
+        entry = self._locks.get(key)
+        if entry is None:
+            entry = self._locks[key] = _Lock()
+        entry.users += 1
         try:
-            async with turn.lock:
+            async with entry.lock:
                 yield
         finally:
-            turn.users -= 1
-            if not turn.users:
-                del self._turns[key]
+            entry.users -= 1
+            if not entry.users:
+                del self._locks[key]

@@ -1,8 +1,8 @@
 """Charges every write to the quotas of its namespace and tenant, in the write's own transaction.
 
-Writers of one namespace take turns, so that on one server a charge hardly ever meets another one; over
-several servers the quota's revision decides, and who comes second looks again. What a quota's status
-says is the server's alone: any write to it makes the server count anew.
+A lock serializes the writers of one namespace, so that charges of one server rarely conflict; between servers
+the quota's revision decides, and the later writer computes its charge again. Only the server writes a quota's
+status: any write of a client makes the server count again.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ from alcove.apiserver.cache.cache import Cache
 from alcove.store.base import WriteOp
 
 QUOTAS_MAX = 64
-"""Quotas of one namespace: all of them may have to fit into one transaction."""
+"""Maximum number of quotas of a namespace: all of them must fit into one transaction."""
 
 
 _ACCOUNTS = (QUOTAS.resource, TENANTS.resource)
@@ -36,8 +36,8 @@ class ResourceQuota(Plugin):
     def __init__(self, cache: Cache, clock: Callable[[], float], home: TenantId = SYSTEM) -> None:
         self._cache = cache
         self._lifecycle = TenantLifecycle(cache, home)
-        self._settling = RecountSchedule(clock)
-        self._turns = KeyedLocks()
+        self._recounts = RecountSchedule(clock)
+        self._locks = KeyedLocks()
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         return operation is not Operation.CONNECT and resource not in usage.UNCOUNTED
@@ -58,31 +58,31 @@ class ResourceQuota(Plugin):
         if op.body is None:
             new = None
         elif attributes.operation is Operation.DELETE:
-            # Marked for deletion, it uses what it used.
+            # An object that is only marked for deletion keeps its usage.
             new = attributes.old
         change = QuotaChange.of(attributes.resource, attributes.old, new)
         if change.is_indifferent:
             yield ()
             return
         if not any(accounts.difference(each, change) for each in self._accounts(attributes)):
-            self._check_said(attributes, change)
+            self._check_specified(attributes, change)
             yield ()
             return
-        async with self._turns.take(self._turn(attributes)):
+        async with self._locks.take(self._lock_key(attributes)):
             if self._tenant_account(attributes) is not None:
-                # It may be on its way out since it was last looked at.
+                # The tenant may be terminating since the last check.
                 self._lifecycle.check_create(attributes)
             charges = self._charges(attributes, change)
             yield [charge for charge in charges if charge.key != op.key]
 
-    def _turn(self, attributes: Attributes) -> tuple[str, str]:
-        has_own = self._tenant_account(attributes) is not None
-        return attributes.tenant, "" if has_own else attributes.namespace
+    def _lock_key(self, attributes: Attributes) -> tuple[str, str]:
+        has_tenant_quota = self._tenant_account(attributes) is not None
+        return attributes.tenant, "" if has_tenant_quota else attributes.namespace
 
-    # Which quotas a write concerns
+    # The quotas of a write
 
     def _is_limited(self, tenant: TenantId) -> bool:
-        """Whether the tenant has, or ever had, any quota at all."""
+        """Whether the tenant has, or ever had, any quota."""
         if self._cache.generation(tenant, QUOTAS):
             return True
         entry = self._cache.entry(Key(TENANTS, SYSTEM, "", tenant))
@@ -90,14 +90,14 @@ class ResourceQuota(Plugin):
 
     def _accounts(self, attributes: Attributes) -> list[QuotaAccount]:
         tenant, resource = attributes.tenant, attributes.resource
-        found: list[QuotaAccount] = []
+        candidates: list[QuotaAccount] = []
         if attributes.kind.scope is Scope.NAMESPACE and self._cache.generation(tenant, QUOTAS):
             quotas = self._cache.list(tenant, QUOTAS, attributes.namespace)
-            found = [accounts.of_quota(tenant, quota) for quota in quotas]
-        own = self._tenant_account(attributes)
-        if own is not None:
-            found.append(own)
-        return [each for each in found if each.tracks(resource)]
+            candidates = [accounts.of_quota(tenant, quota) for quota in quotas]
+        tenant_account = self._tenant_account(attributes)
+        if tenant_account is not None:
+            candidates.append(tenant_account)
+        return [each for each in candidates if each.tracks(resource)]
 
     def _tenant_account(self, attributes: Attributes) -> QuotaAccount | None:
         if attributes.tenant == SYSTEM:
@@ -105,11 +105,11 @@ class ResourceQuota(Plugin):
         entry = self._cache.entry(Key(TENANTS, SYSTEM, "", attributes.tenant))
         return accounts.of_tenant(entry.object) if entry is not None else None
 
-    # What becomes of them
+    # Charging
 
     def _charges(self, attributes: Attributes, change: QuotaChange) -> list[WriteOp]:
-        """The changed quotas. Raises Forbidden where one does not allow the write."""
-        self._check_said(attributes, change)
+        """The operations that update the quotas. Raises Forbidden if one is exceeded."""
+        self._check_specified(attributes, change)
         ops: list[WriteOp] = []
         for account in self._accounts(attributes):
             changes = accounts.difference(account, change)
@@ -122,11 +122,11 @@ class ResourceQuota(Plugin):
     def _used_before(
         self, attributes: Attributes, account: QuotaAccount, changes: Amounts
     ) -> Mapping[str, Quantity]:
-        """What is used without the changes. Raises Forbidden if there is no room for them."""
-        is_counted = self._settling.is_due(account)
+        """The usage without the changes. Raises Forbidden if the changes exceed the quota."""
+        is_counted = self._recounts.is_due(account)
         used = self._counted(attributes, account) if is_counted else account.used
         message = accounts.exceeded(account, used, changes) if _is_enforced(attributes) else ""
-        if message and not is_counted and self._settling.is_due(account, to_refuse=True):
+        if message and not is_counted and self._recounts.is_due(account, to_refuse=True):
             used = self._counted(attributes, account)
             message = accounts.exceeded(account, used, changes)
         if message:
@@ -135,11 +135,11 @@ class ResourceQuota(Plugin):
 
     def _counted(self, attributes: Attributes, account: QuotaAccount) -> Mapping[str, Quantity]:
         used = count(self._cache, attributes.tenant, account)
-        self._settling.counted(account, used)
+        self._recounts.counted(account, used)
         return used
 
-    def _check_said(self, attributes: Attributes, change: QuotaChange) -> None:
-        """Pods must say what a quota counts. Raises Forbidden."""
+    def _check_specified(self, attributes: Attributes, change: QuotaChange) -> None:
+        """Raise Forbidden if a pod does not specify a resource that a quota counts."""
         pod = change.new
         if change.resource != usage.PODS or pod is None or attributes.subresource not in ("", "resize"):
             return
@@ -149,7 +149,7 @@ class ResourceQuota(Plugin):
             if account.matches(usage.PODS, pod) and (message := pods.unsaid(pod, account.hard)):
                 raise Forbidden.of(usage.PODS, attributes.name, f"failed quota: {account.name}: {message}")
 
-    # What quotas themselves say
+    # Writes of quotas
 
     def _fill_in(self, attributes: Attributes) -> None:
         if attributes.resource == QUOTAS:
@@ -161,7 +161,7 @@ class ResourceQuota(Plugin):
         quota, is_new = attributes.obj, attributes.operation is Operation.CREATE
         assert quota is not None
         if is_new and self._cache.count(attributes.tenant, QUOTAS, attributes.namespace) >= QUOTAS_MAX:
-            message = f"a namespace has at most {QUOTAS_MAX} quotas"
+            message = f"a namespace may have at most {QUOTAS_MAX} quotas"
             raise Forbidden.of(QUOTAS, attributes.name, message)
         account = accounts.of_quota(attributes.tenant, quota)
         used = count(self._cache, attributes.tenant, account)
@@ -178,19 +178,19 @@ class ResourceQuota(Plugin):
         if account is None:
             status.pop("quota", None)
             return
-        kept = _kept_usage(attributes.old, account)
-        if kept is None:
+        amounts = _retained_usage(attributes.old, account)
+        if amounts is None:
             used = count(self._cache, TenantId(tenant["metadata"]["name"]), account)
-            kept = {name: str(used[name]) for name in account.hard}
-        status["quota"] = {"used": kept}
+            amounts = {name: str(used[name]) for name in account.hard}
+        status["quota"] = {"used": amounts}
 
 
 def _is_enforced(attributes: Attributes) -> bool:
-    """What a node tells of a pod is true whatever a quota says."""
+    """Whether the write can exceed a quota: deletions and status updates are always allowed."""
     return attributes.operation is not Operation.DELETE and attributes.subresource != "status"
 
 
-def _kept_usage(old: Object | None, account: QuotaAccount) -> dict[str, str] | None:
+def _retained_usage(old: Object | None, account: QuotaAccount) -> dict[str, str] | None:
     before = accounts.of_tenant(old) if old is not None else None
     if before is None or before.hard.keys() != account.hard.keys() or not before.is_whole:
         return None

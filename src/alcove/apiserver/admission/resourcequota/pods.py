@@ -1,7 +1,7 @@
-"""What a pod uses, which scopes it is in, and what a quota asks it to say. Pure.
+"""The usage of a pod, its scopes, and the resources that it must specify. Pure: no I/O.
 
-A pod that ended (Succeeded, Failed) uses nothing but its place among the objects. One that is being
-deleted counts until it is gone: time alone changes no usage, so that usage only changes with a write.
+A terminated pod (Succeeded, Failed) counts only as an object. A pod that is being deleted counts until it is
+deleted: usage changes only with a write, never with time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,9 +26,9 @@ _NAMES = frozenset(
     )
 )
 _PREFIXES = ("hugepages-", "requests.hugepages-")
-_MUST_BE_SAID = ("cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory")
-"""In order of their names: what every container must say if a quota counts it."""
-_ENDED = ("Failed", "Succeeded")
+_REQUIRED = ("cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory")
+"""Sorted by name: the resources that every container must specify if a quota counts them."""
+_TERMINATED = ("Failed", "Succeeded")
 _DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 
 
@@ -44,7 +44,8 @@ def _is_device(resource: str) -> bool:
 
 
 def determinants(pod: Object) -> object:
-    """All that a pod's usage and scopes depend on: comparing it is much less work than counting it."""
+    """Everything that a pod's usage and scopes depend on: comparing it is much cheaper than computing the
+    usage."""
     status = pod.get("status") or {}
     sizes = [
         (each.get("resources"), each.get("allocatedResources"))
@@ -52,7 +53,7 @@ def determinants(pod: Object) -> object:
         for each in status.get(field) or ()
     ]
     return (
-        status.get("phase") in _ENDED,
+        status.get("phase") in _TERMINATED,
         pod["spec"],
         sizes,
         status.get("conditions") if any(map(any, sizes)) else None,
@@ -61,7 +62,7 @@ def determinants(pod: Object) -> object:
 
 def usage(pod: Object) -> Amounts:
     used: Amounts = {"count/pods": ONE}
-    if objects.get(pod, "status", "phase") in _ENDED:
+    if objects.get(pod, "status", "phase") in _TERMINATED:
         return used
     spec = _effective(pod)
     overhead = {"resources": {"requests": spec.get("overhead") or {}}}
@@ -75,17 +76,21 @@ def usage(pod: Object) -> Amounts:
 
 
 def _requests(spec: Object) -> Amounts:
-    own = limitchecks.amounts(spec, "requests")
-    return {**totals.container_requests(spec), **_pod_level(own)}
+    pod_resources = limitchecks.amounts(spec, "requests")
+    return {**totals.container_requests(spec), **_pod_level(pod_resources)}
 
 
 def _limits(spec: Object) -> Amounts:
-    own = limitchecks.amounts(spec, "limits")
-    return {**totals.container_limits(spec), **_pod_level(own)}
+    pod_resources = limitchecks.amounts(spec, "limits")
+    return {**totals.container_limits(spec), **_pod_level(pod_resources)}
 
 
-def _pod_level(own: Amounts) -> Amounts:
-    return {name: amount for name, amount in own.items() if name in ("cpu", "memory") or is_huge_page(name)}
+def _pod_level(pod_resources: Amounts) -> Amounts:
+    return {
+        name: amount
+        for name, amount in pod_resources.items()
+        if name in ("cpu", "memory") or is_huge_page(name)
+    }
 
 
 def _computed(requests: Amounts, limits: Amounts) -> Amounts:
@@ -101,53 +106,54 @@ def _computed(requests: Amounts, limits: Amounts) -> Amounts:
     return used
 
 
-# A pod that is being resized uses the most of what it asks for, was promised and has.
+# A pod that is being resized uses the maximum of its requested, allocated and actual resources.
 
 
 def _effective(pod: Object) -> Object:
-    """The pod's spec with its containers' resources as its status says they count now."""
+    """The pod's spec, with the containers' resources replaced by those that count now, according to its
+    status."""
     status, spec = pod.get("status") or {}, pod["spec"]
-    known = {
+    statuses = {
         each["name"]: each
         for field in ("containerStatuses", "initContainerStatuses")
         for each in status.get(field) or ()
         if each.get("resources") is not None
     }
-    if not known:
+    if not statuses:
         return spec  # type: ignore[no-any-return]
     infeasible = any(
         each.get("type") == "PodResizePending" and each.get("reason") == "Infeasible"
         for each in status.get("conditions") or ()
     )
     initial = [
-        _resized(each, known, infeasible) if totals.is_sidecar(each) else each
+        _resized(each, statuses, infeasible) if totals.is_sidecar(each) else each
         for each in spec.get("initContainers") or ()
     ]
-    running = [_resized(each, known, infeasible) for each in spec.get("containers") or ()]
+    running = [_resized(each, statuses, infeasible) for each in spec.get("containers") or ()]
     return {**spec, "containers": running, "initContainers": initial}
 
 
-def _resized(container: Object, known: dict[str, Object], infeasible: bool) -> Object:
-    status = known.get(container["name"])
+def _resized(container: Object, statuses: dict[str, Object], infeasible: bool) -> Object:
+    status = statuses.get(container["name"])
     if status is None:
         return container
-    asked = [] if infeasible else [container.get("resources") or {}]
+    requested = [] if infeasible else [container.get("resources") or {}]
     actual = status["resources"]
-    promised = {"requests": status.get("allocatedResources") or {}}
+    allocated = {"requests": status.get("allocatedResources") or {}}
     resources = {
-        "requests": _most((*asked, actual, promised), "requests"),
-        "limits": _most((*asked, actual), "limits"),
+        "requests": _maximum((*requested, actual, allocated), "requests"),
+        "limits": _maximum((*requested, actual), "limits"),
     }
     return {**container, "resources": resources}
 
 
-def _most(sources: Iterable[Object], side: str) -> dict[str, str]:
-    most: Amounts = {}
+def _maximum(sources: Iterable[Object], side: str) -> dict[str, str]:
+    maximum: Amounts = {}
     for source in sources:
         for resource, amount in limitchecks.amounts({"resources": source}, side).items():
-            if resource not in most or amount > most[resource]:
-                most[resource] = amount
-    return {resource: str(amount) for resource, amount in most.items()}
+            if resource not in maximum or amount > maximum[resource]:
+                maximum[resource] = amount
+    return {resource: str(amount) for resource, amount in maximum.items()}
 
 
 # Scopes
@@ -168,12 +174,12 @@ def matches(scope: str, operator: str, values: Sequence[str], pod: Object) -> bo
         case "PriorityClass":
             return named(spec.get("priorityClassName") or "", operator, values)
         case "CrossNamespacePodAffinity":
-            return _looks_into_other_namespaces(spec)
+            return _has_cross_namespace_affinity(spec)
     return False
 
 
 def named(name: str, operator: str, values: Sequence[str]) -> bool:
-    """A class's name (empty: none) against a scope's operator, as a label selector would have it."""
+    """Whether a class's name (empty if there is none) matches a scope's operator, as in a label selector."""
     match operator:
         case "In":
             return name in values
@@ -185,36 +191,37 @@ def named(name: str, operator: str, values: Sequence[str]) -> bool:
 
 
 def _is_terminating(spec: Object) -> bool:
-    """It has an end: a deadline."""
+    """Whether the pod has a deadline."""
     return int(spec.get("activeDeadlineSeconds", -1)) >= 0
 
 
-def _looks_into_other_namespaces(spec: Object) -> bool:
+def _has_cross_namespace_affinity(spec: Object) -> bool:
     affinity = spec.get("affinity") or {}
     for field in ("podAffinity", "podAntiAffinity"):
         terms = affinity.get(field) or {}
-        wanted = list(terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ())
+        all_terms = list(terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ())
         for weighted in terms.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
-            wanted.append(weighted.get("podAffinityTerm") or {})
-        if any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in wanted):
+            all_terms.append(weighted.get("podAffinityTerm") or {})
+        if any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in all_terms):
             return True
     return False
 
 
 def unsaid(pod: Object, names: Iterable[str]) -> str:
-    """What containers must say about themselves, because a quota counts it; empty if nothing is missing."""
-    required = [name for name in _MUST_BE_SAID if name in names]
+    """The error message for resources that containers do not specify although a quota counts them; empty if
+    none."""
+    required = [name for name in _REQUIRED if name in names]
     spec = pod["spec"]
-    own = spec.get("resources") or {}
-    if not required or any(_pod_level(limitchecks.amounts(spec, side)) for side in own):
+    pod_resources = spec.get("resources") or {}
+    if not required or any(_pod_level(limitchecks.amounts(spec, side)) for side in pod_resources):
         return ""
     missing: dict[str, set[str]] = {}
     for field in ("containers", "initContainers"):
         for container in spec.get(field) or ():
             requests, limits = (limitchecks.amounts(container, side) for side in ("requests", "limits"))
-            said = _computed(requests, limits)
+            specified = _computed(requests, limits)
             for name in required:
-                if name not in said:
+                if name not in specified:
                     missing.setdefault(name, set()).add(container["name"])
     messages = [f"{name} for: {','.join(sorted(missing[name]))}" for name in required if name in missing]
     return f"must specify {'; '.join(messages)}" if messages else ""

@@ -1,4 +1,4 @@
-"""What an object uses of a quota, by the names that quotas have for it. Pure."""
+"""The usage of an object, by the names of quota resources. Pure: no I/O."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -19,7 +19,7 @@ DEVICE_CLAIMS = GroupResource("resource.k8s.io", "resourceclaims")
 UNCOUNTED = frozenset((GroupResource("", "events"), GroupResource("events.k8s.io", "events")))
 
 _ALIASES = frozenset(("configmaps", "replicationcontrollers", "resourcequotas", "secrets"))
-"""Core resources that are counted under their plain name too."""
+"""Core resources that are also counted under their plain name."""
 _SERVICE_NAMES = frozenset(("services", "services.loadbalancers", "services.nodeports", "count/services"))
 
 
@@ -28,17 +28,17 @@ def _no_scope(_scope: str, _operator: str, _values: Sequence[str], _obj: Object)
 
 
 class UsageMeasure(Struct, frozen=True):
-    """How the objects of one resource are measured."""
+    """How the usage of one resource's objects is computed."""
 
     resource: GroupResource
     counts: Callable[[str], bool]
     """Whether they use the quota resource of this name."""
     usage: Callable[[Object], Amounts] | None
-    """None: each counts as one, whatever it holds."""
+    """None if each object counts as one."""
     in_scope: Callable[[str, str, Sequence[str], Object], bool] = _no_scope
     """(scope, operator, values, object)"""
     determinants: Callable[[Object], object] = lambda _obj: None
-    """All that the usage and the scopes of an object depend on; objects equal in it use the same."""
+    """Everything that the usage and scopes of an object depend on; objects equal in it have equal usage."""
 
 
 def _spec(obj: Object) -> object:
@@ -53,8 +53,8 @@ def _service_usage(service: Object) -> Amounts:
         node_ports = len(ports)
     elif spec.get("type") == "LoadBalancer":
         balancers = ONE
-        is_given = spec.get("allocateLoadBalancerNodePorts", True)
-        node_ports = len(ports) if is_given else sum(1 for port in ports if port.get("nodePort"))
+        is_allocated = spec.get("allocateLoadBalancerNodePorts", True)
+        node_ports = len(ports) if is_allocated else sum(1 for port in ports if port.get("nodePort"))
     return {
         "count/services": ONE,
         "services": ONE,
@@ -76,7 +76,7 @@ _LARGE = {
 
 
 def plain_names(resource: GroupResource) -> frozenset[str]:
-    """The names under which objects are counted one by one."""
+    """The quota resources that count objects of the resource."""
     is_aliased = not resource.group and resource.resource in _ALIASES
     return frozenset((f"count/{resource}", *((resource.resource,) if is_aliased else ())))
 
@@ -90,7 +90,7 @@ def measure(resource: GroupResource) -> UsageMeasure:
 
 @lru_cache(maxsize=1024)
 def measured_by(name: str) -> tuple[UsageMeasure, ...]:
-    """Whose objects use the quota resource `name`."""
+    """The measures of the resources whose objects use the quota resource `name`."""
     if name.startswith("count/"):
         resource, _, group = name.removeprefix("count/").partition(".")
         return (measure(GroupResource(group, resource)),)
@@ -100,7 +100,7 @@ def measured_by(name: str) -> tuple[UsageMeasure, ...]:
 
 
 def of(resource: GroupResource, obj: Object) -> Amounts:
-    known = measure(resource)
-    if known.usage is None:
+    measured = measure(resource)
+    if measured.usage is None:
         return dict.fromkeys(plain_names(resource), ONE)
-    return known.usage(obj)
+    return measured.usage(obj)

@@ -1,14 +1,14 @@
-"""Admission webhooks: a tenant's own servers that may change or refuse its writes.
+"""Admission webhooks: a tenant's servers that may change or reject its writes.
 
-    hooks       a tenant's configurations, compiled; which of them a write concerns
-    shown       what a webhook is shown of a write
-    review      the AdmissionReview, there and back
-    calling     one webhook asked about one write, and what its failure means
-    mutating    the plugin that lets them change the object, one after the other
-    validating  the plugin that lets them refuse it, all at once
+    hooks           a tenant's configurations, compiled, and which of them match a write
+    review_objects  the objects that a webhook is sent for a write
+    review          encodes and decodes the AdmissionReview
+    caller          calls one webhook for one write, and handles its failure
+    mutating        the plugin that calls mutating webhooks, one after the other
+    validating      the plugin that calls validating webhooks, concurrently
 
-A tenant's webhooks see the writes in that tenant, whoever makes them, and nothing of any other tenant.
-Ring0's see ring0's. Two exceptions keep the system mendable: configurations of webhooks and policies
-are never shown to webhooks, and what ring0 does in a tenant that is on its way out is not either, or a
-tenant could refuse to be deleted. Where a webhook may be is the business of `apiserver/outbound`.
+A tenant's webhooks are called for all writes in that tenant and for no other tenant's; ring0's only for
+ring0. There are two exceptions, so that the system stays repairable: webhooks are never called for
+configurations of webhooks and policies, nor for ring0's writes in a terminating tenant, or a tenant could
+block its deletion. `apiserver/outbound` decides which addresses may be called.
 """

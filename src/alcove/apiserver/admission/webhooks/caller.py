@@ -1,4 +1,4 @@
-"""One webhook asked about one write, and what it means if it does not answer."""
+"""Calls one webhook for one write, and applies its failurePolicy if the call fails."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 TENANTS = GroupResource("", "tenants")
 PHASE_SECONDS_MAX = 30.0
-"""For all webhooks that may change a write, and again for all that may refuse it."""
+"""Time limit for all mutating webhooks of a write, and again for all validating ones."""
 OUT_OF_TIME = "request did not complete within requested timeout"
 
 
@@ -42,14 +42,15 @@ class WebhookCaller:
         self._webhooks = webhooks
 
     def is_spared(self, attributes: Attributes) -> bool:
-        """What ring0 does in a tenant that is on its way out: nobody there may hold it up."""
+        """Whether webhooks are skipped: those of a terminating tenant must not block ring0's writes."""
         if attributes.tenant == SYSTEM or not attributes.identity.is_system:
             return False
         tenant = self._reader.get(SYSTEM, TENANTS, "", attributes.tenant)
         return tenant is None or "deletionTimestamp" in tenant["metadata"]
 
     async def matches(self, hook: Webhook, attributes: Attributes, matched: Kind) -> bool:
-        """Whether the webhook's selectors and conditions hold. Raises Forbidden where one cannot be told."""
+        """Whether the webhook's selectors and match conditions hold. Raises Forbidden if a condition cannot
+        be evaluated."""
         if not hook.selects(attributes, self._reader):
             return False
         if not hook.conditions:
@@ -73,45 +74,49 @@ class WebhookCaller:
     async def ask(
         self, hook: Webhook, attributes: Attributes, matched: Kind, shown: ReviewObjects, *, may_change: bool
     ) -> WebhookVerdict:
-        """Raises Denied, and WebhookError if there is no answer that can be used."""
+        """Call the webhook. Raises Denied, and WebhookError if there is no valid response."""
         if attributes.dry_run and not hook.takes_dry_runs:
             raise BadRequest(f"admission webhook {quote(hook.name)} does not support dry run")
         uid = meta.new_uid()
         body = review.encode(attributes, hook.review, uid, matched, shown)
         try:
-            answer = await self._webhooks.call(
+            response = await self._webhooks.call(
                 attributes.tenant, hook.client, body, timeout_seconds=hook.timeout_seconds
             )
         except TooManyCalls:
             raise
         except WebhookError as error:
             raise WebhookError(f"failed to call webhook: {error}") from error
-        verdict = review.decode(answer, hook.review, uid, may_change=may_change)
-        for text in verdict.warnings:
+        result = review.decode(response, hook.review, uid, may_change=may_change)
+        for text in result.warnings:
             attributes.warn(text)
-        for key, value in verdict.annotations.items():
+        for key, value in result.annotations.items():
             attributes.annotations[f"{hook.name}/{key}"] = value
-        if not verdict.is_allowed:
-            raise Denied(hook.name, verdict.result)
-        return verdict
+        if not result.is_allowed:
+            raise Denied(hook.name, result.result)
+        return result
 
     def pardon(self, hook: Webhook, attributes: Attributes, error: WebhookError, phase: str) -> None:
-        """Lets the write pass without the webhook, if its configuration says so. Raises InternalError."""
+        """Ignore the error if the webhook's failurePolicy is Ignore. Raises InternalError and
+        TooManyRequests."""
         if isinstance(error, TooManyCalls):
-            # Not the webhook's fault: whoever floods must not get past it that way.
+            # The webhook did not fail: a client must not be able to bypass it by sending many requests.
             raise TooManyRequests.after(1, f"{error}; try again") from error
         message = f"failed calling webhook {quote(hook.name)}: {error}"
         if not hook.ignores_failures:
             raise InternalError(
                 f"Internal error occurred: {message}", Details(causes=(StatusCause("", message),))
             ) from error
-        log.warning("webhook failed open", extra={"tenant": attributes.tenant, "webhook": hook.name})
-        place = f"round_{int(attributes.is_reinvoked)}_index_{hook.index}"
-        attributes.annotations[f"failed-open.{phase}.webhook.admission.k8s.io/{place}"] = hook.name
+        log.warning(
+            "webhook call failed; allowed by failurePolicy Ignore",
+            extra={"tenant": attributes.tenant, "webhook": hook.name},
+        )
+        key = f"round_{int(attributes.is_reinvoked)}_index_{hook.index}"
+        attributes.annotations[f"failed-open.{phase}.webhook.admission.k8s.io/{key}"] = hook.name
 
 
 @lru_cache(maxsize=512)
-def _conditions(given: bytes) -> Conditions:
+def _conditions(encoded: bytes) -> Conditions:
     from alcove.apiserver.admission.policies.compiled import Compiler, Conditions
 
-    return Conditions(orjson.loads(given), Compiler(has_params=False))
+    return Conditions(orjson.loads(encoded), Compiler(has_params=False))

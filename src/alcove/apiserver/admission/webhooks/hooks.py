@@ -1,7 +1,7 @@
-"""A tenant's webhooks, compiled from their configurations, and which of them a write concerns.
+"""A tenant's webhooks, compiled from their configurations, and which of them match a write.
 
-Which rules match depends on the kind and operation alone, so it is worked out once for each and kept;
-selectors are asked each time.
+Which rules match depends only on the kind and operation, so it is computed once for each and cached;
+selectors are evaluated each time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Webhook(Struct, frozen=True):
     name: str
     configuration: str
     index: int
-    """Among the webhooks of its configuration."""
+    """The position among the webhooks of its configuration."""
     rules: tuple[MatchRule, ...]
     is_exact: bool
     namespaces: LabelSelector
@@ -43,7 +43,7 @@ class Webhook(Struct, frozen=True):
     timeout_seconds: int
     takes_dry_runs: bool
     review: str
-    """The version of AdmissionReview it is sent."""
+    """The version of AdmissionReview that it receives."""
     is_reinvoked: bool
 
     @property
@@ -51,11 +51,11 @@ class Webhook(Struct, frozen=True):
         return self.configuration, self.index
 
     def matched(self, attributes: Attributes, others: Sequence[Kind]) -> Kind | None:
-        """The kind as which the rules match the write, of the one asked for and its equivalents; None if
-        they do not."""
-        asked = attributes.requested or attributes.kind
-        if any(rule.matches(attributes, asked) for rule in self.rules):
-            return asked
+        """The kind as which the rules match the write, of the requested one and its equivalents; None if they
+        do not match."""
+        requested = attributes.requested or attributes.kind
+        if any(rule.matches(attributes, requested) for rule in self.rules):
+            return requested
         if self.is_exact:
             return None
         for rule in self.rules:
@@ -65,7 +65,7 @@ class Webhook(Struct, frozen=True):
         return None
 
     def selects(self, attributes: Attributes, reader: CacheReader) -> bool:
-        """Whether the write's namespace and object are among those it is about."""
+        """Whether the selectors match the write's namespace and object."""
         namespace = partial(reader.get, attributes.tenant, NAMESPACES, "", attributes.namespace)
         if not matches_namespace(self.namespaces, attributes, namespace):
             return False
@@ -76,67 +76,67 @@ class Webhook(Struct, frozen=True):
 
 
 class WebhookHooks:
-    """The webhooks of one tenant and one kind, in the order they are called."""
+    """The webhooks of one tenant and one kind, in the order in which they are called."""
 
     def __init__(self, hooks: Sequence[Webhook]) -> None:
         self._hooks = hooks
         self._kinds: Sequence[Kind] = ()
-        self._kept: dict[object, tuple[tuple[Webhook, Kind], ...]] = {}
+        self._cached: dict[object, tuple[tuple[Webhook, Kind], ...]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._hooks)
 
     def about(self, attributes: Attributes, kinds: ServedKinds) -> tuple[tuple[Webhook, Kind], ...]:
-        """Those whose rules match, with the kind as which they do."""
+        """The webhooks whose rules match, with the kind as which they match."""
         served = kinds.all(attributes.tenant)
-        if served is not self._kinds or len(self._kept) > MATCHES_KEPT_MAX:
-            self._kinds, self._kept = served, {}
+        if served is not self._kinds or len(self._cached) > MATCHES_KEPT_MAX:
+            self._kinds, self._cached = served, {}
         kind = attributes.requested or attributes.kind
-        where = bool(attributes.namespace) and attributes.resource != NAMESPACES
-        key = (attributes.operation, kind.api_version, kind.resource, attributes.subresource, where)
-        found = self._kept.get(key)
-        if found is None:
+        is_namespaced = bool(attributes.namespace) and attributes.resource != NAMESPACES
+        key = (attributes.operation, kind.api_version, kind.resource, attributes.subresource, is_namespaced)
+        matches = self._cached.get(key)
+        if matches is None:
             others = [
                 each for each in served if each.storage_resource == kind.storage_resource and each is not kind
             ]
-            found = self._kept[key] = tuple(
+            matches = self._cached[key] = tuple(
                 (hook, matched)
                 for hook in self._hooks
                 if (matched := hook.matched(attributes, others)) is not None
             )
-        return found
+        return matches
 
 
 def collect(reader: CacheReader, resource: GroupResource, tenant: TenantId) -> WebhookHooks:
-    """By name of their configurations, then as listed there."""
+    """The webhooks, sorted by the name of their configuration, then in its order."""
     configurations = sorted(reader.list(tenant, resource), key=objects.name)
-    return WebhookHooks([hook for each in configurations for hook in _of(each)])
+    return WebhookHooks([hook for each in configurations for hook in _compile(each)])
 
 
-def _of(configuration: Object) -> Iterator[Webhook]:
-    for index, given in enumerate(configuration.get("webhooks") or ()):
-        versions = given.get("admissionReviewVersions") or ()
+def _compile(configuration: Object) -> Iterator[Webhook]:
+    for index, webhook in enumerate(configuration.get("webhooks") or ()):
+        versions = webhook.get("admissionReviewVersions") or ()
         yield Webhook(
-            name=given.get("name", ""),
+            name=webhook.get("name", ""),
             configuration=objects.name(configuration),
             index=index,
-            rules=tuple(map(MatchRule.of, given.get("rules") or ())),
-            is_exact=given.get("matchPolicy") == "Exact",
-            namespaces=_selector(given.get("namespaceSelector")),
-            objects=_selector(given.get("objectSelector")),
-            conditions=tuple(given.get("matchConditions") or ()),
-            client=given.get("clientConfig") or {},
-            ignores_failures=given.get("failurePolicy") == "Ignore",
-            timeout_seconds=given.get("timeoutSeconds") or TIMEOUT_SECONDS,
-            takes_dry_runs=given.get("sideEffects") in ("None", "NoneOnDryRun"),
+            rules=tuple(map(MatchRule.of, webhook.get("rules") or ())),
+            is_exact=webhook.get("matchPolicy") == "Exact",
+            namespaces=_selector(webhook.get("namespaceSelector")),
+            objects=_selector(webhook.get("objectSelector")),
+            conditions=tuple(webhook.get("matchConditions") or ()),
+            client=webhook.get("clientConfig") or {},
+            ignores_failures=webhook.get("failurePolicy") == "Ignore",
+            timeout_seconds=webhook.get("timeoutSeconds") or TIMEOUT_SECONDS,
+            takes_dry_runs=webhook.get("sideEffects") in ("None", "NoneOnDryRun"),
             review=next((each for each in versions if each in ("v1", "v1beta1")), ""),
-            is_reinvoked=given.get("reinvocationPolicy") == "IfNeeded",
+            is_reinvoked=webhook.get("reinvocationPolicy") == "IfNeeded",
         )
 
 
-def _selector(given: Object | None) -> LabelSelector:
+def _selector(selector: Object | None) -> LabelSelector:
     try:
-        return selectors.from_object(given or {})
+        return selectors.from_object(selector or {})
     except BadRequest:
-        # Validation lets none in that cannot be read.
+        # Validation rejects invalid selectors.
         return NOTHING

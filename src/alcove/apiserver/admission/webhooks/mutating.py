@@ -1,8 +1,8 @@
-"""The plugin that lets a tenant's webhooks change an object: one after the other, each seeing the changes
-of those before it. What they make of it is decoded, defaulted and completed as if a client had sent it.
+"""The plugin that calls a tenant's mutating webhooks: one after the other, each sees the changes of earlier
+ones. The changed object is decoded, defaulted and completed as if a client had sent it.
 
-A webhook whose policy is IfNeeded is asked once more if the object changed after it; every other plugin
-runs once more then as well (`chain`).
+A webhook with reinvocationPolicy IfNeeded is called once more if the object changed after its call; every
+other plugin then runs once more as well (`chain`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from alcove.apiserver.reader import CacheReader, ServedKinds
 
 
 class ReinvocationState(Struct):
-    """What is remembered from the first run to the second."""
+    """State that is state from the first run for the second."""
 
     asked: set[tuple[str, int]]
-    """Webhooks to be asked again if the object changes after them."""
+    """Webhooks that must be called again if the object changes after their call."""
     due: set[tuple[str, int]]
-    """Those that are."""
+    """Webhooks that must be called again."""
     last: Object | None
-    """The object as the webhooks left it."""
+    """The object after the last webhook."""
 
     def changed(self) -> None:
         self.due |= self.asked
@@ -46,9 +46,9 @@ class ReinvocationState(Struct):
 
 
 class MutatingWebhooks(Plugin):
-    def __init__(self, reader: CacheReader, kinds: ServedKinds, calling: WebhookCaller) -> None:
+    def __init__(self, reader: CacheReader, kinds: ServedKinds, caller: WebhookCaller) -> None:
         self._kinds = kinds
-        self._calling = calling
+        self._caller = caller
         self._hooks: DerivedCache[WebhookHooks] = DerivedCache(
             reader, MUTATING, lambda tenant: collect(reader, MUTATING, tenant)
         )
@@ -61,7 +61,7 @@ class MutatingWebhooks(Plugin):
         if not hooks:
             return
         relevant = hooks.about(review_objects.as_requested(attributes), self._kinds)
-        if not relevant or self._calling.is_spared(attributes):
+        if not relevant or self._caller.is_spared(attributes):
             return
         try:
             async with asyncio.timeout(PHASE_SECONDS_MAX):
@@ -70,67 +70,68 @@ class MutatingWebhooks(Plugin):
             raise Timeout(OUT_OF_TIME) from error
 
     async def _run(self, relevant: tuple[tuple[Webhook, Kind], ...], attributes: Attributes) -> None:
-        kept = _round(attributes)
-        if attributes.is_reinvoked and kept.last != attributes.obj:
-            kept.changed()
+        state = _state(attributes)
+        if attributes.is_reinvoked and state.last != attributes.obj:
+            state.changed()
         for hook, matched in relevant:
-            if attributes.is_reinvoked and hook.identity not in kept.due:
-                # Nobody is asked for the first time in the second round.
+            if attributes.is_reinvoked and hook.identity not in state.due:
+                # No webhook is called for the first time in the second run.
                 continue
-            if await self._calling.matches(hook, review_objects.as_requested(attributes), matched):
-                if await self._ask(hook, attributes, matched):
-                    kept.changed()
+            if await self._caller.matches(hook, review_objects.as_requested(attributes), matched):
+                if await self._call(hook, attributes, matched):
+                    state.changed()
                     attributes.reinvoke = True
                 if hook.is_reinvoked:
-                    kept.asked.add(hook.identity)
+                    state.asked.add(hook.identity)
         if attributes.reinvoke and attributes.obj is not None:
-            kept.last = orjson.loads(orjson.dumps(attributes.obj))
+            state.last = orjson.loads(orjson.dumps(attributes.obj))
 
-    async def _ask(self, hook: Webhook, attributes: Attributes, matched: Kind) -> bool:
-        """Whether the webhook changed the object."""
-        seen = await review_objects.show(attributes, matched)
-        asked = review_objects.as_requested(attributes)
+    async def _call(self, hook: Webhook, attributes: Attributes, matched: Kind) -> bool:
+        """Call the webhook. Returns whether it changed the object."""
+        shown = await review_objects.show(attributes, matched)
+        requested = review_objects.as_requested(attributes)
         try:
-            verdict = await self._calling.ask(hook, asked, matched, seen, may_change=True)
+            result = await self._caller.ask(hook, requested, matched, shown, may_change=True)
         except WebhookError as error:
-            self._calling.pardon(hook, attributes, error, "mutating")
+            self._caller.pardon(hook, attributes, error, "mutating")
             return False
         has_changed = False
-        if verdict.patch:
-            has_changed = await _change(hook, attributes, matched, seen.obj, verdict.patch)
-        _note(hook, attributes, has_changed)
+        if result.patch:
+            has_changed = await _change(hook, attributes, matched, shown.obj, result.patch)
+        _annotate(hook, attributes, has_changed)
         return has_changed
 
 
-def _round(attributes: Attributes) -> ReinvocationState:
+def _state(attributes: Attributes) -> ReinvocationState:
     if not isinstance(attributes.remembered, ReinvocationState):
         attributes.remembered = ReinvocationState(set(), set(), None)
     return attributes.remembered
 
 
-def _note(hook: Webhook, attributes: Attributes, has_changed: bool) -> None:
-    """For the audit record."""
+def _annotate(hook: Webhook, attributes: Attributes, has_changed: bool) -> None:
+    """Add an annotation to the audit record."""
     key = f"round_{int(attributes.is_reinvoked)}_index_{hook.index}"
-    told = {"configuration": hook.configuration, "webhook": hook.name, "mutated": has_changed}
-    attributes.annotations[f"mutation.webhook.admission.k8s.io/{key}"] = orjson.dumps(told).decode()
+    record = {"configuration": hook.configuration, "webhook": hook.name, "mutated": has_changed}
+    attributes.annotations[f"mutation.webhook.admission.k8s.io/{key}"] = orjson.dumps(record).decode()
 
 
 async def _change(
-    hook: Webhook, attributes: Attributes, matched: Kind, seen: Object | None, patch: Any
+    hook: Webhook, attributes: Attributes, matched: Kind, shown: Object | None, patch: Any
 ) -> bool:
-    """Applies a patch to what the webhook was shown, and takes the outcome into the write."""
-    if seen is None or not is_changeable(attributes):
+    """Apply a patch to the object that the webhook was sent, and update the write's object with the
+    result."""
+    if shown is None or not is_changeable(attributes):
         message = f"admission webhook {quote(hook.name)} attempted to modify the object, which is not supported for this operation"
         raise InternalError(f"Internal error occurred: {message}")
     try:
-        changed = json_patch.apply(seen, patch)
-        if (changed.get("apiVersion"), changed.get("kind")) != (seen["apiVersion"], seen["kind"]):
+        changed = json_patch.apply(shown, patch)
+        if (changed.get("apiVersion"), changed.get("kind")) != (shown["apiVersion"], shown["kind"]):
             raise BadRequest("the kind of an object cannot be changed")
         if attributes.subresource != "scale" and attributes.operation is not Operation.CONNECT:
             changed = decode(matched.schema, changed)
         new = complete(attributes, await review_objects.take_back(attributes, matched, changed))
     except ApiError as error:
-        message = f"admission webhook {quote(hook.name)} made an object that cannot be used: {error.message}"
+        message = f"admission webhook {quote(hook.name)} returned an invalid object: {error.message}"
         raise InternalError(f"Internal error occurred: {message}") from error
     before = attributes.obj
     assert before is not None

@@ -1,4 +1,4 @@
-"""The AdmissionReview that a webhook is sent, and what its answer says. Pure."""
+"""Encodes the AdmissionReview for a webhook and decodes its response. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -37,12 +37,14 @@ class WebhookVerdict(Struct, frozen=True):
 
 
 class Denied(ApiError):
-    """A webhook's refusal, with the code and reason of its own choice."""
+    """A webhook's rejection, with the code and reason that the webhook chose."""
 
     def __init__(self, name: str, result: Object) -> None:
-        told = result.get("message") or result.get("reason")
+        message = result.get("message") or result.get("reason")
         denied = f"admission webhook {quote(name)} denied the request"
-        super().__init__(f"{denied}: {told}" if told else f"{denied} without explanation", _details(result))
+        super().__init__(
+            f"{denied}: {message}" if message else f"{denied} without explanation", _details(result)
+        )
         code = result.get("code")
         self.code = code if isinstance(code, int) and 400 <= code < 600 else 400  # type: ignore[misc]
         self.reason = str(result.get("reason") or "")  # type: ignore[misc]
@@ -52,12 +54,12 @@ def _details(result: Object) -> Details | None:
     try:
         return from_status(result).details
     except (AttributeError, TypeError):
-        # A tenant's server may answer anything; what makes no sense is left out.
+        # A tenant's server may return anything; invalid details are dropped.
         return None
 
 
 def encode(attributes: Attributes, version: str, uid: str, matched: Kind, shown: ReviewObjects) -> bytes:
-    asked = attributes.requested or attributes.kind
+    requested = attributes.requested or attributes.kind
     is_of_object = shown.kind == matched.gvk
     identity = attributes.identity
     request = {
@@ -65,8 +67,8 @@ def encode(attributes: Attributes, version: str, uid: str, matched: Kind, shown:
         "kind": _kind(shown.kind),
         "resource": _resource(matched),
         "subResource": attributes.subresource,
-        "requestKind": _kind(asked.gvk if is_of_object else shown.kind),
-        "requestResource": _resource(asked),
+        "requestKind": _kind(requested.gvk if is_of_object else shown.kind),
+        "requestResource": _resource(requested),
         "requestSubResource": attributes.subresource,
         "name": attributes.name,
         "namespace": attributes.namespace,
@@ -97,14 +99,14 @@ def _resource(kind: Kind) -> Object:
 
 
 def _options(attributes: Attributes) -> Object:
-    """CreateOptions, UpdateOptions or DeleteOptions, as the request gave them."""
-    given = attributes.options
+    """The request's CreateOptions, UpdateOptions or DeleteOptions."""
+    requested = attributes.options
     if attributes.operation is Operation.DELETE:
-        return {**given, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+        return {**requested, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
     options: Object = {
         "kind": _OPTIONS.get(attributes.operation, "CreateOptions"),
         "apiVersion": "meta.k8s.io/v1",
-        **{field: given[field] for field in _OPTION_FIELDS if given.get(field)},
+        **{field: requested[field] for field in _OPTION_FIELDS if requested.get(field)},
     }
     if attributes.dry_run:
         options["dryRun"] = ["All"]
@@ -112,14 +114,14 @@ def _options(attributes: Attributes) -> Object:
 
 
 def decode(answer: bytes, version: str, uid: str, *, may_change: bool) -> WebhookVerdict:
-    """What the webhook says. Raises WebhookError."""
+    """The webhook's result. Raises WebhookError."""
     try:
         return _decoded(answer, version, uid, may_change)
-    except _Bad as bad:
-        raise WebhookError(f"received invalid webhook response: {bad}") from bad
+    except _InvalidResponse as error:
+        raise WebhookError(f"received invalid webhook response: {error}") from error
 
 
-class _Bad(Exception):
+class _InvalidResponse(Exception):
     pass
 
 
@@ -127,15 +129,15 @@ def _decoded(answer: bytes, version: str, uid: str, may_change: bool) -> Webhook
     try:
         review = orjson.loads(answer)
     except orjson.JSONDecodeError as error:
-        raise _Bad("it is not JSON") from error
+        raise _InvalidResponse("it is not JSON") from error
     response = review.get("response") if isinstance(review, dict) else None
     if not isinstance(response, dict):
-        raise _Bad("webhook response was absent")
+        raise _InvalidResponse("webhook response was absent")
     if version == "v1":
         _check_v1(review, response, uid)
     allowed, result = response.get("allowed", False), response.get("status")
     if not isinstance(allowed, bool):
-        raise _Bad("response.allowed must be true or false")
+        raise _InvalidResponse("response.allowed must be true or false")
     return WebhookVerdict(
         allowed,
         _patch(response, version, may_change),
@@ -147,12 +149,14 @@ def _decoded(answer: bytes, version: str, uid: str, may_change: bool) -> Webhook
 
 def _check_v1(review: Object, response: Object, uid: str) -> None:
     if response.get("uid") != uid:
-        raise _Bad(f"expected response.uid={quote(uid)}, got {quote(str(response.get('uid') or ''))}")
-    wanted = (f"{GROUP}/v1", "AdmissionReview")
+        raise _InvalidResponse(
+            f"expected response.uid={quote(uid)}, got {quote(str(response.get('uid') or ''))}"
+        )
+    expected = (f"{GROUP}/v1", "AdmissionReview")
     got = (review.get("apiVersion"), review.get("kind"))
-    if got != wanted:
+    if got != expected:
         shown = f"{got[0] or ''}, Kind={got[1] or ''}"
-        raise _Bad(f"expected webhook response of {wanted[0]}, Kind={wanted[1]}, got {shown}")
+        raise _InvalidResponse(f"expected webhook response of {expected[0]}, Kind={expected[1]}, got {shown}")
 
 
 def _patch(response: Object, version: str, may_change: bool) -> Any:
@@ -164,28 +168,28 @@ def _patch(response: Object, version: str, may_change: bool) -> Any:
     try:
         return orjson.loads(base64.b64decode(patch, validate=True)) or None
     except (binascii.Error, TypeError, ValueError) as error:
-        raise _Bad("received undecodable patch in webhook response") from error
+        raise _InvalidResponse("received undecodable patch in webhook response") from error
 
 
 def _check_patch(patch: Any, kind: Any, may_change: bool) -> None:
     if not may_change:
         for field, value in (("patch", patch), ("patchType", kind)):
             if value:
-                raise _Bad(f"validating webhook may not return response.{field}")
+                raise _InvalidResponse(f"validating webhook may not return response.{field}")
         return
     if patch and kind is None:
-        raise _Bad("webhook returned response.patch but not response.patchType")
+        raise _InvalidResponse("webhook returned response.patch but not response.patchType")
     if not patch and kind is not None:
-        raise _Bad("webhook returned response.patchType but not response.patch")
+        raise _InvalidResponse("webhook returned response.patchType but not response.patch")
     if kind not in (None, "JSONPatch"):
-        raise _Bad(f"unsupported patch type {quote(str(kind))}")
+        raise _InvalidResponse(f"unsupported patch type {quote(str(kind))}")
 
 
-def _texts(given: Any) -> tuple[str, ...]:
-    texts = given if isinstance(given, list) else []
+def _texts(value: Any) -> tuple[str, ...]:
+    texts = value if isinstance(value, list) else []
     return tuple(text[:WARNING_LENGTH_MAX] for text in texts[:WARNINGS_MAX] if isinstance(text, str))
 
 
-def _annotations(given: Any) -> dict[str, str]:
-    pairs = list(given.items())[:ANNOTATIONS_MAX] if isinstance(given, dict) else []
+def _annotations(annotations: Any) -> dict[str, str]:
+    pairs = list(annotations.items())[:ANNOTATIONS_MAX] if isinstance(annotations, dict) else []
     return {key: value[:ANNOTATION_LENGTH_MAX] for key, value in pairs if isinstance(value, str)}

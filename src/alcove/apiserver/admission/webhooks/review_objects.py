@@ -1,8 +1,8 @@
-"""What a webhook is shown of a write: the object at the version its rules name, or what was posted to a
-subresource; and how its changes come back.
+"""The objects that a webhook is sent for a write: the object at the version of its rules, or the body that
+was posted to a subresource; and how its changes are applied.
 
-Kubernetes shows what a request carried: a Scale, a Binding, an Eviction. Here such a request is a write of
-the object it changes, so what it carried is made out of that again.
+Kubernetes sends the body of the request: a Scale, a Binding, an Eviction. Here such a request is processed as
+a write of the changed object, so the body is reconstructed from that object.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class ReviewObjects(Struct, frozen=True):
 
 
 def as_requested(attributes: Attributes) -> Attributes:
-    """The write with the operation that the client asked for: who binds or evicts, creates something."""
+    """The write with the operation that the client requested: a binding or eviction is a CREATE."""
     if attributes.subresource in _POSTED:
         return replace(attributes, operation=Operation.CREATE)
     return attributes
 
 
 async def show(attributes: Attributes, kind: Kind) -> ReviewObjects:
-    """The objects as `kind`, which the webhook's rules matched."""
+    """The objects at the version of `kind`, which the webhook's rules matched."""
     if attributes.operation is Operation.CONNECT:
-        return ReviewObjects(_own_kind(attributes.obj or {}), attributes.obj, None)
+        return ReviewObjects(_kind_of(attributes.obj or {}), attributes.obj, None)
     match attributes.subresource:
         case "scale":
             obj, old = (_scale(attributes, each) for each in (attributes.obj, attributes.old))
@@ -56,7 +56,7 @@ async def show(attributes: Attributes, kind: Kind) -> ReviewObjects:
 
 
 async def take_back(attributes: Attributes, kind: Kind, changed: Object) -> Object:
-    """The object as it is worked on, with what a webhook made of what it was shown."""
+    """The object at the processed version, with the changes that a webhook made to the object it was sent."""
     assert attributes.obj is not None
     if attributes.operation is Operation.CONNECT:
         return changed
@@ -72,7 +72,7 @@ async def take_back(attributes: Attributes, kind: Kind, changed: Object) -> Obje
     return obj
 
 
-def _own_kind(obj: Object) -> GroupVersionKind:
+def _kind_of(obj: Object) -> GroupVersionKind:
     group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
     return GroupVersionKind(group, version, str(obj.get("kind", "")))
 

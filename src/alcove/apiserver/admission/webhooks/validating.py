@@ -1,4 +1,5 @@
-"""The plugin that lets a tenant's webhooks refuse a write: all of them at once, the first refusal counts."""
+"""The plugin that calls a tenant's validating webhooks: concurrently; the first rejection in their order is
+returned."""
 
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ _CONFIGURATIONS = (MUTATING, VALIDATING)
 
 
 class ValidatingWebhooks(Plugin):
-    def __init__(self, reader: CacheReader, kinds: ServedKinds, calling: WebhookCaller) -> None:
+    def __init__(self, reader: CacheReader, kinds: ServedKinds, caller: WebhookCaller) -> None:
         self._kinds = kinds
-        self._calling = calling
+        self._caller = caller
         self._hooks: DerivedCache[WebhookHooks] = DerivedCache(
             reader, VALIDATING, lambda tenant: collect(reader, VALIDATING, tenant)
         )
@@ -49,37 +50,37 @@ class ValidatingWebhooks(Plugin):
         hooks = self._hooks.of(attributes.tenant)
         if not hooks:
             return
-        asked = review_objects.as_requested(attributes)
-        relevant = hooks.about(asked, self._kinds)
-        if not relevant or self._calling.is_spared(attributes):
+        requested = review_objects.as_requested(attributes)
+        relevant = hooks.about(requested, self._kinds)
+        if not relevant or self._caller.is_spared(attributes):
             return
         try:
             async with asyncio.timeout(PHASE_SECONDS_MAX):
-                await self._run(relevant, asked)
+                await self._run(relevant, requested)
         except TimeoutError as error:
             raise Timeout(OUT_OF_TIME) from error
 
     async def _run(self, relevant: tuple[tuple[Webhook, Kind], ...], attributes: Attributes) -> None:
-        wanted = [
+        matching = [
             (hook, matched)
             for hook, matched in relevant
-            if await self._calling.matches(hook, attributes, matched)
+            if await self._caller.matches(hook, attributes, matched)
         ]
-        calls = [self._ask(hook, attributes, matched) for hook, matched in wanted]
+        calls = [self._call(hook, attributes, matched) for hook, matched in matching]
         for outcome in await asyncio.gather(*calls, return_exceptions=True):
             if outcome is not None:
                 raise outcome
 
-    async def _ask(self, hook: Webhook, attributes: Attributes, matched: Kind) -> None:
-        seen = await review_objects.show(attributes, matched)
+    async def _call(self, hook: Webhook, attributes: Attributes, matched: Kind) -> None:
+        shown = await review_objects.show(attributes, matched)
         try:
-            await self._calling.ask(hook, attributes, matched, seen, may_change=False)
+            await self._caller.ask(hook, attributes, matched, shown, may_change=False)
         except WebhookError as error:
-            self._calling.pardon(hook, attributes, error, "validating")
+            self._caller.pardon(hook, attributes, error, "validating")
 
 
 def check_conditions(attributes: Attributes) -> None:
-    """Refuses a configuration with match conditions that do not compile. Raises Invalid."""
+    """Raise Invalid for a configuration with match conditions that do not compile."""
     webhooks = (attributes.obj or {}).get("webhooks") or ()
     if not any(webhook.get("matchConditions") for webhook in webhooks):
         return
@@ -88,22 +89,22 @@ def check_conditions(attributes: Attributes) -> None:
     from alcove.apiserver.admission.policies.compiled import Compiler
 
     compiler = Compiler(has_params=False)
-    faults = [
-        fault
+    errors = [
+        error
         for index, webhook in enumerate(webhooks)
-        for fault in _faults(compiler, webhook, f"webhooks[{index}].matchConditions")
+        for error in _condition_errors(compiler, webhook, f"webhooks[{index}].matchConditions")
     ]
-    if faults:
-        raise Invalid.of(GROUP, attributes.kind.kind, attributes.name, faults)
+    if errors:
+        raise Invalid.of(GROUP, attributes.kind.kind, attributes.name, errors)
 
 
-def _faults(compiler: Compiler, webhook: Object, path: str) -> list[FieldError]:
+def _condition_errors(compiler: Compiler, webhook: Object, path: str) -> list[FieldError]:
     from alcove.api.cel.types import BOOL
 
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     for index, condition in enumerate(webhook.get("matchConditions") or ()):
         source = condition.get("expression", "")
         compiled = compiler.compile(source, (BOOL,))
         if compiled.program is None:
-            faults.append(invalid(f"{path}[{index}].expression", source, compiled.error))
-    return faults
+            errors.append(invalid(f"{path}[{index}].expression", source, compiled.error))
+    return errors

@@ -47,21 +47,21 @@ from alcove.api.schema.node import SchemaNode, SchemaType
     ],
 )
 def test_faults(sample: SchemaNode, config: Any, faults: list[str]) -> None:
-    assert check.faults(config, sample) == faults
+    assert check.errors(config, sample) == faults
 
 
 def test_a_schema_that_keeps_unknown_fields_takes_them() -> None:
     node = SchemaNode(SchemaType.OBJECT)
     node.properties = {"a": SchemaNode(SchemaType.STRING)}
     node.preserve_unknown = True
-    assert check.faults({"b": {"c": 1}}, node) == []
-    assert check.faults({"a": 1}, node) == [".a: expected string, got number"]
+    assert check.errors({"b": {"c": 1}}, node) == []
+    assert check.errors({"a": 1}, node) == [".a: expected string, got number"]
 
 
 @pytest.mark.parametrize("value", [1, "1", "50%", 1.5, None])
 def test_quantities_and_percentages_are_numbers_or_strings(deployment_node: SchemaNode, value: Any) -> None:
     config = {"spec": {"strategy": {"rollingUpdate": {"maxSurge": value}}}}
-    assert check.faults(config, deployment_node) == []
+    assert check.errors(config, deployment_node) == []
 
 
 def test_real_manifests(pod_node: SchemaNode) -> None:
@@ -70,7 +70,7 @@ def test_real_manifests(pod_node: SchemaNode) -> None:
         "resources": {"limits": {"cpu": 1, "memory": "1Gi"}},
         "ports": [{"containerPort": 80}],
     }
-    assert check.faults({"spec": {"containers": [container]}}, pod_node) == []
-    assert check.faults({"spec": {"containers": [{**container, "imagee": "x"}]}}, pod_node) == [
+    assert check.errors({"spec": {"containers": [container]}}, pod_node) == []
+    assert check.errors({"spec": {"containers": [{**container, "imagee": "x"}]}}, pod_node) == [
         '.spec.containers[name="a"].imagee: field not declared in schema'
     ]

@@ -147,7 +147,7 @@ def test_what_is_remembered_is_bounded() -> None:
     settling = RecountSchedule(lambda: 10_000.0)
     for number in range(KNOWN_MAX + 5):
         charges(settling, quota(f"n{number}", hard={"pods": "1"}), times=1)
-    assert len(settling._right) == KNOWN_MAX
+    assert len(settling._confirmed) == KNOWN_MAX
 
 
 async def test_turns_are_taken_one_by_one_and_forgotten() -> None:
@@ -162,9 +162,9 @@ async def test_turns_are_taken_one_by_one_and_forgotten() -> None:
             inside -= 1
 
     await asyncio.gather(*(work() for _ in range(20)))
-    assert most == 1 and not turns._turns
+    assert most == 1 and not turns._locks
     async with turns.take("a"), turns.take("b"):
-        assert len(turns._turns) == 2
+        assert len(turns._locks) == 2
 
 
 async def test_a_turn_that_is_given_up_leaves_nothing() -> None:
@@ -174,7 +174,7 @@ async def test_a_turn_that_is_given_up_leaves_nothing() -> None:
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-    assert not turns._turns
+    assert not turns._locks
 
 
 async def _wait(turns: KeyedLocks) -> None:

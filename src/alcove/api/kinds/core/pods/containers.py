@@ -13,7 +13,7 @@ from alcove.api.kinds.core.pods.security import check_container_security
 from alcove.api.kinds.core.pods.totals import is_sidecar
 from alcove.api.kinds.core.resources import check_requirements
 from alcove.api.objects import Object
-from alcove.api.validation import Faults, check_port, check_required_choice, check_value
+from alcove.api.validation import FieldErrors, check_port, check_required_choice, check_value
 
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -37,7 +37,7 @@ _FOR_SIDECARS = "may not be set for init containers without restartPolicy=Always
 
 
 class PodContext(Struct, frozen=True):
-    """What a container's rules depend on beyond the container."""
+    """The parts of a pod that the rules of a container depend on."""
 
     volumes: Volumes
     claim_names: Collection[str]
@@ -49,81 +49,81 @@ class PodContext(Struct, frozen=True):
 
 
 def all_containers(spec: Object, path: str) -> Iterator[tuple[Object, str]]:
-    """Every container with its path, init containers first."""
+    """Yield every container with its path, init containers first."""
     for field in ("initContainers", "containers", "ephemeralContainers"):
         for index, container in enumerate(spec.get(field, ())):
             yield container, f"{path}.{field}[{index}]"
 
 
-def check_containers(spec: Object, around: PodContext, path: str, faults: Faults) -> None:
+def check_containers(spec: Object, around: PodContext, path: str, errors: FieldErrors) -> None:
     containers = spec.get("containers", ())
     if not containers:
-        faults.append(required(f"{path}.containers"))
+        errors.append(required(f"{path}.containers"))
     seen: set[str] = set()
     for index, container in enumerate(containers):
         where = f"{path}.containers[{index}]"
-        _check_container(container, around, where, faults)
+        _check_container(container, around, where, errors)
         name = container.get("name", "")
         if name in seen:
-            faults.append(duplicate(f"{where}.name", name))
+            errors.append(duplicate(f"{where}.name", name))
         seen.add(name)
         if "lifecycle" in container:
             lifecycle = container["lifecycle"]
-            check_lifecycle(lifecycle, around.grace_seconds, around.os, f"{where}.lifecycle", faults)
-        check_probes(container, around.grace_seconds, where, faults)
-        _check_restart_rules(container, where, faults)
-    _check_host_ports(containers, f"{path}.containers", faults)
+            check_lifecycle(lifecycle, around.grace_seconds, around.os, f"{where}.lifecycle", errors)
+        check_probes(container, around.grace_seconds, where, errors)
+        _check_restart_rules(container, where, errors)
+    _check_host_ports(containers, f"{path}.containers", errors)
 
 
-def _check_container(container: Object, around: PodContext, path: str, faults: Faults) -> None:
-    """What all sorts of containers have in common."""
+def _check_container(container: Object, around: PodContext, path: str, errors: FieldErrors) -> None:
+    """Check what all types of containers have in common."""
     name = container.get("name", "")
     if not name:
-        faults.append(required(f"{path}.name"))
+        errors.append(required(f"{path}.name"))
     else:
-        check_value(name, names.dns_label, f"{path}.name", faults)
+        check_value(name, names.dns_label, f"{path}.name", errors)
     if not container.get("image"):
-        faults.append(required(f"{path}.image"))
+        errors.append(required(f"{path}.image"))
     policy = container.get("terminationMessagePolicy", "")
     if policy not in _MESSAGE_POLICIES:
-        check_required_choice(policy, _MESSAGE_POLICIES, f"{path}.terminationMessagePolicy", faults)
+        check_required_choice(policy, _MESSAGE_POLICIES, f"{path}.terminationMessagePolicy", errors)
     if ports := container.get("ports"):
-        _check_ports(ports, f"{path}.ports", faults)
-    check_environment(container, path, faults)
-    check_mounts(container, around.volumes, path, faults)
+        _check_ports(ports, f"{path}.ports", errors)
+    check_environment(container, path, errors)
+    check_mounts(container, around.volumes, path, errors)
     policy = container.get("imagePullPolicy", "")
     if policy not in _PULL_POLICIES:
-        check_required_choice(policy, _PULL_POLICIES, f"{path}.imagePullPolicy", faults)
+        check_required_choice(policy, _PULL_POLICIES, f"{path}.imagePullPolicy", errors)
     if resources := container.get("resources"):
-        check_requirements(resources, f"{path}.resources", faults, claim_names=around.claim_names)
+        check_requirements(resources, f"{path}.resources", errors, claim_names=around.claim_names)
     if policies := container.get("resizePolicy"):
-        _check_resize(policies, around.restart_policy, f"{path}.resizePolicy", faults)
+        _check_resize(policies, around.restart_policy, f"{path}.resizePolicy", errors)
     if security := container.get("securityContext"):
-        check_container_security(security, around.host_users, f"{path}.securityContext", faults)
+        check_container_security(security, around.host_users, f"{path}.securityContext", errors)
 
 
-def _check_ports(ports: Sequence[Object], path: str, faults: Faults) -> None:
+def _check_ports(ports: Sequence[Object], path: str, errors: FieldErrors) -> None:
     seen: set[str] = set()
     for index, port in enumerate(ports):
         if name := port.get("name"):
             if messages := names.port_name(name):
-                faults += [invalid(f"{path}[{index}].name", name, each) for each in messages]
+                errors += [invalid(f"{path}[{index}].name", name, each) for each in messages]
             elif name in seen:
-                faults.append(duplicate(f"{path}[{index}].name", name))
+                errors.append(duplicate(f"{path}[{index}].name", name))
             seen.add(name)
         number = port.get("containerPort", 0)
         if number == 0:
-            faults.append(required(f"{path}[{index}].containerPort"))
+            errors.append(required(f"{path}[{index}].containerPort"))
         elif not 0 < number < 65536:
-            check_port(number, f"{path}[{index}].containerPort", faults)
+            check_port(number, f"{path}[{index}].containerPort", errors)
         if port.get("hostPort"):
-            check_port(port["hostPort"], f"{path}[{index}].hostPort", faults)
+            check_port(port["hostPort"], f"{path}[{index}].hostPort", errors)
         protocol = port.get("protocol", "")
         if protocol not in _PROTOCOLS:
-            check_required_choice(protocol, _PROTOCOLS, f"{path}[{index}].protocol", faults)
+            check_required_choice(protocol, _PROTOCOLS, f"{path}[{index}].protocol", errors)
 
 
-def _check_host_ports(containers: Sequence[Object], path: str, faults: Faults) -> None:
+def _check_host_ports(containers: Sequence[Object], path: str, errors: FieldErrors) -> None:
     seen: set[str] = set()
     for index, container in enumerate(containers):
         for number, port in enumerate(container.get("ports", ())):
@@ -131,95 +131,95 @@ def _check_host_ports(containers: Sequence[Object], path: str, faults: Faults) -
                 continue
             key = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{port['hostPort']}"
             if key in seen:
-                faults.append(duplicate(f"{path}[{index}].ports[{number}].hostPort", key))
+                errors.append(duplicate(f"{path}[{index}].ports[{number}].hostPort", key))
             seen.add(key)
 
 
-def _check_resize(policies: Sequence[Object], restart_policy: str, path: str, faults: Faults) -> None:
+def _check_resize(policies: Sequence[Object], restart_policy: str, path: str, errors: FieldErrors) -> None:
     seen: set[str] = set()
     for index, policy in enumerate(policies):
         resource, restart = policy.get("resourceName", ""), policy.get("restartPolicy", "")
         if resource in seen:
-            faults.append(duplicate(f"{path}[{index}]", resource))
+            errors.append(duplicate(f"{path}[{index}]", resource))
         seen.add(resource)
-        check_required_choice(resource, ("cpu", "memory"), path, faults)
-        check_required_choice(restart, ("NotRequired", "RestartContainer"), path, faults)
+        check_required_choice(resource, ("cpu", "memory"), path, errors)
+        check_required_choice(restart, ("NotRequired", "RestartContainer"), path, errors)
         if restart_policy == "Never" and restart != "NotRequired":
             message = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
-            faults.append(invalid(path, restart, message))
+            errors.append(invalid(path, restart, message))
 
 
-def _check_restart_rules(container: Object, path: str, faults: Faults) -> None:
+def _check_restart_rules(container: Object, path: str, errors: FieldErrors) -> None:
     policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules", ())
     if policy is None:
         if not rules:
             return
         message = "must specify restartPolicy when restart rules are used"
-        faults.append(required(f"{path}.restartPolicy", message))
+        errors.append(required(f"{path}.restartPolicy", message))
     elif policy not in _RESTART_POLICIES:
-        faults.append(not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES))
+        errors.append(not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES))
     if len(rules) > _RESTART_RULES_MAX:
-        faults.append(too_many(f"{path}.restartPolicyRules", len(rules), _RESTART_RULES_MAX))
+        errors.append(too_many(f"{path}.restartPolicyRules", len(rules), _RESTART_RULES_MAX))
     for index, rule in enumerate(rules):
-        _check_restart_rule(rule, f"{path}.restartPolicyRules[{index}]", faults)
+        _check_restart_rule(rule, f"{path}.restartPolicyRules[{index}]", errors)
 
 
-def _check_restart_rule(rule: Object, path: str, faults: Faults) -> None:
+def _check_restart_rule(rule: Object, path: str, errors: FieldErrors) -> None:
     action, codes = rule.get("action", ""), rule.get("exitCodes")
     if action not in _RESTART_ACTIONS:
-        faults.append(not_supported(f"{path}.action", action, _RESTART_ACTIONS))
+        errors.append(not_supported(f"{path}.action", action, _RESTART_ACTIONS))
     if codes is None:
-        faults.append(required(f"{path}.exitCodes", "must be specified"))
+        errors.append(required(f"{path}.exitCodes", "must be specified"))
         return
     if codes.get("operator", "") not in ("In", "NotIn"):
-        faults.append(not_supported(f"{path}.exitCodes.operator", codes.get("operator", ""), ("In", "NotIn")))
+        errors.append(not_supported(f"{path}.exitCodes.operator", codes.get("operator", ""), ("In", "NotIn")))
     if len(codes.get("values", ())) > _EXIT_CODES_MAX:
-        faults.append(too_many(f"{path}.exitCodes.values", len(codes["values"]), _EXIT_CODES_MAX))
+        errors.append(too_many(f"{path}.exitCodes.values", len(codes["values"]), _EXIT_CODES_MAX))
 
 
-def check_init_containers(spec: Object, around: PodContext, path: str, faults: Faults) -> None:
-    """Those that run before the others; with `restartPolicy: Always` they are sidecars and stay."""
+def check_init_containers(spec: Object, around: PodContext, path: str, errors: FieldErrors) -> None:
+    """Check init containers; with `restartPolicy: Always` they are sidecars and keep running."""
     seen = {container.get("name", "") for container in spec.get("containers", ())}
     for index, container in enumerate(spec.get("initContainers", ())):
         where = f"{path}.initContainers[{index}]"
-        _check_container(container, around, where, faults)
-        _check_init_restart(container, where, faults)
+        _check_container(container, around, where, errors)
+        _check_init_restart(container, where, errors)
         name = container.get("name", "")
         if name in seen:
-            faults.append(duplicate(f"{where}.name", name))
+            errors.append(duplicate(f"{where}.name", name))
         elif name:
             seen.add(name)
-        _check_host_ports((container,), f"{path}.initContainers", faults)
+        _check_host_ports((container,), f"{path}.initContainers", errors)
         if is_sidecar(container):
             if "lifecycle" in container:
                 lifecycle = container["lifecycle"]
-                check_lifecycle(lifecycle, around.grace_seconds, around.os, f"{where}.lifecycle", faults)
-            check_probes(container, around.grace_seconds, where, faults)
+                check_lifecycle(lifecycle, around.grace_seconds, around.os, f"{where}.lifecycle", errors)
+            check_probes(container, around.grace_seconds, where, errors)
         else:
-            _check_no_sidecar(container, where, faults)
+            _check_no_sidecar(container, where, errors)
 
 
-def _check_init_restart(container: Object, path: str, faults: Faults) -> None:
+def _check_init_restart(container: Object, path: str, errors: FieldErrors) -> None:
     if "restartPolicy" in container:
-        _check_restart_rules(container, path, faults)
+        _check_restart_rules(container, path, errors)
     elif container.get("restartPolicyRules"):
         message = "must specify restartPolicy when restart rules are used"
-        faults.append(required(f"{path}.restartPolicy", message))
+        errors.append(required(f"{path}.restartPolicy", message))
 
 
-def _check_no_sidecar(container: Object, path: str, faults: Faults) -> None:
+def _check_no_sidecar(container: Object, path: str, errors: FieldErrors) -> None:
     for field in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
         if field in container:
-            faults.append(forbidden(f"{path}.{field}", _FOR_SIDECARS))
+            errors.append(forbidden(f"{path}.{field}", _FOR_SIDECARS))
     for index, policy in enumerate(container.get("resizePolicy", ())):
         if policy.get("restartPolicy") == "RestartContainer":
             message = "must not be set to 'RestartContainer' for non-sidecar initContainers"
             where = f"{path}.resizePolicy[{index}].restartPolicy"
-            faults.append(invalid(where, policy["restartPolicy"], message))
+            errors.append(invalid(where, policy["restartPolicy"], message))
 
 
-def check_ephemeral_containers(spec: Object, around: PodContext, path: str, faults: Faults) -> None:
-    """Containers added to a running pod to debug it: no ports, probes or resources of their own."""
+def check_ephemeral_containers(spec: Object, around: PodContext, path: str, errors: FieldErrors) -> None:
+    """Check ephemeral (debug) containers: they have no ports, probes or resources."""
     others = {
         container.get("name", "")
         for field in ("containers", "initContainers")
@@ -228,29 +228,29 @@ def check_ephemeral_containers(spec: Object, around: PodContext, path: str, faul
     seen = set(others)
     for index, container in enumerate(spec.get("ephemeralContainers", ())):
         where = f"{path}.ephemeralContainers[{index}]"
-        _check_container(container, around, where, faults)
-        check_image_spacing(container, where, faults)
+        _check_container(container, around, where, errors)
+        check_image_spacing(container, where, errors)
         name, target = container.get("name", ""), container.get("targetContainerName", "")
         if name in seen:
-            faults.append(duplicate(f"{where}.name", name))
+            errors.append(duplicate(f"{where}.name", name))
         seen.add(name)
         if target and target not in others:
-            faults.append(not_found(f"{where}.targetContainerName", target))
-        _check_only_ephemeral(container, where, faults)
+            errors.append(not_found(f"{where}.targetContainerName", target))
+        _check_only_ephemeral(container, where, errors)
 
 
-def _check_only_ephemeral(container: Object, path: str, faults: Faults) -> None:
+def _check_only_ephemeral(container: Object, path: str, errors: FieldErrors) -> None:
     message = "cannot be set for an Ephemeral Container"
     for field in _NEVER_EPHEMERAL:
         if container.get(field):
-            faults.append(forbidden(f"{path}.{field}", message))
+            errors.append(forbidden(f"{path}.{field}", message))
     for index, mount in enumerate(container.get("volumeMounts", ())):
         for field in ("subPath", "subPathExpr"):
             if mount.get(field):
-                faults.append(forbidden(f"{path}.volumeMounts[{index}].{field}", message))
+                errors.append(forbidden(f"{path}.volumeMounts[{index}].{field}", message))
 
 
-def check_image_spacing(container: Object, path: str, faults: Faults) -> None:
+def check_image_spacing(container: Object, path: str, errors: FieldErrors) -> None:
     image = container.get("image", "")
     if image != image.strip():
-        faults.append(invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))
+        errors.append(invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))

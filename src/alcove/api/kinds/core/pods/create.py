@@ -1,4 +1,4 @@
-"""A new pod: what its validity asks beyond its spec's, and what the server sets."""
+"""Creation of a pod: validation beyond its spec, and fields that the server sets."""
 
 from collections.abc import Mapping
 
@@ -16,54 +16,54 @@ from alcove.api.kinds.core.pods.defaults import fill_service_account_alias
 from alcove.api.kinds.core.pods.spec import validate_pod_spec
 from alcove.api.kinds.core.pods.totals import qos_class
 from alcove.api.objects import Object
-from alcove.api.validation import Faults
+from alcove.api.validation import FieldErrors
 
 _NO_ANNOTATIONS: Mapping[str, str] = {}
 
 
 def validate_pod(pod: Object) -> list[FieldError]:
-    """What holds for a pod at any time."""
+    """Check rules that hold for a pod at any time."""
     meta, spec = pod.get("metadata", {}), pod.get("spec", {})
     annotations = meta.get("annotations", _NO_ANNOTATIONS)
     refuse_two_networks(spec, meta.get("labels", {}), "spec")
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if annotations:
-        check_pod_annotations(annotations, spec, "metadata.annotations", faults)
-    faults += validate_pod_spec(spec, "spec", pod_name=meta.get("name", ""), is_pod=True)
+        check_pod_annotations(annotations, spec, "metadata.annotations", errors)
+    errors += validate_pod_spec(spec, "spec", pod_name=meta.get("name", ""), is_pod=True)
     if not spec.get("serviceAccountName"):
-        _check_no_tokens(spec, faults)
+        _check_no_tokens(spec, errors)
     for field in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(field, ())):
-            check_image_spacing(container, f"spec.{field}[{index}]", faults)
+            check_image_spacing(container, f"spec.{field}[{index}]", errors)
     if spec.get("resourceClaims") and MIRROR in annotations:
-        faults.append(forbidden("[]", "static pods do not support resource claims"))
-    return faults
+        errors.append(forbidden("[]", "static pods do not support resource claims"))
+    return errors
 
 
-def _check_no_tokens(spec: Object, faults: Faults) -> None:
+def _check_no_tokens(spec: Object, errors: FieldErrors) -> None:
     for index, volume in enumerate(spec.get("volumes", ())):
         for number, source in enumerate(volume.get("projected", {}).get("sources", ())):
             if "serviceAccountToken" in source:
                 field = f"spec.volumes[{index}].projected.sources[{number}].serviceAccountToken"
-                faults.append(forbidden(field, "must not be specified when serviceAccountName is not set"))
+                errors.append(forbidden(field, "must not be specified when serviceAccountName is not set"))
 
 
 def validate_new_pod(pod: Object) -> list[FieldError]:
-    """What holds for a pod only when it is created."""
-    faults: list[FieldError] = []
+    """Check rules that hold only when a pod is created."""
+    errors: list[FieldError] = []
     spec = pod.get("spec", {})
     if spec.get("ephemeralContainers"):
-        faults.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("nodeName") and spec.get("schedulingGates"):
         message = "cannot be set until all schedulingGates have been cleared"
-        faults.append(forbidden("spec.nodeName", message))
+        errors.append(forbidden("spec.nodeName", message))
     if annotations := pod.get("metadata", {}).get("annotations"):
-        check_profiles_match(annotations, spec, "spec", faults)
-    return faults
+        check_profiles_match(annotations, spec, "spec", errors)
+    return errors
 
 
 def prepare_new_pod(pod: Object) -> None:
-    """Sets the phase and QoS class; to be called after admission, which may still change resources."""
+    """Set phase and QoS class; must be called after admission, which may still change resources."""
     spec = pod["spec"]
     fill_service_account_alias(spec)
     status: Object = {"phase": "Pending", "qosClass": qos_class(spec)}

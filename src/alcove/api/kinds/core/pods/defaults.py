@@ -1,7 +1,7 @@
-"""What a pod's author may leave out, and what Kubernetes puts there.
+"""Defaults of pods and pod templates.
 
-Templates (of deployments, jobs, …) get the defaults of a pod spec; a pod itself gets a few more,
-for they depend on what templates may still change.
+Templates (of deployments, jobs, …) get the defaults of a pod spec; a pod gets a few more, which depend on
+fields that are still open in a template.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ _VOLUME_MODES = ("secret", "configMap", "downwardAPI", "projected")
 
 
 def default_pod(pod: Object) -> None:
-    """A Pod object: its spec's defaults and those that templates do not get."""
+    """Set the defaults of a Pod: those of its spec and those that templates do not get."""
     spec = pod.setdefault("spec", {})
     default_pod_spec(spec)
     if spec["terminationGracePeriodSeconds"] < 0:
@@ -43,7 +43,7 @@ def default_pod(pod: Object) -> None:
 
 
 def _pair_ips(status: Object) -> None:
-    """`podIP` is the first of `podIPs`, as clients of old know it. Where the two differ it wins."""
+    """Pair `podIP`, the older field, with the first of `podIPs`. If they differ, `podIP` wins."""
     first, addresses = status.get("podIP"), status.get("podIPs")
     if first and (not addresses or addresses[0].get("ip") != first):
         status["podIPs"] = [{"ip": first}]
@@ -52,7 +52,7 @@ def _pair_ips(status: Object) -> None:
 
 
 def default_pod_template(template: Object) -> None:
-    """A PodTemplateSpec."""
+    """Set the defaults of a PodTemplateSpec."""
     default_pod_spec(template.setdefault("spec", {}))
 
 
@@ -82,7 +82,7 @@ def default_pod_spec(spec: Object) -> None:
 
 
 def fill_service_account_alias(spec: Object) -> None:
-    """`serviceAccount` is an old name of `serviceAccountName`; objects show both."""
+    """Set `serviceAccount`, the old name of `serviceAccountName`; objects have both."""
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -128,7 +128,7 @@ def _request_what_is_limited(resources: Object) -> None:
 
 
 def _default_pod_resources(spec: Object) -> None:
-    """Pod-level amounts that follow from the containers', as far as pod-level ones are given."""
+    """Set pod-level amounts that follow from the containers', if the pod has pod-level resources."""
     resources = spec["resources"]
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     if not limits and not requests:
@@ -228,7 +228,7 @@ _ATTACHED: dict[str, dict[str, Any]] = {
 }
 
 _TELLS_EMPTY = ("azureDisk",)
-"""Whose fields are optional, so that an empty one is a value, if a wrong one."""
+"""Sources with pointer fields: an empty value differs from an absent one, and fails validation."""
 
 
 def _default_attached_volume(volume: Object) -> None:
@@ -241,4 +241,4 @@ def _default_attached_volume(volume: Object) -> None:
 
 
 default_attached_volume = _default_attached_volume
-"""Persistent volumes name the same sources."""
+"""Persistent volumes have the same sources."""

@@ -1,4 +1,4 @@
-"""Image references: just enough of their grammar to tell which tag, if any, a reference names."""
+"""Image references: parses only as much as is needed to find the tag."""
 
 import re
 from functools import lru_cache
@@ -28,10 +28,10 @@ def _tag(image: str) -> str:
 
 
 def tag(image: str) -> str:
-    """The tag an image is pulled by: `latest` if none is named, empty for a digest or no reference."""
+    """Return the tag of an image: `latest` if none is named, empty for a digest or an invalid reference."""
     return _tag(image) if len(image) <= _REFERENCE_LENGTH_MAX else ""
 
 
 def default_pull_policy(image: str) -> str:
-    """`latest` moves, so it is pulled always; other images only where they are missing."""
+    """`latest` can change, so it is always pulled; other images only if they are absent."""
     return "Always" if tag(image) == "latest" else "IfNotPresent"

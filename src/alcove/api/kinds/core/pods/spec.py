@@ -1,4 +1,4 @@
-"""A pod spec as a whole: every rule about it, in the order in which Kubernetes tells faults."""
+"""Validation of a pod spec as a whole, in Kubernetes' order of errors."""
 
 from collections.abc import Collection, Sequence
 
@@ -34,7 +34,7 @@ from alcove.api.kinds.metadata import validate_annotations, validate_labels
 from alcove.api.objects import Object
 from alcove.api.validation import (
     INT32_MAX,
-    Faults,
+    FieldErrors,
     check_required_choice,
     check_value,
     read_quantity,
@@ -53,36 +53,36 @@ _NAMED = (
 
 
 def validate_pod_template(template: Object, path: str) -> list[FieldError]:
-    """A PodTemplateSpec: its metadata and spec."""
-    faults: list[FieldError] = []
+    """Check a PodTemplateSpec: its metadata and spec."""
+    errors: list[FieldError] = []
     meta, spec = template.get("metadata", {}), template.get("spec", {})
     labels, annotations = meta.get("labels", {}), meta.get("annotations", {})
     refuse_two_networks(spec, labels, f"{path}.spec")
     if labels:
-        faults += validate_labels(labels, f"{path}.labels")
+        errors += validate_labels(labels, f"{path}.labels")
     if annotations:
-        faults += validate_annotations(annotations, f"{path}.annotations")
-        check_pod_annotations(annotations, spec, f"{path}.annotations", faults)
-    faults += validate_pod_spec(spec, f"{path}.spec")
+        errors += validate_annotations(annotations, f"{path}.annotations")
+        check_pod_annotations(annotations, spec, f"{path}.annotations", errors)
+    errors += validate_pod_spec(spec, f"{path}.spec")
     if annotations:
-        check_profiles_match(annotations, spec, f"{path}.spec", faults)
+        check_profiles_match(annotations, spec, f"{path}.spec", errors)
     if spec.get("ephemeralContainers"):
         message = "ephemeral containers not allowed in pod template"
-        faults.append(forbidden(f"{path}.spec.ephemeralContainers", message))
-    return faults
+        errors.append(forbidden(f"{path}.spec.ephemeralContainers", message))
+    return errors
 
 
 def validate_pod_spec(
     spec: Object, path: str, *, pod_name: str = "", is_pod: bool = False
 ) -> list[FieldError]:
-    """What is wrong with a pod spec. `is_pod`: it is a pod's own, not a template's."""
-    faults: list[FieldError] = []
+    """Return the errors of a pod spec. `is_pod`: it is a pod's spec, not a template's."""
+    errors: list[FieldError] = []
     if "terminationGracePeriodSeconds" not in spec:
-        faults.append(required(f"{path}.terminationGracePeriodSeconds"))
+        errors.append(required(f"{path}.terminationGracePeriodSeconds"))
     claim_names: Collection[str] = ()
-    volumes = check_volumes(spec, pod_name, f"{path}.volumes", faults)
+    volumes = check_volumes(spec, pod_name, f"{path}.volumes", errors)
     if claims := spec.get("resourceClaims"):
-        claim_names = _check_resource_claims(claims, f"{path}.resourceClaims", faults)
+        claim_names = _check_resource_claims(claims, f"{path}.resourceClaims", errors)
     around = PodContext(
         volumes=volumes,
         claim_names=claim_names,
@@ -91,152 +91,154 @@ def validate_pod_spec(
         os=spec.get("os", {}).get("name", ""),
         host_users=spec.get("hostUsers", True),
     )
-    check_containers(spec, around, path, faults)
+    check_containers(spec, around, path, errors)
     if "initContainers" in spec:
-        check_init_containers(spec, around, path, faults)
+        check_init_containers(spec, around, path, errors)
     if "ephemeralContainers" in spec:
-        check_ephemeral_containers(spec, around, path, faults)
+        check_ephemeral_containers(spec, around, path, errors)
     if "resources" in spec:
-        _check_pod_resources(spec, claim_names, f"{path}.resources", faults)
-    _check_rules(spec, is_pod, path, faults)
-    _check_names(spec, path, faults)
-    _check_placement(spec, path, faults)
+        _check_pod_resources(spec, claim_names, f"{path}.resources", errors)
+    _check_rules(spec, is_pod, path, errors)
+    _check_names(spec, path, errors)
+    _check_placement(spec, path, errors)
     if is_pod:
         for index, volume in enumerate(spec.get("volumes", ())):
             if "image" in volume and not volume["image"].get("reference"):
-                faults.append(required(f"{path}.volumes[{index}].image.reference"))
-    _check_file_volumes(spec, path, faults)
-    return faults
+                errors.append(required(f"{path}.volumes[{index}].image.reference"))
+    _check_file_volumes(spec, path, errors)
+    return errors
 
 
-def _check_rules(spec: Object, is_pod: bool, path: str, faults: Faults) -> None:
+def _check_rules(spec: Object, is_pod: bool, path: str, errors: FieldErrors) -> None:
     if spec.get("hostNetwork"):
-        check_host_network_ports(spec, is_pod, path, faults)
+        check_host_network_ports(spec, is_pod, path, errors)
     policy = spec.get("restartPolicy", "")
     if policy not in _RESTART_POLICIES:
-        check_required_choice(policy, _RESTART_POLICIES, f"{path}.restartPolicy", faults)
+        check_required_choice(policy, _RESTART_POLICIES, f"{path}.restartPolicy", errors)
     policy = spec.get("dnsPolicy", "")
     if policy not in _DNS_POLICIES:
-        check_required_choice(policy, _DNS_POLICIES, f"{path}.dnsPolicy", faults)
+        check_required_choice(policy, _DNS_POLICIES, f"{path}.dnsPolicy", errors)
     if selector := spec.get("nodeSelector"):
-        faults += validate_labels(selector, f"{path}.nodeSelector")
+        errors += validate_labels(selector, f"{path}.nodeSelector")
     if spec.get("securityContext"):
-        check_pod_security(spec, f"{path}.securityContext", faults)
+        check_pod_security(spec, f"{path}.securityContext", errors)
     if "shareProcessNamespace" in spec:
-        check_shared_processes(spec, path, faults)
+        check_shared_processes(spec, path, errors)
     if affinity := spec.get("affinity"):
-        check_affinity(affinity, f"{path}.affinity", faults)
+        check_affinity(affinity, f"{path}.affinity", errors)
     if policy == "None" or "dnsConfig" in spec:
-        check_dns_config(spec, f"{path}.dnsConfig", faults)
+        check_dns_config(spec, f"{path}.dnsConfig", errors)
     for index, gate in enumerate(spec.get("readinessGates", ())):
         where, kind = f"{path}.readinessGates[{index}].conditionType", gate.get("conditionType", "")
-        check_value(kind, names.qualified_name, where, faults)
+        check_value(kind, names.qualified_name, where, errors)
     if gates := spec.get("schedulingGates"):
-        _check_scheduling_gates(gates, f"{path}.schedulingGates", faults)
+        _check_scheduling_gates(gates, f"{path}.schedulingGates", errors)
     if constraints := spec.get("topologySpreadConstraints"):
-        check_spread(constraints, f"{path}.topologySpreadConstraints", faults)
-    check_host_process(spec, path, faults)
+        check_spread(constraints, f"{path}.topologySpreadConstraints", errors)
+    check_host_process(spec, path, errors)
     if spec.get("hostUsers") is False:
-        check_user_namespace(spec, path, faults)
+        check_user_namespace(spec, path, errors)
     if "hostnameOverride" in spec:
-        check_hostname_override(spec, path, faults)
+        check_hostname_override(spec, path, errors)
 
 
-def _check_names(spec: Object, path: str, faults: Faults) -> None:
+def _check_names(spec: Object, path: str, errors: FieldErrors) -> None:
     for field, check in _NAMED:
         if name := spec.get(field):
-            check_value(name, check, f"{path}.{field}", faults)
+            check_value(name, check, f"{path}.{field}", errors)
     if "runtimeClassName" in spec:
-        check_value(spec["runtimeClassName"], names.dns_subdomain, f"{path}.runtimeClassName", faults)
+        check_value(spec["runtimeClassName"], names.dns_subdomain, f"{path}.runtimeClassName", errors)
     seconds = spec.get("activeDeadlineSeconds")
     if seconds is not None and not 1 <= seconds <= INT32_MAX:
         message = names.out_of_range(1, INT32_MAX)
-        faults.append(invalid(f"{path}.activeDeadlineSeconds", seconds, message))
-    check_tenant_network(spec, path, faults)
+        errors.append(invalid(f"{path}.activeDeadlineSeconds", seconds, message))
+    check_tenant_network(spec, path, errors)
 
 
-def _check_placement(spec: Object, path: str, faults: Faults) -> None:
+def _check_placement(spec: Object, path: str, errors: FieldErrors) -> None:
     if tolerations := spec.get("tolerations"):
-        check_tolerations(tolerations, f"{path}.tolerations", faults)
+        check_tolerations(tolerations, f"{path}.tolerations", errors)
     if aliases := spec.get("hostAliases"):
-        check_host_aliases(aliases, f"{path}.hostAliases", faults)
+        check_host_aliases(aliases, f"{path}.hostAliases", errors)
     if "preemptionPolicy" in spec:
         policy = spec["preemptionPolicy"]
-        check_required_choice(policy, _PREEMPTION_POLICIES, f"{path}.preemptionPolicy", faults)
+        check_required_choice(policy, _PREEMPTION_POLICIES, f"{path}.preemptionPolicy", errors)
     if overhead := spec.get("overhead"):
-        check_requirements({"limits": overhead}, f"{path}.overhead", faults)
+        check_requirements({"limits": overhead}, f"{path}.overhead", errors)
     if "os" in spec:
-        check_os(spec, path, faults)
+        check_os(spec, path, errors)
 
 
-def _check_scheduling_gates(gates: Sequence[Object], path: str, faults: Faults) -> None:
+def _check_scheduling_gates(gates: Sequence[Object], path: str, errors: FieldErrors) -> None:
     seen: set[str] = set()
     for index, gate in enumerate(gates):
         name = gate.get("name", "")
-        check_value(name, names.qualified_name, f"{path}[{index}]", faults)
+        check_value(name, names.qualified_name, f"{path}[{index}]", errors)
         if name in seen:
-            faults.append(duplicate(f"{path}[{index}]", name))
+            errors.append(duplicate(f"{path}[{index}]", name))
         seen.add(name)
 
 
-def _check_resource_claims(claims: Sequence[Object], path: str, faults: Faults) -> set[str]:
-    """`resourceClaims`: each of one claim or template. The names are what containers may use."""
+def _check_resource_claims(claims: Sequence[Object], path: str, errors: FieldErrors) -> set[str]:
+    """Check `resourceClaims`, each with one claim or template; returns the names that containers may use."""
     seen: set[str] = set()
     for index, claim in enumerate(claims):
         where, name = f"{path}[{index}]", claim.get("name", "")
         if not name:
-            faults.append(required(f"{where}.name"))
+            errors.append(required(f"{where}.name"))
         elif name in seen:
-            faults.append(duplicate(f"{where}.name", name))
+            errors.append(duplicate(f"{where}.name", name))
         else:
-            check_value(name, names.dns_label, f"{where}.name", faults)
+            check_value(name, names.dns_label, f"{where}.name", errors)
             seen.add(name)
         sources = [field for field in ("resourceClaimName", "resourceClaimTemplateName") if field in claim]
         if len(sources) > 1:
             message = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-            faults.append(invalid(where, claim, message))
+            errors.append(invalid(where, claim, message))
         if not sources:
             message = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            faults.append(invalid(where, claim, message))
+            errors.append(invalid(where, claim, message))
         for field in sources:
-            check_value(claim[field], names.dns_subdomain, f"{where}.{field}", faults)
+            check_value(claim[field], names.dns_subdomain, f"{where}.{field}", errors)
     return seen
 
 
-def _check_pod_resources(spec: Object, claim_names: Collection[str], path: str, faults: Faults) -> None:
-    """Resources of the pod as a whole: at least what its containers ask for together."""
+def _check_pod_resources(spec: Object, claim_names: Collection[str], path: str, errors: FieldErrors) -> None:
+    """Check pod-level resources, which must be at least the sum of the containers'."""
     resources = spec["resources"]
     if spec.get("os", {}).get("name") == "windows":
-        faults.append(forbidden(path, "may not be set for a windows pod"))
+        errors.append(forbidden(path, "may not be set for a windows pod"))
         return
     if "claims" in resources:
-        faults.append(forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
-    check_requirements(resources, path, faults, check_pod_resource_name, claim_names)
+        errors.append(forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
+    check_requirements(resources, path, errors, check_pod_resource_name, claim_names)
     for side, total in (("requests", container_requests(spec)), ("limits", container_limits(spec))):
         for resource, amount in total.items():
             if resource not in resources.get(side, ()) or (side == "limits" and not is_huge_page(resource)):
                 continue
-            own = read_quantity(resources[side][resource], f"{path}.{side}[{resource}]", [])
-            if own is not None and amount > own:
+            pod_amount = read_quantity(resources[side][resource], f"{path}.{side}[{resource}]", [])
+            if pod_amount is not None and amount > pod_amount:
                 message = f"must be greater than or equal to aggregate container {side} of {amount}"
-                faults.append(invalid(f"{path}.{side}[{resource}]", str(own), message))
-    _check_container_limits(spec, path, faults)
+                errors.append(invalid(f"{path}.{side}[{resource}]", str(pod_amount), message))
+    _check_container_limits(spec, path, errors)
 
 
-def _check_container_limits(spec: Object, path: str, faults: Faults) -> None:
+def _check_container_limits(spec: Object, path: str, errors: FieldErrors) -> None:
     whole = spec["resources"].get("limits", {})
     for index, container in enumerate(spec.get("containers", ())):
         for resource, limit in container.get("resources", {}).get("limits", {}).items():
             if resource not in whole:
                 continue
-            own, most = read_quantity(limit, "", []), read_quantity(whole[resource], "", [])
-            if own is not None and most is not None and own > most:
-                message = f"must be less than or equal to pod limits of {most}"
-                faults.append(invalid(f"{path}.containers[{index}][{resource}].limits", str(own), message))
+            amount_set, pod_limit = read_quantity(limit, "", []), read_quantity(whole[resource], "", [])
+            if amount_set is not None and pod_limit is not None and amount_set > pod_limit:
+                message = f"must be less than or equal to pod limits of {pod_limit}"
+                errors.append(
+                    invalid(f"{path}.containers[{index}][{resource}].limits", str(amount_set), message)
+                )
 
 
-def _check_file_volumes(spec: Object, path: str, faults: Faults) -> None:
-    """Variables read from files: the file is in an emptyDir of the pod."""
+def _check_file_volumes(spec: Object, path: str, errors: FieldErrors) -> None:
+    """Check variables read from files: the file must be in an emptyDir of the pod."""
     sources: dict[str, Object] | None = None
     for container, where in all_containers(spec, path):
         for index, variable in enumerate(container.get("env", ())):
@@ -248,6 +250,6 @@ def _check_file_volumes(spec: Object, path: str, faults: Faults) -> None:
             name = reference.get("volumeName", "")
             field = f"{where}.env[{index}].valueFrom.fileKeyRef.volumeName"
             if name not in sources:
-                faults.append(not_found(field, name))
+                errors.append(not_found(field, name))
             elif "emptyDir" not in sources[name]:
-                faults.append(invalid(field, name, "referenced volume must be of type emptyDir"))
+                errors.append(invalid(field, name, "referenced volume must be of type emptyDir"))

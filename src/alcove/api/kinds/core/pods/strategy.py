@@ -1,4 +1,4 @@
-"""Pods between decoding and storing, in one piece."""
+"""The strategy of pods."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,11 +10,13 @@ from alcove.api.kinds.core.pods.update import validate_pod_update
 from alcove.api.objects import Object, get
 
 
-def grace_seconds(pod: Object, asked: int | None) -> int:
-    """What a deletion leaves the pod to end: nothing if it never ran or has ended already."""
+def grace_seconds(pod: Object, requested: int | None) -> int:
+    """Return the grace period of a deletion: 0 if the pod never ran or has terminated already."""
     if not get(pod, "spec", "nodeName") or get(pod, "status", "phase") in ("Failed", "Succeeded"):
         return 0
-    seconds = asked if asked is not None else get(pod, "spec", "terminationGracePeriodSeconds", default=0)
+    seconds = (
+        requested if requested is not None else get(pod, "spec", "terminationGracePeriodSeconds", default=0)
+    )
     return 1 if seconds < 0 else int(seconds)
 
 

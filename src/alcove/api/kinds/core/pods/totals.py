@@ -1,4 +1,4 @@
-"""What a pod's containers ask for together, as scheduling counts it, and the QoS class that follows."""
+"""The sum of a pod's requests, as the scheduler counts them, and the QoS class."""
 
 from alcove.api import quantity
 from alcove.api.objects import Object
@@ -8,7 +8,7 @@ Amounts = dict[str, Quantity]
 
 
 def container_requests(spec: Object) -> Amounts:
-    """Sum over containers and sidecars, or what the hungriest init container needs if that is more."""
+    """Return the sum over containers and sidecars, or the largest init container's request if that is more."""
     return _total(spec, "requests")
 
 
@@ -17,15 +17,15 @@ def container_limits(spec: Object) -> Amounts:
 
 
 def pod_requests(spec: Object) -> Amounts:
-    """What a node must have free for the pod: its containers' requests, or the pod's own where it has any, and
-    the overhead of its sandbox."""
+    """Return the resources a node must have free for the pod: the containers' requests, or the pod-level
+    requests if there are any, plus the overhead of the sandbox."""
     total = {**container_requests(spec), **_amounts(spec, "requests")}
     _add(total, _parsed(spec.get("overhead") or {}))
     return total
 
 
 def is_sidecar(container: Object) -> bool:
-    """An init container that keeps running beside the others."""
+    """Whether an init container keeps running beside the main containers."""
     return container.get("restartPolicy") == "Always"
 
 
@@ -36,14 +36,14 @@ def _total(spec: Object, side: str) -> Amounts:
     sidecars: Amounts = {}
     starting: Amounts = {}
     for container in spec.get("initContainers", ()):
-        asked = _amounts(container, side)
+        needed = _amounts(container, side)
         if is_sidecar(container):
-            _add(total, asked)
-            _add(sidecars, asked)
-            asked = sidecars
+            _add(total, needed)
+            _add(sidecars, needed)
+            needed = sidecars
         else:
-            _add(asked, sidecars)
-        _raise_to(starting, asked)
+            _add(needed, sidecars)
+        _raise_to(starting, needed)
     _raise_to(total, starting)
     return total
 
@@ -52,13 +52,13 @@ def _amounts(container: Object, side: str) -> Amounts:
     return _parsed(container.get("resources", {}).get(side, {}))
 
 
-def _parsed(given: Object) -> Amounts:
+def _parsed(amounts_by_name: Object) -> Amounts:
     amounts: Amounts = {}
-    for resource, value in given.items():
+    for resource, value in amounts_by_name.items():
         try:
             amounts[resource] = quantity.of(value)
         except QuantityError:
-            continue  # Validation tells it; there is nothing to count.
+            continue  # Invalid amounts are reported by validation; they are not counted.
     return amounts
 
 
@@ -67,15 +67,15 @@ def _add(total: Amounts, more: Amounts) -> None:
         total[resource] = total[resource] + amount if resource in total else amount
 
 
-def _raise_to(total: Amounts, least: Amounts) -> None:
-    for resource, amount in least.items():
+def _raise_to(total: Amounts, minimum: Amounts) -> None:
+    for resource, amount in minimum.items():
         if resource not in total or amount > total[resource]:
             total[resource] = amount
 
 
 def qos_class(spec: Object) -> str:
-    """`Guaranteed` (every container limited in cpu and memory, asking for just that), `Burstable`
-    or `BestEffort` (nothing asked, nothing limited)."""
+    """Return `Guaranteed` (every container has limits for cpu and memory, and equal requests), `Burstable` or
+    `BestEffort` (no requests and no limits)."""
     holders = (
         [spec] if "resources" in spec else [*spec.get("containers", ()), *spec.get("initContainers", ())]
     )
@@ -83,9 +83,9 @@ def qos_class(spec: Object) -> str:
     limits: Amounts = {}
     is_limited = True
     for holder in holders:
-        own_limits = _computes(holder, "limits")
-        is_limited = is_limited and len(own_limits) == 2
-        _add(limits, own_limits)
+        holder_limits = _computes(holder, "limits")
+        is_limited = is_limited and len(holder_limits) == 2
+        _add(limits, holder_limits)
         _add(requests, _computes(holder, "requests"))
     if not requests and not limits:
         return "BestEffort"

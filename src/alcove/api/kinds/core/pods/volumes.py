@@ -9,138 +9,144 @@ from alcove.api.kinds.core.paths import check_descending, check_file_mode
 from alcove.api.kinds.core.pods.projections import check_downward_files, check_key_paths, check_projected
 from alcove.api.kinds.core.volumesources import ATTACHED, check_csi_driver
 from alcove.api.objects import Object
-from alcove.api.validation import Faults, check_present, check_required_choice, check_value, read_quantity
+from alcove.api.validation import (
+    FieldErrors,
+    check_present,
+    check_required_choice,
+    check_value,
+    read_quantity,
+)
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 
 
-def check_volumes(spec: Object, pod_name: str, path: str, faults: Faults) -> dict[str, Object]:
-    """The valid volumes by name. `pod_name` is empty in templates."""
+def check_volumes(spec: Object, pod_name: str, path: str, errors: FieldErrors) -> dict[str, Object]:
+    """Check the volumes and return the valid ones by name. `pod_name` is empty in templates."""
     valid: dict[str, Object] = {}
     volumes = spec.get("volumes", ())
-    made_claims = {
+    ephemeral_claims = {
         f"{pod_name}-{volume.get('name', '')}" for volume in volumes if "ephemeral" in volume and pod_name
     }
     for index, volume in enumerate(volumes):
-        before = len(faults)
+        before = len(errors)
         where, name = f"{path}[{index}]", volume.get("name", "")
-        _check_source(volume, name, pod_name, where, faults)
+        _check_source(volume, name, pod_name, where, errors)
         if not name:
-            faults.append(required(f"{where}.name"))
+            errors.append(required(f"{where}.name"))
         else:
-            check_value(name, names.dns_label, f"{where}.name", faults)
+            check_value(name, names.dns_label, f"{where}.name", errors)
         if name in valid:
-            faults.append(duplicate(f"{where}.name", name))
-        if len(faults) == before:
+            errors.append(duplicate(f"{where}.name", name))
+        if len(errors) == before:
             valid[name] = volume
-        if made_claims and volume.get("persistentVolumeClaim", {}).get("claimName") in made_claims:
+        if ephemeral_claims and volume.get("persistentVolumeClaim", {}).get("claimName") in ephemeral_claims:
             message = "must not reference a PVC that gets created for an ephemeral volume"
             claim = volume["persistentVolumeClaim"]["claimName"]
-            faults.append(invalid(f"{where}.persistentVolumeClaim.claimName", claim, message))
+            errors.append(invalid(f"{where}.persistentVolumeClaim.claimName", claim, message))
     return valid
 
 
-def _check_source(volume: Object, name: str, pod_name: str, path: str, faults: Faults) -> None:
+def _check_source(volume: Object, name: str, pod_name: str, path: str, errors: FieldErrors) -> None:
     chosen = ""
     if len(volume) == 2:
         chosen = next((kind for kind in volume if kind in _SOURCES), "")
         if chosen:
-            _SOURCES[chosen](volume[chosen], f"{path}.{_SAID_AS.get(chosen, chosen)}", faults)
+            _SOURCES[chosen](volume[chosen], f"{path}.{_SAID_AS.get(chosen, chosen)}", errors)
     else:
         for kind in _SOURCES:
             if kind not in volume:
                 continue
             if chosen:
                 where = f"{path}.{_MISSAID_AS.get(kind, kind)}"
-                faults.append(forbidden(where, "may not specify more than 1 volume type"))
+                errors.append(forbidden(where, "may not specify more than 1 volume type"))
             else:
                 chosen = kind
-                _SOURCES[kind](volume[kind], f"{path}.{_SAID_AS.get(kind, kind)}", faults)
+                _SOURCES[kind](volume[kind], f"{path}.{_SAID_AS.get(kind, kind)}", errors)
     if not chosen:
-        faults.append(required(path, "must specify a volume type"))
+        errors.append(required(path, "must specify a volume type"))
     elif chosen == "ephemeral" and pod_name and name:
-        _check_made_claim(f"{pod_name}-{name}", name, path, faults)
+        _check_ephemeral_claim(f"{pod_name}-{name}", name, path, errors)
     elif "iscsi" in volume:
-        _check_initiator_length(volume, name, path, faults)
+        _check_initiator_length(volume, name, path, errors)
 
 
-def _check_made_claim(claim: str, name: str, path: str, faults: Faults) -> None:
+def _check_ephemeral_claim(claim: str, name: str, path: str, errors: FieldErrors) -> None:
     for message in names.dns_subdomain(claim):
-        faults.append(invalid(f"{path}.name", name, f'PVC name "{claim}": {message}'))
+        errors.append(invalid(f"{path}.name", name, f'PVC name "{claim}": {message}'))
 
 
-def _check_initiator_length(volume: Object, name: str, path: str, faults: Faults) -> None:
+def _check_initiator_length(volume: Object, name: str, path: str, errors: FieldErrors) -> None:
     source = volume["iscsi"]
     if "initiatorName" in source and len(f"{name}:{source.get('targetPortal', '')}") > 64:
         message = (
             "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters "
             "if iscsi.initiatorName is specified."
         )
-        faults.append(invalid(f"{path}.name", name, message))
+        errors.append(invalid(f"{path}.name", name, message))
 
 
-def _empty_dir(source: Object, path: str, faults: Faults) -> None:
+def _empty_dir(source: Object, path: str, errors: FieldErrors) -> None:
     if "sizeLimit" in source:
-        limit = read_quantity(source["sizeLimit"], f"{path}.sizeLimit", faults)
+        limit = read_quantity(source["sizeLimit"], f"{path}.sizeLimit", errors)
         if limit is not None and limit.nano < 0:
-            faults.append(forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
+            errors.append(forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
 
 
-def _secret(source: Object, path: str, faults: Faults) -> None:
-    check_present(source.get("secretName"), f"{path}.secretName", faults)
-    _check_files(source, path, faults)
+def _secret(source: Object, path: str, errors: FieldErrors) -> None:
+    check_present(source.get("secretName"), f"{path}.secretName", errors)
+    _check_files(source, path, errors)
 
 
-def _config_map(source: Object, path: str, faults: Faults) -> None:
-    check_present(source.get("name"), f"{path}.name", faults)
-    _check_files(source, path, faults)
+def _config_map(source: Object, path: str, errors: FieldErrors) -> None:
+    check_present(source.get("name"), f"{path}.name", errors)
+    _check_files(source, path, errors)
 
 
-def _check_files(source: Object, path: str, faults: Faults) -> None:
-    check_file_mode(source.get("defaultMode"), f"{path}.defaultMode", faults)
+def _check_files(source: Object, path: str, errors: FieldErrors) -> None:
+    check_file_mode(source.get("defaultMode"), f"{path}.defaultMode", errors)
     if items := source.get("items"):
-        check_key_paths(items, f"{path}.items", faults)
+        check_key_paths(items, f"{path}.items", errors)
 
 
-def _downward(source: Object, path: str, faults: Faults) -> None:
-    check_file_mode(source.get("defaultMode"), f"{path}.defaultMode", faults)
-    check_downward_files(source.get("items", ()), path, faults)
+def _downward(source: Object, path: str, errors: FieldErrors) -> None:
+    check_file_mode(source.get("defaultMode"), f"{path}.defaultMode", errors)
+    check_downward_files(source.get("items", ()), path, errors)
 
 
-def _claim(source: Object, path: str, faults: Faults) -> None:
-    check_present(source.get("claimName"), f"{path}.claimName", faults)
+def _claim(source: Object, path: str, errors: FieldErrors) -> None:
+    check_present(source.get("claimName"), f"{path}.claimName", errors)
 
 
-def _ephemeral(source: Object, path: str, faults: Faults) -> None:
+def _ephemeral(source: Object, path: str, errors: FieldErrors) -> None:
     template = source.get("volumeClaimTemplate")
     if template is None:
-        faults.append(required(f"{path}.volumeClaimTemplate"))
+        errors.append(required(f"{path}.volumeClaimTemplate"))
     else:
-        check_claim_template(template, f"{path}.volumeClaimTemplate", faults)
+        check_claim_template(template, f"{path}.volumeClaimTemplate", errors)
 
 
-def _git_repo(source: Object, path: str, faults: Faults) -> None:
-    check_present(source.get("repository"), f"{path}.repository", faults)
-    check_descending(source.get("directory", ""), f"{path}.directory", faults)
+def _git_repo(source: Object, path: str, errors: FieldErrors) -> None:
+    check_present(source.get("repository"), f"{path}.repository", errors)
+    check_descending(source.get("directory", ""), f"{path}.directory", errors)
 
 
-def _csi(source: Object, path: str, faults: Faults) -> None:
-    check_csi_driver(source.get("driver", ""), f"{path}.driver", faults)
+def _csi(source: Object, path: str, errors: FieldErrors) -> None:
+    check_csi_driver(source.get("driver", ""), f"{path}.driver", errors)
     secret = source.get("nodePublishSecretRef")
     if secret is None:
         return
     if not secret.get("name"):
-        faults.append(required(f"{path}.nodePublishSecretRef.name"))
+        errors.append(required(f"{path}.nodePublishSecretRef.name"))
     else:
-        check_value(secret["name"], names.dns_subdomain, f"{path}.name", faults)
+        check_value(secret["name"], names.dns_subdomain, f"{path}.name", errors)
 
 
-def _image(source: Object, path: str, faults: Faults) -> None:
+def _image(source: Object, path: str, errors: FieldErrors) -> None:
     policy = source.get("pullPolicy", "")
-    check_required_choice(policy, _PULL_POLICIES, f"{path}.pullPolicy", faults)
+    check_required_choice(policy, _PULL_POLICIES, f"{path}.pullPolicy", errors)
 
 
-Source = Callable[[Object, str, Faults], None]
+Source = Callable[[Object, str, FieldErrors], None]
 _SOURCES: dict[str, Source] = {
     "emptyDir": _empty_dir,
     "hostPath": ATTACHED["hostPath"],
@@ -173,8 +179,8 @@ _SOURCES: dict[str, Source] = {
     "ephemeral": _ephemeral,
     "image": _image,
 }
-"""In the order in which Kubernetes looks at them: of several, the first is checked, the others refused."""
+"""In Kubernetes' order of checks: of several sources, the first is checked and the others are errors."""
 
 _SAID_AS = {"gcePersistentDisk": "persistentDisk"}
 _MISSAID_AS = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
-"""Kubernetes' own slips, which are part of its messages."""
+"""Typos of Kubernetes that are part of its messages."""

@@ -1,9 +1,9 @@
-"""What depends on a pod's operating system: options of the other system, Windows host processes."""
+"""Rules by operating system: options of the other system, Windows host processes."""
 
 from alcove.api.fields import forbidden, invalid, not_supported, required
 from alcove.api.kinds.core.pods.containers import all_containers
 from alcove.api.objects import Object
-from alcove.api.validation import Faults
+from alcove.api.validation import FieldErrors
 
 _SYSTEMS = ("linux", "windows")
 _NOT_ON_WINDOWS_POD = (
@@ -34,64 +34,64 @@ _NOT_ON_WINDOWS_CONTAINER = (
 )
 
 
-def check_os(spec: Object, path: str, faults: Faults) -> None:
-    """`spec.os`, where it is given."""
+def check_os(spec: Object, path: str, errors: FieldErrors) -> None:
+    """Check `spec.os`, if it is set."""
     name = spec["os"].get("name", "")
     if not name:
-        faults.append(required(f"{path}.os.name"))
+        errors.append(required(f"{path}.os.name"))
     elif name not in _SYSTEMS:
-        faults.append(not_supported(f"{path}.os", name, _SYSTEMS))
+        errors.append(not_supported(f"{path}.os", name, _SYSTEMS))
     elif name == "linux":
-        _check_linux(spec, path, faults)
+        _check_linux(spec, path, errors)
     else:
-        _check_windows(spec, path, faults)
+        _check_windows(spec, path, errors)
 
 
-def _check_linux(spec: Object, path: str, faults: Faults) -> None:
+def _check_linux(spec: Object, path: str, errors: FieldErrors) -> None:
     message = "windows options cannot be set for a linux pod"
     if "windowsOptions" in spec.get("securityContext", ()):
-        faults.append(forbidden(f"{path}.securityContext.windowsOptions", message))
+        errors.append(forbidden(f"{path}.securityContext.windowsOptions", message))
     for container, where in all_containers(spec, path):
         if "windowsOptions" in container.get("securityContext", ()):
-            faults.append(forbidden(f"{where}.securityContext.windowsOptions", message))
+            errors.append(forbidden(f"{where}.securityContext.windowsOptions", message))
 
 
-def _check_windows(spec: Object, path: str, faults: Faults) -> None:
+def _check_windows(spec: Object, path: str, errors: FieldErrors) -> None:
     message = "cannot be set for a windows pod"
     for field in _NOT_ON_WINDOWS_SPEC:
         if spec.get(field) or (field in spec and field in ("hostUsers", "shareProcessNamespace")):
-            faults.append(forbidden(f"{path}.{field}", message))
+            errors.append(forbidden(f"{path}.{field}", message))
     security = spec.get("securityContext", {})
     for field in _NOT_ON_WINDOWS_POD:
         if field in security:
-            faults.append(forbidden(f"{path}.securityContext.{field}", message))
+            errors.append(forbidden(f"{path}.securityContext.{field}", message))
     for container, where in all_containers(spec, path):
         for field in _NOT_ON_WINDOWS_CONTAINER:
             if field in container.get("securityContext", ()):
-                faults.append(forbidden(f"{where}.securityContext.{field}", message))
+                errors.append(forbidden(f"{where}.securityContext.{field}", message))
 
 
-def check_host_process(spec: Object, path: str, faults: Faults) -> None:
-    """Windows host processes: all containers of a pod or none, and on the host's network."""
+def check_host_process(spec: Object, path: str, errors: FieldErrors) -> None:
+    """Windows host processes: all containers of a pod or none, and only with host networking."""
     whole = spec.get("securityContext", {}).get("windowsOptions", {}).get("hostProcess")
     count = total = 0
     for container, where in all_containers(spec, path):
         total += 1
-        own = container.get("securityContext", {}).get("windowsOptions", {}).get("hostProcess")
-        if whole is not None and own is not None and whole != own:
+        host_process = container.get("securityContext", {}).get("windowsOptions", {}).get("hostProcess")
+        if whole is not None and host_process is not None and whole != host_process:
             message = (
                 f"pod hostProcess value must be identical if both are specified, was {str(whole).lower()}"
             )
             field = f"{where}.securityContext.windowsOptions.hostProcess"
-            faults.append(invalid(field, own, message))
-        count += bool(whole if own is None else own)
+            errors.append(invalid(field, host_process, message))
+        count += bool(whole if host_process is None else host_process)
     if not count:
         return
     if count != total:
         message = (
             "If pod contains any hostProcess containers then all containers must be HostProcess containers"
         )
-        faults.append(invalid(path, "", message))
+        errors.append(invalid(path, "", message))
     if not spec.get("hostNetwork"):
         message = "hostNetwork must be true if pod contains any hostProcess containers"
-        faults.append(invalid(f"{path}.hostNetwork", False, message))
+        errors.append(invalid(f"{path}.hostNetwork", False, message))

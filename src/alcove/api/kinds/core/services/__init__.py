@@ -1,4 +1,4 @@
-"""Services: types and what follows from them, addresses, ports, what may change.
+"""Services: types, addresses, ports, allowed changes.
 
 Addresses and node ports are allocated elsewhere, after `prepare_create` and `prepare_update`.
 """

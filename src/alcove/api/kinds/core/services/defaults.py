@@ -1,4 +1,4 @@
-"""What a service's author may leave out, on creation and on update."""
+"""Defaults of services, on creation and on update."""
 
 import copy
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def _default_affinity(spec: Object) -> None:
 
 
 def prepare_new_service(service: Object) -> None:
-    """Families of addresses, as far as they follow from the spec; the addresses are the allocator's."""
+    """Set IP families, as far as they follow from the spec; addresses are set by the allocator."""
     service["status"] = {"loadBalancer": {}}
     spec = service["spec"]
     if not types.has_cluster_ip(spec):
@@ -65,7 +65,7 @@ def prepare_new_service(service: Object) -> None:
 
 
 def prepare_service_update(new: Object, old: Object) -> None:
-    """Keeps what was allocated where the client left it out, drops what the new type has no use for."""
+    """Keep allocated values that the client omitted, and drop those that the new type does not have."""
     spec, before = new["spec"], old.get("spec", {})
     _drop_unused(spec, before)
     if types.has_cluster_ip(spec) and types.has_cluster_ip(before):
@@ -89,8 +89,10 @@ def _drop_unused(spec: Object, before: Object) -> None:
             _drop(spec, "clusterIP", "clusterIPs")
         _drop_same(spec, before, "ipFamilies", "ipFamilyPolicy")
     if types.has_node_ports(before) and not types.has_node_ports(spec):
-        known = {port.get("nodePort") for port in before.get("ports", ())}
-        if all(port.get("nodePort", 0) in known for port in spec.get("ports", ()) if port.get("nodePort")):
+        old_ports = {port.get("nodePort") for port in before.get("ports", ())}
+        if all(
+            port.get("nodePort", 0) in old_ports for port in spec.get("ports", ()) if port.get("nodePort")
+        ):
             for port in spec.get("ports", ()):
                 port.pop("nodePort", None)
     if types.has_health_port(before) and not types.has_health_port(spec):
@@ -120,12 +122,12 @@ def _keep_cluster_ips(spec: Object, before: Object) -> None:
     if spec.get("clusterIP") != before.get("clusterIP") and spec.get("clusterIPs") == before.get(
         "clusterIPs"
     ):
-        # Clients that know only the old, single field change that one.
+        # Clients that know only the older, singular field change that one.
         spec["clusterIPs"] = [spec["clusterIP"]]
 
 
 def _release_secondary(spec: Object, before: Object) -> None:
-    """Back to one family: the second address goes, unless the client had said which to keep."""
+    """Back to single stack: remove the second address, unless the client specified which to keep."""
     if spec.get("ipFamilyPolicy") != "SingleStack":
         return
     for field in ("clusterIPs", "ipFamilies"):
@@ -134,9 +136,9 @@ def _release_secondary(spec: Object, before: Object) -> None:
 
 
 def _keep_node_ports(ports: Sequence[Object], before: Sequence[Object]) -> None:
-    known = {port.get("name", ""): port["nodePort"] for port in before if port.get("nodePort")}
+    old_ports = {port.get("name", ""): port["nodePort"] for port in before if port.get("nodePort")}
     used = {port["nodePort"] for port in ports if port.get("nodePort")}
     for port in ports:
-        kept = known.get(port.get("name", ""))
-        if not port.get("nodePort") and kept is not None and kept not in used:
-            port["nodePort"] = kept
+        old_port = old_ports.get(port.get("name", ""))
+        if not port.get("nodePort") and old_port is not None and old_port not in used:
+            port["nodePort"] = old_port

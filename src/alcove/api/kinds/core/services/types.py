@@ -1,4 +1,4 @@
-"""What follows from a service's type: which addresses and ports it has."""
+"""Addresses and ports that a service has, by its type."""
 
 from alcove.api.objects import Object
 
@@ -6,7 +6,7 @@ SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
 def has_cluster_ip(spec: Object) -> bool:
-    """Or could have: a headless service is one without by choice."""
+    """Whether the type has a cluster IP; a headless service explicitly has none."""
     return spec.get("type") != "ExternalName"
 
 
@@ -23,12 +23,12 @@ def has_node_ports(spec: Object) -> bool:
 
 
 def is_external(spec: Object) -> bool:
-    """Reachable from outside the network."""
+    """Whether the service is reachable from outside the network."""
     if has_node_ports(spec):
         return True
     return spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs"))
 
 
 def has_health_port(spec: Object) -> bool:
-    """A load balancer asks the nodes which of them have backends of their own."""
+    """Whether load balancers query nodes for local backends (`healthCheckNodePort`)."""
     return is_balanced(spec) and spec.get("externalTrafficPolicy") == "Local"
