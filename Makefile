@@ -35,16 +35,16 @@ check: setup ## Lint, format, strict types, import contracts
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-logo
 
-# A test is skipped only for something that this machine lacks; what, is told at the end (-rs).
+# A test is skipped only for something that this machine lacks; the end of the output lists what is missing and what failed.
 # Nothing is tried again: a test that fails now and then shows a fault of the system or of the test.
 # Many tests wait for processes more than they compute, so there are more workers than two cores. Files go to workers in
 # the order of their folders: those that take long come first, the many short ones of tests/unit fill the end.
 test: setup ## Everything CI runs: checks, and all tests but the slow ones
 	$(MAKE) --no-print-directory --jobs=2 check test-beside
-	.venv/bin/pytest -rs -m "alone and not slow"
+	.venv/bin/pytest -rsfE -m "alone and not slow"
 
 test-beside: setup
-	.venv/bin/pytest -rs -n 4 --dist loadfile --no-loadscope-reorder -m "not slow and not alone"
+	.venv/bin/pytest -rsfE -n 4 --dist loadfile --no-loadscope-reorder -m "not slow and not alone"
 
 test-slow: setup ## The long tests
 	.venv/bin/pytest -m slow --timeout=1800
