@@ -27,7 +27,7 @@ from alcove.dataplane.model import (  # fmt: skip
     Vpc,
 )
 from alcove.dataplane.namespaces import inside
-from alcove.testing.nodes import Lab, TestNode, plain_bridges
+from alcove.testing.nodes import Lab, LabNode, plain_bridges
 
 SERVICE_PORT, POD_PORT = 80, 5000
 VNI, SERVED_VNI, POLICED_VNI = 100, 101, 102
@@ -291,7 +291,7 @@ def ours(lab: Lab) -> dict[str, Path]:
 
 def scaled(lab: Lab, endpoints: int, services: int) -> Path:
     """Two pods of one node in a network with that many endpoints and services; by a service."""
-    node: TestNode = lab.nodes[0]
+    node: LabNode = lab.nodes[0]
     client = node.add_pod("a", VNI, "10.0.0.11/24")
     server = node.add_pod("b", VNI, "10.0.0.12/24")
     other = IPv4Address("192.168.77.200")

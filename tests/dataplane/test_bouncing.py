@@ -11,7 +11,7 @@ from alcove.dataplane.drops import DropReason
 from alcove.dataplane.maps import FLOW, ROUTE, TUPLE, FlowKind, MapName, PathTaken, RouteKind
 from alcove.dataplane.model import RemoteEndpoint
 from alcove.testing.networks import LabNetwork, tell
-from alcove.testing.nodes import Lab, NamespacePod, TestNode
+from alcove.testing.nodes import Lab, LabNode, NamespacePod
 from alcove.testing.probes import ping, tcp_server, tcp_talks, udp_socket
 
 VNI = 4001
@@ -38,7 +38,7 @@ class Bounced:
         self.network.pods.append(pod)
         return pod
 
-    def node(self, number: int) -> TestNode:
+    def node(self, number: int) -> LabNode:
         return next(node for node in self.lab.nodes if node.number == number)
 
     def counts(self, number: int) -> dict[PathTaken, int]:
@@ -60,7 +60,7 @@ def sent(before: dict[PathTaken, int], after: dict[PathTaken, int]) -> dict[Path
     }
 
 
-def asked_routes(node: TestNode) -> list[bytes]:
+def asked_routes(node: LabNode) -> list[bytes]:
     asked = (RouteKind.SUBNET, RouteKind.VPC)
     return [raw for raw in node.plane.held[MapName.ROUTES].values() if ROUTE.unpack(raw)["kind"] in asked]
 

@@ -11,14 +11,14 @@ import pytest
 from alcove.dataplane.address import Prefix
 from alcove.dataplane.model import DataplaneNetwork, Gateway, Vpc
 from alcove.dataplane.namespaces import path_of
-from alcove.testing.nodes import Lab, TestNode
+from alcove.testing.nodes import Lab, LabNode
 
 VNI = 8101
 SERVICES = ip_network("172.20.0.0/16")
 
 
 @pytest.fixture(scope="module")
-def node() -> Iterator[TestNode]:
+def node() -> Iterator[LabNode]:
     with Lab(1) as lab:
         yield lab.nodes[0]
 
@@ -34,7 +34,7 @@ def gateway(
     )
 
 
-def apply(node: TestNode, *gateways: Gateway, services: tuple[Prefix, ...] = (SERVICES,)) -> None:
+def apply(node: LabNode, *gateways: Gateway, services: tuple[Prefix, ...] = (SERVICES,)) -> None:
     node.apply(
         networks=tuple(DataplaneNetwork(one.vni, service_prefixes=services) for one in gateways),
         vpcs=tuple(Vpc(one.vni, (ip_network("10.0.0.0/16"), ip_network("fd00::/48"))) for one in gateways),
@@ -60,7 +60,7 @@ def static_routes_in(namespace: str, link: str) -> set[object]:
     return {one["dst"] for one in found if one.get("protocol") == "static"}
 
 
-def test_the_address_for_node_ports_goes_with_the_last_service_that_needed_it(node: TestNode) -> None:
+def test_the_address_for_node_ports_goes_with_the_last_service_that_needed_it(node: LabNode) -> None:
     """It stayed on the link: the pod that got it later failed its probes on this node for good."""
     namespace = node.plane.gateways.namespace_name(VNI)
     apply(node, gateway("10.0.1.1/24", node_address="10.0.1.240", node_address6="fd00:0:0:1::240"))
@@ -69,7 +69,7 @@ def test_the_address_for_node_ports_goes_with_the_last_service_that_needed_it(no
     assert addresses_in(namespace, "net") == {"10.0.1.1/24"}
 
 
-def test_routes_to_addresses_of_balancers_go_with_them(node: TestNode) -> None:
+def test_routes_to_addresses_of_balancers_go_with_them(node: LabNode) -> None:
     namespace, balancer = node.plane.gateways.namespace_name(VNI), ip_network("198.51.100.7/32")
     apply(node, gateway("10.0.1.1/24"), services=(SERVICES, balancer))
     assert "198.51.100.7" in static_routes_in(namespace, "net")
@@ -77,7 +77,7 @@ def test_routes_to_addresses_of_balancers_go_with_them(node: TestNode) -> None:
     assert static_routes_in(namespace, "net") == {"10.0.0.0/16", "fd00::/48", "172.20.0.0/16"}
 
 
-def test_what_somebody_else_put_there_is_removed_when_the_kernel_is_read_again(node: TestNode) -> None:
+def test_what_somebody_else_put_there_is_removed_when_the_kernel_is_read_again(node: LabNode) -> None:
     namespace = node.plane.gateways.namespace_name(VNI)
     apply(node, gateway("10.0.1.1/24"))
     enter = ["nsenter", f"--net={path_of(namespace)}", "ip"]
@@ -90,7 +90,7 @@ def test_what_somebody_else_put_there_is_removed_when_the_kernel_is_read_again(n
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_changes_every_namespace_has_what_it_should(node: TestNode, seed: int) -> None:
+def test_whatever_changes_every_namespace_has_what_it_should(node: LabNode, seed: int) -> None:
     chance = random.Random(seed)
     pools = ("10.0.1.1/24", "10.0.2.1/24", "10.0.1.2/24", "fd00:0:0:1::1/64", "fd00:0:0:2::1/64")
     extras = tuple(ip_network(f"198.51.100.{number}/32") for number in range(4))

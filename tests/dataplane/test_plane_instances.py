@@ -27,7 +27,7 @@ from alcove.dataplane.model import (
 from alcove.dataplane.namespaces import inside
 from alcove.dataplane.node_dataplane import DataPlane
 from alcove.dataplane.veths import port_name
-from alcove.testing.nodes import BPF_ROOT, UNDERLAY, Lab, TestNode
+from alcove.testing.nodes import BPF_ROOT, UNDERLAY, Lab, LabNode
 from alcove.testing.probes import IMPATIENT, tcp_server, tcp_talks
 
 WORLD = "203.0.113.5"
@@ -47,7 +47,7 @@ LISTS += (
 )
 
 
-def everything_in(node: TestNode) -> dict[str, str]:
+def everything_in(node: LabNode) -> dict[str, str]:
     """What the node's kernel holds, as its own tools tell; and names and pins of the lab's instances."""
     found = {}
     for command in LISTS:
@@ -63,7 +63,7 @@ def everything_in(node: TestNode) -> dict[str, str]:
 class Tenant:
     """An instance with one pod behind a door, reaching the world."""
 
-    def __init__(self, node: TestNode, name: str, number: int) -> None:
+    def __init__(self, node: LabNode, name: str, number: int) -> None:
         self.node, self.name = node, name
         self.settings = DataplaneSettings(
             name, node.address, "eth0", tunnel_port=4789 + number,
@@ -106,7 +106,7 @@ class Tenant:
 
 
 @contextmanager
-def machine(*names: str) -> Iterator[tuple[TestNode, int, list[Tenant]]]:
+def machine(*names: str) -> Iterator[tuple[LabNode, int, list[Tenant]]]:
     """One node, as a machine's own namespace; the instances, named after the lab, are not started yet."""
     with Lab(1, started=False) as lab:
         node, world = lab.nodes[0], lab.add_host("world", f"{WORLD}/24")

@@ -36,7 +36,7 @@ from alcove.dataplane.namespaces import inside
 from alcove.dataplane.node_dataplane import DataPlane
 from alcove.dataplane.veths import make_guarded, port_name
 from alcove.testing.networks import LabNetwork, tell
-from alcove.testing.nodes import Lab, NamespacePod, TestNode
+from alcove.testing.nodes import Lab, LabNode, NamespacePod
 from alcove.testing.probes import connect, ping, tcp_server, udp_socket
 
 # Forks, and watches the clock.
@@ -156,7 +156,7 @@ def test_500_ports_are_taken_up_within_two_seconds(one_node: Lab) -> None:
 class Changing:
     """A node between two worlds: ports, policies, services, gateways and doors come and go."""
 
-    def __init__(self, node: TestNode) -> None:
+    def __init__(self, node: LabNode) -> None:
         self.node = node
         self.first = node.make_pod("first", VNI, "10.0.1.11/24")
         self.second = node.make_pod("second", VNI, "10.0.1.12/24", rate_bytes_per_second=10_000_000)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from alcove.testing import needs
 from alcove.testing.server import Caller, LocalServer
 
 DEPLOYMENT = textwrap.dedent("""\
@@ -105,6 +106,7 @@ def test_generated_objects_and_dry_run(caller: Caller) -> None:
     assert "NotFound" in caller.kubectl("get", "pod", "probe", check=False)
 
 
+@pytest.mark.skipif(bool(needs.kubectl(24)), reason=needs.kubectl(24))
 def test_wait_and_rollout_status(caller: Caller) -> None:
     caller.kubectl("create", "-f", "-", stdin=DEPLOYMENT)
     status = {
@@ -129,6 +131,7 @@ def test_wait_and_rollout_status(caller: Caller) -> None:
     caller.kubectl("wait", "deployment/web", "--for=delete", "--timeout=5s")
 
 
+@pytest.mark.skipif(bool(needs.kubectl(28)), reason=needs.kubectl(28))
 def test_rights_and_tokens(caller: Caller) -> None:
     assert caller.kubectl("auth", "can-i", "create", "deployments").strip() == "yes"
     assert "admin" in caller.kubectl("auth", "whoami")
@@ -149,6 +152,7 @@ def test_api_resources_and_explain(caller: Caller) -> None:
     assert "RollingUpdate" in caller.kubectl("explain", "deployment.spec.strategy.type")
 
 
+@pytest.mark.skipif(bool(needs.kubectl(27)), reason=needs.kubectl(27))
 def test_unknown_fields_are_told(caller: Caller) -> None:
     wrong = DEPLOYMENT.replace("replicas: 2", "replicas: 2\n  repliacs: 3")
     message = caller.kubectl("apply", "-f", "-", stdin=wrong, check=False)

@@ -39,7 +39,7 @@ def tenant_of(caller: Caller) -> str:
 def test_a_tenants_pods_never_get_past_the_ceiling(tenant: Caller) -> None:
     answer = label(tenant, enforce="privileged")
     assert answer.status == 200
-    assert 'held to PodSecurity \\"baseline:latest\\"' in warnings(answer)
+    assert 'PodSecurity \\"baseline:latest\\" is enforced' in warnings(answer)
     refused = tenant.post(PODS, pod(security={"privileged": True}))
     assert refused.status == 403
     assert refused.json["message"] == (

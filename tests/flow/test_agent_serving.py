@@ -122,7 +122,7 @@ async def test_a_node_gets_no_certificate_of_anything_but_a_node(server: LocalSe
         "request": base64.b64encode(request).decode(),
     }
     try:
-        with pytest.raises(Forbidden, match="a node's certificates"):
+        with pytest.raises(Forbidden, match="only node certificates in its own name"):
             made = {"metadata": {"name": "wrong"}, "spec": spec}
             await Client(pool).create(SYSTEM, CERTIFICATE_SIGNING_REQUESTS, made)
     finally:

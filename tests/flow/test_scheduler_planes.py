@@ -106,7 +106,7 @@ def test_planes_come_and_go_with_their_files(planes: TwoPlanes, tmp_path: Path) 
         kubeconfig.write_bytes(planes.own.admin_kubeconfig.read_bytes())
         wait_until(lambda: "b" in bound(planes.big))
         kubeconfig.unlink()
-        wait_until(lambda: '"left" plane=' in scheduler.log)
+        wait_until(lambda: '"plane left" plane=' in scheduler.log)
         create(planes.big, "later", cpu="1")
         # What it had is left alone: its tenant is still there.
         for number in range(CPU):

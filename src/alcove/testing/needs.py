@@ -7,8 +7,10 @@ is left behind, and every process uses unique names.
 
 import errno
 import fcntl
+import json
 import os
 import shutil
+import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -31,6 +33,17 @@ def root() -> str:
 def tools(*names: str) -> str:
     missing = [name for name in names if shutil.which(name) is None]
     return f"needs {', '.join(missing)}" if missing else ""
+
+
+@cache
+def kubectl(minor_min: int) -> str:
+    """kubectl is installed, of version 1.`minor_min` or newer."""
+    if why := tools("kubectl"):
+        return why
+    command = ["kubectl", "version", "--client", "--output=json"]
+    version = json.loads(subprocess.check_output(command))["clientVersion"]
+    minor = int(version["minor"].rstrip("+"))
+    return "" if minor >= minor_min else f"needs kubectl 1.{minor_min} or newer, not {version['gitVersion']}"
 
 
 @cache

@@ -28,7 +28,7 @@ from alcove.client.pool import HttpPool
 from alcove.dataplane.namespaces import inside
 from alcove.dns.upstream import Resolver
 from alcove.testing.agent import node_kubeconfig
-from alcove.testing.nodes import UNDERLAY, Lab, TestNode
+from alcove.testing.nodes import UNDERLAY, Lab, LabNode
 from alcove.testing.server import LocalServer
 
 SECONDS_MAX = 30.0
@@ -40,7 +40,7 @@ class LabNodeNetwork:
     """One node's network. `stop` and `start` simulate an agent's restart."""
 
     def __init__(
-        self, server: LocalServer, directory: Path, node: TestNode, resolvers: tuple[Resolver, ...]
+        self, server: LocalServer, directory: Path, node: LabNode, resolvers: tuple[Resolver, ...]
     ) -> None:
         self.node = node
         self.name = f"node-{node.number}"

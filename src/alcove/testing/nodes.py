@@ -61,7 +61,7 @@ def plain_bridges(filtered: bool = False) -> None:
 class NamespacePod:
     """A network namespace with a veth of a node."""
 
-    def __init__(self, node: "TestNode", name: str, namespace: int, veth: Veth) -> None:
+    def __init__(self, node: "LabNode", name: str, namespace: int, veth: Veth) -> None:
         self.node = node
         self.name = name
         self.namespace = namespace
@@ -76,7 +76,7 @@ class NamespacePod:
         return next(str(one.ip) for one in self.veth.addresses if one.version == 6)
 
 
-class TestNode:
+class LabNode:
     def __init__(self, lab: "Lab", number: int) -> None:
         self.lab = lab
         self.number = number
@@ -220,7 +220,7 @@ class Lab:
         self.started = started
         self.changes = settings
         self.token = "".join(secrets.choice(string.ascii_lowercase) for _ in range(3))
-        self.nodes: list[TestNode] = []
+        self.nodes: list[LabNode] = []
         self.hosts: dict[str, int] = {}
 
     def __enter__(self) -> "Lab":
@@ -234,7 +234,7 @@ class Lab:
                 netlink.close()
                 plain_bridges()
             for number in range(self.count):
-                self.nodes.append(TestNode(self, number))
+                self.nodes.append(LabNode(self, number))
             for node in self.nodes:
                 others = tuple(one.address for one in self.nodes if one is not node)
                 node.state = replace(node.state, nodes=others)

@@ -18,14 +18,14 @@ SEES_SECONDS_MAX = 30.0
 ASK_SECONDS = 0.5
 
 
-class TestTerminal:
+class PtyProcess:
     def __init__(self, *command: str, env: Mapping[str, str] | None = None) -> None:
         self._command = command
         self._env = {**os.environ, **(env or {})}
         self.seen = b""
         """All output so far."""
 
-    async def __aenter__(self) -> TestTerminal:
+    async def __aenter__(self) -> PtyProcess:
         self._upper, lower = os.openpty()
         self.resize(77, 33)
         os.set_blocking(self._upper, False)
