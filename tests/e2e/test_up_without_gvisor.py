@@ -23,13 +23,13 @@ mount --bind {shadow} /usr/local/sbin
 trap '{alcove} destroy --yes --data {data} >&2' EXIT
 {alcove} up --data {data} --port {port}
 export KUBECONFIG={data}/admin.kubeconfig
-echo == tenant
+printf '\n== tenant\n'
 kubectl --server {server}/tenants/red get pods -n vpc web -o 'jsonpath={{.status.phase}} {{.status.podIP}}'
-echo == ring0
+printf '\n== ring0\n'
 kubectl run own --image alcove/busybox --restart Never -- sh -c 'echo really'
 kubectl wait --for=jsonpath='{{.status.phase}}'=Succeeded pod/own --timeout 30s || kubectl describe pod own
 kubectl logs own
-echo == doctor
+printf '\n== doctor\n'
 {alcove} doctor --data {data} || echo "exit code $?"
 """
 
