@@ -6,10 +6,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Self
 
 import pytest
 
@@ -94,17 +96,41 @@ def acme(cluster: SmallDisk) -> Caller:
     return caller
 
 
-@contextmanager
-def full(cluster: SmallDisk) -> Iterator[None]:
-    """Not a byte is left, by something that is no pod's."""
-    ballast = cluster.nodes[0].data / "ballast"
-    try:
-        with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+class Ballast:
+    """A file that is no pod's and leaves not a byte of the node's disk. A thread takes whatever becomes free, until
+    `hold`: then the file shrinks to what it was when the disk was first full."""
+
+    def __init__(self, cluster: SmallDisk) -> None:
+        self._path = cluster.nodes[0].data / "ballast"
+        self._is_held = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._file = self._path.open("wb", buffering=0)
+        self._fill()
+        self._size_bytes = self._file.tell()
+        self._thread = threading.Thread(target=self._keep_full, daemon=True)
+        self._thread.start()
+        return self
+
+    def hold(self) -> None:
+        self._is_held.set()
+        self._thread.join()
+        os.truncate(self._path, self._size_bytes)
+
+    def __exit__(self, *_: object) -> None:
+        self._is_held.set()
+        self._thread.join()
+        self._file.close()
+        self._path.unlink()
+
+    def _fill(self) -> None:
+        with suppress(OSError):
             while True:
-                file.write(bytes(1 << 16))
-        yield
-    finally:
-        ballast.unlink()
+                self._file.write(bytes(1 << 16))
+
+    def _keep_full(self) -> None:
+        while not self._is_held.wait(0.05):
+            self._fill()
 
 
 def told(caller: Caller, name: str, reason: str) -> list[str]:
@@ -142,13 +168,15 @@ def test_the_one_that_filled_it_goes_and_others_do_not_notice(cluster: SmallDisk
     create(acme, writes("fat", 30 << 20))
     ready(acme, "looked-after")
     ready(acme, "fat")
-    with full(cluster):
+    with Ballast(cluster) as ballast:
         # Late comers: one that needs an image, one that needs only room.
         foreign = pod("foreign", runtimeClassName="crun", tolerations=ANYWHERE)
         foreign["spec"]["containers"][0]["image"] = cluster.image
         create(acme, foreign)
         create(acme, pod("late", runtimeClassName="crun", tolerations=ANYWHERE))
+        # Whether or not the node evicts before they are set up, they find no room.
         wait_until(lambda: told(acme, "late", "FailedMount"))
+        ballast.hold()
         assert told(acme, "late", "FailedMount")[0].endswith("No space left on device")
         found = ended(acme, "fat", 40)
         assert (found["status"]["phase"], found["status"]["reason"]) == ("Failed", "Evicted")
@@ -199,7 +227,7 @@ def test_a_pull_that_has_no_room_says_so(cluster: SmallDisk, acme: Caller) -> No
 @pytest.mark.timeout(240)
 def test_pods_come_again_when_there_is_room(cluster: SmallDisk, acme: Caller) -> None:
     """A minute after: what comes and goes must not bring pods."""
-    with full(cluster):
+    with Ballast(cluster):
         wait_until(lambda: has_pressure(cluster), 30)
         create(acme, pod("waits", runtimeClassName="crun"))
         wait_until(lambda: told(acme, "waits", "FailedScheduling"), 20)

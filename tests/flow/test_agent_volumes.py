@@ -134,17 +134,17 @@ def test_a_pod_waits_for_what_it_names_and_says_so(acme: Caller) -> None:
 
 def test_volumes_outlive_the_agent_and_go_with_the_pod(cluster: RealCluster, acme: Caller) -> None:
     claim(acme, "kept")
-    script = "echo one >/v/file; echo two >/e/file; while [ ! -e /e/go ]; do sleep 0.1; done; cat /v/file /e/file >/dev/termination-log"
+    script = "echo one >/v/file; echo two >/scratch/file; while [ ! -e /scratch/go ]; do sleep 0.1; done; cat /v/file /scratch/file >/dev/termination-log"
     body = with_volumes(
         pod("outlives", script, restartPolicy="Never"),
         v={"persistentVolumeClaim": {"claimName": "kept"}},
-        e={"emptyDir": {}},
+        scratch={"emptyDir": {}},
     )
     assert acme.post(PODS, body).status == 201
     ready(acme, "outlives")
     agent = cluster.agents["n1"]
     agent.stop(signal.SIGKILL)
-    [folder] = (data_of(cluster) / "volumes/pods").glob("*/empty/e")
+    [folder] = (data_of(cluster) / "volumes/pods").glob("*/empty/scratch")
     wait_until((folder / "file").exists)
     agent.start()
     agent.wait()

@@ -228,7 +228,7 @@ class LocalServer(LocalProcess):
         assert answer.status == 201, answer.body
 
 
-def wait_until(check: Any, seconds_max: float = 10.0) -> Any:
+def wait_until(check: Any, seconds_max: float = 30.0) -> Any:
     """Polls until `check` returns a truthy result, and returns it. Raises AssertionError on timeout."""
     deadline = time.monotonic() + seconds_max
     while True:
