@@ -23,12 +23,13 @@ from alcove.apiserver.reader import CacheReader
 from alcove.apiserver.streams import proxy_targets, proxyheaders
 from alcove.apiserver.streams.agent_addresses import NODES, AgentAddress, agent_address
 from alcove.apiserver.streams.agents import AgentConnector, ask, error_of
-from alcove.apiserver.streams.body_sender import BodySender
 from alcove.apiserver.streams.proxy_targets import ProxyName, ProxyPath, unreached
 from alcove.apiserver.streams.relays import BodyRelay, StreamRelay
 from alcove.http.client import HttpClientConnection
 from alcove.http.errors import HttpError
 from alcove.http.messages import HttpResponse
+from alcove.http.upload import RequestUpload
+from alcove.http.writing import LAST_CHUNK, chunk
 
 PODS = GroupResource("", "pods")
 ANSWER_SECONDS_MAX = 3_600.0
@@ -156,6 +157,30 @@ class ApiProxy:
             raise unreached("EOF") from error
         except TimeoutError as error:
             raise unreached("i/o timeout") from error
+
+
+class BodySender:
+    """Forwards a request's body to the backend, with the framing that its head announced. An
+    `UploadReceiver`."""
+
+    def __init__(self, upload: RequestUpload, backend: HttpClientConnection) -> None:
+        self._is_chunked = upload.length is None
+        self._backend = backend
+        backend.upload = upload
+        upload.follow(self)
+
+    def take(self, data: bytes) -> None:
+        if data:
+            self._write(chunk(data) if self._is_chunked else data)
+
+    def ended(self) -> None:
+        if self._is_chunked:
+            self._write(LAST_CHUNK)
+
+    def _write(self, data: bytes) -> None:
+        transport = self._backend.transport
+        if not transport.is_closing():  # A backend may respond and close before it has read the body.
+            transport.write(data)
 
 
 def _path(call: ApiCall) -> ProxyPath:

@@ -5,7 +5,8 @@ the quota's revision decides, and the later writer computes its charge again. On
 status: any write of a client makes the server count again.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -20,15 +21,12 @@ from alcove.apiserver.admission.resourcequota import account as accounts
 from alcove.apiserver.admission.resourcequota import pods, usage
 from alcove.apiserver.admission.resourcequota.account import QUOTAS, TENANTS, QuotaAccount, QuotaChange
 from alcove.apiserver.admission.resourcequota.count import RecountSchedule, count
-from alcove.apiserver.admission.resourcequota.locks import KeyedLocks
 from alcove.apiserver.admission.resourcequota.pods import Amounts
 from alcove.apiserver.cache.cache import Cache
 from alcove.store.base import WriteOp
 
 QUOTAS_MAX = 64
 """Maximum number of quotas of a namespace: all of them must fit into one transaction."""
-
-
 _ACCOUNTS = (QUOTAS.resource, TENANTS.resource)
 
 
@@ -195,3 +193,32 @@ def _retained_usage(old: Object | None, account: QuotaAccount) -> dict[str, str]
     if before is None or before.hard.keys() != account.hard.keys() or not before.is_whole:
         return None
     return {name: str(before.used[name]) for name in account.hard}
+
+
+class _Lock:
+    __slots__ = ("lock", "users")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.users = 0
+
+
+class KeyedLocks:
+    """One lock per key. A key without holder and waiters takes no memory."""
+
+    def __init__(self) -> None:
+        self._locks: dict[Hashable, _Lock] = {}
+
+    @asynccontextmanager
+    async def take(self, key: Hashable) -> AsyncIterator[None]:
+        entry = self._locks.get(key)
+        if entry is None:
+            entry = self._locks[key] = _Lock()
+        entry.users += 1
+        try:
+            async with entry.lock:
+                yield
+        finally:
+            entry.users -= 1
+            if not entry.users:
+                del self._locks[key]

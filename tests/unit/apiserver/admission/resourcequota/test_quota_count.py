@@ -1,6 +1,5 @@
-"""Counting anew from the cache, when it is due, and taking turns."""
+"""Counting anew from the cache, when it is due."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from alcove.apiserver.admission.resourcequota.count import (
     RecountSchedule,
     count,
 )
-from alcove.apiserver.admission.resourcequota.locks import KeyedLocks
 from alcove.apiserver.cache.cache import Cache
 from alcove.store.base import WriteOp
 from alcove.store.sqlite import SqliteStore
@@ -148,35 +146,3 @@ def test_what_is_remembered_is_bounded() -> None:
     for number in range(KNOWN_MAX + 5):
         charges(settling, quota(f"n{number}", hard={"pods": "1"}), times=1)
     assert len(settling._confirmed) == KNOWN_MAX
-
-
-async def test_turns_are_taken_one_by_one_and_forgotten() -> None:
-    turns, inside, most = KeyedLocks(), 0, 0
-
-    async def work() -> None:
-        nonlocal inside, most
-        async with turns.take("key"):
-            inside += 1
-            most = max(most, inside)
-            await asyncio.sleep(0)
-            inside -= 1
-
-    await asyncio.gather(*(work() for _ in range(20)))
-    assert most == 1 and not turns._locks
-    async with turns.take("a"), turns.take("b"):
-        assert len(turns._locks) == 2
-
-
-async def test_a_turn_that_is_given_up_leaves_nothing() -> None:
-    turns = KeyedLocks()
-    async with turns.take("key"):
-        waiting = asyncio.create_task(_wait(turns))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-    assert not turns._locks
-
-
-async def _wait(turns: KeyedLocks) -> None:
-    async with turns.take("key"):
-        pass

@@ -1,5 +1,6 @@
 """The plugin on a real cache: what joins a write, and how a usage that went wrong is mended."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from alcove.api.ids import GroupResource, Key, TenantId
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.admission.resourcequota.account import QUOTAS
 from alcove.apiserver.admission.resourcequota.count import REFUSE_SECONDS
-from alcove.apiserver.admission.resourcequota.plugin import QUOTAS_MAX, ResourceQuota
+from alcove.apiserver.admission.resourcequota.plugin import QUOTAS_MAX, KeyedLocks, ResourceQuota
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.identity import Identity
 from alcove.store.base import ABSENT, WriteOp
@@ -130,3 +131,35 @@ async def test_a_namespace_has_only_so_many_quotas(world: World) -> None:
         await world.quota({"pods": "1"}, {"pods": "0"}, f"q{number}")
     with pytest.raises(Forbidden, match=f"at most {QUOTAS_MAX} quotas"):
         await world.plugin.validate(world.create("one-more", "resourcequotas"))
+
+
+async def test_a_key_has_one_holder_and_is_removed_after_the_last() -> None:
+    locks, inside, most = KeyedLocks(), 0, 0
+
+    async def work() -> None:
+        nonlocal inside, most
+        async with locks.take("key"):
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0)
+            inside -= 1
+
+    await asyncio.gather(*(work() for _ in range(20)))
+    assert most == 1 and not locks._locks
+    async with locks.take("a"), locks.take("b"):
+        assert len(locks._locks) == 2
+
+
+async def test_a_cancelled_waiter_leaves_no_lock() -> None:
+    locks = KeyedLocks()
+    async with locks.take("key"):
+        waiting = asyncio.create_task(_wait(locks))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    assert not locks._locks
+
+
+async def _wait(locks: KeyedLocks) -> None:
+    async with locks.take("key"):
+        pass

@@ -11,8 +11,7 @@ from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object
 from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.apiserver.admission.base import Attributes, Operation
-from alcove.apiserver.admission.storageprotection import FINALIZERS, StorageProtection
-from alcove.apiserver.admission.storagevolumes import VOLUMES, LocalVolumeAdmission
+from alcove.apiserver.admission.storage import FINALIZERS, VOLUMES, LocalVolumeAdmission, StorageProtection
 from alcove.apiserver.identity import Identity
 
 ACME = TenantId("acme")

@@ -2,7 +2,7 @@ import pytest
 
 from alcove.api.errors import TooManyRequests
 from alcove.api.ids import TenantId
-from alcove.apiserver.streams.stream_limits import StreamLimits
+from alcove.apiserver.streams.connect import StreamLimits
 
 A, B, C = TenantId("a"), TenantId("b"), TenantId("c")
 
