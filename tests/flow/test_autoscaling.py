@@ -11,10 +11,11 @@ import orjson
 import pytest
 
 from alcove.api import meta
-from alcove.client.transport import Response, Stream, Transport
+from alcove.client.transport import Stream, Transport
 from alcove.controllers.autoscaling import HorizontalPodAutoscalerController, controller
 from alcove.controllers.deployments import DeploymentController
 from alcove.controllers.replicasets import ReplicaSetController
+from alcove.http.client import ReceivedResponse
 from alcove.testing.controllers import RunningControllers
 from alcove.testing.server import Caller, LocalServer, wait_until
 
@@ -37,7 +38,7 @@ class Metered:
         with self._lock:
             self._used[tenant] = cpu
 
-    def answer(self, path: str) -> Response | None:
+    def answer(self, path: str) -> ReceivedResponse | None:
         if not path.startswith("/apis/metrics.k8s.io/v1beta1/tenants/"):
             return None
         tenant = path.split("/")[5]
@@ -51,7 +52,7 @@ class Metered:
                 "reason": "NotFound",
                 "message": "nothing is measured here",
             }
-            return Response(404, {}, orjson.dumps(error))
+            return ReceivedResponse(404, {}, orjson.dumps(error))
         now = meta.format_time(time.time())
         items = [
             {
@@ -62,7 +63,7 @@ class Metered:
             }
             for name in self.pods(tenant)
         ]
-        return Response(200, {}, orjson.dumps({"items": items}))
+        return ReceivedResponse(200, {}, orjson.dumps({"items": items}))
 
 
 class _Through:
@@ -72,7 +73,7 @@ class _Through:
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Response:
+    ) -> ReceivedResponse:
         if method == "GET" and path.endswith("/scale"):
             await self._happen(path.split("/")[5])
         return self._metered.answer(path) or await self._inner.request(method, path, headers, body)

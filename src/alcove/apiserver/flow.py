@@ -29,8 +29,7 @@ from alcove.apiserver.reader import CacheReader
 RETRY_AFTER_SECONDS = 1
 IDLE_TENANTS_KEPT_MAX = 4_096
 
-SEAT_MICROSECONDS = 25
-"""Approximate work of one seat: the time that a GET takes."""
+# One seat is about the work of a GET, 25 microseconds.
 OBJECTS_PER_SEAT = 16
 BYTES_PER_SEAT = 32 << 10
 

@@ -53,14 +53,6 @@ class _Plan(Struct, frozen=True):
     profile: CertificateProfile
 
 
-class Approval(Struct, frozen=True):
-    """The subresource of requests on which the requester needs `create` for an automatic approval, and the
-    message of the approval."""
-
-    subresource: str
-    message: str
-
-
 def prepare(csr: Object, identity: Identity) -> None:
     """Sets the requester's identity in a new request, replacing what the client sent."""
     spec = csr.setdefault("spec", {})
@@ -85,22 +77,6 @@ def sign(csr: Object, authority: CertificateAuthority, now: float) -> bytes:
     seconds = min(max(requested_seconds, LIFETIME_SECONDS_MIN), LIFETIME_SECONDS_MAX)
     name = subjects.to_name(plan.subject)
     return certificates.pem(authority.sign(plan.key, name, plan.profile, now, timedelta(seconds=seconds)))
-
-
-def auto_approval(csr: Object) -> Approval | None:
-    """How a request may be approved automatically (nodes' client certificates); None if a user must approve
-    it."""
-    if objects.get(csr, "spec", "signerName") != NODE_CLIENT:
-        return None
-    try:
-        plan = _plan(csr, SYSTEM)
-    except SigningError:
-        return None
-    if csr["spec"].get("username") == plan.subject.user:
-        return Approval(
-            "selfnodeclient", "Auto approving self node client certificate after SubjectAccessReview."
-        )
-    return Approval("nodeclient", "Auto approving node client certificate after SubjectAccessReview.")
 
 
 def _plan(csr: Object, tenant: TenantId) -> _Plan:

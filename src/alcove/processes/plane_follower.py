@@ -23,8 +23,9 @@ from alcove.client.errors import BadKubeconfig
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.kubeconfig import KubeconfigUser
 from alcove.client.pool import HttpPool
-from alcove.client.transport import Response, Stream, Transport
+from alcove.client.transport import Stream, Transport
 from alcove.component.tasks import BackgroundTasks
+from alcove.http.client import ReceivedResponse
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class SwappableTransport:
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Response:
+    ) -> ReceivedResponse:
         return await self._pool.request(method, path, headers, body)
 
     def stream(self, path: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Stream]:

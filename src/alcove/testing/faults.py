@@ -17,7 +17,8 @@ from msgspec import Struct
 from alcove.api.errors import ApiError, Conflict, Expired, NotFound, ServiceUnavailable, status
 from alcove.api.ids import GroupResource
 from alcove.client.errors import Unreachable
-from alcove.client.transport import Response, Stream, Transport
+from alcove.client.transport import Stream, Transport
+from alcove.http.client import ReceivedResponse
 
 NAMESPACES = GroupResource("", "namespaces")
 
@@ -56,7 +57,7 @@ class FaultyTransport:
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Response:
+    ) -> ReceivedResponse:
         self.requests.append(f"{method} {path}")
         odds = self.odds
         if self._happens(odds.slow):
@@ -111,5 +112,5 @@ class _FaultyStream:
             yield self._transport.spoil(chunk)
 
 
-def _refused(error: ApiError) -> Response:
-    return Response(error.code, {}, orjson.dumps(status(error)))
+def _refused(error: ApiError) -> ReceivedResponse:
+    return ReceivedResponse(error.code, {}, orjson.dumps(status(error)))

@@ -14,7 +14,8 @@ from alcove.agent.node import NodeDescription, NodePressures, NodeStatusManager
 from alcove.client.client import Client
 from alcove.client.errors import Unreachable
 from alcove.client.retry import RetryPolicy
-from alcove.client.transport import Response, Stream
+from alcove.client.transport import Stream
+from alcove.http.client import ReceivedResponse
 from alcove.testing.clock import VirtualClock
 
 FACTS = NodeDescription(
@@ -32,17 +33,19 @@ class Api:
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Response:
+    ) -> ReceivedResponse:
         if self.is_away:
             raise Unreachable("away", sent=False)
         kind = "lease" if "leases" in path else "status" if path.endswith("/status") else "node"
         self.asked.append(f"{method} {kind}")
         if method == "GET" and kind not in self.objects:
-            return Response(404, {}, orjson.dumps({"kind": "Status", "code": 404, "reason": "NotFound"}))
+            return ReceivedResponse(
+                404, {}, orjson.dumps({"kind": "Status", "code": 404, "reason": "NotFound"})
+            )
         if method in ("POST", "PUT"):
             self.objects[kind] = {**orjson.loads(body)}
             self.objects[kind]["metadata"] |= {"uid": "u", "resourceVersion": "1"}
-        return Response(200, {}, orjson.dumps(self.objects.get(kind, {})))
+        return ReceivedResponse(200, {}, orjson.dumps(self.objects.get(kind, {})))
 
     @asynccontextmanager
     async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:

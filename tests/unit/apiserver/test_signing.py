@@ -189,21 +189,6 @@ def test_who_asks_is_written_by_the_server() -> None:
     assert "uid" not in request["spec"] and "extra" not in request["spec"]
 
 
-@pytest.mark.parametrize(
-    ("request_", "subresource"),
-    [
-        (csr(pem(NODE), NODE_CLIENT, CLIENT_USAGES, SYSTEM, username="system:node:n1"), "selfnodeclient"),
-        (csr(pem(NODE), NODE_CLIENT, CLIENT_USAGES, SYSTEM, username="system:bootstrap"), "nodeclient"),
-        (csr(pem(NODE), CLIENT, CLIENT_USAGES, SYSTEM, username="system:node:n1"), None),
-        (csr(pem(ANN), NODE_CLIENT, username="ann"), None),
-        (csr(pem(NODE, ADDRESS), NODE_SERVING, SERVING_USAGES, SYSTEM, username="system:node:n1"), None),
-    ],
-)
-def test_what_policy_alone_may_approve(request_: Object, subresource: str | None) -> None:
-    found = signing.auto_approval(request_)
-    assert (found.subresource if found else None) == subresource
-
-
 class World:
     def __init__(self, authority: CertificateAuthority) -> None:
         self.reader = MemoryReader()

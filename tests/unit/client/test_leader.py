@@ -16,7 +16,8 @@ from alcove.client.client import Client
 from alcove.client.errors import NotPermitted, Unreachable
 from alcove.client.leader import LeaderElector, LeaderTiming, ObservedLease, may_take, renewed
 from alcove.client.pool import HttpPool
-from alcove.client.transport import Response, Stream
+from alcove.client.transport import Stream
+from alcove.http.client import ReceivedResponse
 from alcove.testing.clock import VirtualClock
 from alcove.testing.server import LocalServer
 
@@ -65,14 +66,14 @@ class OneLease:
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Response:
+    ) -> ReceivedResponse:
         if self.away:
             raise Unreachable("away", sent=True)
         try:
             answer = self._answer(method, orjson.loads(body) if body else {})
         except ApiError as error:
-            return Response(error.code, {}, orjson.dumps(status(error)))
-        return Response(200, {}, orjson.dumps(answer))
+            return ReceivedResponse(error.code, {}, orjson.dumps(status(error)))
+        return ReceivedResponse(200, {}, orjson.dumps(answer))
 
     def _answer(self, method: str, obj: Object) -> Object:
         there = self._shared.get("lease")

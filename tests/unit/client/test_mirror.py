@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from alcove.api.ids import Revision, TenantId
 from alcove.api.objects import Object
-from alcove.client.changes import ChangeType, ObjectChange, controller_uid, owner_uids
+from alcove.client.changes import ChangeType, ObjectChange, controller_uid
 from alcove.client.client import ListSelection
 from alcove.client.errors import ServerBehind
 from alcove.client.keys import HOME, ObjectKey, PlaneId
@@ -213,9 +213,8 @@ def test_it_is_what_its_events_add_up_to(steps: list[tuple[bool, str, str, str]]
     asyncio.run(scenario())
 
 
-def test_owners_as_indexes() -> None:
+def test_the_controller_index_has_only_the_controlling_owner() -> None:
     owners = [{"uid": "1", "controller": True}, {"uid": "2"}]
     obj = {"metadata": {"ownerReferences": owners}}
-    assert list(owner_uids(obj)) == ["1", "2"]
     assert list(controller_uid(obj)) == ["1"]
-    assert list(owner_uids({"metadata": {}})) == []
+    assert list(controller_uid({"metadata": {}})) == []

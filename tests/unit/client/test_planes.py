@@ -18,7 +18,8 @@ from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.client.resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, TENANTS
-from alcove.client.transport import Response, Stream
+from alcove.client.transport import Stream
+from alcove.http.client import ReceivedResponse
 from alcove.testing.faults import CALM, FaultyTransport, Odds
 
 _NUMBERS = count()
@@ -197,7 +198,7 @@ class SlowLists:
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Response:
+    ) -> ReceivedResponse:
         return await self._pool.request(method, path, headers, body)
 
     @asynccontextmanager

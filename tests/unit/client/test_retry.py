@@ -4,7 +4,7 @@ import pytest
 
 from alcove.client.errors import Unreachable
 from alcove.client.retry import AttemptOutcome, RetryPolicy, wait_seconds
-from alcove.client.transport import Response
+from alcove.http.client import ReceivedResponse
 
 POLICY = RetryPolicy(attempts_max=4, first_seconds=0.1, wait_seconds_max=10)
 LOST = Unreachable("lost", sent=True)
@@ -12,7 +12,7 @@ NEVER_SENT = Unreachable("refused", sent=False)
 
 
 def answered(method: str, status: int, **headers: str) -> AttemptOutcome:
-    return AttemptOutcome(method, Response(status, headers, b""))
+    return AttemptOutcome(method, ReceivedResponse(status, headers, b""))
 
 
 @pytest.mark.parametrize(

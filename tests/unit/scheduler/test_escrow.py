@@ -17,7 +17,8 @@ from alcove.api.objects import Object
 from alcove.client.client import Client
 from alcove.client.errors import Unreachable
 from alcove.client.keys import HOME, PlaneId
-from alcove.client.transport import Response, Stream
+from alcove.client.transport import Stream
+from alcove.http.client import ReceivedResponse
 from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import BindPod
 from alcove.scheduler.escrow import Escrow
@@ -47,7 +48,7 @@ class Home:
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Response:
+    ) -> ReceivedResponse:
         await asyncio.sleep(self._chance.random() / 1000)
         if self.is_away:
             raise Unreachable("away", sent=True)
@@ -57,8 +58,8 @@ class Home:
         try:
             answer = self._answer(method, path, orjson.loads(body) if body else {})
         except ApiError as error:
-            return Response(error.code, {}, orjson.dumps(status(error)))
-        return Response(200, {}, orjson.dumps(answer))
+            return ReceivedResponse(error.code, {}, orjson.dumps(status(error)))
+        return ReceivedResponse(200, {}, orjson.dumps(answer))
 
     def _answer(self, method: str, path: str, obj: Object) -> Object:
         if path.endswith("/namespaces"):

@@ -22,11 +22,6 @@ def is_forced(crd: Object) -> bool:
     return labels(crd).get(LABEL) == FORCED
 
 
-def get(reader: CacheReader, tenant: TenantId, crd_name: str) -> Object | None:
-    """The CRD of this name that the tenant is served: ring0's shared one, else the tenant's."""
-    return shared(reader, tenant, crd_name) or reader.get(tenant, CRDS, "", crd_name)
-
-
 def shared(reader: CacheReader, tenant: TenantId, crd_name: str) -> Object | None:
     """Ring0's shared CRD of this name, for a tenant that is not ring0; else None."""
     if tenant == SYSTEM:

@@ -24,7 +24,8 @@ from alcove.api.objects import Object
 from alcove.client.client import Client
 from alcove.client.errors import Unreachable
 from alcove.client.keys import HOME
-from alcove.client.transport import Response, Stream
+from alcove.client.transport import Stream
+from alcove.http.client import ReceivedResponse
 from alcove.testing.clock import VirtualClock
 
 KEY = PodKey(HOME, TenantId("acme"), "default", "web", "0b1f9c3e-6d0f-4c56-9d3c-5b1a6b1c2d3e")
@@ -40,17 +41,17 @@ class Listening:
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Response:
+    ) -> ReceivedResponse:
         if self.is_away:
             raise Unreachable("away", sent=False)
         if method == "PATCH" and self.refuses:
             told = {"kind": "Status", "code": 422, "reason": "Invalid", "message": "no"}
-            return Response(422, {}, orjson.dumps(told))
+            return ReceivedResponse(422, {}, orjson.dumps(told))
         if method == "PATCH":
             self.statuses.append(orjson.loads(body)["status"])
         elif method == "DELETE":
             self.deleted = True
-        return Response(200, {}, b"{}")
+        return ReceivedResponse(200, {}, b"{}")
 
     @asynccontextmanager
     async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:
