@@ -9,7 +9,7 @@ from alcove.apiserver import metrics as metrics_module
 from alcove.apiserver.audit import AuditEntry, AuditLog
 from alcove.apiserver.flow import FlowController
 from alcove.apiserver.identity import Identity
-from alcove.apiserver.metrics import ApiServerMetrics, Histogram, RequestKey
+from alcove.apiserver.metrics import ApiServerMetrics, RequestKey
 
 GET_POD = RequestKey("get", "", "v1", "pods", "", "resource")
 
@@ -140,10 +140,3 @@ async def test_openmetrics_is_served_to_who_asks() -> None:
     body, content_type = await ApiServerMetrics().render("application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     assert body.endswith(b"# EOF\n")
-
-
-def test_histogram_puts_a_bound_into_its_own_bucket() -> None:
-    histogram = Histogram((1.0, 2.0))
-    for observed in (0.5, 1.0, 1.5, 2.0, 9.0):
-        histogram.observe(observed)
-    assert histogram.buckets() == [("1.0", 2), ("2.0", 4), ("+Inf", 5)]
