@@ -21,7 +21,7 @@ Open = Callable[[], Awaitable[Store]]
 
 
 class EtcdServer:
-    """A real etcd on loopback, that can be killed and started again on its data."""
+    """A real etcd on loopback that can be killed and started again on its data."""
 
     def __init__(self, program: str, folder: Path) -> None:
         self.endpoint = f"127.0.0.1:{free_port()}"
@@ -59,7 +59,7 @@ class EtcdServer:
 
 @pytest.fixture(scope="session")
 def new_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], EtcdServer]]:
-    """Starts servers of etcd; all end with the tests."""
+    """Starts etcd servers, which are stopped after the tests."""
     pytest.importorskip("alcove.store.etcd", reason="grpcio and protobuf are not installed")
     program = shutil.which("etcd")
     if program is None:
@@ -77,11 +77,11 @@ def new_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], 
 
 @pytest.fixture(scope="session")
 def etcd_endpoint(new_etcd: Callable[[], EtcdServer]) -> str:
-    """One server that tests share, each below a prefix of its own."""
+    """One server that tests share, each with its own prefix."""
     return new_etcd().endpoint
 
 
-def sqlite_places(request: pytest.FixtureRequest) -> Callable[[], Open]:
+def sqlite_locations(request: pytest.FixtureRequest) -> Callable[[], Open]:
     folder: Path = request.getfixturevalue("tmp_path")
     numbers = itertools.count()
     return lambda: partial(SqliteStore.open, folder / f"{next(numbers)}.db")
@@ -90,23 +90,23 @@ def sqlite_places(request: pytest.FixtureRequest) -> Callable[[], Open]:
 prefixes = (f"/registry-{number}" for number in itertools.count())
 
 
-def etcd_places(request: pytest.FixtureRequest) -> Callable[[], Open]:
+def etcd_locations(request: pytest.FixtureRequest) -> Callable[[], Open]:
     endpoint: str = request.getfixturevalue("etcd_endpoint")
     from alcove.store.etcd import EtcdStore
 
     return lambda: partial(EtcdStore.open, [endpoint], prefix=next(prefixes))
 
 
-IMPLEMENTATIONS = {"sqlite": sqlite_places, "etcd": etcd_places}
+IMPLEMENTATIONS = {"sqlite": sqlite_locations, "etcd": etcd_locations}
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
-def new_place(request: pytest.FixtureRequest) -> Callable[[], Open]:
-    """Makes empty places for stores of each implementation."""
+def new_location(request: pytest.FixtureRequest) -> Callable[[], Open]:
+    """Creates empty locations for stores of each implementation."""
     return IMPLEMENTATIONS[request.param](request)
 
 
 @pytest.fixture
-def open_store(new_place: Callable[[], Open]) -> Open:
+def open_store(new_location: Callable[[], Open]) -> Open:
     """Opens, and opens again, one store."""
-    return new_place()
+    return new_location()

@@ -1,4 +1,4 @@
-"""What is particular to the store on etcd: several servers, broken connections, a cluster not ours alone."""
+"""Tests of the etcd store only: several servers, broken connections, a cluster that others use too."""
 
 import asyncio
 import itertools
@@ -181,7 +181,7 @@ async def test_last_bodies_go_with_history(etcd_endpoint: str, store: EtcdStore,
 # connections
 
 
-async def test_nobody_there_is_told_at_once() -> None:
+async def test_opening_fails_when_etcd_is_unreachable() -> None:
     async with asyncio.timeout(15):
         with pytest.raises(StoreOpenError, match="etcd"):
             await EtcdStore.open(["127.0.0.1:1"])

@@ -73,7 +73,7 @@ class World:
         self.kinds = CustomKinds(REGISTRY, self.reader, lambda: NOW)
 
     def create(self, tenant: TenantId, crd: Object) -> Object:
-        """As the server does: defaults, what the server sets, checks, store."""
+        """Writes a CRD as the server does: defaults, fields set by the server, validation, store."""
         kind = self.kinds.find(tenant, "apiextensions.k8s.io", "v1", "customresourcedefinitions")
         assert kind is not None
         crd["metadata"]["tenant"] = tenant
@@ -122,7 +122,7 @@ def test_crds_are_per_tenant(world: World) -> None:
     assert world.widget(A).scope is Scope.TENANT
 
 
-def test_a_removed_crd_is_gone_at_once(world: World) -> None:
+def test_a_removed_crd_is_no_longer_served(world: World) -> None:
     world.create(A, definition())
     assert world.find(A) is not None
     world.reader.remove(A, CRDS, "", "widgets.example.com")

@@ -66,7 +66,7 @@ async def test_watch_has_an_outcome_but_no_duration() -> None:
     assert "apiserver_request_duration_seconds_count" not in (await samples(metrics))
 
 
-async def test_requests_in_flight_are_told_apart() -> None:
+async def test_requests_in_flight_are_counted_by_kind() -> None:
     metrics = ApiServerMetrics()
     reading, writing = metrics.requests(GET_POD), metrics.requests(RequestKey("create", resource="pods"))
     reading.begin()
@@ -90,7 +90,7 @@ async def test_made_up_kinds_do_not_make_series_without_end(monkeypatch: pytest.
     assert await value(metrics, "apiserver_request_total", resource="other") == 90
 
 
-async def test_busiest_tenants_are_kept_and_the_idle_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_the_busiest_tenants_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_module, "TENANTS_KEPT", 10)
     metrics = ApiServerMetrics()
     for number in range(1_000):

@@ -1,4 +1,4 @@
-"""The three path forms say the same; nothing else gets through."""
+"""The three path forms are equivalent; all other paths are rejected."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from alcove.api.errors import BadRequest
 from alcove.apiserver.paths import RequestTarget, parse
 
 
-def place(target: RequestTarget) -> tuple[str, ...]:
+def fields(target: RequestTarget) -> tuple[str, ...]:
     return (target.group, target.version, target.resource, target.namespace, target.name, target.subresource)
 
 
@@ -31,7 +31,7 @@ def place(target: RequestTarget) -> tuple[str, ...]:
 def test_three_forms(below: str, expected: tuple[str, ...]) -> None:
     head, version, rest = below.partition("/v1")
     full = f"{head}{version}/tenants/t{rest}"
-    assert place(parse(below)) == place(parse(f"/tenants/t{below}")) == place(parse(full)) == expected
+    assert fields(parse(below)) == fields(parse(f"/tenants/t{below}")) == fields(parse(full)) == expected
     assert parse(below).tenant is None
     assert parse(f"/tenants/t{below}").tenant == parse(full).tenant == "t"
 
@@ -40,14 +40,14 @@ def test_three_forms(below: str, expected: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("below", "rest"), [("", ""), ("/", ""), ("/a/b", "a/b"), ("/a%2Fb/../c//%00", "a%2Fb/../c//%00")]
 )
-def test_what_is_proxied_to_is_its_own_business(tenant: str, below: str, rest: str) -> None:
+def test_the_path_after_proxy_is_not_interpreted(tenant: str, below: str, rest: str) -> None:
     for path, expected in (
         ("/namespaces/n/pods/p:80", ("", "v1", "pods", "n", "p:80", "proxy")),
         ("/namespaces/n/services/s", ("", "v1", "services", "n", "s", "proxy")),
         ("/nodes/n", ("", "v1", "nodes", "", "n", "proxy")),
     ):
         target = parse(f"{tenant}/api/v1{path}/proxy{below}")
-        assert (place(target), target.rest) == (expected, rest)
+        assert (fields(target), target.rest) == (expected, rest)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_is_proxied_to_is_its_own_business(tenant: str, below: str, rest: s
     ],
 )
 def test_proxy_is_a_name_like_any_other(path: str, expected: tuple[str, ...]) -> None:
-    assert place(parse(path)) == expected
+    assert fields(parse(path)) == expected
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_proxy_is_a_name_like_any_other(path: str, expected: tuple[str, ...]) ->
     ],
 )
 def test_the_tenant_object_itself(path: str, expected: tuple[str, ...]) -> None:
-    assert place(parse(path)) == expected and parse(path).tenant is None
+    assert fields(parse(path)) == expected and parse(path).tenant is None
 
 
 @pytest.mark.parametrize(
@@ -92,13 +92,13 @@ def test_paths_that_are_no_resources_keep_their_own_name(path: str) -> None:
         "/tenants/a/api/v1/tenants/b/pods",
     ],
 )
-def test_what_no_path_may_hold(path: str) -> None:
+def test_invalid_paths_are_rejected(path: str) -> None:
     with pytest.raises(BadRequest):
         parse(path)
 
 
 @given(st.text(max_size=80))
-def test_any_text_is_taken_apart_or_refused(path: str) -> None:
+def test_arbitrary_paths_are_parsed_or_rejected(path: str) -> None:
     try:
         target = parse("/" + path)
     except BadRequest:

@@ -1,4 +1,4 @@
-"""Lists and watches whose revision the store has forgotten: told so, with a way to go on."""
+"""Lists and watches at a compacted revision get 410 Expired, and a token to continue with where possible."""
 
 import asyncio
 import json
@@ -63,12 +63,12 @@ async def listed(services: ApiServerServices, query: str) -> Any:
     return json.loads(response.body)
 
 
-def names(told: Any) -> list[str]:
-    return [item["metadata"]["name"] for item in told["items"]]
+def names(listed: Any) -> list[str]:
+    return [item["metadata"]["name"] for item in listed["items"]]
 
 
 class Client:
-    """A watch's other end."""
+    """The client's end of a watch."""
 
     paused = closed = False
 
@@ -86,8 +86,8 @@ class Client:
         raise AssertionError("a watch ends, or the client does")
 
 
-def watching(services: ApiServerServices, asked: ApiCall) -> ResponseStream:
-    response = watch_objects(services, asked)
+def watching(services: ApiServerServices, watch_call: ApiCall) -> ResponseStream:
+    response = watch_objects(services, watch_call)
     assert isinstance(response, HttpResponse)
     return cast(ResponseStream, response.body)
 
@@ -125,7 +125,7 @@ async def test_an_exact_revision_that_is_gone(tmp_path: Path) -> None:
             assert error.code == 410 and error.reason == "Expired"
 
 
-async def test_watch_from_a_forgotten_revision_is_told_410(tmp_path: Path) -> None:
+async def test_watch_from_a_compacted_revision_gets_410(tmp_path: Path) -> None:
     async with running(tmp_path) as services:
         await put(services, "a")
         old = services.cache.revision
@@ -133,9 +133,9 @@ async def test_watch_from_a_forgotten_revision_is_told_410(tmp_path: Path) -> No
         services.cache.forget(services.cache.revision)
         client = Client()
         watching(services, call(f"resourceVersion={old}&watch=1", "watch")).start(client)
-        told = json.loads(client.received)
-        assert client.finished and told["type"] == "ERROR"
-        assert (told["object"]["code"], told["object"]["reason"]) == (410, "Expired")
+        event = json.loads(client.received)
+        assert client.finished and event["type"] == "ERROR"
+        assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")
 
 
 async def test_a_watcher_that_does_not_read_is_cut_off(tmp_path: Path) -> None:

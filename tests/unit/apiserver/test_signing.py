@@ -1,4 +1,4 @@
-"""Certificate requests: who may ask for what, and a certificate that works when all is right."""
+"""Certificate signing requests: who may request what, and the certificate of an approved request."""
 
 import base64
 from datetime import timedelta
@@ -83,11 +83,11 @@ def test_a_client_certificate_is_whom_it_asks_for(authority: CertificateAuthorit
 
 
 @pytest.mark.parametrize(
-    ("asked", "seconds"),
+    ("requested_seconds", "seconds"),
     [(None, 365 * 86_400), (3600, 3600), (1, 600), (10**9, 365 * 86_400)],
 )
-def test_lifetimes(authority: CertificateAuthority, asked: int | None, seconds: int) -> None:
-    request = csr(pem(ANN), expirationSeconds=asked) if asked else csr(pem(ANN))
+def test_lifetimes(authority: CertificateAuthority, requested_seconds: int | None, seconds: int) -> None:
+    request = csr(pem(ANN), expirationSeconds=requested_seconds) if requested_seconds else csr(pem(ANN))
     certificate = x509.load_pem_x509_certificate(signing.sign(request, authority, NOW))
     assert certificate.not_valid_after_utc.timestamp() == NOW + seconds
     assert certificate.not_valid_after_utc - certificate.not_valid_before_utc >= timedelta(minutes=10)
@@ -179,7 +179,7 @@ def test_a_request_somebody_changed_is_not_signed(authority: CertificateAuthorit
         signing.sign(csr(text), authority, NOW)
 
 
-def test_who_asks_is_written_by_the_server() -> None:
+def test_the_server_writes_the_requesters_identity() -> None:
     request = csr(pem(ANN), username="root", uid="0", groups=["system:masters"], extra={"x": ["y"]})
     signing.prepare(request, Identity(ACME, "bob", ("dev",), "u1", {"scopes": ("a",)}))
     spec = request["spec"]
@@ -250,27 +250,27 @@ def approved(request: Object, kind: str = "Approved") -> Object:
     return {**request, "status": {"conditions": [{"type": kind, "status": "True"}]}}
 
 
-async def test_asking_approving_and_having(world: World) -> None:
+async def test_an_approved_request_gets_a_certificate(world: World) -> None:
     world.give("approver", "approve", CLIENT)
-    asked = await world.write(csr(pem(ANN)), USER)
-    assert asked["spec"]["username"] == "ann"
-    signed = await world.write(approved(asked), APPROVER, asked, "approval")
+    request = await world.write(csr(pem(ANN)), USER)
+    assert request["spec"]["username"] == "ann"
+    signed = await world.write(approved(request), APPROVER, request, "approval")
     assert identified(base64.b64decode(signed["status"]["certificate"])).user == "ann"
 
 
-async def test_an_approver_of_a_whole_domain(world: World) -> None:
+async def test_a_wildcard_signer_permission_allows_approval(world: World) -> None:
     world.give("approver", "approve", "kubernetes.io/*")
-    asked = csr(pem(ANN))
-    assert "certificate" in (await world.write(approved(asked), APPROVER, asked, "approval"))["status"]
+    request = csr(pem(ANN))
+    assert "certificate" in (await world.write(approved(request), APPROVER, request, "approval"))["status"]
 
 
 @pytest.mark.parametrize(("verb", "signer"), [("approve", NODE_CLIENT), ("sign", CLIENT), ("get", CLIENT)])
 async def test_who_may_not_approve(world: World, verb: str, signer: str) -> None:
     world.give("approver", verb, signer)
-    asked = csr(pem(ANN))
-    new = approved(asked)
+    request = csr(pem(ANN))
+    new = approved(request)
     with pytest.raises(Forbidden, match=f'user not permitted to approve requests with signerName "{CLIENT}"'):
-        await world.write(new, APPROVER, asked, "approval")
+        await world.write(new, APPROVER, request, "approval")
     assert "certificate" not in new["status"]
 
 
@@ -285,7 +285,7 @@ async def test_the_signer_asked_about_is_the_stored_one(world: World) -> None:
     "request_",
     [approved(csr(pem(ANN)), "Denied"), approved(csr(pem(ANN), "example.com/mine")), csr(pem(ANN))],
 )
-async def test_what_is_not_signed_though_it_may_be_approved(world: World, request_: Object) -> None:
+async def test_denied_and_foreign_and_pending_requests_are_not_signed(world: World, request_: Object) -> None:
     boss = Identity(ACME, "boss", ("system:masters",))
     assert "certificate" not in (await world.write(request_, boss, request_, "approval"))["status"]
 

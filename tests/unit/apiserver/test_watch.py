@@ -1,4 +1,4 @@
-"""How a watch begins: everything that is there, in slices, then everything that came meanwhile, in order."""
+"""The start of a watch: the existing objects in batches, then the events that arrived meanwhile, in order."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ def view() -> ObjectView:
 
 
 class Lines:
-    """A writer that keeps what is written, in the pieces it was written in."""
+    """A writer that records each write."""
 
     def __init__(self) -> None:
         self.pieces: list[list[tuple[str, str]]] = []
@@ -72,29 +72,29 @@ def watcher(hub: WatchHub, view: ObjectView, count: int = COUNT) -> Watcher:
     )
 
 
-async def turns(count: int) -> None:
+async def run_loop(count: int) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 
 
-async def test_others_have_their_turn_while_a_long_beginning_is_told(view: ObjectView) -> None:
+async def test_a_long_initial_list_yields_to_other_tasks(view: ObjectView) -> None:
     writer = Lines()
     watching = watcher(WatchHub(), view)
     watching.start(writer)
     assert len(writer.lines) == FIRST_AT_ONCE_MAX
-    await turns(10)
+    await run_loop(10)
     assert max(len(piece) for piece in writer.pieces) <= FIRST_AT_ONCE_MAX
     assert writer.lines == [*(("ADDED", f"m{number}") for number in range(COUNT)), ("BOOKMARK", "")]
     watching.stop()
 
 
-async def test_what_comes_meanwhile_is_told_after_it(view: ObjectView) -> None:
+async def test_events_during_the_initial_list_are_sent_after_it(view: ObjectView) -> None:
     hub, writer = WatchHub(), Lines()
     watching = watcher(hub, view)
     watching.start(writer)
     hub.publish([CacheEvent(CacheEventType.DELETED, entry("m1000", COUNT + 1), entry("m1000", 1001))])
     hub.publish([CacheEvent(CacheEventType.ADDED, entry("new", COUNT + 2), None)])
-    await turns(10)
+    await run_loop(10)
     assert writer.lines[COUNT:] == [("BOOKMARK", ""), ("DELETED", "m1000"), ("ADDED", "new")]
     hub.publish([CacheEvent(CacheEventType.ADDED, entry("newer", COUNT + 3), None)])
     assert writer.lines[-1] == ("ADDED", "newer")
@@ -106,11 +106,11 @@ async def test_a_slow_reader_gets_the_rest_when_it_has_caught_up(view: ObjectVie
     watching = watcher(WatchHub(), view)
     watching.start(writer)
     writer.paused = True
-    await turns(10)
+    await run_loop(10)
     assert len(writer.lines) == FIRST_AT_ONCE_MAX
     writer.paused = False
     watching.resume()
-    await turns(10)
+    await run_loop(10)
     assert len(writer.lines) == COUNT + 1
     watching.stop()
 
@@ -125,10 +125,10 @@ async def test_too_much_meanwhile_ends_the_watch(view: ObjectView) -> None:
     assert writer.is_finished and writer.lines[-1][0] == "ERROR" and hub.count == 0
 
 
-async def test_a_stopped_watch_tells_nothing_more(view: ObjectView) -> None:
+async def test_a_stopped_watch_sends_no_more_events(view: ObjectView) -> None:
     writer = Lines()
     watching = watcher(WatchHub(), view)
     watching.start(writer)
     watching.stop()
-    await turns(10)
+    await run_loop(10)
     assert len(writer.lines) == FIRST_AT_ONCE_MAX

@@ -1,4 +1,5 @@
-"""The fence of a plane, on a real server: who leads takes it, and who led before can neither write nor take it back."""
+"""The fence of a plane, on a real server: the leader takes it; the previous leader can neither write nor take
+it back."""
 
 from itertools import count
 
@@ -34,9 +35,7 @@ async def no() -> None:
     raise NotPermitted("another leads")
 
 
-async def test_who_has_the_fence_writes_and_who_had_it_does_not(
-    pool: HttpPool, client: Client, lease: str
-) -> None:
+async def test_only_the_holder_of_the_fence_can_write(pool: HttpPool, client: Client, lease: str) -> None:
     first, second = (Client(pool, fence=f"{lease}/{name}") for name in ("first", "second"))
     with pytest.raises(Conflict) as early:
         await first.create(SYSTEM, CONFIG_MAPS, config())
@@ -57,7 +56,7 @@ async def test_other_conflicts_are_no_fence(client: Client) -> None:
     assert not is_fenced_off(there.value)
 
 
-async def test_who_does_not_lead_takes_nothing(client: Client, lease: str) -> None:
+async def test_a_process_that_does_not_lead_cannot_take_the_fence(client: Client, lease: str) -> None:
     with pytest.raises(NotPermitted):
         await fencing.take(client, f"{lease}/first", no)
     await fencing.take(client, f"{lease}/second", yes)
@@ -67,10 +66,10 @@ async def test_who_does_not_lead_takes_nothing(client: Client, lease: str) -> No
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-async def test_who_is_paused_while_another_takes_the_fence_does_not_take_it_back(
+async def test_a_paused_process_cannot_take_the_fence_back(
     client: Client, lease: str, is_there: bool
 ) -> None:
-    """The home plane said that the first leads; then it was paused, and the second led."""
+    """The home plane confirmed that the first process leads; then it was paused, and the second led."""
     if is_there:
         await fencing.take(client, f"{lease}/before", yes)
 

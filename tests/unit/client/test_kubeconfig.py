@@ -1,4 +1,4 @@
-"""Kubeconfigs, whole and broken."""
+"""Valid and invalid kubeconfigs."""
 
 from pathlib import Path
 
@@ -37,19 +37,19 @@ def test_files_beside_the_kubeconfig(server: LocalServer, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "text", ["", "[]", "a: b", "{", "current-context: x\ncontexts: []\nclusters: []\nusers: []"]
 )
-def test_what_is_none_is_told(tmp_path: Path, text: str) -> None:
+def test_an_invalid_kubeconfig_is_reported(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config"
     path.write_text(text)
     with pytest.raises(BadKubeconfig, match="not a kubeconfig"):
         load(path)
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadKubeconfig, match="--kubeconfig"):
         load(tmp_path / "none")
 
 
-def test_bad_certificates_are_told() -> None:
+def test_bad_certificates_are_reported() -> None:
     with pytest.raises(BadKubeconfig):
         KubeconfigUser("https://h", b"no certificate").tls()
 

@@ -1,4 +1,4 @@
-"""The lease: one leads, another takes over, and who may not write does not."""
+"""Leader election: one process leads, another takes over, and a process that may not write does not."""
 
 import asyncio
 import random
@@ -58,7 +58,7 @@ def test_transitions_count_changes_of_holder() -> None:
 
 
 class OneLease:
-    """A transport to a server with room for one lease, in memory and in virtual time."""
+    """A transport to a server that stores one lease, in memory and in virtual time."""
 
     def __init__(self, shared: dict[str, Object]) -> None:
         self._shared = shared
@@ -141,7 +141,7 @@ def test_a_released_lease_is_taken_at_once() -> None:
     two(scenario)
 
 
-def test_who_cannot_renew_stops_before_another_begins() -> None:
+def test_a_leader_that_cannot_renew_stops_before_another_begins() -> None:
     async def scenario(a: LeaderElector, b: LeaderElector, cut_off: OneLease, _b: OneLease) -> None:
         log: list[tuple[str, str, float]] = []
         async with asyncio.TaskGroup() as tasks:
@@ -200,7 +200,7 @@ def test_every_term_has_a_name_of_its_own() -> None:
     two(scenario)
 
 
-def test_who_lost_its_own_lease_need_not_wait_for_it() -> None:
+def test_a_process_can_retake_its_own_lease_immediately() -> None:
     async def scenario(a: LeaderElector, _b: LeaderElector, cut_off: OneLease, _other: OneLease) -> None:
         async with a.leading() as lost:
             cut_off.away = True
@@ -213,7 +213,7 @@ def test_who_lost_its_own_lease_need_not_wait_for_it() -> None:
     two(scenario)
 
 
-def test_it_is_confirmed_by_the_server_and_by_nothing_older() -> None:
+def test_confirm_waits_for_a_renewal_after_the_call() -> None:
     async def scenario(a: LeaderElector, _b: LeaderElector, cut_off: OneLease, _other: OneLease) -> None:
         now = asyncio.get_running_loop().time
         with pytest.raises(NotPermitted):
@@ -235,7 +235,7 @@ def test_it_is_confirmed_by_the_server_and_by_nothing_older() -> None:
     two(scenario)
 
 
-async def test_on_a_real_server(server: LocalServer) -> None:
+async def test_one_leader_at_a_time_on_a_real_server(server: LocalServer) -> None:
     pool = HttpPool(kubeconfig.load(server.admin_kubeconfig))
     client = Client(pool)
     a, b = (LeaderElector(client, "real", name, time.time, LeaderTiming(renew_seconds=0.01)) for name in "ab")

@@ -1,4 +1,4 @@
-"""What is sent again, and when."""
+"""Which requests are retried, and after how long."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_waits_double_and_end() -> None:
     assert waits == [pytest.approx(0.1), pytest.approx(0.2), pytest.approx(0.4), None]
 
 
-def test_the_servers_word_counts_within_bounds() -> None:
+def test_retry_after_is_followed_within_bounds() -> None:
     assert wait_seconds(POLICY, 1, answered("GET", 429, **{"retry-after": "3"})) == 3
     assert wait_seconds(POLICY, 1, answered("GET", 429, **{"retry-after": "9999"})) == 10
     odd = wait_seconds(POLICY, 1, answered("GET", 429, **{"retry-after": "tomorrow"}), chance=0.5)

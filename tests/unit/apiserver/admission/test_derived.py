@@ -1,4 +1,4 @@
-"""What is derived from a tenant's objects is made again when they change, and only then."""
+"""A value derived from a tenant's objects is computed again when they change, and only then."""
 
 from alcove.api.ids import GroupResource, TenantId
 from alcove.apiserver.admission import derived

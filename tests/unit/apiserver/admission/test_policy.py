@@ -185,7 +185,9 @@ async def test_a_failed_validation_denies_in_kubernetes_words(world: World) -> N
         ),
     ],
 )
-async def test_what_is_told(world: World, validation: Object, message: str, kind: type[ApiError]) -> None:
+async def test_the_message_and_reason_of_a_denial(
+    world: World, validation: Object, message: str, kind: type[ApiError]
+) -> None:
     world.policy(validation)
     error = await refusal(world, write())
     assert error.message.endswith(f"denied request: {message}")
@@ -207,7 +209,7 @@ async def test_what_is_told(world: World, validation: Object, message: str, kind
         "authorizer.serviceAccount('shop', 'bot').path('/metrics').check('get').allowed() == false",
     ],
 )
-async def test_what_expressions_see(world: World, expression: str) -> None:
+async def test_variables_of_expressions(world: World, expression: str) -> None:
     world.policy(expression)
     await world.validating.validate(write())
 
@@ -393,7 +395,7 @@ async def test_ring0s_policies_hold_in_ring0_only(world: World) -> None:
     await world.validating.validate(write(tenant=A))
 
 
-async def test_a_changed_policy_counts_at_once(world: World) -> None:
+async def test_a_changed_policy_takes_effect_immediately(world: World) -> None:
     world.policy("false")
     await refusal(world, write())
     world.policy("true")

@@ -1,4 +1,4 @@
-"""Tolerations of a runtime class beside a pod's own: none lost, none twice."""
+"""Tolerations of a runtime class are merged with the pod's: none is lost, none is duplicated."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What of volumes on nodes' disks tenants may write, and what every claim and volume begins with."""
+"""What tenants may write to volumes on nodes' disks, and the finalizers of new claims and volumes."""
 
 from typing import Any
 
@@ -75,10 +75,10 @@ async def test_what_a_tenant_may_write(new: Object, old: Object | None, message:
     )
     try:
         await plugin.validate(attributes(new, old, ANN))
-        said = ""
+        actual = ""
     except Forbidden as error:
-        said = error.message
-    assert message in said and bool(message) == bool(said)
+        actual = error.message
+    assert message in actual and bool(message) == bool(actual)
     await plugin.validate(attributes(new, old, RING0))
 
 

@@ -1,4 +1,4 @@
-"""The authority: made once, kept, mended or refused; and what it issues."""
+"""The certificate authority: created once, kept, repaired or rejected; and the certificates that it issues."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_a_server_certificate_is_no_authority(tmp_path: Path) -> None:
         CertificateAuthority.open(tmp_path, NOW)
 
 
-def test_an_expired_authority_says_how_to_go_on(tmp_path: Path) -> None:
+def test_an_expired_authority_raises_an_error_with_instructions(tmp_path: Path) -> None:
     CertificateAuthority.open(tmp_path, NOW)
     later = NOW + AUTHORITY_LIFETIME.total_seconds() + 1
     with pytest.raises(KeyFileError, match=r"expired on .* remove the certificate"):

@@ -1,4 +1,4 @@
-"""Signing keys: what they sign they verify, and nothing else."""
+"""Signing keys verify what they signed and nothing else, and are published by OpenID discovery."""
 
 import base64
 from pathlib import Path
@@ -99,7 +99,7 @@ def test_a_relying_party_verifies_a_token_by_discovery_alone() -> None:
         ("sa.pub", public_pem(ed25519.Ed25519PrivateKey.generate().public_key()), "ECDSA or RSA"),
     ],
 )
-def test_a_file_that_will_not_do_is_refused(tmp_path: Path, file: str, content: bytes, message: str) -> None:
+def test_an_invalid_file_is_rejected(tmp_path: Path, file: str, content: bytes, message: str) -> None:
     (tmp_path / file).write_bytes(content)
     with pytest.raises(KeyFileError, match=message):
         SigningKeys.open(tmp_path)

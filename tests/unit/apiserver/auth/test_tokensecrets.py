@@ -1,4 +1,4 @@
-"""Token Secrets: filled when written, good while they hold their token."""
+"""Token Secrets are filled when they are written; their token is valid as long as they contain it."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""Catching up with the store: all who wait share a question, and nobody takes the answer to an older one."""
+"""Catching up with the store: concurrent waiters share one read, and none uses a read that began before it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,9 +15,10 @@ KEY = Key(GroupResource("", "configmaps"), TenantId("acme"), "n", "m")
 
 
 class SlowStore(SqliteStore):
-    """One that is far away: what it answers was true when it was asked, and comes when the test lets it."""
+    """A store whose reads are delayed: the result is that of the time of the call, and arrives when the test
+    allows it."""
 
-    asked = 0
+    reads = 0
     at_once = True
     broken = False
 
@@ -26,7 +27,7 @@ class SlowStore(SqliteStore):
         self.answers = asyncio.Semaphore(0)
 
     async def revision(self) -> Revision:
-        self.asked += 1
+        self.reads += 1
         newest = await super().revision()
         if not self.at_once:
             await self.answers.acquire()
@@ -46,7 +47,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SlowStore]:
 @pytest.fixture
 async def cache(store: SlowStore) -> AsyncIterator[Cache]:
     async with Cache(store, lambda _events: None) as cache:
-        store.at_once, store.asked = False, 0
+        store.at_once, store.reads = False, 0
         yield cache
 
 
@@ -55,19 +56,19 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_thousand_share_two_questions(store: SlowStore, cache: Cache) -> None:
+async def test_a_thousand_waiters_share_two_reads_of_the_store(store: SlowStore, cache: Cache) -> None:
     waiting = [asyncio.create_task(cache.catch_up()) for _ in range(1000)]
     await settle()
-    assert store.asked == 1
+    assert store.reads == 1
     store.answers.release()
     await asyncio.wait_for(waiting[0], 5)
     await settle()
     store.answers.release()
     await asyncio.wait_for(asyncio.gather(*waiting), 5)
-    assert store.asked <= 2
+    assert store.reads <= 2
 
 
-async def test_who_comes_later_does_not_take_an_older_answer(store: SlowStore, cache: Cache) -> None:
+async def test_a_later_waiter_does_not_use_an_older_read(store: SlowStore, cache: Cache) -> None:
     early = asyncio.create_task(cache.catch_up())
     await settle()
     written = await store.write([WriteOp(KEY, b'{"metadata":{}}')])
@@ -82,7 +83,7 @@ async def test_who_comes_later_does_not_take_an_older_answer(store: SlowStore, c
     assert cache.revision >= written
 
 
-async def test_who_gives_up_stops_nobody_else(store: SlowStore, cache: Cache) -> None:
+async def test_a_cancelled_waiter_does_not_cancel_the_others(store: SlowStore, cache: Cache) -> None:
     first, second = (asyncio.create_task(cache.catch_up()) for _ in range(2))
     await settle()
     first.cancel()
@@ -90,7 +91,9 @@ async def test_who_gives_up_stops_nobody_else(store: SlowStore, cache: Cache) ->
     await asyncio.wait_for(second, 5)
 
 
-async def test_a_store_that_does_not_answer_is_told(store: SlowStore, cache: Cache) -> None:
+async def test_an_unavailable_store_fails_the_wait_and_a_later_wait_succeeds(
+    store: SlowStore, cache: Cache
+) -> None:
     store.broken = True
     store.answers.release()
     with pytest.raises(StoreUnavailable):

@@ -1,4 +1,4 @@
-"""What history keeps of an event once everybody was told: bytes, and no second form of them."""
+"""The history keeps only the encoded bytes of a published event."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def entry(revision: int) -> CacheEntry:
 
 
 @pytest.mark.parametrize("kind", [CacheEventType.MODIFIED, CacheEventType.DELETED])
-def test_what_was_told_is_kept_as_bytes_alone(kind: CacheEventType) -> None:
+def test_a_published_event_keeps_only_its_bytes(kind: CacheEventType) -> None:
     before, now = entry(1), entry(2)
     event = CacheEvent(kind, now, before)
     seen = [before.object, now.object]

@@ -1,4 +1,4 @@
-"""Names of CRDs: who gets them, what the others are told."""
+"""Names of CRDs: which CRD gets a name, and the conditions of the others."""
 
 from typing import Any
 
@@ -15,12 +15,18 @@ STOCK = registry.load().all()
 def definition(
     plural: str = "widgets", kind: str = "Widget", group: str = "example.com", **names: Any
 ) -> Object:
-    asked = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List", **names}
+    requested_names = {
+        "plural": plural,
+        "singular": kind.lower(),
+        "kind": kind,
+        "listKind": f"{kind}List",
+        **names,
+    }
     return {
         "metadata": {"name": f"{plural}.{group}"},
         "spec": {
             "group": group,
-            "names": asked,
+            "names": requested_names,
             "versions": [{"name": "v1", "served": True, "storage": True}],
         },
         "status": {"storedVersions": ["v1"]},
@@ -103,7 +109,7 @@ def test_stock_kinds_keep_their_names() -> None:
     assert is_established(accepted(definition("fleets", "Fleet", "apps")))
 
 
-def test_what_is_held_stays_held() -> None:
+def test_accepted_names_stay_accepted() -> None:
     crd = accepted(definition(shortNames=["wd"]))
     late = accepted(definition("gadgets", "Gadget", shortNames=["wd"]), crd)
     assert conditions(late)["NamesAccepted"][1] == "ShortNamesConflict"
@@ -138,7 +144,7 @@ def test_an_unreadable_ca_keeps_a_crd_from_being_served() -> None:
     )
 
 
-def test_groups_of_the_community_tell_their_approval() -> None:
+def test_the_approval_annotation_decides_for_kubernetes_groups() -> None:
     crd = definition(group="gateway.networking.k8s.io")
     crd["metadata"]["annotations"] = {"api-approved.kubernetes.io": "https://example.com/pr/1"}
     assert conditions(accepted(crd))["KubernetesAPIApprovalPolicyConformant"] == (

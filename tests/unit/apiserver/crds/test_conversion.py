@@ -1,4 +1,4 @@
-"""Conversion by webhook: what is asked, what answers are taken, what the others are called."""
+"""Conversion by webhook: the request, accepted responses, and the errors for others."""
 
 import copy
 from collections.abc import Callable
@@ -45,17 +45,17 @@ NODES = {
 
 
 class Webhook:
-    """Answers as told, and remembers what it was asked."""
+    """Responds as configured and records the requests."""
 
     def __init__(self, answer: Callable[[Object], Any]) -> None:
         self._answer = answer
-        self.asked: list[Object] = []
+        self.reviews: list[Object] = []
 
     async def __call__(self, client: Object, body: bytes, *, timeout_seconds: float) -> bytes:
         assert client == {"url": "https://x/convert"}
         assert timeout_seconds == TIMEOUT_SECONDS
         review = orjson.loads(body)
-        self.asked.append(review)
+        self.reviews.append(review)
         answer = self._answer(review["request"])
         return answer if isinstance(answer, bytes) else orjson.dumps(answer)
 
@@ -89,9 +89,9 @@ async def test_all_objects_are_converted_at_once() -> None:
     found = await Converter(CRD, NODES, webhook).convert([OBJECT, there, OBJECT], "example.com/v2")
     assert [obj["apiVersion"] for obj in found] == ["example.com/v2"] * 3
     assert [obj["spec"]["width"] for obj in found] == [1, 9, 1]
-    (asked,) = webhook.asked
-    assert asked["apiVersion"] == "apiextensions.k8s.io/v1"
-    assert len(asked["request"]["objects"]) == 2
+    (reviews,) = webhook.reviews
+    assert reviews["apiVersion"] == "apiextensions.k8s.io/v1"
+    assert len(reviews["request"]["objects"]) == 2
 
 
 async def test_only_labels_and_annotations_of_metadata_may_change() -> None:
@@ -102,7 +102,7 @@ async def test_only_labels_and_annotations_of_metadata_may_change() -> None:
 async def test_nothing_is_asked_where_nothing_has_to_change() -> None:
     webhook = Webhook(convert)
     assert await Converter(CRD, NODES, webhook).convert([OBJECT], "example.com/v1") == [OBJECT]
-    assert webhook.asked == []
+    assert webhook.reviews == []
 
 
 def changed(**fields: Any) -> Callable[[Object], Object]:
@@ -165,7 +165,7 @@ PREFIX = "conversion webhook for example.com/v1, Kind=Widget"
         ),
     ],
 )
-async def test_bad_answers(answer: Callable[[Object], Any], message: str) -> None:
+async def test_invalid_responses_are_rejected(answer: Callable[[Object], Any], message: str) -> None:
     with pytest.raises(InternalError) as caught:
         await Converter(CRD, NODES, Webhook(answer)).convert([OBJECT], "example.com/v2")
     assert caught.value.message.startswith(message)

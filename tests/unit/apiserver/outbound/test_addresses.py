@@ -1,4 +1,4 @@
-"""Where a tenant's webhooks may be."""
+"""The addresses that tenants' webhooks may have."""
 
 from ipaddress import ip_address
 
@@ -42,12 +42,12 @@ from alcove.apiserver.outbound import addresses
         "3fff::1",
     ],
 )
-def test_nothing_on_this_side_of_the_wall(text: str) -> None:
+def test_private_and_special_addresses_are_rejected(text: str) -> None:
     assert not addresses.permitted(ip_address(text), (), ())
 
 
 @pytest.mark.parametrize("text", ["8.8.8.8", "1.1.1.1", "2606:4700:4700::1111", "::ffff:8.8.8.8"])
-def test_the_public_internet_but_not_the_clusters_own_part_of_it(text: str) -> None:
+def test_public_addresses_are_permitted_unless_they_are_nodes(text: str) -> None:
     address = ip_address(text)
     assert addresses.permitted(address, (), ())
     own = addresses.parse(text)

@@ -1,4 +1,5 @@
-"""Services and hosts, resolved: only ready endpoints, at the port that the service means; few threads a tenant."""
+"""Services resolve to ready endpoints at the service's target port; hosts are looked up with few threads per
+tenant."""
 
 import asyncio
 import threading
@@ -97,15 +98,15 @@ async def test_a_slow_name_server_delays_its_tenant_alone(monkeypatch: pytest.Mo
         await asyncio.gather(*slow, return_exceptions=True)
     names._threads.shutdown(wait=True)
     async with asyncio.timeout(5):
-        while names._lookups:  # noqa: ASYNC110 - the threads tell the loop in their own time
+        while names._lookups:  # noqa: ASYNC110 - nothing signals that the threads have ended
             await asyncio.sleep(0.01)
 
 
 async def test_a_lookup_is_kept_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    lookups: list[str] = []
 
     def resolve(host: str) -> tuple[Any, ...]:
-        asked.append(host)
+        lookups.append(host)
         return ()
 
     monkeypatch.setattr(names_module, "_resolve", resolve)
@@ -114,5 +115,5 @@ async def test_a_lookup_is_kept_for_a_while(monkeypatch: pytest.MonkeyPatch) -> 
     for seconds in (0, 1, names_module.KEPT_SECONDS + 1):
         now[0] += seconds
         await names.host(ACME, "a.example.com", 1)
-    assert len(asked) == 2
+    assert len(lookups) == 2
     names.close()

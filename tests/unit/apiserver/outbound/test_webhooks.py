@@ -1,4 +1,4 @@
-"""Calls over real TLS to a real server: connections, authorities, bounds."""
+"""Webhook calls over real TLS to a real server: connections, certificate authorities, limits."""
 
 import asyncio
 import socket
@@ -67,7 +67,7 @@ async def test_idle_connections_are_bounded_and_end(
     await asyncio.gather(*(post(calls, echo.client()) for _ in range(12)))
     assert len(calls._idle) == 4
     async with asyncio.timeout(10):
-        while len(calls._idle):  # noqa: ASYNC110 - what is closed tells nobody
+        while len(calls._idle):  # noqa: ASYNC110 - closing sends no notification
             await asyncio.sleep(0.05)
 
 
@@ -79,7 +79,7 @@ async def test_a_certificate_for_another_name_is_refused(echo: WebhookServer) ->
 
 
 @pytest.mark.parametrize("bundle", ["!!", "aGVsbG8=", ""])
-async def test_an_authority_that_is_none(echo: WebhookServer, bundle: str) -> None:
+async def test_an_invalid_certificate_authority_is_rejected(echo: WebhookServer, bundle: str) -> None:
     client = {**echo.client(), "caBundle": bundle}
     with pytest.raises(WebhookError, match=r"root certificates|failed to verify"):
         await post(caller(*LOOPBACK), client)
@@ -92,14 +92,14 @@ async def test_redirects_are_not_followed() -> None:
         assert len(server.seen) == 1
 
 
-async def test_nobody_listening() -> None:
+async def test_a_closed_port_raises_a_webhook_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     with pytest.raises(WebhookError, match=f'^Post "https://127.0.0.1:{port}/.timeout=5s": .*refused'):
         await post(caller(*LOOPBACK), {"url": f"https://127.0.0.1:{port}/"})
 
 
-async def test_who_never_shakes_hands_runs_out_of_time() -> None:
+async def test_an_unfinished_handshake_times_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         calls = caller(*LOOPBACK)
@@ -108,7 +108,7 @@ async def test_who_never_shakes_hands_runs_out_of_time() -> None:
         assert not calls._calls
 
 
-async def test_a_tenant_has_so_many_calls_and_no_more() -> None:
+async def test_concurrent_calls_of_a_tenant_are_limited() -> None:
     hold = threading.Event()
 
     def respond(_path: str, review: Any) -> Any:

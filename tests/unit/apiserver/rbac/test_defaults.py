@@ -1,4 +1,4 @@
-"""Default roles: what they allow, who has them, and how they are shown."""
+"""Default roles: their permissions, their subjects, and how they are listed."""
 
 import pytest
 
@@ -65,8 +65,8 @@ def test_everybody_may_discover_and_ask_about_themselves(tenant: TenantId) -> No
     ann = Identity(tenant, "ann", ("system:authenticated",))
     for path in ("/api", "/apis/apps/v1", "/openapi/v3", "/version", "/healthz"):
         assert authorizer.authorize(ann, Access("get", tenant, path=path)).allowed
-    asked = Access("create", tenant, "authorization.k8s.io", "selfsubjectaccessreviews")
-    assert authorizer.authorize(ann, asked).allowed
+    access = Access("create", tenant, "authorization.k8s.io", "selfsubjectaccessreviews")
+    assert authorizer.authorize(ann, access).allowed
     assert not authorizer.authorize(
         ann, Access("create", tenant, "authorization.k8s.io", "subjectaccessreviews")
     ).allowed
@@ -89,13 +89,13 @@ def test_everybody_may_discover_and_ask_about_themselves(tenant: TenantId) -> No
         (("system:kube-controller-manager",), "impersonate", "", "users", False),
     ],
 )
-@pytest.mark.parametrize("asked", [SYSTEM, ACME, TenantId("all")])
+@pytest.mark.parametrize("tenant", [SYSTEM, ACME, TenantId("all")])
 def test_ring0s_components_have_their_rights_in_every_tenant(
-    identity: tuple[str, ...], verb: str, group: str, resource: str, allowed: bool, asked: TenantId
+    identity: tuple[str, ...], verb: str, group: str, resource: str, allowed: bool, tenant: TenantId
 ) -> None:
     user, *groups = identity
     name, _, subresource = resource.partition("/")
-    access = Access(verb, asked, group, name, subresource, "ns")
+    access = Access(verb, tenant, group, name, subresource, "ns")
     found = Authorizer(MemoryReader()).authorize(Identity(SYSTEM, user, tuple(groups)), access)
     assert found.allowed == allowed
 
@@ -103,8 +103,8 @@ def test_ring0s_components_have_their_rights_in_every_tenant(
 @pytest.mark.parametrize("user", ["system:kube-scheduler", "system:kube-controller-manager"])
 def test_in_a_tenant_the_names_of_ring0s_components_mean_nothing(user: str) -> None:
     impostor = Identity(ACME, user, ("system:nodes", "system:authenticated"))
-    for asked in (ACME, SYSTEM):
-        assert not Authorizer(MemoryReader()).authorize(impostor, Access("list", asked, "", "pods")).allowed
+    for tenant in (ACME, SYSTEM):
+        assert not Authorizer(MemoryReader()).authorize(impostor, Access("list", tenant, "", "pods")).allowed
 
 
 def test_a_tenants_role_joins_the_default_ones_by_its_label() -> None:
@@ -122,20 +122,20 @@ def test_a_tenants_role_joins_the_default_ones_by_its_label() -> None:
         reader.put(ACME, CLUSTER_ROLE_BINDINGS, binding)
     authorizer = Authorizer(reader)
     for role in ("view", "edit", "admin"):
-        asked = Access("get", ACME, "acme.io", "widgets")
-        assert authorizer.authorize(Identity(ACME, role), asked).allowed
-        assert not authorizer.authorize(Identity(TenantId("other"), role), asked).allowed
+        access = Access("get", ACME, "acme.io", "widgets")
+        assert authorizer.authorize(Identity(ACME, role), access).allowed
+        assert not authorizer.authorize(Identity(TenantId("other"), role), access).allowed
 
 
-def test_a_stored_role_takes_the_place_of_a_built_in_one_and_gives_it_back() -> None:
+def test_a_stored_role_replaces_the_built_in_one_until_it_is_deleted() -> None:
     reader = MemoryReader()
     authorizer, ann = Authorizer(reader), Identity(ACME, "ann", ("system:authenticated",))
-    asked = Access("get", ACME, path="/api")
-    assert authorizer.authorize(ann, asked).allowed
+    access = Access("get", ACME, path="/api")
+    assert authorizer.authorize(ann, access).allowed
     reader.put(ACME, CLUSTER_ROLES, {"metadata": {"name": "system:discovery"}, "rules": []})
-    assert not authorizer.authorize(ann, asked).allowed
+    assert not authorizer.authorize(ann, access).allowed
     reader.remove(ACME, CLUSTER_ROLES, "", "system:discovery")
-    assert authorizer.authorize(ann, asked).allowed
+    assert authorizer.authorize(ann, access).allowed
 
 
 def test_shown_with_metadata_of_the_tenants_own() -> None:

@@ -1,4 +1,4 @@
-"""What a node may do, as tables: two nodes, two tenants, and pods that come and go."""
+"""The permissions of a node, as tables: two nodes, two tenants, and pods that are created and deleted."""
 
 import pytest
 from hypothesis import given
@@ -98,8 +98,8 @@ def test_what_its_pods_name_it_reads_one_by_one(
     assert not authorizer.allows(B, access(verb, ACME, what, where))
     namespace = where.rpartition("/")[0]
     for tenant in (ACME, SYSTEM, ALL, EMPTY):
-        for place in (f"{namespace}/", "", "else/mine"):
-            assert not authorizer.allows(A, access(verb, tenant, what, place))
+        for where in (f"{namespace}/", "", "else/mine"):
+            assert not authorizer.allows(A, access(verb, tenant, what, where))
 
 
 @pytest.mark.parametrize("verb", ["create", "update", "patch", "delete", "deletecollection", "*"])
@@ -268,8 +268,8 @@ def test_services_and_their_like_are_read_in_tenants_that_have_a_pod_there(
 ) -> None:
     authorizer = Authorizer(reader)
     for verb in READS:
-        told = [authorizer.allows(A, access(verb, tenant, what)) for tenant in (ACME, OTHER, EMPTY, ALL)]
-        assert told == [True, False, False, False]
+        allowed = [authorizer.allows(A, access(verb, tenant, what)) for tenant in (ACME, OTHER, EMPTY, ALL)]
+        assert allowed == [True, False, False, False]
         assert authorizer.allows(B, access(verb, OTHER, what))
     for verb in ("create", "update", "patch", "delete", "deletecollection"):
         assert not authorizer.allows(A, access(verb, ACME, what, "ns/x"))
@@ -279,8 +279,10 @@ def test_services_and_their_like_are_read_in_tenants_that_have_a_pod_there(
 def test_events_are_written_where_it_has_to_do(reader: MemoryReader, what: str) -> None:
     authorizer = Authorizer(reader)
     for verb in ("create", "patch", "update"):
-        told = [authorizer.allows(A, access(verb, tenant, what, "ns/e")) for tenant in (ACME, SYSTEM, OTHER)]
-        assert told == [True, True, False]
+        allowed = [
+            authorizer.allows(A, access(verb, tenant, what, "ns/e")) for tenant in (ACME, SYSTEM, OTHER)
+        ]
+        assert allowed == [True, True, False]
     for verb in ("get", "list", "watch", "delete"):
         assert not authorizer.allows(A, access(verb, ACME, what, "ns/e"))
 
@@ -353,8 +355,8 @@ def test_roles_give_a_node_nothing_more(reader: MemoryReader) -> None:
 
 def test_discovery_is_of_ring0_and_of_tenants_that_have_a_pod_there(reader: MemoryReader) -> None:
     authorizer = Authorizer(reader)
-    told = [authorizer.allows(A, Access("get", tenant, path="/apis")) for tenant in (SYSTEM, ACME, OTHER)]
-    assert told == [True, True, False]
+    allowed = [authorizer.allows(A, Access("get", tenant, path="/apis")) for tenant in (SYSTEM, ACME, OTHER)]
+    assert allowed == [True, True, False]
     assert not authorizer.allows(A, Access("get", SYSTEM, path="/metrics"))
 
 
@@ -374,24 +376,24 @@ def test_who_is_a_node(reader: MemoryReader, identity: Identity, name: str) -> N
     assert Authorizer(reader).allows(identity, wanted) == bool(name)
 
 
-def test_a_right_comes_and_goes_with_its_pod(reader: MemoryReader) -> None:
+def test_a_permission_lasts_as_long_as_its_pod(reader: MemoryReader) -> None:
     authorizer = Authorizer(reader)
-    asked = [
+    accesses = [
         access("get", ACME, "secrets", "ns/mine"),
         access("get", ACME, "persistentvolumes", "mine-volume"),
         access("create", ACME, "serviceaccounts/token", "ns/mine-account"),
         access("update", ACME, "pods/status", "ns/web"),
         access("list", ACME, "services"),
     ]
-    assert [authorizer.allows(A, each) for each in asked] == [True] * 5
+    assert [authorizer.allows(A, each) for each in accesses] == [True] * 5
     reader.remove(ACME, PODS, "ns", "web")
-    assert [authorizer.allows(A, each) for each in asked] == [False] * 5
+    assert [authorizer.allows(A, each) for each in accesses] == [False] * 5
     reader.put(ACME, PODS, pod("web", "b", "mine"))
-    assert [authorizer.allows(A, each) for each in asked] == [False] * 5
-    assert [authorizer.allows(B, each) for each in asked] == [True] * 5
+    assert [authorizer.allows(A, each) for each in accesses] == [False] * 5
+    assert [authorizer.allows(B, each) for each in accesses] == [True] * 5
 
 
-def test_a_claims_new_volume_counts_at_once(reader: MemoryReader) -> None:
+def test_a_claims_new_volume_takes_effect_immediately(reader: MemoryReader) -> None:
     authorizer = Authorizer(reader)
     reader.put(ACME, CLAIMS, claim("mine-claim", "stray-volume"))
     assert authorizer.allows(A, access("get", ACME, "persistentvolumes", "stray-volume"))
@@ -408,7 +410,7 @@ def test_a_mirror_pod_gives_no_right_to_what_it_names(reader: MemoryReader) -> N
     assert authorizer.allows(A, access("update", ACME, "pods/status", "ns/static"))
 
 
-def test_a_refusal_does_not_tell_what_exists(reader: MemoryReader) -> None:
+def test_an_error_does_not_reveal_what_exists(reader: MemoryReader) -> None:
     authorizer = Authorizer(reader)
     there, nowhere = (
         authorizer.authorize(A, access("get", ACME, what, name))
@@ -442,7 +444,7 @@ PLACES = st.tuples(st.sampled_from("xyz"), st.sampled_from(["", "a", "b"]), st.s
 
 
 @given(st.lists(PLACES | st.sampled_from("xyz"), max_size=20))
-def test_what_is_kept_is_what_would_be_found_anew(changes: list[tuple[str, str, str] | str]) -> None:
+def test_the_incremental_index_equals_a_rebuilt_one(changes: list[tuple[str, str, str] | str]) -> None:
     reader = MemoryReader()
     kept = NodeAuthorizer(reader)
     for change in changes:
@@ -458,7 +460,7 @@ def test_what_is_kept_is_what_would_be_found_anew(changes: list[tuple[str, str, 
             assert sorted(held.claims) == sorted(found.claims)
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes, "NEEDS_MAX", 4)
     reader = MemoryReader()
     for number in range(10):

@@ -74,7 +74,7 @@ def test_a_role_binding_counts_in_its_namespace_only(reader: MemoryReader, kind:
     assert not ask(reader, "ann").allowed
 
 
-def test_a_role_bindings_service_account_is_of_its_namespace_unless_told(reader: MemoryReader) -> None:
+def test_a_service_account_subject_defaults_to_the_bindings_namespace(reader: MemoryReader) -> None:
     bound = binding("pods-here", "Role", subject("ServiceAccount", "ci"), namespace="ns")
     reader.put(ACME, ROLE_BINDINGS, bound)
     assert ask(reader, "system:serviceaccount:ns:ci", namespace="ns").allowed
@@ -98,7 +98,7 @@ def test_names_narrow_a_rule(reader: MemoryReader) -> None:
     assert not ask(reader, "ann").allowed
 
 
-def test_a_binding_to_a_missing_role_is_told_to_those_it_concerns(reader: MemoryReader) -> None:
+def test_a_binding_to_a_missing_role_is_reported_to_its_subjects(reader: MemoryReader) -> None:
     reader.put(ACME, CLUSTER_ROLE_BINDINGS, binding("gone", "ClusterRole", subject("User", "ann")))
     message = 'RBAC: clusterrole.rbac.authorization.k8s.io "gone" not found'
     assert ask(reader, "ann") == AccessDecision(False, message)
@@ -115,7 +115,7 @@ def test_other_tenants_roles_are_not_seen(reader: MemoryReader) -> None:
     assert not ask(reader, "ann").allowed
 
 
-def test_what_is_remembered_is_bounded(reader: MemoryReader) -> None:
+def test_the_cache_is_bounded(reader: MemoryReader) -> None:
     policy = RbacPolicy(ACME, reader)
     for n in range(3 * RESULTS_MAX):
         policy.evaluate(RbacQuery("ann", (), "get", "", f"r{n}"))

@@ -1,4 +1,4 @@
-"""Rules: matching, covering, and the law that binds the two."""
+"""Rules: matching, covering, and the law that relates the two."""
 
 import pytest
 from hypothesis import given, settings
@@ -76,14 +76,14 @@ def test_matches_what_the_words_say(raws: list[Object]) -> None:
 
 @settings(deadline=None)
 @given(rules, rules)
-def test_who_covers_a_role_can_do_all_that_it_allows(held: list[Object], wanted: list[Object]) -> None:
+def test_covering_a_role_implies_all_its_permissions(held: list[Object], wanted: list[Object]) -> None:
     if not escalation.missing(compile_rules(held), compile_rules(wanted)):
         assert allowed(wanted) <= allowed(held)
 
 
 @settings(deadline=None)
 @given(rules, rules)
-def test_what_is_missing_is_told_and_with_it_nothing_is_missing(
+def test_granting_the_reported_missing_rules_leaves_none_missing(
     held: list[Object], wanted: list[Object]
 ) -> None:
     lacking = escalation.missing(compile_rules(held), compile_rules(wanted))
@@ -101,7 +101,7 @@ def test_everybody_may_give_what_they_have_and_cluster_admins_anything(raws: lis
 
 @settings(deadline=None)
 @given(resource_rules)
-def test_equal_rules_are_one_object_and_told_as_written(raw: Object) -> None:
+def test_equal_rules_share_one_object_and_keep_their_text(raw: Object) -> None:
     assert compile_rule(raw) is compile_rule(dict(raw))
     assert compile_rule(raw).to_object() == {field: value for field, value in raw.items() if value}
 
@@ -120,7 +120,7 @@ def test_equal_rules_are_one_object_and_told_as_written(raw: Object) -> None:
         ),
     ],
 )
-def test_told_as_kubernetes_tells_it(rule: PolicyRule, message: str) -> None:
+def test_a_rule_is_formatted_as_kubernetes_does(rule: PolicyRule, message: str) -> None:
     assert str(rule) == message
 
 

@@ -41,6 +41,6 @@ def test_names_are_not_resolved(given: Object) -> None:
         agent_address(reader(given), "n1")
 
 
-def test_a_tenants_own_node_is_none() -> None:
+def test_a_tenants_node_object_is_ignored() -> None:
     with pytest.raises(ServiceUnavailable, match='node "n1" is not registered'):
         agent_address(reader(node(("InternalIP", "10.0.0.1")), TenantId("acme")), "n1")

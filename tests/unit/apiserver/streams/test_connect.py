@@ -7,7 +7,7 @@ from alcove.apiserver.streams.connect import StreamLimits
 A, B, C = TenantId("a"), TenantId("b"), TenantId("c")
 
 
-def test_a_tenant_has_so_many_streams_and_others_theirs() -> None:
+def test_streams_are_limited_per_tenant() -> None:
     counting = StreamLimits(per_tenant_max=2, total_max=10)
     leave = counting.enter(A)
     counting.enter(A)
@@ -20,7 +20,7 @@ def test_a_tenant_has_so_many_streams_and_others_theirs() -> None:
     counting.enter(A)
 
 
-def test_there_is_an_end_for_all_together() -> None:
+def test_streams_are_limited_in_total() -> None:
     counting = StreamLimits(per_tenant_max=2, total_max=3)
     for tenant in (A, A, B):
         counting.enter(tenant)

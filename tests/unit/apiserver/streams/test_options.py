@@ -16,9 +16,9 @@ def pod(*containers: str, init: tuple[str, ...] = (), ephemeral: tuple[str, ...]
     }
 
 
-def test_what_a_query_says() -> None:
-    asked = options.parse("exec", "command=ls&command=-l+x&stdin=true&tty=false&container=a&junk=1")
-    assert asked == {
+def test_query_parameters_are_parsed() -> None:
+    parsed = options.parse("exec", "command=ls&command=-l+x&stdin=true&tty=false&container=a&junk=1")
+    assert parsed == {
         "kind": "PodExecOptions", "apiVersion": "v1", "stdin": True, "tty": False, "container": "a",
         "command": ["ls", "-l x"],
     }  # fmt: skip
@@ -28,7 +28,7 @@ def test_what_a_query_says() -> None:
 
 
 @pytest.mark.parametrize(("verb", "query"), [("log", "tailLines=many"), ("portforward", "ports=http")])
-def test_numbers_are_numbers(verb: str, query: str) -> None:
+def test_invalid_numbers_are_rejected(verb: str, query: str) -> None:
     with pytest.raises(BadRequest):
         options.parse(verb, query)
 
@@ -88,7 +88,7 @@ def test_the_container_that_is_meant(given: Object, wanted: str, expected: str) 
         ),
     ],
 )
-def test_a_container_that_is_not_clear(given: Object, wanted: str, message: str) -> None:
+def test_an_ambiguous_container_is_rejected(given: Object, wanted: str, message: str) -> None:
     with pytest.raises(ApiError) as refused:
         options.container_of(given, {"container": wanted} if wanted else {})
     assert refused.value.message == message
@@ -102,20 +102,20 @@ def test_a_container_that_is_not_clear(given: Object, wanted: str, message: str)
         ({}, "is waiting to start: ContainerCreating"),
     ],
 )
-def test_why_there_is_no_log_yet(state: Object, message: str) -> None:
+def test_the_message_for_a_container_without_a_log(state: Object, message: str) -> None:
     given = pod("main") | {"status": {"containerStatuses": [{"name": "main", "state": state}]}}
     assert options.waiting(given, "main") == f'container "main" in pod "web" {message}'
 
 
-def test_the_node_is_told_what_was_understood_and_nothing_else() -> None:
-    asked = options.parse("log", "follow=true&tailLines=5&junk=%0d%0aHost:+x&container=other")
-    assert options.query_of("log", asked, "main") == {
+def test_the_agent_gets_only_the_parsed_options() -> None:
+    parsed = options.parse("log", "follow=true&tailLines=5&junk=%0d%0aHost:+x&container=other")
+    assert options.query_of("log", parsed, "main") == {
         "container": ["main"],
         "follow": ["true"],
         "tailLines": ["5"],
     }
-    asked = options.parse("exec", "command=a&command=b&stdout=1")
-    assert options.query_of("exec", asked, "main") == {
+    parsed = options.parse("exec", "command=a&command=b&stdout=1")
+    assert options.query_of("exec", parsed, "main") == {
         "container": ["main"],
         "stdout": ["true"],
         "command": ["a", "b"],

@@ -1,4 +1,4 @@
-"""What a namespace's labels choose."""
+"""The policy that a namespace's labels select."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_each_mode_has_its_own_level_and_version() -> None:
     ]
 
 
-def test_what_is_enforced_is_warned_of_unless_something_else_is_chosen() -> None:
+def test_warn_defaults_to_the_enforced_level() -> None:
     policy, _ = levels.policy(labels(enforce="restricted", enforce_version="v1.25"))
     assert policy.warn == Standard(Level.RESTRICTED, 25)
     policy, _ = levels.policy(labels(enforce="restricted", warn="baseline"))
@@ -35,7 +35,7 @@ def test_what_is_enforced_is_warned_of_unless_something_else_is_chosen() -> None
 
 
 @pytest.mark.parametrize("text", ["strict", "Baseline", "", "baseline "])
-def test_a_wrong_level_enforces_the_strictest_and_tells_nothing(text: str) -> None:
+def test_an_invalid_level_enforces_restricted_and_disables_audit_and_warn(text: str) -> None:
     policy, faults = levels.policy(labels(enforce=text, audit=text, warn=text))
     assert (policy.enforce.level, policy.audit.level, policy.warn.level) == (Level.RESTRICTED, 0, 0)
     assert len(faults) == 3

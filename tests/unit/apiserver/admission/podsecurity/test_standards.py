@@ -1,4 +1,4 @@
-"""Every check of the Pod Security Standards: what breaks it, in which words, and since which version."""
+"""Every check of the Pod Security Standards: what violates it, its message, and its first version."""
 
 from typing import Any
 
@@ -212,7 +212,7 @@ def test_restricted(spec: dict[str, Any], message: str) -> None:
     assert found(spec, Level.RESTRICTED) == message
 
 
-def test_the_pods_own_context_speaks_for_silent_containers() -> None:
+def test_the_pods_security_context_applies_to_containers_without_one() -> None:
     pod_level = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     own = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     assert found({"securityContext": pod_level, **one(**own)}, Level.RESTRICTED) == ""

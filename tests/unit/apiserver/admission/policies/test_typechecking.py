@@ -1,4 +1,4 @@
-"""Types of a policy's expressions, told in its status: as Kubernetes' own controller tells them."""
+"""Type errors of a policy's expressions are reported in its status, as Kubernetes' controller does."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def rule(groups: str, versions: str, resources: str) -> Object:
 
 @pytest.fixture
 def kinds() -> CustomKinds:
-    """`b` has a kind of its own."""
+    """Tenant `b` has a custom kind."""
     reader = MemoryReader()
     spec = {"type": "object", "properties": {"size": {"type": "integer"}}}
     schema = {"type": "object", "properties": {"spec": spec}}
@@ -68,7 +68,7 @@ def checked(kinds: CustomKinds, *expressions: str, tenant: TenantId = A, **spec:
     return found
 
 
-def test_a_field_that_there_is_not(kinds: CustomKinds) -> None:
+def test_an_unknown_field_is_reported(kinds: CustomKinds) -> None:
     assert checked(kinds, "object.spec.replicas <= 5", "object.replicas > 1") == [
         {
             "fieldRef": "spec.validations[1].expression",
@@ -97,7 +97,7 @@ def test_a_field_that_there_is_not(kinds: CustomKinds) -> None:
         "request.operation != 'DELETE' && authorizer.group('').resource('pods').check('get').allowed()",
     ],
 )
-def test_what_is_right_is_not_complained_of(kinds: CustomKinds, expression: str) -> None:
+def test_valid_expressions_have_no_warnings(kinds: CustomKinds, expression: str) -> None:
     assert checked(kinds, expression) == []
 
 
@@ -111,7 +111,7 @@ def test_what_is_right_is_not_complained_of(kinds: CustomKinds, expression: str)
         "object.metadata.creationTimestamp == '2030-01-01T00:00:00Z'",
     ],
 )
-def test_what_can_never_be_right(kinds: CustomKinds, expression: str) -> None:
+def test_type_errors_are_reported(kinds: CustomKinds, expression: str) -> None:
     [found] = checked(kinds, expression)
     assert found["warning"].startswith("apps/v1, Kind=Deployment: ERROR: <input>:1:")
 

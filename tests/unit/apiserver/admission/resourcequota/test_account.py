@@ -1,4 +1,4 @@
-"""Accounts: what a write makes of a quota, and the law that what is used is what is there."""
+"""Accounts: how a write changes a quota; the recorded usage always equals that of the existing objects."""
 
 from typing import Any
 
@@ -34,23 +34,23 @@ def pod(cpu: str = "1", **spec: Any) -> dict[str, Any]:
     return {"metadata": {}, "spec": {"containers": containers, **spec}, "status": {}}
 
 
-def told(amounts: Any) -> dict[str, str]:
+def as_text(amounts: Any) -> dict[str, str]:
     return {name: str(amount) for name, amount in amounts.items()}
 
 
 def test_a_new_an_old_and_a_changed_object() -> None:
     account = quota()
-    assert told(accounts.difference(account, QuotaChange.of(PODS, None, pod()))) == {
+    assert as_text(accounts.difference(account, QuotaChange.of(PODS, None, pod()))) == {
         "pods": "1",
         "requests.cpu": "1",
         "count/pods": "1",
     }
-    assert told(accounts.difference(account, QuotaChange.of(PODS, pod(), None))) == {
+    assert as_text(accounts.difference(account, QuotaChange.of(PODS, pod(), None))) == {
         "pods": "-1",
         "requests.cpu": "-1",
         "count/pods": "-1",
     }
-    assert told(accounts.difference(account, QuotaChange.of(PODS, pod("1"), pod("3")))) == {
+    assert as_text(accounts.difference(account, QuotaChange.of(PODS, pod("1"), pod("3")))) == {
         "requests.cpu": "2"
     }
     assert accounts.difference(account, QuotaChange.of(PODS, pod(), pod())) == {}
@@ -62,10 +62,10 @@ def test_entering_and_leaving_a_scope() -> None:
     assert accounts.difference(account, QuotaChange.of(PODS, None, outside)) == {}
     entering = accounts.difference(account, QuotaChange.of(PODS, outside, inside))
     leaving = accounts.difference(account, QuotaChange.of(PODS, inside, outside))
-    assert told(entering)["pods"] == "1" and told(leaving)["pods"] == "-1"
+    assert as_text(entering)["pods"] == "1" and as_text(leaving)["pods"] == "-1"
 
 
-def test_what_is_told_when_it_is_too_much() -> None:
+def test_the_message_of_an_exceeded_quota() -> None:
     account = quota({"pods": "10", "requests.cpu": "3500m", "count/pods": "10"})
     changes = accounts.difference(account, QuotaChange.of(PODS, None, pod()))
     assert accounts.exceeded(account, account.used, changes) == (
@@ -76,7 +76,7 @@ def test_what_is_told_when_it_is_too_much() -> None:
     assert accounts.exceeded(account, account.used, releasing) == ""
 
 
-def test_less_than_nothing_is_never_used() -> None:
+def test_usage_never_becomes_negative() -> None:
     changes = accounts.difference(quota(), QuotaChange.of(PODS, pod(), None))
     assert set(accounts.added({}, changes).values()) == {ZERO}
 
@@ -119,7 +119,7 @@ scopes = st.sampled_from([[], ["Terminating"], ["NotTerminating"], ["BestEffort"
 
 @settings(max_examples=150, deadline=None)
 @given(scopes, st.lists(st.tuples(st.sampled_from("abc"), st.none() | pods), max_size=25))
-def test_what_is_used_is_what_is_there_whatever_was_written(
+def test_the_recorded_usage_equals_that_of_the_existing_objects(
     scopes: list[str], writes: list[tuple[str, dict[str, Any] | None]]
 ) -> None:
     account = quota(scopes=scopes)

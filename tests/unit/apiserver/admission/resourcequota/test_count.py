@@ -1,4 +1,4 @@
-"""Counting anew from the cache, when it is due."""
+"""Counting the usage from the cache, and when a count is due."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -123,7 +123,7 @@ def test_a_count_that_found_something_else_is_repeated_until_it_was_written() ->
     assert charges(settling, account) == [True, False, False]
 
 
-def test_who_is_refused_is_refused_by_a_recent_count() -> None:
+def test_a_rejection_requires_a_recent_count() -> None:
     now = [10_000.0]
     settling = RecountSchedule(lambda: now[0])
     account = quota(hard={"pods": "1"})
@@ -141,7 +141,7 @@ def test_a_quota_without_a_usage_is_always_due() -> None:
     assert charges(settling, account) == [True, True, True]
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_cache_is_bounded() -> None:
     settling = RecountSchedule(lambda: 10_000.0)
     for number in range(KNOWN_MAX + 5):
         charges(settling, quota(f"n{number}", hard={"pods": "1"}), times=1)

@@ -1,4 +1,4 @@
-"""The plugin on a real cache: what joins a write, and how a usage that went wrong is mended."""
+"""The plugin on a real cache: the operations that it adds to a write, and the correction of a wrong usage."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -82,15 +82,15 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 def used(op: WriteOp) -> dict[str, str]:
     assert op.body is not None
-    told: dict[str, str] = orjson.loads(op.body)["status"]["used"]
-    return told
+    amounts: dict[str, str] = orjson.loads(op.body)["status"]["used"]
+    return amounts
 
 
 async def test_without_a_quota_nothing_joins(world: World) -> None:
     assert await world.joined(world.create()) == ()
 
 
-async def test_a_quota_that_does_not_count_this_is_left_alone(world: World) -> None:
+async def test_a_quota_that_does_not_count_the_object_is_unchanged(world: World) -> None:
     await world.quota({"pods": "1"}, {"pods": "0"})
     assert await world.joined(world.create()) == ()
 
@@ -114,7 +114,7 @@ async def test_a_usage_that_is_too_high_does_not_refuse_for_long(world: World) -
     assert [used(op) for op in await world.joined(world.create())] == [{"configmaps": "1"}]
 
 
-async def test_a_fresh_count_is_not_forgotten_for_what_the_status_says(world: World) -> None:
+async def test_a_recent_count_takes_precedence_over_the_status(world: World) -> None:
     for number in range(3):
         await world.put(MAPS, "ConfigMap", f"m{number}")
     await world.quota({"configmaps": "3"}, {"configmaps": "0"})

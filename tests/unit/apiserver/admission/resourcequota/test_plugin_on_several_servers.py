@@ -1,4 +1,4 @@
-"""Several API servers on one store: each with a cache of its own, none knowing of the other's turns."""
+"""Several API servers on one store, each with its own cache and locks, charge one quota."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ CALL = ApiCall(HttpRequest("POST", PATH, "", {}), parse(PATH), 0.0)
 
 
 class Server:
-    """What of an API server a write passes between its checks and the store."""
+    """The part of an API server that a write passes between validation and the store."""
 
     def __init__(self, store: Store, cache: Cache) -> None:
         chain = Chain([ResourceQuota(cache, time.time)])

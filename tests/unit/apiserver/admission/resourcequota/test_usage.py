@@ -1,4 +1,4 @@
-"""What objects use of a quota, by every name there is for it."""
+"""The usage of objects, by every resource name of a quota."""
 
 from typing import Any
 
@@ -21,19 +21,19 @@ def pod(*containers: dict[str, Any], status: Any = None, **spec: Any) -> dict[st
     return {"metadata": {}, "spec": {"containers": list(containers), **spec}, "status": status or {}}
 
 
-def test_a_pod_that_asks_for_nothing() -> None:
+def test_a_pod_without_requests_counts_as_one_pod() -> None:
     assert shown(PODS, pod(container())) == {"count/pods": "1", "pods": "1"}
 
 
 def test_a_pod_counts_requests_limits_devices_and_huge_pages() -> None:
-    asked = {
+    requests = {
         "cpu": "100m",
         "memory": "1Mi",
         "ephemeral-storage": "1Gi",
         "hugepages-2Mi": "4Mi",
         "a.com/gpu": "2",
     }
-    used = shown(PODS, pod(container(requests=asked, limits={"cpu": "1"})))
+    used = shown(PODS, pod(container(requests=requests, limits={"cpu": "1"})))
     assert used == {
         "count/pods": "1",
         "pods": "1",
@@ -230,7 +230,7 @@ def test_device_claims_count_the_worst_case() -> None:
         ("services.nodeports", usage.SERVICES),
     ],
 )
-def test_whose_objects_use_a_name(name: str, resource: GroupResource) -> None:
+def test_each_resource_name_is_measured_by_one_resource(name: str, resource: GroupResource) -> None:
     assert [each.resource for each in usage.measured_by(name)] == [resource]
     assert usage.measure(resource).counts(name)
 

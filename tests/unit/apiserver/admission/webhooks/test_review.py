@@ -1,4 +1,4 @@
-"""What a webhook's answer may say, and what of it is believed."""
+"""Responses of admission webhooks: valid ones and rejected ones."""
 
 import base64
 from typing import Any
@@ -14,8 +14,10 @@ from alcove.apiserver.outbound.errors import WebhookError
 
 
 def answer(**response: Any) -> bytes:
-    told = {"uid": "u", "allowed": True, **response}
-    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": told})
+    completed = {"uid": "u", "allowed": True, **response}
+    return orjson.dumps(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": completed}
+    )
 
 
 def encoded(patch: Any) -> str:
@@ -45,7 +47,7 @@ def test_a_patch_is_read() -> None:
         ({"uid": "other"}, False, 'expected response.uid="u", got "other"'),
     ],
 )
-def test_answers_that_cannot_be_used(response: dict[str, Any], may_change: bool, message: str) -> None:
+def test_unusable_responses_are_rejected(response: dict[str, Any], may_change: bool, message: str) -> None:
     with pytest.raises(WebhookError, match=message):
         read(answer(**response), may_change=may_change)
 
@@ -94,7 +96,7 @@ def test_refusals(result: dict[str, Any], code: int, reason: str, message: str) 
     assert (denied.code, denied.reason, denied.message) == (code, reason, message)
 
 
-def test_a_refusals_details_reach_the_client() -> None:
+def test_error_details_reach_the_client() -> None:
     details = {"name": "n", "causes": [{"reason": "r", "message": "m", "field": "f"}]}
     denied = Denied("w", {"message": "no", "details": details})
     assert denied.details is not None and denied.details.causes[0].field == "f"
@@ -115,7 +117,7 @@ json = st.recursive(
 
 
 @given(json, st.booleans())
-def test_any_answer_is_read_or_refused(value: Any, may_change: bool) -> None:
+def test_arbitrary_responses_are_decoded_or_rejected(value: Any, may_change: bool) -> None:
     try:
         verdict = read(orjson.dumps(value), may_change=may_change)
     except WebhookError:
