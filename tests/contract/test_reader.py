@@ -9,6 +9,7 @@ import pytest
 from alcove.api.encode import encode
 from alcove.api.ids import GroupResource, Key, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import NAMESPACES, PODS
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.reader import CacheReader
 from alcove.store.base import WriteOp
@@ -16,7 +17,6 @@ from alcove.store.sqlite import SqliteStore
 from alcove.testing.memory_reader import MemoryReader
 
 ACME, OTHER = TenantId("acme"), TenantId("other")
-PODS, NAMESPACES = GroupResource("", "pods"), GroupResource("", "namespaces")
 
 
 class Filled(Protocol):

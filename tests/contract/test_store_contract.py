@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import pytest
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
+from alcove.api.resources import DEPLOYMENTS, PODS
 from alcove.store.base import (
     ABSENT,
     OPS_MAX,
@@ -24,9 +25,6 @@ from alcove.store.feed import JOIN_WITHIN_REVISIONS
 from alcove.store.queue import QUEUED_EVENTS_MAX
 
 Open = Callable[[], Awaitable[Store]]
-
-PODS = GroupResource("", "pods")
-DEPLOYMENTS = GroupResource("apps", "deployments")
 
 
 def pod(name: str, tenant: str = "acme", namespace: str = "default") -> Key:

@@ -24,13 +24,12 @@ from alcove.store.base import (
 
 pytest.importorskip("grpc", reason="grpcio is not installed")
 
+from alcove.api.resources import DEPLOYMENTS, PODS
 from alcove.store import etcd_client, etcd_feed, etcd_wire
 from alcove.store.etcd import EtcdStore
 from alcove.store.etcd_client import EtcdClient
 from alcove.store.etcd_keys import EtcdKeys
 
-PODS = GroupResource("", "pods")
-DEPLOYMENTS = GroupResource("apps", "deployments")
 _numbers = itertools.count()
 
 

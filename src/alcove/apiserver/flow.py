@@ -23,7 +23,8 @@ from types import TracebackType
 from msgspec import Struct
 
 from alcove.api.errors import TooManyRequests
-from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.resources import TENANTS
 from alcove.apiserver.reader import CacheReader
 
 RETRY_AFTER_SECONDS = 1
@@ -38,8 +39,6 @@ WEIGHT_MAX = 100
 SEAT_TIME = 1_000_000
 """Added to the virtual time of a tenant of weight 1 for each seat."""
 
-_TENANTS = GroupResource("", "tenants")
-
 
 def width(objects: int = 0, size_bytes: int = 0) -> int:
     """The seats of a request that visits `objects` objects and has a body of `size_bytes`."""
@@ -50,7 +49,7 @@ def weights(reader: CacheReader) -> Callable[[TenantId], int]:
     """A lookup of tenants' weights: `spec.weight` of the Tenant object, 1 if it has none."""
 
     def weight(tenant: TenantId) -> int:
-        obj = reader.get(SYSTEM, _TENANTS, "", tenant)
+        obj = reader.get(SYSTEM, TENANTS, "", tenant)
         value = (obj.get("spec") or {}).get("weight") if obj is not None else None
         return value if isinstance(value, int) else 1
 

@@ -20,6 +20,7 @@ from alcove.api import meta, objects
 from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import CERTIFICATE_SIGNING_REQUESTS
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.auth import certificates, subjects
 from alcove.apiserver.auth.certificates import CertificateAuthority, CertificateProfile, PublicKey
@@ -28,7 +29,6 @@ from alcove.apiserver.identity import MASTERS, Identity
 from alcove.apiserver.rbac.authorize import Access, Authorizer
 from alcove.apiserver.rbac.nodes import NODE_USER_PREFIX, NODES_GROUP, node_name
 
-REQUESTS = GroupResource("certificates.k8s.io", "certificatesigningrequests")
 CLIENT = "kubernetes.io/kube-apiserver-client"
 NODE_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 NODE_SERVING = "kubernetes.io/kubelet-serving"
@@ -170,7 +170,7 @@ class CertificateRequests(Plugin):
         self._clock = clock
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
-        if resource != REQUESTS:
+        if resource != CERTIFICATE_SIGNING_REQUESTS:
             return False
         if operation is Operation.CREATE:
             return not subresource
@@ -201,24 +201,24 @@ class CertificateRequests(Plugin):
         signer = objects.get(attributes.old or {}, "spec", "signerName", default="")
         domain = signer.partition("/")[0]
         for name in (signer, f"{domain}/*"):
-            access = Access(verb, attributes.tenant, REQUESTS.group, "signers", name=name)
+            access = Access(verb, attributes.tenant, CERTIFICATE_SIGNING_REQUESTS.group, "signers", name=name)
             if self._authorizer.authorize(attributes.identity, access).allowed:
                 return
         message = f'user not permitted to {verb} requests with signerName "{signer}"'
-        raise Forbidden.of(REQUESTS, attributes.name, message)
+        raise Forbidden.of(CERTIFICATE_SIGNING_REQUESTS, attributes.name, message)
 
 
 def _check_creatable(attributes: Attributes, csr: Object) -> None:
     name = attributes.name or objects.name(csr)
     if attributes.identity.tenant != attributes.tenant:
         message = "a certificate is requested in the requester's own tenant; impersonate a user of this one"
-        raise Forbidden.of(REQUESTS, name, message)
+        raise Forbidden.of(CERTIFICATE_SIGNING_REQUESTS, name, message)
     if objects.get(csr, "spec", "signerName") in SIGNERS:
         try:
             check(csr, attributes.tenant)
             _check_requester(csr, attributes.identity)
         except SigningError as error:
-            raise Forbidden.of(REQUESTS, name, str(error)) from error
+            raise Forbidden.of(CERTIFICATE_SIGNING_REQUESTS, name, str(error)) from error
 
 
 def _check_requester(csr: Object, identity: Identity) -> None:

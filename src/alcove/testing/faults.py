@@ -15,12 +15,10 @@ import orjson
 from msgspec import Struct
 
 from alcove.api.errors import ApiError, Conflict, Expired, NotFound, ServiceUnavailable, status
-from alcove.api.ids import GroupResource
+from alcove.api.resources import NAMESPACES
 from alcove.client.errors import Unreachable
 from alcove.client.transport import Stream, Transport
 from alcove.http.client import ReceivedResponse
-
-NAMESPACES = GroupResource("", "namespaces")
 
 
 class Odds(Struct, frozen=True, kw_only=True):

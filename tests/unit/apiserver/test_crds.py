@@ -10,11 +10,12 @@ from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object
+from alcove.api.resources import CRDS
 from alcove.apiserver.crds import removal, sharing
 from alcove.apiserver.crds.acceptance import is_established
 from alcove.apiserver.crds.compiled import preference
 from alcove.apiserver.crds.kinds import CustomKinds
-from alcove.apiserver.crds.sharing import CRDS, LABEL
+from alcove.apiserver.crds.sharing import LABEL
 from alcove.testing.memory_reader import MemoryReader
 
 REGISTRY = registry.load()

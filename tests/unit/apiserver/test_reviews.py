@@ -5,10 +5,11 @@ import pytest
 from alcove.api.errors import BadRequest, Invalid
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import SERVICE_ACCOUNTS
 from alcove.apiserver.auth import certificates
 from alcove.apiserver.auth.authenticate import Authenticator
 from alcove.apiserver.auth.signingkeys import SigningKeys
-from alcove.apiserver.auth.tokens import SERVICE_ACCOUNTS, BoundObject, TokenObjectRef, Tokens
+from alcove.apiserver.auth.tokens import BoundObject, TokenObjectRef, Tokens
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS

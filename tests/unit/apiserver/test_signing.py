@@ -14,6 +14,7 @@ from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object
+from alcove.api.resources import CERTIFICATE_SIGNING_REQUESTS
 from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.apiserver import signing
 from alcove.apiserver.admission.base import Attributes, Operation
@@ -22,7 +23,7 @@ from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
-from alcove.apiserver.signing import CLIENT, NODE_CLIENT, NODE_SERVING, REQUESTS, SigningError
+from alcove.apiserver.signing import CLIENT, NODE_CLIENT, NODE_SERVING, SigningError
 from alcove.testing.memory_reader import MemoryReader
 
 ACME = TenantId("acme")
@@ -197,7 +198,7 @@ class World:
     def give(self, user: str, verb: str, signer: str) -> None:
         rule = {
             "verbs": [verb],
-            "apiGroups": [REQUESTS.group],
+            "apiGroups": [CERTIFICATE_SIGNING_REQUESTS.group],
             "resources": ["signers"],
             "resourceNames": [signer],
         }
@@ -223,17 +224,17 @@ class World:
             old=old,
             identity=identity,
         )
-        assert self.plugin.handles(attributes.operation, REQUESTS, subresource)
+        assert self.plugin.handles(attributes.operation, CERTIFICATE_SIGNING_REQUESTS, subresource)
         await self.plugin.admit(attributes)
         await self.plugin.validate(attributes)
         return obj
 
 
 KIND = Kind(
-    group=REQUESTS.group,
+    group=CERTIFICATE_SIGNING_REQUESTS.group,
     version="v1",
     kind="CertificateSigningRequest",
-    resource=REQUESTS.resource,
+    resource=CERTIFICATE_SIGNING_REQUESTS.resource,
     singular="certificatesigningrequest",
     scope=Scope.TENANT,
     schema=SchemaNode(SchemaType.OBJECT),
@@ -332,6 +333,6 @@ async def test_only_signers_write_certificates(world: World) -> None:
 
 
 def test_handles_requests_only(world: World) -> None:
-    assert not world.plugin.handles(Operation.UPDATE, REQUESTS, "")
-    assert not world.plugin.handles(Operation.DELETE, REQUESTS, "")
+    assert not world.plugin.handles(Operation.UPDATE, CERTIFICATE_SIGNING_REQUESTS, "")
+    assert not world.plugin.handles(Operation.DELETE, CERTIFICATE_SIGNING_REQUESTS, "")
     assert not world.plugin.handles(Operation.CREATE, GroupResource("", "pods"), "")

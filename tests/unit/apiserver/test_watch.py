@@ -6,14 +6,14 @@ import orjson
 import pytest
 
 from alcove.api import registry
-from alcove.api.ids import GroupResource, Key, Revision, TenantId
+from alcove.api.ids import Key, Revision, TenantId
+from alcove.api.resources import CONFIG_MAPS
 from alcove.apiserver import watch
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
 from alcove.apiserver.negotiate import ResponseForm
 from alcove.apiserver.render import ObjectView
 from alcove.apiserver.watch import FIRST_AT_ONCE_MAX, PENDING_EVENTS_MAX, Watcher, WatchHub, WatchScope
 
-MAPS = GroupResource("", "configmaps")
 ACME = TenantId("acme")
 COUNT = 5 * FIRST_AT_ONCE_MAX + 7
 
@@ -53,7 +53,7 @@ class Lines:
 def entry(name: str, revision: int) -> CacheEntry:
     meta = {"name": name, "namespace": "default", "uid": name}
     body = orjson.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
-    return CacheEntry(Key(MAPS, ACME, "default", name), Revision(revision), body)
+    return CacheEntry(Key(CONFIG_MAPS, ACME, "default", name), Revision(revision), body)
 
 
 def watcher(hub: WatchHub, view: ObjectView, count: int = COUNT) -> Watcher:
@@ -61,7 +61,7 @@ def watcher(hub: WatchHub, view: ObjectView, count: int = COUNT) -> Watcher:
     end = watch.bookmark(view, Revision(count), initial_end=True)
     return Watcher(
         hub,
-        [WatchScope(MAPS, ACME, None)],
+        [WatchScope(CONFIG_MAPS, ACME, None)],
         view,
         None,
         initial=[*there, end],

@@ -4,19 +4,16 @@ from collections.abc import Sequence
 
 from alcove.api import objects
 from alcove.api.ids import GroupResource, TenantId
+from alcove.api.resources import INGRESS_CLASSES, INGRESSES, PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.reader import CacheReader
 
-CLAIMS = GroupResource("", "persistentvolumeclaims")
-STORAGE_CLASSES = GroupResource("storage.k8s.io", "storageclasses")
 IS_DEFAULT_STORAGE = (
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
 )
 BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 
-INGRESSES = GroupResource("networking.k8s.io", "ingresses")
-INGRESS_CLASSES = GroupResource("networking.k8s.io", "ingressclasses")
 IS_DEFAULT_INGRESS = ("ingressclass.kubernetes.io/is-default-class",)
 OLD_INGRESS_CLASS = "kubernetes.io/ingress.class"
 
@@ -26,7 +23,7 @@ class DefaultStorageClass(Plugin):
         self._reader = reader
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
-        return operation is Operation.CREATE and resource == CLAIMS and not subresource
+        return operation is Operation.CREATE and resource == PERSISTENT_VOLUME_CLAIMS and not subresource
 
     async def admit(self, attributes: Attributes) -> None:
         claim = attributes.obj

@@ -5,14 +5,16 @@ from alcove.api import local_volumes, objects, quantity
 from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource
 from alcove.api.objects import Object
+from alcove.api.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from alcove.api.validation import same
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
-from alcove.apiserver.admission.default_classes import BETA_STORAGE_CLASS, STORAGE_CLASSES
+from alcove.apiserver.admission.default_classes import BETA_STORAGE_CLASS
 from alcove.apiserver.reader import CacheReader
 
-CLAIMS = GroupResource("", "persistentvolumeclaims")
-VOLUMES = GroupResource("", "persistentvolumes")
-FINALIZERS = {CLAIMS: "kubernetes.io/pvc-protection", VOLUMES: "kubernetes.io/pv-protection"}
+FINALIZERS = {
+    PERSISTENT_VOLUME_CLAIMS: "kubernetes.io/pvc-protection",
+    PERSISTENT_VOLUMES: "kubernetes.io/pv-protection",
+}
 _ON_NODES = ("hostPath", "local")
 
 
@@ -38,14 +40,14 @@ class LocalVolumeAdmission(Plugin):
     """
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
-        return resource == VOLUMES and operation in (Operation.CREATE, Operation.UPDATE)
+        return resource == PERSISTENT_VOLUMES and operation in (Operation.CREATE, Operation.UPDATE)
 
     async def validate(self, attributes: Attributes) -> None:
         if attributes.identity.tenant == SYSTEM:
             return
         message = _violation(attributes.obj or {}, attributes.old or {})
         if message:
-            raise Forbidden.of(VOLUMES, attributes.name, message)
+            raise Forbidden.of(PERSISTENT_VOLUMES, attributes.name, message)
 
 
 def _violation(new: Object, old: Object) -> str:
@@ -77,7 +79,7 @@ class ClaimResize(Plugin):
         self._reader = reader
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
-        return operation is Operation.UPDATE and resource == CLAIMS and not subresource
+        return operation is Operation.UPDATE and resource == PERSISTENT_VOLUME_CLAIMS and not subresource
 
     async def validate(self, attributes: Attributes) -> None:
         new, old = attributes.obj or {}, attributes.old or {}
@@ -92,7 +94,7 @@ class ClaimResize(Plugin):
                 "pvc must support resize"
             )
         if message:
-            raise Forbidden.of(CLAIMS, attributes.name, message)
+            raise Forbidden.of(PERSISTENT_VOLUME_CLAIMS, attributes.name, message)
 
     def _grows(self, attributes: Attributes, new: Object, old: Object) -> bool:
         name = _class_name(new)

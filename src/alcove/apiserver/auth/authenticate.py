@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from alcove.api import meta
 from alcove.api.errors import Unauthorized
-from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.resources import TENANTS
 from alcove.apiserver.auth import clientcert
 from alcove.apiserver.auth.clientcert import CertificateIdentity
 from alcove.apiserver.auth.statictokens import StaticTokens
@@ -26,7 +27,6 @@ WEBSOCKET_TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."
 """The subprotocol by which a browser sends a token with a WebSocket, which cannot have an Authorization
 header."""
 
-_TENANTS = GroupResource("", "tenants")
 _NO_CREDENTIALS = "Unauthorized: a client certificate or a bearer token is required"
 
 
@@ -103,7 +103,7 @@ class Authenticator:
     def _creation_time(self, tenant: TenantId) -> float:
         """The tenant's creation time; 0 if this server has no Tenant object, as on a dedicated plane, or if
         the tenant does not exist, in which case all requests to it fail anyway."""
-        obj = self._reader.get(SYSTEM, _TENANTS, "", tenant)
+        obj = self._reader.get(SYSTEM, TENANTS, "", tenant)
         created = obj["metadata"].get("creationTimestamp") if obj is not None else None
         if created is None:
             return 0.0

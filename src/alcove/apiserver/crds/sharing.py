@@ -8,11 +8,11 @@ belong to each tenant separately.
 from collections.abc import Iterator
 
 from alcove.api.errors import Details, Forbidden
-from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object, labels, name
+from alcove.api.resources import CRDS
 from alcove.apiserver.reader import CacheReader
 
-CRDS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 LABEL = "arktos.futurewei.com/crd-sharing-policy"
 FORCED = "forced"
 

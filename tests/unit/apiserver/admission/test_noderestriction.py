@@ -8,20 +8,20 @@ from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object
-from alcove.api.schema.node import SchemaNode, SchemaType
-from alcove.apiserver.admission import noderestriction
-from alcove.apiserver.admission.base import Attributes, Operation
-from alcove.apiserver.admission.noderestriction import (
-    CLAIMS,
+from alcove.api.resources import (
+    CSI_NODES,
     EVENTS,
     LEASES,
     NODES,
-    STORAGE_NODES,
-    VOLUMES,
-    NodeRestriction,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
 )
+from alcove.api.schema.node import SchemaNode, SchemaType
+from alcove.apiserver.admission import noderestriction
+from alcove.apiserver.admission.base import Attributes, Operation
+from alcove.apiserver.admission.noderestriction import NodeRestriction
 from alcove.apiserver.identity import Identity
-from alcove.apiserver.rbac.nodes import PODS
 from alcove.testing.memory_reader import MemoryReader
 
 ACME = TenantId("acme")
@@ -242,9 +242,9 @@ def lease(name: str, namespace: str = "kube-node-lease") -> Object:
         (LEASES, lease("b"), SYSTEM, False),
         (LEASES, lease("a", "kube-system"), SYSTEM, False),
         (LEASES, lease("a"), ACME, False),
-        (STORAGE_NODES, node("a"), SYSTEM, True),
-        (STORAGE_NODES, node("b"), SYSTEM, False),
-        (STORAGE_NODES, node("a"), ACME, False),
+        (CSI_NODES, node("a"), SYSTEM, True),
+        (CSI_NODES, node("b"), SYSTEM, False),
+        (CSI_NODES, node("a"), ACME, False),
     ],
 )
 async def test_what_has_the_nodes_name(
@@ -259,11 +259,13 @@ async def test_of_a_claim_it_writes_what_it_did_to_the_volume() -> None:
         return {"metadata": {"name": "c", "namespace": "ns"}, "status": {"phase": "Bound", **status}}
 
     grown = claim(capacity={"storage": "2Gi"})
-    assert await refusal(CLAIMS, grown, claim(), subresource="status", tenant=ACME) == ""
-    lost = await refusal(CLAIMS, claim(phase="Lost"), claim(), subresource="status", tenant=ACME)
+    assert await refusal(PERSISTENT_VOLUME_CLAIMS, grown, claim(), subresource="status", tenant=ACME) == ""
+    lost = await refusal(
+        PERSISTENT_VOLUME_CLAIMS, claim(phase="Lost"), claim(), subresource="status", tenant=ACME
+    )
     assert "cannot change status.phase" in lost
-    assert "only write the status" in await refusal(CLAIMS, grown, claim(), tenant=ACME)
-    assert "only write the status" in await refusal(CLAIMS, None, claim(), tenant=ACME)
+    assert "only write the status" in await refusal(PERSISTENT_VOLUME_CLAIMS, grown, claim(), tenant=ACME)
+    assert "only write the status" in await refusal(PERSISTENT_VOLUME_CLAIMS, None, claim(), tenant=ACME)
 
 
 async def test_a_node_writes_events_only_under_its_own_name() -> None:
@@ -368,5 +370,5 @@ HELD = "alcove.io/local-volume"
 async def test_of_volumes_only_that_its_own_are_wiped(
     new: Object | None, old: Object | None, message: str
 ) -> None:
-    actual = await refusal(VOLUMES, new, old, tenant=ACME)
+    actual = await refusal(PERSISTENT_VOLUMES, new, old, tenant=ACME)
     assert message in actual and bool(message) == bool(actual)

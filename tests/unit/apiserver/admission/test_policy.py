@@ -14,6 +14,7 @@ from alcove.api.errors import ApiError, Forbidden, Invalid, TooLarge
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
+from alcove.api.resources import CONFIG_MAPS, NAMESPACES
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.admission.policy import (
     AUDIT_KEY,
@@ -31,8 +32,6 @@ from alcove.testing.memory_reader import MemoryReader
 
 REGISTRY = registry.load()
 A, B = TenantId("a"), TenantId("b")
-NAMESPACES = GroupResource("", "namespaces")
-CONFIG_MAPS = GroupResource("", "configmaps")
 RULE: Object = {
     "apiGroups": ["*"],
     "apiVersions": ["*"],

@@ -9,9 +9,10 @@ from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object
+from alcove.api.resources import PERSISTENT_VOLUMES
 from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.apiserver.admission.base import Attributes, Operation
-from alcove.apiserver.admission.storage import FINALIZERS, VOLUMES, LocalVolumeAdmission, StorageProtection
+from alcove.apiserver.admission.storage import FINALIZERS, LocalVolumeAdmission, StorageProtection
 from alcove.apiserver.identity import Identity
 
 ACME = TenantId("acme")
@@ -19,7 +20,7 @@ ANN, RING0 = Identity(ACME, "ann"), Identity(SYSTEM, "system:kube-controller-man
 
 
 def attributes(
-    new: Object, old: Object | None, who: Identity, resource: GroupResource = VOLUMES
+    new: Object, old: Object | None, who: Identity, resource: GroupResource = PERSISTENT_VOLUMES
 ) -> Attributes:
     kind = Kind(
         group=resource.group,
@@ -70,8 +71,8 @@ def changed(**more: Any) -> Object:
 )
 async def test_what_a_tenant_may_write(new: Object, old: Object | None, message: str) -> None:
     plugin = LocalVolumeAdmission()
-    assert plugin.handles(Operation.CREATE, VOLUMES, "") and plugin.handles(
-        Operation.UPDATE, VOLUMES, "status"
+    assert plugin.handles(Operation.CREATE, PERSISTENT_VOLUMES, "") and plugin.handles(
+        Operation.UPDATE, PERSISTENT_VOLUMES, "status"
     )
     try:
         await plugin.validate(attributes(new, old, ANN))

@@ -10,7 +10,8 @@ from cryptography.hazmat.primitives import serialization
 
 from alcove.api import meta
 from alcove.api.errors import Unauthorized
-from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.resources import SERVICE_ACCOUNTS, TENANTS
 from alcove.apiserver.auth import certificates
 from alcove.apiserver.auth.authenticate import WEBSOCKET_TOKEN_PROTOCOL, Authenticator
 from alcove.apiserver.auth.certificates import CertificateAuthority
@@ -18,13 +19,12 @@ from alcove.apiserver.auth.clientcert import CertificateIdentity
 from alcove.apiserver.auth.signingkeys import SigningKeys
 from alcove.apiserver.auth.statictokens import StaticTokens
 from alcove.apiserver.auth.subjects import Subject
-from alcove.apiserver.auth.tokens import SERVICE_ACCOUNTS, BoundObject, TokenObjectRef, Tokens
+from alcove.apiserver.auth.tokens import BoundObject, TokenObjectRef, Tokens
 from alcove.testing.memory_reader import MemoryReader
 
 ACME, OTHER = TenantId("acme"), TenantId("other")
 NOW = 1_800_000_000.0
 STATIC = "static-token-of-admin"
-TENANTS = GroupResource("", "tenants")
 
 
 class World:

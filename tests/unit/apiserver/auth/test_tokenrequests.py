@@ -5,10 +5,11 @@ import pytest
 from alcove.api.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import NODES, PODS, SECRETS, SERVICE_ACCOUNTS
 from alcove.apiserver.auth import certificates
 from alcove.apiserver.auth.signingkeys import SigningKeys
 from alcove.apiserver.auth.tokenrequests import LIFETIME_SECONDS_MAX, TokenRequests
-from alcove.apiserver.auth.tokens import NODES, PODS, SECRETS, SERVICE_ACCOUNTS, Tokens
+from alcove.apiserver.auth.tokens import Tokens
 from alcove.testing.memory_reader import MemoryReader
 
 ACME = TenantId("acme")

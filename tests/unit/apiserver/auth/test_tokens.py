@@ -10,18 +10,10 @@ from alcove.api import meta
 from alcove.api.errors import Unauthorized
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import NODES, PODS, SECRETS, SERVICE_ACCOUNTS
 from alcove.apiserver.auth import certificates
 from alcove.apiserver.auth.signingkeys import SigningKeys
-from alcove.apiserver.auth.tokens import (
-    NODES,
-    PODS,
-    REFUSED_SECONDS,
-    SECRETS,
-    SERVICE_ACCOUNTS,
-    BoundObject,
-    TokenObjectRef,
-    Tokens,
-)
+from alcove.apiserver.auth.tokens import REFUSED_SECONDS, BoundObject, TokenObjectRef, Tokens
 from alcove.testing.memory_reader import MemoryReader
 
 ACME, OTHER = TenantId("acme"), TenantId("other")

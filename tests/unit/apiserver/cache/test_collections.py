@@ -3,18 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alcove.api.ids import GroupResource, Key, Revision, TenantId
+from alcove.api.ids import Key, Revision, TenantId
+from alcove.api.resources import CONFIG_MAPS
 from alcove.apiserver.cache.collections import HISTORY_EVENTS_MAX, CacheCollection
 from alcove.apiserver.cache.entries import CacheEntry, CacheEventType
 
-MAPS = GroupResource("", "configmaps")
 BODY = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}'
 names = st.sampled_from(["a", "b", "c", "d"])
 changes = st.lists(st.tuples(names, names, names, st.booleans()), max_size=60)
 
 
 def entry(tenant: str, namespace: str, name: str, revision: int) -> CacheEntry:
-    return CacheEntry(Key(MAPS, TenantId(tenant), namespace, name), Revision(revision), BODY)
+    return CacheEntry(Key(CONFIG_MAPS, TenantId(tenant), namespace, name), Revision(revision), BODY)
 
 
 def run(

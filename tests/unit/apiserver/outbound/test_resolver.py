@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from alcove.api.ids import TenantId
+from alcove.api.resources import ENDPOINT_SLICES, SERVICES
 from alcove.apiserver.outbound import resolver as names_module
 from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
-from alcove.apiserver.outbound.resolver import LOOKUPS_PER_TENANT, SERVICES, SLICES, OutboundResolver
+from alcove.apiserver.outbound.resolver import LOOKUPS_PER_TENANT, OutboundResolver
 from alcove.testing.memory_reader import MemoryReader
 
 ACME, OTHER = TenantId("acme"), TenantId("other")
@@ -37,9 +38,9 @@ def endpoints(
 def reader() -> MemoryReader:
     reader = MemoryReader()
     reader.put(ACME, SERVICES, service())
-    reader.put(ACME, SLICES, endpoints("s-1", "s", ["10.0.0.1", "10.0.0.2"]))
-    reader.put(ACME, SLICES, endpoints("s-2", "s", ["10.0.0.3"], ready=False))
-    reader.put(ACME, SLICES, endpoints("t-1", "t", ["10.0.0.4"]))
+    reader.put(ACME, ENDPOINT_SLICES, endpoints("s-1", "s", ["10.0.0.1", "10.0.0.2"]))
+    reader.put(ACME, ENDPOINT_SLICES, endpoints("s-2", "s", ["10.0.0.3"], ready=False))
+    reader.put(ACME, ENDPOINT_SLICES, endpoints("t-1", "t", ["10.0.0.4"]))
     return reader
 
 

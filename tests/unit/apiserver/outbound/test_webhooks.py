@@ -10,8 +10,9 @@ import orjson
 import pytest
 
 from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.resources import NODES
 from alcove.apiserver.outbound import addresses, webhooks
-from alcove.apiserver.outbound.dialer import NODES, OUT_OF_BOUNDS, DirectDialer, WebhookTarget
+from alcove.apiserver.outbound.dialer import OUT_OF_BOUNDS, DirectDialer, WebhookTarget
 from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
 from alcove.apiserver.outbound.webhooks import CALLS_PER_TENANT_MAX, Webhooks, read_client
 from alcove.http.pool import PoolLimits

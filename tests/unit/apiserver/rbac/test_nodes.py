@@ -6,19 +6,23 @@ from hypothesis import strategies as st
 
 from alcove.api.ids import ALL, SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import (
+    CERTIFICATE_SIGNING_REQUESTS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    VOLUME_ATTACHMENTS,
+)
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.rbac import nodes, podreferences
 from alcove.apiserver.rbac.authorize import Access, Authorizer
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
-from alcove.apiserver.rbac.nodes import PODS, NodeAuthorizer, node_name
+from alcove.apiserver.rbac.nodes import NodeAuthorizer, node_name
 from alcove.testing.memory_reader import MemoryReader
 
 ACME, OTHER, EMPTY = TenantId("acme"), TenantId("other"), TenantId("empty")
 GROUPS = ("system:nodes", "system:authenticated")
 A, B = (Identity(SYSTEM, f"system:node:{name}", GROUPS) for name in ("a", "b"))
-CLAIMS, VOLUMES = GroupResource("", "persistentvolumeclaims"), GroupResource("", "persistentvolumes")
-ATTACHMENTS = GroupResource("storage.k8s.io", "volumeattachments")
-REQUESTS = GroupResource("certificates.k8s.io", "certificatesigningrequests")
 
 
 def pod(name: str, node: str, secret: str = "", namespace: str = "ns") -> Object:
@@ -57,14 +61,14 @@ def reader() -> MemoryReader:
     reader.put(ACME, PODS, pod("new", "", "waiting"))
     reader.put(OTHER, PODS, pod("web", "b", "mine"))
     for whose in ("mine", "theirs"):
-        reader.put(ACME, CLAIMS, claim(f"{whose}-claim", f"{whose}-volume"))
-        reader.put(ACME, VOLUMES, volume(f"{whose}-volume", f"{whose}-claim", f"{whose}-key"))
-    reader.put(ACME, VOLUMES, volume("stray-volume", "mine-claim", "stray-key"))
+        reader.put(ACME, PERSISTENT_VOLUME_CLAIMS, claim(f"{whose}-claim", f"{whose}-volume"))
+        reader.put(ACME, PERSISTENT_VOLUMES, volume(f"{whose}-volume", f"{whose}-claim", f"{whose}-key"))
+    reader.put(ACME, PERSISTENT_VOLUMES, volume("stray-volume", "mine-claim", "stray-key"))
     for node in ("a", "b"):
         attachment = {"metadata": {"name": f"to-{node}"}, "spec": {"nodeName": node}}
-        reader.put(ACME, ATTACHMENTS, attachment)
+        reader.put(ACME, VOLUME_ATTACHMENTS, attachment)
         request = {"metadata": {"name": f"of-{node}"}, "spec": {"username": f"system:node:{node}"}}
-        reader.put(SYSTEM, REQUESTS, request)
+        reader.put(SYSTEM, CERTIFICATE_SIGNING_REQUESTS, request)
     return reader
 
 
@@ -395,7 +399,7 @@ def test_a_permission_lasts_as_long_as_its_pod(reader: MemoryReader) -> None:
 
 def test_a_claims_new_volume_takes_effect_immediately(reader: MemoryReader) -> None:
     authorizer = Authorizer(reader)
-    reader.put(ACME, CLAIMS, claim("mine-claim", "stray-volume"))
+    reader.put(ACME, PERSISTENT_VOLUME_CLAIMS, claim("mine-claim", "stray-volume"))
     assert authorizer.allows(A, access("get", ACME, "persistentvolumes", "stray-volume"))
     assert authorizer.allows(A, access("get", ACME, "secrets", "kube-system/stray-key"))
     assert not authorizer.allows(A, access("get", ACME, "persistentvolumes", "mine-volume"))

@@ -14,11 +14,12 @@ from alcove.api import registry
 from alcove.api.encode import encode
 from alcove.api.ids import SYSTEM, GroupResource, Key, Revision, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import CONFIG_MAPS, CRDS
 from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds.kinds import CustomKinds
-from alcove.apiserver.crds.sharing import CRDS, LABEL
+from alcove.apiserver.crds.sharing import LABEL
 from alcove.apiserver.paths import parse
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLES
 from alcove.apiserver.resources.listing import list_objects
@@ -31,7 +32,6 @@ from alcove.store.sqlite import SqliteStore
 
 KINDS = registry.load()
 ACME = TenantId("acme")
-MAPS = GroupResource("", "configmaps")
 PATHS = {
     CRDS: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     CLUSTER_ROLES: "/apis/rbac.authorization.k8s.io/v1/clusterroles",
@@ -47,7 +47,7 @@ async def running(directory: Path) -> AsyncIterator[ApiServerServices]:
         async with Cache(store, hub.publish) as cache:
             # A watch from revision 0 would be one from any.
             await cache.reached(
-                await store.write([WriteOp(Key(MAPS, ACME, "", "first"), b'{"metadata":{}}')])
+                await store.write([WriteOp(Key(CONFIG_MAPS, ACME, "", "first"), b'{"metadata":{}}')])
             )
             kinds = CustomKinds(KINDS, cache, lambda: 0.0)
             yield ApiServerServices(store, cache, hub, KINDS, kinds, Chain(()), lambda: 0.0)

@@ -3,7 +3,8 @@ import pytest
 from alcove.api.errors import ServiceUnavailable
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
-from alcove.apiserver.streams.agent_addresses import NODES, AgentAddress, agent_address
+from alcove.api.resources import NODES
+from alcove.apiserver.streams.agent_addresses import AgentAddress, agent_address
 from alcove.testing.memory_reader import MemoryReader
 
 

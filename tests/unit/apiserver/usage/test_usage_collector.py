@@ -6,7 +6,8 @@ import msgspec
 from alcove.api.errors import ServiceUnavailable
 from alcove.api.ids import SYSTEM
 from alcove.api.node_api import NodeSummary, ResourceUsage
-from alcove.apiserver.streams.agent_addresses import NODES, AgentAddress
+from alcove.api.resources import NODES
+from alcove.apiserver.streams.agent_addresses import AgentAddress
 from alcove.apiserver.streams.agents import AgentConnector
 from alcove.apiserver.usage import usage_collector
 from alcove.apiserver.usage.usage_collector import KEPT_SECONDS, UsageCollector

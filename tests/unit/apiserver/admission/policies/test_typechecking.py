@@ -7,9 +7,9 @@ import pytest
 from alcove.api import registry
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import CRDS
 from alcove.apiserver.admission.policies import typechecking
 from alcove.apiserver.crds.kinds import CustomKinds
-from alcove.apiserver.crds.sharing import CRDS
 from alcove.testing.memory_reader import MemoryReader
 
 REGISTRY = registry.load()

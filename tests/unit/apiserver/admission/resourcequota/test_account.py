@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from alcove.api.ids import SYSTEM, Key, TenantId
 from alcove.api.quantity import ZERO
+from alcove.api.resources import PODS, RESOURCE_QUOTAS, TENANTS
 from alcove.apiserver.admission.resourcequota import account as accounts
 from alcove.apiserver.admission.resourcequota import usage
 from alcove.apiserver.admission.resourcequota.account import QuotaAccount, QuotaChange
-from alcove.apiserver.admission.resourcequota.usage import PODS
 
 ACME = TenantId("acme")
 HARD = {"pods": "10", "requests.cpu": "4", "count/pods": "20"}
@@ -84,7 +84,7 @@ def test_usage_never_becomes_negative() -> None:
 def test_it_is_written_only_over_the_state_it_was_read_from() -> None:
     account = quota({"pods": "1", "requests.cpu": "1", "count/pods": "1"})
     op = account.with_used(account.used)
-    assert op.expected == 7 and op.key == Key(accounts.QUOTAS, ACME, "n", "q")
+    assert op.expected == 7 and op.key == Key(RESOURCE_QUOTAS, ACME, "n", "q")
     assert op.body is not None
     assert orjson.loads(op.body)["status"] == {
         "hard": HARD,
@@ -101,7 +101,7 @@ def test_a_tenants_account() -> None:
     op = account.with_used(
         accounts.added({}, accounts.difference(account, QuotaChange.of(PODS, None, pod())))
     )
-    assert op.key == Key(accounts.TENANTS, SYSTEM, "", "acme") and op.body is not None
+    assert op.key == Key(TENANTS, SYSTEM, "", "acme") and op.body is not None
     assert orjson.loads(op.body)["status"] == {"phase": "Active", "quota": {"used": {"count/pods": "1"}}}
 
 

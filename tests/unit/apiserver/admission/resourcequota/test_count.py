@@ -8,7 +8,8 @@ import pytest
 
 from alcove.api import meta, quantity
 from alcove.api.encode import encode
-from alcove.api.ids import GroupResource, Key, TenantId
+from alcove.api.ids import Key, TenantId
+from alcove.api.resources import CONFIG_MAPS, PODS
 from alcove.apiserver.admission.resourcequota import account as accounts
 from alcove.apiserver.admission.resourcequota.count import (
     COUNT_SECONDS,
@@ -23,7 +24,6 @@ from alcove.store.base import WriteOp
 from alcove.store.sqlite import SqliteStore
 
 ACME, OTHER = TenantId("acme"), TenantId("other")
-PODS, MAPS = GroupResource("", "pods"), GroupResource("", "configmaps")
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ async def cache(tmp_path: Path) -> AsyncIterator[Cache]:
             pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
             maps = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
             await store.write([WriteOp(Key(PODS, tenant, namespace, name), encode(pod))])
-            await store.write([WriteOp(Key(MAPS, tenant, namespace, name), encode(maps))])
+            await store.write([WriteOp(Key(CONFIG_MAPS, tenant, namespace, name), encode(maps))])
         await cache.reached(await store.revision())
         yield cache
     await store.close()

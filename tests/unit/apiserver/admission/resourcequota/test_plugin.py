@@ -12,8 +12,8 @@ from alcove.api import registry
 from alcove.api.encode import encode
 from alcove.api.errors import Forbidden
 from alcove.api.ids import GroupResource, Key, TenantId
+from alcove.api.resources import CONFIG_MAPS, RESOURCE_QUOTAS
 from alcove.apiserver.admission.base import Attributes, Operation
-from alcove.apiserver.admission.resourcequota.account import QUOTAS
 from alcove.apiserver.admission.resourcequota.count import REFUSE_SECONDS
 from alcove.apiserver.admission.resourcequota.plugin import QUOTAS_MAX, KeyedLocks, ResourceQuota
 from alcove.apiserver.cache.cache import Cache
@@ -22,7 +22,6 @@ from alcove.store.base import ABSENT, WriteOp
 from alcove.store.sqlite import SqliteStore
 
 ACME = TenantId("acme")
-MAPS = GroupResource("", "configmaps")
 KINDS = registry.load()
 ADMIN = Identity(ACME, "admin")
 
@@ -46,7 +45,7 @@ class World:
 
     async def quota(self, hard: dict[str, str], used: dict[str, str], name: str = "q") -> None:
         status = {"hard": hard, "used": used}
-        await self.put(QUOTAS, "ResourceQuota", name, spec={"hard": hard}, status=status)
+        await self.put(RESOURCE_QUOTAS, "ResourceQuota", name, spec={"hard": hard}, status=status)
 
     def create(self, name: str = "m", resource: str = "configmaps", dry_run: bool = False) -> Attributes:
         kind = KINDS.find("", "v1", resource)
@@ -116,7 +115,7 @@ async def test_a_usage_that_is_too_high_does_not_refuse_for_long(world: World) -
 
 async def test_a_recent_count_takes_precedence_over_the_status(world: World) -> None:
     for number in range(3):
-        await world.put(MAPS, "ConfigMap", f"m{number}")
+        await world.put(CONFIG_MAPS, "ConfigMap", f"m{number}")
     await world.quota({"configmaps": "3"}, {"configmaps": "0"})
     for _ in range(2):
         with pytest.raises(Forbidden, match="used: configmaps=3"):

@@ -8,10 +8,10 @@ from pathlib import Path
 from alcove.api import registry
 from alcove.api.encode import encode
 from alcove.api.errors import Forbidden
-from alcove.api.ids import GroupResource, Key, TenantId
+from alcove.api.ids import Key, TenantId
+from alcove.api.resources import CONFIG_MAPS, RESOURCE_QUOTAS
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.admission.chain import Chain
-from alcove.apiserver.admission.resourcequota.account import QUOTAS
 from alcove.apiserver.admission.resourcequota.plugin import ResourceQuota
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.call import ApiCall
@@ -26,7 +26,6 @@ from alcove.store.base import ABSENT, Store, WriteOp
 from alcove.store.sqlite import SqliteStore
 
 ACME = TenantId("acme")
-MAPS = GroupResource("", "configmaps")
 KINDS = registry.load()
 PATH = "/api/v1/namespaces/n/configmaps"
 CALL = ApiCall(HttpRequest("POST", PATH, "", {}), parse(PATH), 0.0)
@@ -56,7 +55,7 @@ class Server:
         )
         try:
             await self._services.admission.validate(attributes)
-            op = WriteOp(Key(MAPS, ACME, "n", name), encode(obj), ABSENT)
+            op = WriteOp(Key(CONFIG_MAPS, ACME, "n", name), encode(obj), ABSENT)
             await writing.commit(self._services, CALL, op, (), attributes.join)
         except Forbidden:
             return False
@@ -77,7 +76,7 @@ async def test_together_they_let_in_exactly_as_many_as_the_quota_says(tmp_path: 
             "spec": {"hard": hard},
             "status": {"hard": hard, "used": {"configmaps": "0"}},
         }
-        revision = await store.write([WriteOp(Key(QUOTAS, ACME, "n", "q"), encode(quota))])
+        revision = await store.write([WriteOp(Key(RESOURCE_QUOTAS, ACME, "n", "q"), encode(quota))])
         for cache in caches:
             await cache.reached(revision)
         servers = [Server(store, cache) for cache in caches]
@@ -86,6 +85,6 @@ async def test_together_they_let_in_exactly_as_many_as_the_quota_says(tmp_path: 
         )
         assert outcomes.count(True) == 25
         await caches[0].reached(await store.revision())
-        assert caches[0].count(ACME, MAPS, "n") == 25
-        entry = caches[0].entry(Key(QUOTAS, ACME, "n", "q"))
+        assert caches[0].count(ACME, CONFIG_MAPS, "n") == 25
+        entry = caches[0].entry(Key(RESOURCE_QUOTAS, ACME, "n", "q"))
         assert entry is not None and entry.object["status"]["used"] == {"configmaps": "25"}

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from alcove.api.ids import GroupResource
+from alcove.api.resources import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_CLAIMS, SERVICES
 from alcove.apiserver.admission.resourcequota import pods, usage
-from alcove.apiserver.admission.resourcequota.usage import PODS
 
 
 def shown(resource: GroupResource, obj: dict[str, Any]) -> dict[str, str]:
@@ -160,7 +160,7 @@ def service(kind: str, ports: int = 2, **spec: Any) -> dict[str, Any]:
     ],
 )
 def test_services(given: dict[str, Any], node_ports: str, balancers: str) -> None:
-    assert shown(usage.SERVICES, given) == {
+    assert shown(SERVICES, given) == {
         "count/services": "1",
         "services": "1",
         "services.nodeports": node_ports,
@@ -171,13 +171,13 @@ def test_services(given: dict[str, Any], node_ports: str, balancers: str) -> Non
 def test_node_ports_that_are_set_count_where_none_are_given() -> None:
     given = service("LoadBalancer", allocateLoadBalancerNodePorts=False)
     given["spec"]["ports"][0]["nodePort"] = 30000
-    assert shown(usage.SERVICES, given)["services.nodeports"] == "1"
+    assert shown(SERVICES, given)["services.nodeports"] == "1"
 
 
 def test_volume_claims() -> None:
     spec = {"resources": {"requests": {"storage": "1500m"}}, "storageClassName": "gold"}
     claim: dict[str, Any] = {"metadata": {}, "spec": spec, "status": {}}
-    assert shown(usage.VOLUME_CLAIMS, claim) == {
+    assert shown(PERSISTENT_VOLUME_CLAIMS, claim) == {
         "persistentvolumeclaims": "1",
         "count/persistentvolumeclaims": "1",
         "requests.storage": "2",
@@ -185,13 +185,13 @@ def test_volume_claims() -> None:
         "gold.storageclass.storage.k8s.io/requests.storage": "2",
     }
     claim["status"] = {"allocatedResources": {"storage": "5"}}
-    assert shown(usage.VOLUME_CLAIMS, claim)["requests.storage"] == "5"
+    assert shown(PERSISTENT_VOLUME_CLAIMS, claim)["requests.storage"] == "5"
     claim["metadata"] = {"annotations": {"volume.beta.kubernetes.io/storage-class": "old"}}
-    assert "old.storageclass.storage.k8s.io/requests.storage" in shown(usage.VOLUME_CLAIMS, claim)
+    assert "old.storageclass.storage.k8s.io/requests.storage" in shown(PERSISTENT_VOLUME_CLAIMS, claim)
 
 
 def test_claims_in_the_scope_of_an_attributes_class() -> None:
-    in_scope = usage.measure(usage.VOLUME_CLAIMS).in_scope
+    in_scope = usage.measure(PERSISTENT_VOLUME_CLAIMS).in_scope
     claim = {"metadata": {}, "spec": {"volumeAttributesClassName": "fast"}}
     assert in_scope("VolumeAttributesClass", "In", ("fast",), claim)
     assert not in_scope("VolumeAttributesClass", "In", ("slow",), claim)
@@ -211,7 +211,7 @@ def test_device_claims_count_the_worst_case() -> None:
             ],
         },
     ]
-    assert shown(usage.DEVICE_CLAIMS, {"spec": {"devices": {"requests": requests}}}) == {
+    assert shown(RESOURCE_CLAIMS, {"spec": {"devices": {"requests": requests}}}) == {
         "count/resourceclaims.resource.k8s.io": "1",
         "gpu.deviceclass.resource.k8s.io/devices": "34",
         "nic.deviceclass.resource.k8s.io/devices": "4",
@@ -226,8 +226,8 @@ def test_device_claims_count_the_worst_case() -> None:
         ("count/pods", PODS),
         ("configmaps", GroupResource("", "configmaps")),
         ("requests.cpu", PODS),
-        ("requests.storage", usage.VOLUME_CLAIMS),
-        ("services.nodeports", usage.SERVICES),
+        ("requests.storage", PERSISTENT_VOLUME_CLAIMS),
+        ("services.nodeports", SERVICES),
     ],
 )
 def test_each_resource_name_is_measured_by_one_resource(name: str, resource: GroupResource) -> None:
