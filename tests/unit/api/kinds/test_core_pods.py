@@ -14,7 +14,7 @@ from alcove.api.kinds.core.pods import (
     validate_pod_spec,
     validate_pod_template,
 )
-from alcove.api.kinds.core.pods.images import default_pull_policy, tag
+from alcove.api.kinds.core.pods.defaults import default_pull_policy, image_tag
 from alcove.api.kinds.core.pods.subresources import (
     prepare_ephemeral_containers,
     prepare_resize,
@@ -73,7 +73,7 @@ def faults_of(obj: Object) -> list[str]:
     ],
 )
 def test_the_tag_of_an_image(image: str, expected: str) -> None:
-    assert tag(image) == expected
+    assert image_tag(image) == expected
     assert default_pull_policy(image) == ("Always" if expected == "latest" else "IfNotPresent")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from alcove.api import registry, warnings
 from alcove.api.objects import Object
-from alcove.api.warnings import custom
+from alcove.api.warnings import core
 
 KINDS = registry.load()
 OS = 'deprecated since v1.14; use "kubernetes.io/os" instead'
@@ -132,8 +132,8 @@ def test_an_annotation_that_was_there_is_not_told_again() -> None:
 )  # fmt: skip
 def test_finalizers_of_custom_resources(finalizer: str, wanted: list[str]) -> None:
     given = {"metadata": {"finalizers": [finalizer]}}
-    assert custom.resource(given, None) == wanted
-    assert custom.resource(given, given) == []
+    assert core.custom_resource(given, None) == wanted
+    assert core.custom_resource(given, given) == []
 
 
 def test_deprecated_kinds_say_so() -> None:

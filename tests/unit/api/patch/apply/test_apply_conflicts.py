@@ -1,13 +1,13 @@
 """Conflicts as users know them."""
 
 from alcove.api.errors import status
-from alcove.api.patch.apply import conflicts
+from alcove.api.patch.apply.applying import Conflicts, conflict_error, remaining_conflicts
 from alcove.api.patch.apply.managed import FieldOwner
 
 
 def test_one_conflict() -> None:
     owner = FieldOwner.updater("kubectl-client-side-apply", "apps/v1", "")
-    error = conflicts.error({owner: {"f:spec": {"f:replicas": {}}}})
+    error = conflict_error({owner: {"f:spec": {"f:replicas": {}}}})
     assert status(error) == {
         "kind": "Status",
         "apiVersion": "v1",
@@ -31,7 +31,7 @@ def test_one_conflict() -> None:
 
 
 def test_many_conflicts_are_told_by_manager() -> None:
-    error = conflicts.error(
+    error = conflict_error(
         {
             FieldOwner.updater("z", "v1", "status"): {"f:status": {"f:phase": {}}},
             FieldOwner.applier("a", ""): {
@@ -56,6 +56,6 @@ def test_many_conflicts_are_told_by_manager() -> None:
 
 def test_allowed_fields_are_no_conflict() -> None:
     owner = FieldOwner.applier("a", "")
-    found: conflicts.Conflicts = {owner: {"f:x": {}, "f:y": {}}}
-    assert conflicts.without(found, {"f:x": {}}) == {owner: {"f:y": {}}}
-    assert conflicts.without(found, {"f:x": {}, "f:y": {}}) == {}
+    found: Conflicts = {owner: {"f:x": {}, "f:y": {}}}
+    assert remaining_conflicts(found, {"f:x": {}}) == {owner: {"f:y": {}}}
+    assert remaining_conflicts(found, {"f:x": {}, "f:y": {}}) == {}

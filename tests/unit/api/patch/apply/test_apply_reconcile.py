@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from alcove.api.patch.apply import shape
-from alcove.api.patch.apply.reconcile import reconcile
+from alcove.api.patch.apply.applying import reconcile
 from alcove.api.schema.node import SchemaNode
 
 
