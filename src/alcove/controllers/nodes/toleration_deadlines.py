@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from alcove.api import meta
 from alcove.api.objects import Object, get
-from alcove.controllers.nodes.taints import NO_EXECUTE
-from alcove.controllers.tolerations import covers
+from alcove.api.tolerations import NO_EXECUTE, NodeTaint, read_tolerations
 
 NEVER = float("inf")
 IMMEDIATELY = 0.0
@@ -20,8 +19,9 @@ class NoExecuteTaint(Struct, frozen=True):
     value: str
     since: float
 
-    def as_object(self) -> Object:
-        return {"key": self.key, "value": self.value, "effect": NO_EXECUTE}
+    @property
+    def taint(self) -> NodeTaint:
+        return NodeTaint(self.key, self.value, NO_EXECUTE)
 
 
 def read(node: Object, before: Sequence[NoExecuteTaint], now: float) -> tuple[NoExecuteTaint, ...]:
@@ -50,8 +50,8 @@ def eviction_time(pod: Object, taints: Sequence[NoExecuteTaint]) -> float:
 
 
 def _eviction_time_for(tolerations: Sequence[Object], taint: NoExecuteTaint) -> float:
-    for each in tolerations:
-        if covers(each, taint.as_object()):
+    for each, toleration in zip(tolerations, read_tolerations(tolerations), strict=True):
+        if toleration.covers(taint.taint):
             seconds = each.get("tolerationSeconds")
             if seconds is None:
                 return NEVER
