@@ -226,6 +226,18 @@ def test_a_namespace_that_is_not_empty_cannot_be_finalized_by_anybody(tenant_adm
     wait_until(lambda: tenant_admin.get(path).status == 404)
 
 
+def test_an_invalid_finalizer_of_a_namespace_is_refused(tenant_admin: Caller, name: str) -> None:
+    path = f"/api/v1/namespaces/{name}"
+    assert tenant_admin.post("/api/v1/namespaces", {"metadata": {"name": name}}).status == 201
+    namespace = tenant_admin.get(path).json
+    namespace["spec"]["finalizers"].append("mine")
+    refused = tenant_admin.put(f"{path}/finalize", namespace)
+    assert refused.status == 422 and "neither a standard finalizer name" in refused.json["message"]
+    namespace["spec"]["finalizers"][-1] = "example.com/mine"
+    assert tenant_admin.put(f"{path}/finalize", namespace).status == 200
+    assert tenant_admin.get(path).json["spec"]["finalizers"] == ["kubernetes", "example.com/mine"]
+
+
 def test_nothing_stays_of_a_namespace_deleted_as_soon_as_it_was_made(tenant_admin: Caller) -> None:
     names = [f"brief{number}" for number in range(30)]
     for name in names:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from alcove.api.kinds.core import STRATEGIES
-from alcove.api.kinds.core.lifecycles import validate_finalize
 from alcove.api.objects import Object
 
 TENANTS, NAMESPACES, NODES = STRATEGIES["tenants"], STRATEGIES["namespaces"], STRATEGIES["nodes"]
@@ -106,6 +105,7 @@ def test_spaces_empty_before_they_go(strategy: Any) -> None:
     assert new["spec"]["finalizers"] == [finalizer], "only /finalize removes it"
     new["spec"]["finalizers"].append("x")
     assert old["spec"]["finalizers"] == [finalizer]
+    validate_finalize = strategy.validate_subresource["finalize"]
     assert validate_finalize({"spec": {"finalizers": ["a.b/c"]}}, old) == []
     assert told(validate_finalize({"spec": {"finalizers": ["mine"]}}, old)) == [
         'spec.finalizers[0]: Invalid value: "mine": name is neither a standard finalizer name '

@@ -9,6 +9,7 @@ from alcove.api.kinds.core.lifecycles import (
     default_phase,
     keep_finalizers,
     phase,
+    validate_finalize,
     validate_phase,
 )
 from alcove.api.objects import Object, metadata
@@ -41,6 +42,7 @@ STRATEGY = Strategy(
     validate=_validate,
     validate_status=validate_phase,
     prepare_create=_prepare_create,
+    validate_subresource={"finalize": validate_finalize},
     prepare_update=keep_finalizers,
     fields={"status.phase": phase},
     has_status=True,

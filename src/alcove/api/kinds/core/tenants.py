@@ -12,6 +12,7 @@ from alcove.api.kinds.core.lifecycles import (
     default_phase,
     keep_finalizers,
     phase,
+    validate_finalize,
     validate_phase,
 )
 from alcove.api.kinds.core.resources import check_amount, check_quota_resource_name
@@ -98,6 +99,7 @@ STRATEGY = Strategy(
     validate_update=_validate_update,
     validate_status=validate_phase,
     prepare_create=lambda tenant: activate(tenant, FINALIZER),
+    validate_subresource={"finalize": validate_finalize},
     prepare_update=keep_finalizers,
     fields={"status.phase": phase},
     status_leaves=CLIENT_METADATA,
