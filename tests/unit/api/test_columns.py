@@ -1,4 +1,4 @@
-"""One telling object of each kind, and the row that kubectl would show of it."""
+"""An example of each kind, and the row that kubectl would show of it."""
 
 from typing import Any
 

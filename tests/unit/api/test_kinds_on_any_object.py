@@ -1,4 +1,4 @@
-"""Laws that every strategy keeps on every object that its schema lets through, sense or nonsense.
+"""Laws that every strategy keeps on every object that its schema lets through, sensible or not.
 
 Nothing but an API error is ever raised; defaults are filled in once and stay; checking changes
 nothing; an object that does not change may be written.
@@ -107,18 +107,18 @@ def made(kind: Kind, seed: int) -> Object:
 
 
 def attempted(function: Any, *objects: Object) -> list[FieldError] | ApiError:
-    """What a check says; that it says it of objects which it leaves alone."""
+    """Return the errors of a check, and assert that it does not change the objects."""
     before = copy.deepcopy(objects)
     try:
-        faults = list(function(*objects))
+        errors = list(function(*objects))
     except ApiError as error:
         return error
     finally:
         assert objects == before, f"{function} changed what it checked"
-    for fault in faults:
-        assert isinstance(fault, FieldError)
-        assert str(fault)
-    return faults
+    for each in errors:
+        assert isinstance(each, FieldError)
+        assert str(each)
+    return errors
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -1,4 +1,4 @@
-"""Names, values and keys, with the words that scripts look for."""
+"""Names, values and keys, with the messages of Kubernetes."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Every other kind of the table: what is told, what is not, and what is told of an update."""
+"""Every other kind of the table: its warnings on create and on update."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def canonical(path: str) -> str:
     return f'{path}: IPv6 address "{V6}" should be in RFC 5952 canonical format ("2001:db8::1")'
 
 
-def told(group: str, resource: str, new: Object, old: Object | None = None) -> list[str]:
+def messages(group: str, resource: str, new: Object, old: Object | None = None) -> list[str]:
     kind = next(each for each in KINDS.all() if (each.group, each.resource) == (group, resource))
     return list(warnings.of(kind, new, old))
 
@@ -102,22 +102,22 @@ def obj(name: str = "x", annotations: dict[str, str] | None = None, **fields: An
         ("", "configmaps", obj(), []),
     ],
 )  # fmt: skip
-def test_what_is_told_of_a_new_object(group: str, resource: str, given: Object, wanted: list[str]) -> None:
-    assert told(group, resource, given) == wanted
+def test_warnings_of_a_new_object(group: str, resource: str, given: Object, wanted: list[str]) -> None:
+    assert messages(group, resource, given) == wanted
 
 
-def test_of_a_template_that_stays_nothing_is_told_again() -> None:
+def test_an_unchanged_template_is_not_warned_of_again() -> None:
     old = obj("a.b", spec={"template": BAD_TEMPLATE, "replicas": 1})
-    assert told("apps", "deployments", {**old, "spec": {**old["spec"], "replicas": 2}}, old) == []
+    assert messages("apps", "deployments", {**old, "spec": {**old["spec"], "replicas": 2}}, old) == []
     before = obj("a.b", spec={"template": {"spec": {}}})
-    assert told("apps", "deployments", old, before) == [
+    assert messages("apps", "deployments", old, before) == [
         f"spec.template.spec.nodeSelector[beta.kubernetes.io/os]: {OS}"
     ]
 
 
-def test_an_annotation_that_was_there_is_not_told_again() -> None:
+def test_an_existing_annotation_is_not_warned_of_again() -> None:
     account = obj(annotations={"kubernetes.io/enforce-mountable-secrets": "true"})
-    assert told("", "serviceaccounts", account, account) == []
+    assert messages("", "serviceaccounts", account, account) == []
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,9 @@ def test_finalizers_of_custom_resources(finalizer: str, wanted: list[str]) -> No
     assert core.custom_resource(given, given) == []
 
 
-def test_deprecated_kinds_say_so() -> None:
-    told = {kind.kind: kind.warning for kind in KINDS.all() if kind.warning}
-    assert told == {
+def test_deprecated_kinds_have_a_warning() -> None:
+    messages = {kind.kind: kind.warning for kind in KINDS.all() if kind.warning}
+    assert messages == {
         "ComponentStatus": "v1 ComponentStatus is deprecated in v1.19+",
         "Endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
     }

@@ -107,7 +107,7 @@ def row(obj: dict[str, Any]) -> dict[str, Any]:
     return {column.name: column.value(obj, NOW) for column in pods.COLUMNS}
 
 
-def test_restarts_tell_how_long_ago_the_last_was() -> None:
+def test_restarts_show_how_long_ago_the_last_was() -> None:
     last = {"terminated": {"finishedAt": "2024-05-01T09:55:00Z"}}
     older = {"terminated": {"finishedAt": "2024-05-01T07:55:00Z"}}
     obj = pod(

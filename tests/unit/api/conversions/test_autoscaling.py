@@ -125,7 +125,7 @@ def test_annotations_carry_v1s_own_form_of_metrics() -> None:
     ]
 
 
-def test_current_cpu_is_told_in_its_own_field() -> None:
+def test_current_cpu_has_its_own_field() -> None:
     stored = v2([CPU]) | {
         "status": {
             "currentMetrics": [

@@ -40,6 +40,6 @@ SERVED = {
 }
 
 
-def test_both_forms_tell_the_same() -> None:
+def test_both_forms_have_the_same_errors() -> None:
     assert events.to_storage(SERVED) == CORE
     assert events.from_storage(CORE) == SERVED

@@ -6,9 +6,9 @@ from alcove.api.kinds.admissionregistration import STRATEGIES
 from alcove.api.objects import Object
 
 
-def told(resource: str, obj: Object) -> list[str]:
+def messages(resource: str, obj: Object) -> list[str]:
     STRATEGIES[resource].default(obj)
-    return [str(fault) for fault in STRATEGIES[resource].validate(obj)]
+    return [str(error) for error in STRATEGIES[resource].validate(obj)]
 
 
 def rule(**fields: object) -> Object:
@@ -64,7 +64,7 @@ WEBHOOKS: list[tuple[Object, list[str]]] = [
 @pytest.mark.parametrize("resource", ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"])
 @pytest.mark.parametrize(("hook", "expected"), WEBHOOKS)
 def test_webhook(resource: str, hook: Object, expected: list[str]) -> None:
-    assert told(resource, {"webhooks": [dict(hook)]}) == expected
+    assert messages(resource, {"webhooks": [dict(hook)]}) == expected
 
 
 RULES: list[tuple[Object, list[str]]] = [
@@ -94,12 +94,12 @@ RULES: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("given", "expected"), RULES)
 def test_rule(given: Object, expected: list[str]) -> None:
-    faults = told("validatingwebhookconfigurations", {"webhooks": [webhook(rules=[given])]})
-    assert faults == [f"webhooks[0].rules[0].{fault}" for fault in expected]
+    errors = messages("validatingwebhookconfigurations", {"webhooks": [webhook(rules=[given])]})
+    assert errors == [f"webhooks[0].rules[0].{error}" for error in expected]
 
 
 def test_webhook_names_differ() -> None:
-    assert told("validatingwebhookconfigurations", {"webhooks": [webhook(), webhook()]}) == [
+    assert messages("validatingwebhookconfigurations", {"webhooks": [webhook(), webhook()]}) == [
         'webhooks[1].name: Duplicate value: "a.example.com"'
     ]
 
@@ -165,7 +165,7 @@ POLICIES: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("obj", "expected"), POLICIES)
 def test_validating_policy(obj: Object, expected: list[str]) -> None:
-    assert told("validatingadmissionpolicies", obj) == expected
+    assert messages("validatingadmissionpolicies", obj) == expected
 
 
 def test_policy_defaults() -> None:
@@ -182,14 +182,14 @@ def test_policy_defaults() -> None:
 
 def test_audit_annotations_are_bounded() -> None:
     many = [{"key": f"k{n}", "valueExpression": "'v'"} for n in range(21)]
-    [fault] = told("validatingadmissionpolicies", policy(auditAnnotations=many))
-    assert fault.endswith("must not have more than 20 auditAnnotations")
+    [error] = messages("validatingadmissionpolicies", policy(auditAnnotations=many))
+    assert error.endswith("must not have more than 20 auditAnnotations")
 
 
 def test_policy_status() -> None:
     status = {"typeChecking": {"expressionWarnings": [{"warning": "w"}]}}
-    faults = STRATEGIES["validatingadmissionpolicies"].validate_status({"status": status}, {})
-    assert [str(fault) for fault in faults] == [
+    errors = STRATEGIES["validatingadmissionpolicies"].validate_status({"status": status}, {})
+    assert [str(error) for error in errors] == [
         "status.typeChecking.expressionWarnings[0].fieldRef: Required value"
     ]
 
@@ -218,7 +218,7 @@ MUTATIONS: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("obj", "expected"), MUTATIONS)
 def test_mutating_policy(obj: Object, expected: list[str]) -> None:
-    assert told("mutatingadmissionpolicies", obj) == expected
+    assert messages("mutatingadmissionpolicies", obj) == expected
 
 
 def binding(**spec: object) -> Object:
@@ -247,12 +247,12 @@ BINDINGS: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("obj", "expected"), BINDINGS)
 def test_validating_binding(obj: Object, expected: list[str]) -> None:
-    assert told("validatingadmissionpolicybindings", obj) == expected
+    assert messages("validatingadmissionpolicybindings", obj) == expected
 
 
 def test_mutating_binding() -> None:
-    assert not told("mutatingadmissionpolicybindings", {"spec": {"policyName": "p"}})
+    assert not messages("mutatingadmissionpolicybindings", {"spec": {"policyName": "p"}})
     wrong = {"spec": {"policyName": "p", "matchResources": {"resourceRules": [rule(operations=["DELETE"])]}}}
-    assert told("mutatingadmissionpolicybindings", wrong) == [
+    assert messages("mutatingadmissionpolicybindings", wrong) == [
         'spec.matchResources.resourceRules.operations: Unsupported value: "DELETE": supported values: "*", "CONNECT", "CREATE", "UPDATE"'
     ]

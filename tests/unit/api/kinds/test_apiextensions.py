@@ -42,9 +42,9 @@ def definition(*versions: Object, name: str = "crontabs.example.com", **spec: ob
     return {"metadata": {"name": name}, "spec": given}
 
 
-def told(crd: Object) -> list[str]:
+def messages(crd: Object) -> list[str]:
     STRATEGY.default(crd)
-    return [str(fault) for fault in (*STRATEGY.validate(crd), *STRATEGY.validate_create(crd))]
+    return [str(error) for error in (*STRATEGY.validate(crd), *STRATEGY.validate_create(crd))]
 
 
 def names(**fields: object) -> Object:
@@ -110,7 +110,7 @@ CASES: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("crd", "expected"), CASES)
 def test_validate(crd: Object, expected: list[str]) -> None:
-    assert told(crd) == expected
+    assert messages(crd) == expected
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def test_validate(crd: Object, expected: list[str]) -> None:
     ],
 )
 def test_versions(versions: list[Object], expected: list[str]) -> None:
-    faults = STRATEGY.validate(definition(*versions, names=names(singular="c", listKind="L")))
-    assert [fault.field for fault in faults] == ["spec.versions"] * len(expected)
-    assert [fault.body.rpartition(": ")[2] for fault in faults] == expected
+    errors = STRATEGY.validate(definition(*versions, names=names(singular="c", listKind="L")))
+    assert [error.field for error in errors] == ["spec.versions"] * len(expected)
+    assert [error.body.rpartition(": ")[2] for error in errors] == expected
 
 
 def test_names_are_dns_labels() -> None:
@@ -132,7 +132,7 @@ def test_names_are_dns_labels() -> None:
         name="Cron_Tabs.example.com",
         names={"plural": "Cron_Tabs", "kind": "Cron_Tab", "shortNames": ["c t"], "categories": ["All"]},
     )
-    assert [fault.split(": ")[0] for fault in told(crd)] == [
+    assert [error.split(": ")[0] for error in messages(crd)] == [
         "spec.names.plural",
         "spec.names.singular",
         "spec.names.kind",
@@ -171,7 +171,7 @@ CONVERSIONS: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("conversion", "expected"), CONVERSIONS)
 def test_conversion(conversion: Object, expected: list[str]) -> None:
-    assert told(definition(conversion=conversion)) == expected
+    assert messages(definition(conversion=conversion)) == expected
 
 
 APPROVAL = "metadata.annotations[api-approved.kubernetes.io]"
@@ -185,22 +185,22 @@ def in_community_group(approval: str) -> Object:
 
 
 def test_community_groups_need_approval() -> None:
-    assert told(in_community_group("")) == [
+    assert messages(in_community_group("")) == [
         f'{APPROVAL}: Required value: protected groups must have approval annotation "api-approved.kubernetes.io", {SEE}'
     ]
-    assert told(in_community_group("sure")) == [
+    assert messages(in_community_group("sure")) == [
         f'{APPROVAL}: Invalid value: "sure": protected groups must have approval annotation '
         f'"api-approved.kubernetes.io" with either a URL or a reason starting with "unapproved", {SEE}'
     ]
-    assert not told(in_community_group("unapproved, experimental"))
-    assert not told(in_community_group("https://example.com/pull/1"))
+    assert not messages(in_community_group("unapproved, experimental"))
+    assert not messages(in_community_group("https://example.com/pull/1"))
 
 
 def test_approval_may_stay_missing_but_not_go() -> None:
     missing, given = in_community_group(""), in_community_group("unapproved")
     assert not STRATEGY.validate_update(missing, missing)
-    [fault] = STRATEGY.validate_update(missing, given)
-    assert fault.field == APPROVAL
+    [error] = STRATEGY.validate_update(missing, given)
+    assert error.field == APPROVAL
 
 
 def established(crd: Object, *stored: str) -> Object:
@@ -213,7 +213,7 @@ def test_what_stays() -> None:
     new = definition(
         version("v2"), group="other.com", scope="Cluster", names=names(kind="Other", plural="others")
     )
-    assert [str(fault) for fault in STRATEGY.validate_update(new, old)] == [
+    assert [str(error) for error in STRATEGY.validate_update(new, old)] == [
         'spec.scope: Invalid value: "Cluster": field is immutable',
         'spec.names.kind: Invalid value: "Other": field is immutable',
         'spec.group: Invalid value: "other.com": field is immutable',
@@ -230,13 +230,13 @@ def test_a_ca_must_be_readable_once_objects_are_served() -> None:
     bad = base64.b64encode(b"no").decode()
     webhook = {"clientConfig": {**URL, "caBundle": bad}, "conversionReviewVersions": ["v1"]}
     new = definition(conversion={"strategy": "Webhook", "webhook": webhook})
-    [fault] = STRATEGY.validate_update(new, established(definition()))
-    assert fault.field == f"{CLIENT}.caBundle"
+    [error] = STRATEGY.validate_update(new, established(definition()))
+    assert error.field == f"{CLIENT}.caBundle"
     assert not STRATEGY.validate_update(new, established(new))
     assert not STRATEGY.validate_update(new, definition())
 
 
-def test_stored_versions_are_noted() -> None:
+def test_stored_versions_are_recorded() -> None:
     crd = definition(version())
     STRATEGY.prepare_create(crd)
     assert crd["status"] == {"storedVersions": ["v1"]}
@@ -248,8 +248,8 @@ def test_stored_versions_are_noted() -> None:
 
 
 def test_status() -> None:
-    [fault] = STRATEGY.validate_status({"status": {"acceptedNames": {"plural": "A b"}}}, {})
-    assert fault.field == "status.acceptedNames.plural"
+    [error] = STRATEGY.validate_status({"status": {"acceptedNames": {"plural": "A b"}}}, {})
+    assert error.field == "status.acceptedNames.plural"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""API services: names, priorities, and whom to trust."""
+"""API services: names, priorities, and CA bundles."""
 
 import pytest
 
@@ -46,7 +46,7 @@ CASES: list[tuple[Object, list[str]]] = [
 @pytest.mark.parametrize(("obj", "expected"), CASES)
 def test_validate(obj: Object, expected: list[str]) -> None:
     STRATEGY.default(obj)
-    assert [str(fault) for fault in STRATEGY.validate(obj)] == expected
+    assert [str(error) for error in STRATEGY.validate(obj)] == expected
 
 
 def test_port_defaults_to_https() -> None:
@@ -56,7 +56,7 @@ def test_port_defaults_to_https() -> None:
 
 
 def test_status() -> None:
-    faults = STRATEGY.validate_status({"status": {"conditions": [{"status": "Maybe"}]}}, {})
-    assert [str(fault) for fault in faults] == [
+    errors = STRATEGY.validate_status({"status": {"conditions": [{"status": "Maybe"}]}}, {})
+    assert [str(error) for error in errors] == [
         'status.conditions[0].status: Unsupported value: "Maybe": supported values: "True", "False", "Unknown"'
     ]

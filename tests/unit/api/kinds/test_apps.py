@@ -24,15 +24,15 @@ def workload(labels: Object | None = None, **spec: object) -> Object:
     return {"metadata": {"name": "web", "namespace": "n", "labels": labels or {}}, "spec": given}
 
 
-def told(resource: str, obj: Object) -> list[str]:
+def messages(resource: str, obj: Object) -> list[str]:
     strategy, filled = STRATEGIES[resource], copy.deepcopy(obj)
     strategy.default(filled)
-    return [str(fault) for fault in (*strategy.validate(filled), *strategy.validate_create(filled))]
+    return [str(error) for error in (*strategy.validate(filled), *strategy.validate_create(filled))]
 
 
 @pytest.mark.parametrize("resource", WORKLOADS)
 def test_a_plain_one_is_fine(resource: str) -> None:
-    assert told(resource, workload()) == []
+    assert messages(resource, workload()) == []
 
 
 MISMATCH = "`selector` does not match template `labels`"
@@ -55,14 +55,14 @@ WHOSE = {
 @pytest.mark.parametrize("resource", WORKLOADS)
 @pytest.mark.parametrize(("obj", "expected"), SELECTORS)
 def test_selector_fits_template(resource: str, obj: Object, expected: list[str]) -> None:
-    assert told(resource, obj) == [text.replace("WHOSE", WHOSE[resource]) for text in expected]
+    assert messages(resource, obj) == [text.replace("WHOSE", WHOSE[resource]) for text in expected]
 
 
 @pytest.mark.parametrize("resource", ["deployments", "replicasets", "statefulsets"])
 def test_selector_is_required(resource: str) -> None:
     obj = workload()
     del obj["spec"]["selector"]
-    assert told(resource, obj) == [
+    assert messages(resource, obj) == [
         "spec.selector: Required value",
         f'spec.template.metadata.labels: Invalid value: {{"app":"web"}}: {MISMATCH}',
     ]
@@ -70,9 +70,9 @@ def test_selector_is_required(resource: str) -> None:
 
 @pytest.mark.parametrize("resource", ["deployments", "replicasets"])
 def test_selector_that_is_none(resource: str) -> None:
-    faults = told(resource, workload(selector={"matchLabels": {"app": "a b"}}))
-    assert len(faults) == 2
-    assert faults[1] == 'spec.selector: Invalid value: {"matchLabels":{"app":"a b"}}: invalid label selector'
+    errors = messages(resource, workload(selector={"matchLabels": {"app": "a b"}}))
+    assert len(errors) == 2
+    assert errors[1] == 'spec.selector: Invalid value: {"matchLabels":{"app":"a b"}}: invalid label selector'
 
 
 NAMES = {
@@ -86,7 +86,7 @@ NAMES = {
 @pytest.mark.parametrize("resource", WORKLOADS)
 def test_pods_run_without_end(resource: str) -> None:
     obj = workload(template=template(restartPolicy="Never", activeDeadlineSeconds=5))
-    assert told(resource, obj) == [
+    assert messages(resource, obj) == [
         'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"',
         f"spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in {NAMES[resource]} is not Supported",
     ]
@@ -95,13 +95,13 @@ def test_pods_run_without_end(resource: str) -> None:
 @pytest.mark.parametrize("resource", WORKLOADS)
 def test_template_is_checked(resource: str) -> None:
     obj = workload(template={"metadata": {"labels": {"app": "web"}}, "spec": {}})
-    assert told(resource, obj) == ["spec.template.spec.containers: Required value"]
+    assert messages(resource, obj) == ["spec.template.spec.containers: Required value"]
 
 
 @pytest.mark.parametrize("resource", ["daemonsets", "deployments", "replicasets"])
 def test_selector_stays(resource: str) -> None:
     new, old = workload(selector={"matchLabels": {"app": "db"}}), workload()
-    assert [str(fault) for fault in STRATEGIES[resource].validate_update(new, old)] == [
+    assert [str(error) for error in STRATEGIES[resource].validate_update(new, old)] == [
         'spec.selector: Invalid value: {"matchLabels":{"app":"db"}}: field is immutable'
     ]
     assert not STRATEGIES[resource].validate_update(workload(replicas=5), old)
@@ -182,7 +182,7 @@ DEPLOYMENTS: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("obj", "expected"), DEPLOYMENTS)
 def test_deployment(obj: Object, expected: list[str]) -> None:
-    assert told("deployments", obj) == expected
+    assert messages("deployments", obj) == expected
 
 
 SAME_NETWORK: list[tuple[Object, Object]] = [
@@ -201,13 +201,13 @@ OTHER_NETWORK: list[tuple[Object, Object, str]] = [
 
 @pytest.mark.parametrize(("labels", "pods"), SAME_NETWORK)
 def test_deployment_and_pods_in_one_network(labels: Object, pods: Object) -> None:
-    assert told("deployments", workload(labels, template=pods)) == []
+    assert messages("deployments", workload(labels, template=pods)) == []
 
 
 @pytest.mark.parametrize(("labels", "pods", "joined"), OTHER_NETWORK)
 def test_deployment_and_pods_in_two_networks(labels: Object, pods: Object, joined: str) -> None:
     with pytest.raises(BadRequest) as refused:
-        told("deployments", workload(labels, template=pods))
+        messages("deployments", workload(labels, template=pods))
     assert f'is "blue" but its pods would join the network "{joined}"' in refused.value.message
 
 
@@ -232,7 +232,7 @@ DAEMON_SETS: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("obj", "expected"), DAEMON_SETS)
 def test_daemon_set(obj: Object, expected: list[str]) -> None:
-    assert told("daemonsets", obj) == expected
+    assert messages("daemonsets", obj) == expected
 
 
 def test_daemon_set_counts_changes_of_its_template() -> None:
@@ -286,7 +286,7 @@ STATEFUL_SETS: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("obj", "expected"), STATEFUL_SETS)
 def test_stateful_set(obj: Object, expected: list[str]) -> None:
-    assert told("statefulsets", obj) == expected
+    assert messages("statefulsets", obj) == expected
 
 
 FORBIDDEN = (
@@ -313,7 +313,7 @@ def test_stateful_set_changes() -> None:
         {"podManagementPolicy": "Parallel"},
         {"volumeClaimTemplates": [CLAIM]},
     ):
-        assert [str(fault) for fault in update(workload(**change), old)] == [FORBIDDEN]
+        assert [str(error) for error in update(workload(**change), old)] == [FORBIDDEN]
 
 
 def test_stateful_set_names_are_labels() -> None:
@@ -347,8 +347,8 @@ STATUSES: list[tuple[str, Object, Object, list[str]]] = [
 
 @pytest.mark.parametrize(("resource", "new", "old", "expected"), STATUSES)
 def test_status(resource: str, new: Object, old: Object, expected: list[str]) -> None:
-    faults = STRATEGIES[resource].validate_status({"status": new}, {"status": old})
-    assert [str(fault) for fault in faults] == expected
+    errors = STRATEGIES[resource].validate_status({"status": new}, {"status": old})
+    assert [str(error) for error in errors] == expected
 
 
 def test_replicas_are_selectable() -> None:
@@ -358,15 +358,15 @@ def test_replicas_are_selectable() -> None:
 
 
 def test_controller_revision() -> None:
-    assert not told("controllerrevisions", {"data": {"spec": {}}, "revision": 1})
-    assert told("controllerrevisions", {"revision": -1}) == [
+    assert not messages("controllerrevisions", {"data": {"spec": {}}, "revision": 1})
+    assert messages("controllerrevisions", {"revision": -1}) == [
         "revision: Invalid value: -1: must be greater than or equal to 0",
         "data: Required value: data is mandatory",
     ]
-    assert told("controllerrevisions", {"data": [], "revision": 1}) == [
+    assert messages("controllerrevisions", {"data": [], "revision": 1}) == [
         "data: Required value: data must be a valid JSON object"
     ]
     update = STRATEGIES["controllerrevisions"].validate_update
     assert not update({"data": {"a": 1}, "revision": 2}, {"data": {"a": 1}, "revision": 1})
-    [fault] = update({"data": {"a": 2}}, {"data": {"a": 1}})
-    assert str(fault) == 'data: Invalid value: {"a":2}: field is immutable'
+    [error] = update({"data": {"a": 2}}, {"data": {"a": 1}})
+    assert str(error) == 'data: Invalid value: {"a":2}: field is immutable'

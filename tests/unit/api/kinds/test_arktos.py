@@ -8,10 +8,10 @@ from alcove.api.objects import Object
 STRATEGY = STRATEGIES["networks"]
 
 
-def told(spec: Object) -> list[str]:
+def messages(spec: Object) -> list[str]:
     network = {"metadata": {"name": "n"}, "spec": spec}
     STRATEGY.default(network)
-    return [str(fault) for fault in STRATEGY.validate(network)]
+    return [str(error) for error in STRATEGY.validate(network)]
 
 
 CASES: list[tuple[Object, list[str]]] = [
@@ -35,12 +35,12 @@ CASES: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("spec", "expected"), CASES)
 def test_validate(spec: Object, expected: list[str]) -> None:
-    assert told(spec) == expected
+    assert messages(spec) == expected
 
 
 def test_vpc_and_subnets_are_names() -> None:
-    faults = told({"type": "vpc", "vpcID": "VPC 1", "subnets": ["Sub_net"]})
-    assert [fault.split(": ")[0] for fault in faults] == ["spec.vpcID", "spec.subnets[0]"]
+    errors = messages({"type": "vpc", "vpcID": "VPC 1", "subnets": ["Sub_net"]})
+    assert [error.split(": ")[0] for error in errors] == ["spec.vpcID", "spec.subnets[0]"]
 
 
 def test_both_spellings_of_the_vpc() -> None:
@@ -63,7 +63,7 @@ def test_a_new_network_waits() -> None:
 def test_what_stays() -> None:
     old = {"spec": {"type": "vpc", "vpcID": "a", "ip": "10.0.0.0", "prefix": "16"}}
     new = {"spec": {"type": "flat", "vpcID": "b", "ip": "10.1.0.0", "prefix": 17}}
-    assert [str(fault) for fault in STRATEGY.validate_update(new, old)] == [
+    assert [str(error) for error in STRATEGY.validate_update(new, old)] == [
         'spec.type: Invalid value: "flat": field is immutable',
         'spec.vpcID: Invalid value: "b": field is immutable once set',
         'spec.ip: Invalid value: "10.1.0.0": field is immutable once set',
@@ -76,7 +76,7 @@ def test_what_stays() -> None:
 
 def test_status() -> None:
     status = {"phase": "Sleeping", "dnsServiceIP": "10.0.0"}
-    assert [str(fault) for fault in STRATEGY.validate_status({"status": status}, {})] == [
+    assert [str(error) for error in STRATEGY.validate_status({"status": status}, {})] == [
         'status.phase: Unsupported value: "Sleeping": supported values: "Pending", "Ready", "Failed", "Terminating", "Unknown"',
         'status.dnsServiceIP: Invalid value: "10.0.0": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
     ]

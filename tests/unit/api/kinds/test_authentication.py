@@ -38,5 +38,5 @@ def test_token_lasts_an_hour_by_default() -> None:
     ],
 )
 def test_token_request(seconds: int, expected: list[str]) -> None:
-    faults = STRATEGIES["tokenrequests"].validate({"spec": {"expirationSeconds": seconds}})
-    assert [str(fault) for fault in faults] == expected
+    errors = STRATEGIES["tokenrequests"].validate({"spec": {"expirationSeconds": seconds}})
+    assert [str(error) for error in errors] == expected

@@ -41,7 +41,7 @@ CASES: list[tuple[str, Object, list[str]]] = [
 
 @pytest.mark.parametrize(("resource", "review", "expected"), CASES)
 def test_validate(resource: str, review: Object, expected: list[str]) -> None:
-    assert [str(fault) for fault in STRATEGIES[resource].validate(review)] == expected
+    assert [str(error) for error in STRATEGIES[resource].validate(review)] == expected
 
 
 def test_rules_review_needs_a_namespace() -> None:

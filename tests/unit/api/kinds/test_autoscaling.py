@@ -16,9 +16,9 @@ def hpa(version: str = "v2", **spec: object) -> Object:
     return {"apiVersion": f"autoscaling/{version}", "metadata": {"name": "h"}, "spec": copy.deepcopy(given)}
 
 
-def told(obj: Object) -> list[str]:
+def messages(obj: Object) -> list[str]:
     STRATEGY.default(obj)
-    return [str(fault) for fault in STRATEGY.validate(obj)]
+    return [str(error) for error in STRATEGY.validate(obj)]
 
 
 def with_metric(**metric: object) -> Object:
@@ -90,7 +90,7 @@ CASES: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("obj", "expected"), CASES)
 def test_validate(obj: Object, expected: list[str]) -> None:
-    assert told(obj) == expected
+    assert messages(obj) == expected
 
 
 def test_defaults_of_v2() -> None:
@@ -121,7 +121,7 @@ def test_defaults_of_v1() -> None:
 
 
 def test_status_counts_are_not_negative() -> None:
-    faults = STRATEGY.validate_status({"status": {"currentReplicas": -1}}, {})
-    assert [str(fault) for fault in faults] == [
+    errors = STRATEGY.validate_status({"status": {"currentReplicas": -1}}, {})
+    assert [str(error) for error in errors] == [
         "status.currentReplicas: Invalid value: -1: must be greater than or equal to 0"
     ]

@@ -1,15 +1,13 @@
-"""Jobs and CronJobs: defaults, generated selectors, policies, what may change, what a status may say."""
+"""Jobs: defaults, generated selectors, policies, what may change, valid statuses."""
 
 import copy
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from alcove.api.kinds.batch import STRATEGIES, indexes
+from alcove.api.kinds.batch import STRATEGIES
 from alcove.api.objects import Object
 
-JOBS, CRON_JOBS = STRATEGIES["jobs"], STRATEGIES["cronjobs"]
+JOBS = STRATEGIES["jobs"]
 
 
 def template(**pod: object) -> Object:
@@ -29,8 +27,8 @@ def created(obj: Object) -> Object:
     return obj
 
 
-def told(obj: Object) -> list[str]:
-    return [str(fault) for fault in JOBS.validate(created(obj))]
+def messages(obj: Object) -> list[str]:
+    return [str(error) for error in JOBS.validate(created(obj))]
 
 
 def test_defaults() -> None:
@@ -72,15 +70,15 @@ def test_selector_is_made_of_the_uid() -> None:
         "job-name": "work",
         "batch.kubernetes.io/job-name": "work",
     }
-    assert told(job()) == []
+    assert messages(job()) == []
 
 
 def test_a_manual_selector_is_left_alone() -> None:
     manual = job(manualSelector=True, selector={"matchLabels": {"a": "b"}})
     manual["spec"]["template"]["metadata"] = {"labels": {"a": "b"}}
-    assert told(manual) == []
+    assert messages(manual) == []
     assert manual["spec"]["selector"] == {"matchLabels": {"a": "b"}}
-    assert told(job(manualSelector=True)) == [
+    assert messages(job(manualSelector=True)) == [
         "spec.selector: Required value",
         "spec.template.metadata.labels: Invalid value: null: `selector` does not match template `labels`",
     ]
@@ -89,11 +87,11 @@ def test_a_manual_selector_is_left_alone() -> None:
 def test_made_labels_cannot_be_forged() -> None:
     forged = job(selector={"matchLabels": {"other": "one"}})
     forged["spec"]["template"]["metadata"] = {"labels": {"controller-uid": "u-2", "other": "one"}}
-    faults = told(forged)
-    assert faults[0].startswith("spec.template.metadata.labels[controller-uid]: Invalid value: {")
-    assert faults[0].endswith("must be 'u-1'")
-    assert faults[1].endswith("`selector` not auto-generated")
-    assert len(faults) == 2
+    errors = messages(forged)
+    assert errors[0].startswith("spec.template.metadata.labels[controller-uid]: Invalid value: {")
+    assert errors[0].endswith("must be 'u-1'")
+    assert errors[1].endswith("`selector` not auto-generated")
+    assert len(errors) == 2
 
 
 def indexed(**spec: object) -> Object:
@@ -133,13 +131,13 @@ SPECS: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("obj", "expected"), SPECS)
 def test_spec(obj: Object, expected: list[str]) -> None:
-    assert told(obj) == expected
+    assert messages(obj) == expected
 
 
 def test_indexed_pods_need_a_host_name() -> None:
     long = indexed()
     long["metadata"]["name"] = "x" * 62
-    assert told(long) == [
+    assert messages(long) == [
         f'metadata.name: Invalid value: "{"x" * 62}": will not able to create pod with invalid DNS label: {"x" * 62}-3'
     ]
 
@@ -189,7 +187,7 @@ FAILURES: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("obj", "expected"), FAILURES)
 def test_failure_policy(obj: Object, expected: list[str]) -> None:
-    assert told(obj) == expected
+    assert messages(obj) == expected
 
 
 def succeeding(*rules: Object) -> Object:
@@ -216,11 +214,11 @@ SUCCESSES: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("obj", "expected"), SUCCESSES)
 def test_success_policy(obj: Object, expected: list[str]) -> None:
-    assert told(obj) == expected
+    assert messages(obj) == expected
 
 
 def changes(new: Object, old: Object) -> list[str]:
-    return [str(fault) for fault in JOBS.validate_update(created(new), created(old))]
+    return [str(error) for error in JOBS.validate_update(created(new), created(old))]
 
 
 def test_what_may_change() -> None:
@@ -233,8 +231,8 @@ def test_what_may_change() -> None:
     assert changes(job(managedBy="a.io/b"), job()) == [
         'spec.managedBy: Invalid value: "a.io/b": field is immutable'
     ]
-    [fault] = changes(job(template=template(hostNetwork=True)), job())
-    assert fault.startswith("spec.template: Invalid value: {")
+    [error] = changes(job(template=template(hostNetwork=True)), job())
+    assert error.startswith("spec.template: Invalid value: {")
 
 
 def suspended(**status: object) -> Object:
@@ -252,10 +250,10 @@ def test_a_suspended_job_may_be_placed_otherwise() -> None:
         changes(new, suspended(startTime="2024-01-01T00:00:00Z", conditions=[condition("Suspended")])) == []
     )
     for status in ({"startTime": "2024-01-01T00:00:00Z"}, {"active": 1}):
-        [fault] = changes(copy.deepcopy(new), suspended(**status))
-        assert fault.startswith("spec.template: Invalid value: {")
-    [fault] = changes(job(suspend=True, template=template(hostNetwork=True)), suspended())
-    assert fault.startswith("spec.template.spec: Invalid value: {")
+        [error] = changes(copy.deepcopy(new), suspended(**status))
+        assert error.startswith("spec.template: Invalid value: {")
+    [error] = changes(job(suspend=True, template=template(hostNetwork=True)), suspended())
+    assert error.startswith("spec.template.spec: Invalid value: {")
 
 
 def condition(kind: str, status: str = "True") -> Object:
@@ -336,106 +334,10 @@ STATUSES: list[tuple[Object, Object, Object, list[str]]] = [
 @pytest.mark.parametrize(("spec", "new", "old", "expected"), STATUSES)
 def test_status(spec: Object, new: Object, old: Object, expected: list[str]) -> None:
     kept = {field: value for field, value in new.items() if value is not None}
-    faults = JOBS.validate_status({"spec": spec, "status": kept}, {"spec": spec, "status": old})
-    assert [str(fault) for fault in faults] == expected
+    errors = JOBS.validate_status({"spec": spec, "status": kept}, {"spec": spec, "status": old})
+    assert [str(error) for error in errors] == expected
 
 
 def test_successes_are_selectable() -> None:
     assert JOBS.fields["status.successful"]({"status": {"succeeded": 2}}) == "2"
     assert JOBS.fields["status.successful"]({}) == "0"
-
-
-def cron_job(**spec: object) -> Object:
-    template_of_job: Object = {"spec": {"template": template()}}
-    given: Object = {"schedule": "*/5 * * * *", "jobTemplate": template_of_job, **spec}
-    return {"metadata": {"name": "nightly", "namespace": "n"}, "spec": copy.deepcopy(given)}
-
-
-TZ = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-CRON_CASES: list[tuple[Object, list[str]]] = [
-    (cron_job(), []),
-    (cron_job(schedule="@hourly", timeZone="Europe/Berlin"), []),
-    (cron_job(schedule=""), ["spec.schedule: Required value"]),
-    (cron_job(schedule="nonsense"), [
-        'spec.schedule: Invalid value: "nonsense": expected exactly 5 fields, found 1: [nonsense]']),
-    (cron_job(schedule="TZ=UTC * * * * *"), [f'spec.schedule: Invalid value: "TZ=UTC * * * * *": {TZ}']),
-    (cron_job(timeZone=""), ['spec.timeZone: Invalid value: "": timeZone must be nil or non-empty string']),
-    (cron_job(timeZone="Local"), [
-        'spec.timeZone: Invalid value: "Local": timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones']),
-    (cron_job(timeZone="Mars/Olympus"), ['spec.timeZone: Invalid value: "Mars/Olympus": unknown time zone Mars/Olympus']),
-    (cron_job(timeZone="../etc"), ['spec.timeZone: Invalid value: "../etc": unknown time zone ../etc']),
-    (cron_job(concurrencyPolicy="Queue"), [
-        'spec.concurrencyPolicy: Unsupported value: "Queue": supported values: "Allow", "Forbid", "Replace"']),
-    (cron_job(startingDeadlineSeconds=-1, successfulJobsHistoryLimit=-1, failedJobsHistoryLimit=-1), [
-        f"spec.{field}: Invalid value: -1: must be greater than or equal to 0" for field in (
-            "startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")]),
-    (cron_job(jobTemplate={"spec": {"template": template(), "selector": {}, "manualSelector": True}}), [
-        "spec.jobTemplate.spec.selector: Invalid value: {}: `selector` will be auto-generated",
-        'spec.jobTemplate.spec.manualSelector: Unsupported value: true: supported values: "nil", "false"']),
-    (cron_job(jobTemplate={"spec": {"template": template(restartPolicy="Always"), "parallelism": -1}}), [
-        "spec.jobTemplate.spec.parallelism: Invalid value: -1: must be greater than or equal to 0",
-        'spec.jobTemplate.spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"']),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("obj", "expected"), CRON_CASES)
-def test_cron_job(obj: Object, expected: list[str]) -> None:
-    CRON_JOBS.default(obj)
-    assert [str(fault) for fault in CRON_JOBS.validate(obj)] == expected
-
-
-def test_cron_job_leaves_room_for_its_jobs_names() -> None:
-    obj = cron_job()
-    assert not CRON_JOBS.validate_create(obj)
-    obj["metadata"]["name"] = "x" * 53
-    assert [str(fault) for fault in CRON_JOBS.validate_create(obj)] == [
-        f'metadata.name: Invalid value: "{"x" * 53}": must be no more than 52 characters'
-    ]
-
-
-def test_cron_job_defaults() -> None:
-    obj = cron_job()
-    CRON_JOBS.default(obj)
-    assert obj["spec"]["concurrencyPolicy"] == "Allow"
-    assert obj["spec"]["suspend"] is False
-    assert obj["spec"]["successfulJobsHistoryLimit"] == 3
-    assert obj["spec"]["failedJobsHistoryLimit"] == 1
-    assert set(obj["spec"]["jobTemplate"]["spec"]) == {"template"}
-    assert obj["spec"]["jobTemplate"]["spec"]["template"]["spec"]["dnsPolicy"] == "ClusterFirst"
-
-
-SETS = st.sets(st.integers(0, 60), max_size=20)
-
-
-def text_of(chosen: set[int]) -> str:
-    parts: list[list[int]] = []
-    for number in sorted(chosen):
-        if parts and parts[-1][1] == number - 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
-
-
-@given(SETS, SETS)
-def test_indexes_are_sets(some: set[int], others: set[int]) -> None:
-    one, other = indexes.parse(text_of(some), 61), indexes.parse(text_of(others), 61)
-    assert indexes.count(one) == len(some)
-    assert indexes.overlap(one, other) == (min(some & others) if some & others else None)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("1-2-3", "the fragment \"1-2-3\" violates the requirement that an index interval can have at most two parts separated by '-'"),
-        ("a", 'cannot convert string to integer for index: "a"'),
-        ("1-", 'cannot convert string to integer for index: ""'),
-        ("3,2", "non-increasing order, previous: 3, current: 2"),
-        ("1-3,3", "non-increasing order, previous: 3, current: 3"),
-        ("10", 'too large index: "10"'),
-    ],
-)  # fmt: skip
-def test_what_is_no_set_of_indexes(text: str, message: str) -> None:
-    with pytest.raises(indexes.IndexesError) as refused:
-        indexes.parse(text, 10)
-    assert str(refused.value) == message

@@ -85,28 +85,28 @@ CASES: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("csr", "expected"), CASES)
 def test_request(csr: Object, expected: list[str]) -> None:
-    assert [str(fault) for fault in STRATEGY.validate(csr)] == expected
+    assert [str(error) for error in STRATEGY.validate(csr)] == expected
 
 
-def test_unknown_usage_tells_the_known() -> None:
-    [fault] = STRATEGY.validate(request(usages=["world domination"]))
-    assert fault.field == "spec.usages[0]"
-    assert '"any", "cert sign", "client auth"' in fault.body
+def test_an_unknown_usage_is_answered_with_the_known_ones() -> None:
+    [error] = STRATEGY.validate(request(usages=["world domination"]))
+    assert error.field == "spec.usages[0]"
+    assert '"any", "cert sign", "client auth"' in error.body
 
 
 @pytest.mark.timeout(20)
 def test_hostile_pem_takes_linear_time() -> None:
-    [fault] = STRATEGY.validate(request(request=b64(b"-----BEGIN A-----\n" * 150_000)))
-    assert fault.body.endswith(NOT_A_REQUEST)
+    [error] = STRATEGY.validate(request(request=b64(b"-----BEGIN A-----\n" * 150_000)))
+    assert error.body.endswith(NOT_A_REQUEST)
 
 
-def test_who_asks_is_not_the_clients_to_say() -> None:
+def test_clients_cannot_set_the_requesting_user() -> None:
     csr = request(username="root", groups=["system:masters"], uid="0", extra={"a": ["b"]})
     STRATEGY.prepare_create(csr)
     assert set(csr["spec"]) == {"request", "signerName", "usages"}
 
 
-def test_spec_stays_as_asked() -> None:
+def test_spec_is_immutable() -> None:
     new, old = request(usages=["any"]), request()
     STRATEGY.prepare_update(new, old)
     assert new["spec"] == old["spec"]
@@ -140,7 +140,7 @@ STATUSES: list[tuple[Object, Object, list[str]]] = [
 
 @pytest.mark.parametrize(("new", "old", "expected"), STATUSES)
 def test_status(new: Object, old: Object, expected: list[str]) -> None:
-    assert [str(fault) for fault in STRATEGY.validate_status(new, old)] == expected
+    assert [str(error) for error in STRATEGY.validate_status(new, old)] == expected
 
 
 def test_approval_changes_only_conditions() -> None:
@@ -163,10 +163,10 @@ def test_approval_keeps_when_a_condition_changed() -> None:
 
 def test_nobody_is_both_approved_and_denied() -> None:
     old, new = with_status(APPROVED), with_status(APPROVED, condition("Denied"))
-    assert [str(fault) for fault in certificates.validate_approval(new, old)] == [
+    assert [str(error) for error in certificates.validate_approval(new, old)] == [
         'status.conditions: Invalid value: "Denied": Approved and Denied conditions are mutually exclusive'
     ]
-    assert [str(fault) for fault in certificates.validate_approval(with_status(), old)] == [
+    assert [str(error) for error in certificates.validate_approval(with_status(), old)] == [
         'status.conditions: Forbidden: updates may not remove a condition of type "Approved"'
     ]
 

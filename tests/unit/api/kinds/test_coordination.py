@@ -23,7 +23,7 @@ CASES: list[tuple[Object, list[str]]] = [
 @pytest.mark.parametrize(("spec", "expected"), CASES)
 def test_validate(spec: Object, expected: list[str]) -> None:
     lease = {"metadata": {"name": "leader"}, "spec": spec}
-    assert [str(fault) for fault in STRATEGIES["leases"].validate(lease)] == expected
+    assert [str(error) for error in STRATEGIES["leases"].validate(lease)] == expected
 
 
 def test_put_creates_but_needs_a_revision_to_replace() -> None:

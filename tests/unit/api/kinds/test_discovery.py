@@ -58,7 +58,7 @@ CASES: list[tuple[Object, list[str]]] = [
 @pytest.mark.parametrize(("obj", "expected"), CASES)
 def test_validate(obj: Object, expected: list[str]) -> None:
     STRATEGY.default(obj)
-    assert [str(fault) for fault in STRATEGY.validate(obj)] == expected
+    assert [str(error) for error in STRATEGY.validate(obj)] == expected
 
 
 def test_ports_are_named_and_tcp() -> None:
@@ -77,5 +77,5 @@ def test_old_topology_is_dropped() -> None:
 
 
 def test_address_type_stays() -> None:
-    [fault] = STRATEGY.validate_update({"addressType": "IPv6"}, {"addressType": "IPv4"})
-    assert str(fault) == 'addressType: Invalid value: "IPv6": field is immutable'
+    [error] = STRATEGY.validate_update({"addressType": "IPv6"}, {"addressType": "IPv4"})
+    assert str(error) == 'addressType: Invalid value: "IPv6": field is immutable'

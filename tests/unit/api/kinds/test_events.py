@@ -50,7 +50,7 @@ CASES: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("obj", "expected"), CASES)
 def test_validate(obj: Object, expected: list[str]) -> None:
-    assert [str(fault) for fault in (*STRATEGY.validate(obj), *STRATEGY.validate_create(obj))] == expected
+    assert [str(error) for error in (*STRATEGY.validate(obj), *STRATEGY.validate_create(obj))] == expected
 
 
 def test_only_the_series_goes_on() -> None:
@@ -58,7 +58,7 @@ def test_only_the_series_goes_on() -> None:
     assert not STRATEGY.validate_update(event(series=series), event())
     assert not STRATEGY.validate_update(event(eventTime="2024-05-01T12:00:00.000001+02:00"), event())
     new = event(note="other", reportingController="other", eventTime="2024-05-01T10:00:01Z")
-    assert [str(fault) for fault in STRATEGY.validate_update(new, event())] == [
+    assert [str(error) for error in STRATEGY.validate_update(new, event())] == [
         'message: Invalid value: "other": field is immutable',
         'reportingController: Invalid value: "other": field is immutable',
         'eventTime: Invalid value: "2024-05-01T10:00:01Z": field is immutable',

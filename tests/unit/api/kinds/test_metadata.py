@@ -16,9 +16,9 @@ from alcove.api.kinds.metadata import (
 from alcove.api.objects import Object
 
 
-def told(faults: list[FieldError]) -> list[str]:
+def messages(errors: list[FieldError]) -> list[str]:
     """Faults without the regular expressions at their ends."""
-    return [str(fault).split(" (e.g.")[0].split(", and must")[0] for fault in faults]
+    return [str(error).split(" (e.g.")[0].split(", and must")[0] for error in errors]
 
 
 def meta(**changes: Any) -> Object:
@@ -95,12 +95,12 @@ KEY = "name part must consist of alphanumeric characters, '-', '_' or '.'"
     ],
 )
 def test_metadata(given: Object, expected: list[str]) -> None:
-    assert told(validate_metadata(given, True, None)) == expected
+    assert messages(validate_metadata(given, True, None)) == expected
 
 
 def test_two_controllers() -> None:
-    faults = validate_metadata(meta(ownerReferences=[OWNER, {**OWNER, "name": "s"}]), True)
-    assert [(fault.field, fault.body.rpartition("]: ")[2]) for fault in faults] == [
+    errors = validate_metadata(meta(ownerReferences=[OWNER, {**OWNER, "name": "s"}]), True)
+    assert [(error.field, error.body.rpartition("]: ")[2]) for error in errors] == [
         (
             "metadata.ownerReferences",
             "Only one reference can have Controller set to true. "
@@ -110,31 +110,31 @@ def test_two_controllers() -> None:
 
 
 def test_events_own_nothing() -> None:
-    faults = validate_metadata(
+    errors = validate_metadata(
         meta(ownerReferences=[{"apiVersion": "v1", "kind": "Event", "name": "e", "uid": "u"}]), True
     )
-    assert str(faults[0]).endswith("/v1, Kind=Event is disallowed from being an owner")
+    assert str(errors[0]).endswith("/v1, Kind=Event is disallowed from being an owner")
 
 
 def test_kinds_without_namespaces_refuse_one() -> None:
-    assert told(validate_metadata(meta(), False)) == [
+    assert messages(validate_metadata(meta(), False)) == [
         "metadata.namespace: Forbidden: not allowed on this type"
     ]
-    assert told(validate_metadata(meta(namespace=None), False)) == []
+    assert messages(validate_metadata(meta(namespace=None), False)) == []
 
 
 def test_a_kind_brings_its_own_rule_for_names_and_its_path() -> None:
-    faults = validate_metadata(meta(name="a.b"), True, names.name_is_dns_label, "spec.template.metadata")
-    assert told(faults) == ['spec.template.metadata.name: Invalid value: "a.b": must not contain dots']
+    errors = validate_metadata(meta(name="a.b"), True, names.name_is_dns_label, "spec.template.metadata")
+    assert messages(errors) == ['spec.template.metadata.name: Invalid value: "a.b": must not contain dots']
 
 
 def test_annotations_are_bounded_in_bytes() -> None:
     fits = {"a": "x" * (ANNOTATIONS_SIZE_MAX_BYTES - 1)}
     assert validate_annotations(fits, "f") == []
-    assert told(validate_annotations({**fits, "b": ""}, "f")) == [
+    assert messages(validate_annotations({**fits, "b": ""}, "f")) == [
         "f: Too long: may not be more than 262144 bytes"
     ]
-    assert told(validate_annotations({"a": "é" * (ANNOTATIONS_SIZE_MAX_BYTES // 2)}, "f")) == [
+    assert messages(validate_annotations({"a": "é" * (ANNOTATIONS_SIZE_MAX_BYTES // 2)}, "f")) == [
         "f: Too long: may not be more than 262144 bytes"
     ]
     assert validate_annotations({"a": "é" * (ANNOTATIONS_SIZE_MAX_BYTES // 2 - 1)}, "f") == []
@@ -163,12 +163,12 @@ def test_annotations_are_bounded_in_bytes() -> None:
 )
 def test_update(changes: Object, expected: list[str]) -> None:
     old = meta(uid="u", tenant="t", creationTimestamp="t1", generation=2)
-    assert told(validate_metadata_update({**old, **changes}, old)) == expected
+    assert messages(validate_metadata_update({**old, **changes}, old)) == expected
 
 
 def test_no_finalizers_are_added_to_what_is_being_deleted() -> None:
     old = meta(deletionTimestamp="t", finalizers=["a.b/c"])
-    assert told(validate_metadata_update({**old, "finalizers": ["a.b/c", "x.y/z"]}, old)) == [
+    assert messages(validate_metadata_update({**old, "finalizers": ["a.b/c", "x.y/z"]}, old)) == [
         "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, "
         'found new finalizers []string{"x.y/z"}'
     ]
@@ -211,4 +211,4 @@ def test_no_finalizers_are_added_to_what_is_being_deleted() -> None:
     ],
 )
 def test_label_selector(selector: Object | None, expected: list[str]) -> None:
-    assert told(validate_label_selector(selector, "s")) == expected
+    assert messages(validate_label_selector(selector, "s")) == expected

@@ -6,10 +6,10 @@ from alcove.api.kinds.mizar import STRATEGIES
 from alcove.api.objects import Object
 
 
-def told(resource: str, spec: Object) -> list[str]:
+def messages(resource: str, spec: Object) -> list[str]:
     obj = {"metadata": {"name": "x"}, "spec": spec}
     STRATEGIES[resource].default(obj)
-    return [str(fault) for fault in STRATEGIES[resource].validate(obj)]
+    return [str(error) for error in STRATEGIES[resource].validate(obj)]
 
 
 ENDPOINT = {
@@ -53,12 +53,12 @@ CASES: list[tuple[str, Object, list[str]]] = [
 
 @pytest.mark.parametrize(("resource", "spec", "expected"), CASES)
 def test_validate(resource: str, spec: Object, expected: list[str]) -> None:
-    assert told(resource, dict(spec)) == expected
+    assert messages(resource, dict(spec)) == expected
 
 
 def test_references_are_names() -> None:
-    faults = told("endpoints", {"vpc": "V", "net": "N", "droplet": "a b"})
-    assert [fault.split(": ")[0] for fault in faults] == ["spec.vpc", "spec.net", "spec.droplet"]
+    errors = messages("endpoints", {"vpc": "V", "net": "N", "droplet": "a b"})
+    assert [error.split(": ")[0] for error in errors] == ["spec.vpc", "spec.net", "spec.droplet"]
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_what_stays(resource: str, fixed: Object, free: Object) -> None:
     assert not update({"spec": {**fixed, **free}}, {"spec": fixed})
     assert not update({"spec": fixed}, {"spec": {}})
     for field in fixed:
-        faults = update({"spec": {**fixed, field: "other"}}, {"spec": fixed})
-        assert [fault.field for fault in faults] == [f"spec.{field}"]
+        errors = update({"spec": {**fixed, field: "other"}}, {"spec": fixed})
+        assert [error.field for error in errors] == [f"spec.{field}"]
 
 
 def test_a_node_selects_what_concerns_it() -> None:
@@ -103,5 +103,5 @@ def test_a_node_selects_what_concerns_it() -> None:
 
 
 def test_status() -> None:
-    [fault] = STRATEGIES["subnets"].validate_status({"status": {"used": -1}}, {})
-    assert str(fault) == "status.used: Invalid value: -1: must be greater than or equal to 0"
+    [error] = STRATEGIES["subnets"].validate_status({"status": {"used": -1}}, {})
+    assert str(error) == "status.used: Invalid value: -1: must be greater than or equal to 0"

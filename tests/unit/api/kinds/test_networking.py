@@ -6,11 +6,11 @@ from alcove.api.kinds.networking import STRATEGIES
 from alcove.api.objects import Object
 
 
-def told(resource: str, spec: Object, **meta: object) -> list[str]:
+def messages(resource: str, spec: Object, **meta: object) -> list[str]:
     obj = {"metadata": {"name": "x", **meta}, "spec": spec}
     strategy = STRATEGIES[resource]
     strategy.default(obj)
-    return [str(fault) for fault in (*strategy.validate(obj), *strategy.validate_create(obj))]
+    return [str(error) for error in (*strategy.validate(obj), *strategy.validate_create(obj))]
 
 
 SERVICE = {"service": {"name": "web", "port": {"number": 80}}}
@@ -59,7 +59,7 @@ INGRESSES: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("spec", "expected"), INGRESSES)
 def test_ingress(spec: Object, expected: list[str]) -> None:
-    assert told("ingresses", spec) == expected
+    assert messages("ingresses", spec) == expected
 
 
 def test_ingress_names() -> None:
@@ -68,19 +68,19 @@ def test_ingress_names() -> None:
         "ingressClassName": "Bad",
         "tls": [{"hosts": ["a*", "ok.io"], "secretName": "S"}],
     }
-    assert [fault.split(": ")[0] for fault in told("ingresses", spec)] == [
+    assert [error.split(": ")[0] for error in messages("ingresses", spec)] == [
         "spec.tls[0].hosts[0]",
         "spec.tls[0].secretName",
         "spec.ingressClassName",
     ]
 
 
-def test_ingress_class_is_said_once() -> None:
+def test_ingress_class_is_given_once() -> None:
     spec = {"defaultBackend": SERVICE, "ingressClassName": "a"}
-    assert told("ingresses", spec, annotations={"kubernetes.io/ingress.class": "b"}) == [
+    assert messages("ingresses", spec, annotations={"kubernetes.io/ingress.class": "b"}) == [
         'annotations.kubernetes.io/ingress.class: Invalid value: "b": must match `ingressClassName` when both are specified'
     ]
-    assert not told("ingresses", spec, annotations={"kubernetes.io/ingress.class": "a"})
+    assert not messages("ingresses", spec, annotations={"kubernetes.io/ingress.class": "a"})
 
 
 def test_ingress_status() -> None:
@@ -89,8 +89,8 @@ def test_ingress_status() -> None:
         {"hostname": "10.0.0.1"},
         {"ip": "2001:db8::1", "hostname": "lb.example.com"},
     ]
-    faults = STRATEGIES["ingresses"].validate_status({"status": {"loadBalancer": {"ingress": entries}}}, {})
-    assert [str(fault) for fault in faults] == [
+    errors = STRATEGIES["ingresses"].validate_status({"status": {"loadBalancer": {"ingress": entries}}}, {})
+    assert [str(error) for error in errors] == [
         'status.loadBalancer.ingress[0].ip: Invalid value: "10.0.0.256": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
         'status.loadBalancer.ingress[1].hostname: Invalid value: "10.0.0.1": must be a DNS name, not an IP address',
     ]
@@ -114,13 +114,13 @@ CLASSES: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("spec", "expected"), CLASSES)
 def test_ingress_class(spec: Object, expected: list[str]) -> None:
-    assert told("ingressclasses", spec) == expected
+    assert messages("ingressclasses", spec) == expected
 
 
 def test_ingress_class_controller_stays() -> None:
     new, old = {"spec": {"controller": "b.io/x"}}, {"spec": {"controller": "a.io/x"}}
-    [fault] = STRATEGIES["ingressclasses"].validate_update(new, old)
-    assert str(fault) == 'spec.controller: Invalid value: "b.io/x": field is immutable'
+    [error] = STRATEGIES["ingressclasses"].validate_update(new, old)
+    assert str(error) == 'spec.controller: Invalid value: "b.io/x": field is immutable'
 
 
 def block(cidr: str, *excepted: str) -> Object:
@@ -168,7 +168,7 @@ POLICIES: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("spec", "expected"), POLICIES)
 def test_network_policy(spec: Object, expected: list[str]) -> None:
-    assert told("networkpolicies", spec) == expected
+    assert messages("networkpolicies", spec) == expected
 
 
 def test_network_policy_defaults() -> None:

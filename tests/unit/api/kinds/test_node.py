@@ -22,18 +22,18 @@ CASES: list[tuple[Object, list[str]]] = [
 @pytest.mark.parametrize(("obj", "expected"), CASES)
 def test_validate(obj: Object, expected: list[str]) -> None:
     STRATEGY.default(obj)
-    assert [str(fault) for fault in STRATEGY.validate(obj)] == expected
+    assert [str(error) for error in STRATEGY.validate(obj)] == expected
 
 
 def test_node_selector_and_tolerations() -> None:
     scheduling = {"nodeSelector": {"a b": "c"}, "tolerations": [{"operator": "Equal"}]}
-    faults = STRATEGY.validate({"handler": "runsc", "scheduling": scheduling})
-    assert [fault.field for fault in faults] == [
+    errors = STRATEGY.validate({"handler": "runsc", "scheduling": scheduling})
+    assert [error.field for error in errors] == [
         "scheduling.nodeSelector",
         "scheduling.tolerations[0].operator",
     ]
 
 
 def test_handler_stays() -> None:
-    [fault] = STRATEGY.validate_update({"handler": "kata"}, {"handler": "runsc"})
-    assert str(fault) == 'handler: Invalid value: "kata": field is immutable'
+    [error] = STRATEGY.validate_update({"handler": "kata"}, {"handler": "runsc"})
+    assert str(error) == 'handler: Invalid value: "kata": field is immutable'

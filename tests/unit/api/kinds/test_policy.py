@@ -29,13 +29,13 @@ CASES: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("spec", "expected"), CASES)
 def test_validate(spec: Object, expected: list[str]) -> None:
-    assert [str(fault) for fault in STRATEGY.validate({"spec": spec})] == expected
+    assert [str(error) for error in STRATEGY.validate({"spec": spec})] == expected
 
 
 def test_status() -> None:
     condition = {"type": "A", "status": "Yes", "reason": "1", "observedGeneration": -1}
     new = {"status": {"disruptionsAllowed": -1, "conditions": [condition, {**condition, "reason": ""}]}}
-    messages = [str(fault) for fault in STRATEGY.validate_status(new, {})]
+    messages = [str(error) for error in STRATEGY.validate_status(new, {})]
     assert (
         messages[0]
         == 'status.conditions[0].status: Unsupported value: "Yes": supported values: "False", "True", "Unknown"'

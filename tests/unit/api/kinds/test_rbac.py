@@ -1,4 +1,4 @@
-"""Roles and bindings: what is filled in, what is refused and how it is told."""
+"""Roles and bindings: what is filled in, what is refused, with which messages."""
 
 import pytest
 
@@ -8,8 +8,8 @@ from alcove.api.objects import Object
 REF = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
 
 
-def told(resource: str, obj: Object) -> list[str]:
-    return [str(fault) for fault in STRATEGIES[resource].validate(obj)]
+def messages(resource: str, obj: Object) -> list[str]:
+    return [str(error) for error in STRATEGIES[resource].validate(obj)]
 
 
 RULES: list[tuple[str, Object, list[str]]] = [
@@ -29,16 +29,16 @@ RULES: list[tuple[str, Object, list[str]]] = [
 
 @pytest.mark.parametrize(("resource", "rule", "expected"), RULES)
 def test_rules(resource: str, rule: Object, expected: list[str]) -> None:
-    assert told(resource, {"rules": [rule]}) == expected
+    assert messages(resource, {"rules": [rule]}) == expected
 
 
 def test_aggregation_needs_valid_selectors() -> None:
-    assert told("clusterroles", {"aggregationRule": {}}) == [
+    assert messages("clusterroles", {"aggregationRule": {}}) == [
         "aggregationRule.clusterRoleSelectors: Required value: "
         "at least one clusterRoleSelector required if aggregationRule is non-nil"
     ]
     wrong = {"clusterRoleSelectors": [{"matchExpressions": [{"key": "a", "operator": "Is"}]}]}
-    assert told("clusterroles", {"aggregationRule": wrong}) == [
+    assert messages("clusterroles", {"aggregationRule": wrong}) == [
         "aggregationRule.clusterRoleSelectors[0].matchExpressions[0].operator: "
         'Invalid value: "Is": not a valid selector operator'
     ]
@@ -69,7 +69,7 @@ BINDINGS: list[tuple[str, Object, list[str]]] = [
 
 @pytest.mark.parametrize(("resource", "binding", "expected"), BINDINGS)
 def test_bindings(resource: str, binding: Object, expected: list[str]) -> None:
-    assert told(resource, binding) == expected
+    assert messages(resource, binding) == expected
 
 
 def test_groups_are_filled_in() -> None:
@@ -93,9 +93,9 @@ def test_groups_are_filled_in() -> None:
 def test_role_ref_is_immutable() -> None:
     update = STRATEGIES["clusterrolebindings"].validate_update
     assert not update({"roleRef": REF}, {"roleRef": REF})
-    [fault] = update({"roleRef": {**REF, "name": "edit"}}, {"roleRef": REF})
-    assert fault.field == "roleRef"
-    assert fault.body.endswith("cannot change roleRef")
+    [error] = update({"roleRef": {**REF, "name": "edit"}}, {"roleRef": REF})
+    assert error.field == "roleRef"
+    assert error.body.endswith("cannot change roleRef")
 
 
 def test_names_are_free_but_for_paths() -> None:

@@ -8,10 +8,10 @@ from alcove.api.kinds.resource import STRATEGIES
 from alcove.api.objects import Object
 
 
-def told(resource: str, spec: Object) -> list[str]:
+def messages(resource: str, spec: Object) -> list[str]:
     obj = {"metadata": {"name": "x"}, "spec": copy.deepcopy(spec)}
     STRATEGIES[resource].default(obj)
-    return [str(fault) for fault in STRATEGIES[resource].validate(obj)]
+    return [str(error) for error in STRATEGIES[resource].validate(obj)]
 
 
 GPU = {"deviceClassName": "gpu"}
@@ -62,9 +62,9 @@ CLAIMS: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("spec", "expected"), CLAIMS)
 def test_claim(spec: Object, expected: list[str]) -> None:
-    assert told("resourceclaims", spec) == expected
-    inside = [fault.replace("spec.", "spec.spec.", 1) for fault in expected]
-    assert told("resourceclaimtemplates", {"spec": spec}) == inside
+    assert messages("resourceclaims", spec) == expected
+    inside = [error.replace("spec.", "spec.spec.", 1) for error in expected]
+    assert messages("resourceclaimtemplates", {"spec": spec}) == inside
 
 
 def test_one_device_by_default() -> None:
@@ -80,8 +80,8 @@ def test_one_device_by_default() -> None:
 @pytest.mark.parametrize("resource", ["resourceclaims", "resourceclaimtemplates"])
 def test_what_is_claimed_stays(resource: str) -> None:
     old, new = {"spec": claim()}, {"spec": claim({"name": "r", "exactly": GPU})}
-    [fault] = STRATEGIES[resource].validate_update(new, old)
-    assert fault.field == "spec"
+    [error] = STRATEGIES[resource].validate_update(new, old)
+    assert error.field == "spec"
     assert not STRATEGIES[resource].validate_update(old, old)
 
 
@@ -100,28 +100,30 @@ def test_claim_status() -> None:
     check = STRATEGIES["resourceclaims"].validate_status
     free: Object = {"spec": claim({"name": "r", "exactly": GPU})}
     assert not check(allocated(RESULT, reservedFor=[USER]), free)
-    assert [str(fault) for fault in check(allocated({**RESULT, "request": "q", "pool": ""}), free)] == [
+    assert [str(error) for error in check(allocated({**RESULT, "request": "q", "pool": ""}), free)] == [
         f'status.allocation.devices.results[0].request: Invalid value: "q": {NOT_A_REQUEST}',
         "status.allocation.devices.results[0].pool: Required value",
     ]
-    assert [str(fault) for fault in check({**free, "status": {"reservedFor": [USER, USER]}}, free)] == [
+    assert [str(error) for error in check({**free, "status": {"reservedFor": [USER, USER]}}, free)] == [
         'status.reservedFor[1]: Duplicate value: "u"',
         "status.reservedFor: Forbidden: may not be specified when `allocated` is not set",
     ]
-    [fault] = check(allocated({**RESULT, "device": "gpu-1"}), allocated(RESULT))
-    assert fault.field == "status.allocation"
+    [error] = check(allocated({**RESULT, "device": "gpu-1"}), allocated(RESULT))
+    assert error.field == "status.allocation"
     leaving = {
         **allocated(RESULT, reservedFor=[USER]),
         "metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"},
     }
-    [fault] = check(leaving, allocated(RESULT))
-    assert fault.body.startswith("Forbidden: new entries may not be added while")
+    [error] = check(leaving, allocated(RESULT))
+    assert error.body.startswith("Forbidden: new entries may not be added while")
     assert not check(leaving, leaving)
 
 
 def test_device_class() -> None:
-    assert not told("deviceclasses", {"selectors": [{"cel": {"expression": "true"}}], "config": [SETTINGS]})
-    assert told("deviceclasses", {"extendedResourceName": "cpu"}) == [
+    assert not messages(
+        "deviceclasses", {"selectors": [{"cel": {"expression": "true"}}], "config": [SETTINGS]}
+    )
+    assert messages("deviceclasses", {"extendedResourceName": "cpu"}) == [
         'spec.extendedResourceName: Invalid value: "cpu": must be a valid extended resource name'
     ]
 
@@ -172,13 +174,13 @@ SLICES: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("spec", "expected"), SLICES)
 def test_slice(spec: Object, expected: list[str]) -> None:
-    assert told("resourceslices", spec) == expected
+    assert messages("resourceslices", spec) == expected
 
 
 def test_slice_stays_where_it_is() -> None:
     new = {"spec": node_slice(driver="other", nodeName="node-2", pool={**POOL, "name": "node-2"})}
-    faults = STRATEGIES["resourceslices"].validate_update(new, {"spec": node_slice()})
-    assert [fault.field for fault in faults] == ["spec.pool.name", "spec.driver", "spec.nodeName"]
+    errors = STRATEGIES["resourceslices"].validate_update(new, {"spec": node_slice()})
+    assert [error.field for error in errors] == ["spec.pool.name", "spec.driver", "spec.nodeName"]
     fields = STRATEGIES["resourceslices"].fields
     assert fields["spec.nodeName"]({"spec": node_slice()}) == "node-1"
     assert fields["spec.driver"]({}) == ""

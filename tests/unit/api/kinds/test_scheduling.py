@@ -33,7 +33,7 @@ CASES: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("obj", "expected"), CASES)
 def test_validate(obj: Object, expected: list[str]) -> None:
-    assert [str(fault) for fault in STRATEGY.validate(obj)] == expected
+    assert [str(error) for error in STRATEGY.validate(obj)] == expected
 
 
 def test_preemption_is_the_default() -> None:
@@ -44,7 +44,7 @@ def test_preemption_is_the_default() -> None:
 
 def test_value_and_preemption_stay() -> None:
     old, new = priority_class("p", 1), priority_class("p", 2, preemptionPolicy="PreemptLowerPriority")
-    assert [str(fault) for fault in STRATEGY.validate_update(new, old)] == [
+    assert [str(error) for error in STRATEGY.validate_update(new, old)] == [
         "value: Forbidden: may not be changed in an update.",
         'preemptionPolicy: Invalid value: "PreemptLowerPriority": field is immutable',
     ]

@@ -6,9 +6,9 @@ from alcove.api.kinds.storage import STRATEGIES
 from alcove.api.objects import Object
 
 
-def told(resource: str, obj: Object) -> list[str]:
+def messages(resource: str, obj: Object) -> list[str]:
     STRATEGIES[resource].default(obj)
-    return [str(fault) for fault in STRATEGIES[resource].validate(obj)]
+    return [str(error) for error in STRATEGIES[resource].validate(obj)]
 
 
 TERM = {"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}
@@ -70,7 +70,7 @@ CASES: list[tuple[str, Object, list[str]]] = [
 
 @pytest.mark.parametrize(("resource", "obj", "expected"), CASES)
 def test_validate(resource: str, obj: Object, expected: list[str]) -> None:
-    assert told(resource, obj) == expected
+    assert messages(resource, obj) == expected
 
 
 def test_defaults() -> None:
@@ -116,13 +116,13 @@ UPDATES: list[tuple[str, Object, Object, list[str]]] = [
 
 @pytest.mark.parametrize(("resource", "new", "old", "expected"), UPDATES)
 def test_update(resource: str, new: Object, old: Object, expected: list[str]) -> None:
-    assert [str(fault) for fault in STRATEGIES[resource].validate_update(new, old)] == expected
+    assert [str(error) for error in STRATEGIES[resource].validate_update(new, old)] == expected
 
 
 def test_attachment_status() -> None:
     status = {"attached": True, "attachError": {"message": "x" * 1025, "errorCode": -1}}
-    faults = STRATEGIES["volumeattachments"].validate_status({"status": status}, {})
-    assert [str(fault) for fault in faults] == [
+    errors = STRATEGIES["volumeattachments"].validate_status({"status": status}, {})
+    assert [str(error) for error in errors] == [
         "status.attachError.message: Too long: may not be more than 1024 bytes",
         "status.attachError.errorCode: Invalid value: -1: must be between 0 and 2147483647, inclusive",
     ]

@@ -39,6 +39,6 @@ def test_endless_recursion_is_a_bad_request() -> None:
         endless(0)
 
 
-def test_a_patch_that_does_not_apply_is_told_in_kubernetes_words() -> None:
+def test_a_patch_that_does_not_apply_has_the_message_of_kubernetes() -> None:
     assert rejected("why").message == "the server rejected our request due to an error in our request: why"
     assert (rejected("why").code, rejected("why").reason) == (422, "Invalid")

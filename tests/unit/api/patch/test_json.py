@@ -97,10 +97,10 @@ def test_a_patch_that_does_not_apply_is_invalid(document: Any, operations: Any, 
     before = copy.deepcopy(document)
     with pytest.raises(Invalid) as raised:
         json_patch.apply(document, operations)
-    told = status(raised.value)
-    assert (told["code"], told["reason"]) == (422, "Invalid")
-    assert told["message"].startswith("the server rejected our request due to an error in our request: ")
-    assert why in told["message"]
+    messages = status(raised.value)
+    assert (messages["code"], messages["reason"]) == (422, "Invalid")
+    assert messages["message"].startswith("the server rejected our request due to an error in our request: ")
+    assert why in messages["message"]
     assert document == before
 
 

@@ -35,32 +35,32 @@ META = field(1, "web") + field(3, "") + field(8, b"") + field(11, entry("app", "
 
 
 def test_zero_values_that_json_leaves_out_are_left_out() -> None:
-    told = decode(envelope("v1", "ConfigMap", field(1, META) + field(2, entry("a", "b"))))
+    messages = decode(envelope("v1", "ConfigMap", field(1, META) + field(2, entry("a", "b"))))
     metadata = {"name": "web", "labels": {"app": "web"}}
-    assert told == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}}
+    assert messages == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}}
 
 
 def test_zero_behind_a_pointer_is_kept() -> None:
     spec = field(1, 0) + field(5, 0)  # replicas is a pointer in Go, minReadySeconds is not
-    told = decode(envelope("apps/v1", "Deployment", field(2, spec)))
-    assert told["spec"] == {"replicas": 0}
+    messages = decode(envelope("apps/v1", "Deployment", field(2, spec)))
+    assert messages["spec"] == {"replicas": 0}
 
 
 def test_negative_numbers() -> None:
-    told = decode(envelope("scheduling.k8s.io/v1", "PriorityClass", field(2, -5)))
-    assert told["value"] == -5
+    messages = decode(envelope("scheduling.k8s.io/v1", "PriorityClass", field(2, -5)))
+    assert messages["value"] == -5
 
 
 def test_times_quantities_and_bytes_take_their_json_form() -> None:
     taint = field(1, "k") + field(3, "NoExecute") + field(4, field(1, 1_700_000_000) + field(2, 0))
-    told = decode(envelope("v1", "Node", field(2, field(5, taint))))
-    assert told["spec"]["taints"] == [
+    messages = decode(envelope("v1", "Node", field(2, field(5, taint))))
+    assert messages["spec"]["taints"] == [
         {"key": "k", "effect": "NoExecute", "timeAdded": "2023-11-14T22:13:20Z"}
     ]
-    told = decode(envelope("v1", "ResourceQuota", field(2, field(1, entry("cpu", field(1, "2"))))))
-    assert told["spec"] == {"hard": {"cpu": "2"}}
-    told = decode(envelope("v1", "Secret", field(2, entry("a", b"\x00\xff"))))
-    assert told["data"] == {"a": "AP8="}
+    messages = decode(envelope("v1", "ResourceQuota", field(2, field(1, entry("cpu", field(1, "2"))))))
+    assert messages["spec"] == {"hard": {"cpu": "2"}}
+    messages = decode(envelope("v1", "Secret", field(2, entry("a", b"\x00\xff"))))
+    assert messages["data"] == {"a": "AP8="}
 
 
 @pytest.mark.parametrize(
@@ -68,19 +68,19 @@ def test_times_quantities_and_bytes_take_their_json_form() -> None:
 )
 def test_int_or_string(raw: bytes, value: int | str) -> None:
     port = field(3, 80) + field(4, raw)
-    told = decode(envelope("v1", "Service", field(2, field(1, port))))
-    assert told["spec"]["ports"] == [{"port": 80, "targetPort": value}]
+    messages = decode(envelope("v1", "Service", field(2, field(1, port))))
+    assert messages["spec"]["ports"] == [{"port": 80, "targetPort": value}]
 
 
 def test_an_inlined_struct_joins_its_parent() -> None:
     volume = field(1, "v") + field(2, field(2, b""))
-    told = decode(envelope("v1", "Pod", field(2, field(1, volume))))
-    assert told["spec"]["volumes"] == [{"name": "v", "emptyDir": {}}]
+    messages = decode(envelope("v1", "Pod", field(2, field(1, volume))))
+    assert messages["spec"]["volumes"] == [{"name": "v", "emptyDir": {}}]
 
 
 def test_options_of_every_group_are_metas() -> None:
-    told = decode(envelope("policy/v1", "DeleteOptions", field(1, 0)))
-    assert told["gracePeriodSeconds"] == 0
+    messages = decode(envelope("policy/v1", "DeleteOptions", field(1, 0)))
+    assert messages["gracePeriodSeconds"] == 0
 
 
 @pytest.mark.parametrize(

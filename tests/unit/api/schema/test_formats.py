@@ -60,14 +60,14 @@ BAD = {
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in GOOD.items() for text in texts])
-def test_good(name: str, text: str) -> None:
+def test_valid(name: str, text: str) -> None:
     check = string_format(name)
     assert check is not None
     assert check(text)
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in BAD.items() for text in texts])
-def test_bad(name: str, text: str) -> None:
+def test_invalid(name: str, text: str) -> None:
     check = string_format(name)
     assert check is not None
     assert not check(text)

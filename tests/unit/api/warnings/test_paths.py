@@ -1,4 +1,4 @@
-"""Files of a volume that are in each other's way."""
+"""Conflicting files of a volume."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def items(*paths: str) -> list[Object]:
     return [{"key": f"k{index}", "path": path} for index, path in enumerate(paths)]
 
 
-def told(**volume: Any) -> list[str]:
+def messages(**volume: Any) -> list[str]:
     return warnings([{"name": "v", **volume}])
 
 
@@ -29,16 +29,18 @@ def told(**volume: Any) -> list[str]:
 )
 def test_paths_in_one_map(paths: tuple[str, ...], overlap: str) -> None:
     wanted = [f'volume "v" (ConfigMap "m"): overlapping paths: {overlap}'] if overlap else []
-    assert told(configMap={"name": "m", "items": items(*paths)}) == wanted
+    assert messages(configMap={"name": "m", "items": items(*paths)}) == wanted
 
 
 def test_other_kinds_of_volumes() -> None:
     same = items("a", "a")
-    assert told(secret={"secretName": "s", "items": same}) == [
+    assert messages(secret={"secretName": "s", "items": same}) == [
         'volume "v" (Secret "s"): overlapping paths: "a" with "a"'
     ]
-    assert told(downwardAPI={"items": same}) == ['volume "v" (DownwardAPI): overlapping paths: "a" with "a"']
-    assert told(emptyDir={}) == []
+    assert messages(downwardAPI={"items": same}) == [
+        'volume "v" (DownwardAPI): overlapping paths: "a" with "a"'
+    ]
+    assert messages(emptyDir={}) == []
 
 
 def test_projected_sources_are_one_folder() -> None:
@@ -51,7 +53,7 @@ def test_projected_sources_are_one_folder() -> None:
         {},
     ]
     start = 'volume "v" (Projected)'
-    assert told(projected={"sources": sources}) == [
+    assert messages(projected={"sources": sources}) == [
         f"{start} has no sources provided",
         f'{start}: overlapping paths: "a/b" (Secret "s") with "a" (ConfigMap "m")',
         f'{start}: overlapping paths: "token" (ClusterTrustBundle "x/y") with "token" (ServiceAccountToken)',

@@ -1,4 +1,4 @@
-"""Pods and templates: each line of the tables, and a pod without a fault that is told nothing."""
+"""Pods and templates: each line of the tables, and a pod without warnings."""
 
 from typing import Any
 
@@ -76,11 +76,11 @@ NULL = "a null labelSelector results in matching no pod"
          ["spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"]),
     ],
 )  # fmt: skip
-def test_what_is_told_of_a_pod(given: Object, messages: list[str]) -> None:
+def test_warnings_of_a_pod(given: Object, messages: list[str]) -> None:
     assert pod(given, None) == messages
 
 
-def test_values_of_preferred_terms_are_looked_at() -> None:
+def test_values_of_preferred_terms_are_checked() -> None:
     given = affine(nodeAffinity={PREFERRED: [{"weight": 1, "preference": OLD_OS}]})
     first, second = pod(given, None)
     assert first.endswith(f"[0].preference.matchExpressions[0].key: beta.kubernetes.io/os is {OS}")
@@ -97,7 +97,7 @@ def test_a_name_that_is_no_label() -> None:
     )
 
 
-def test_a_pod_that_changes_is_told_nothing() -> None:
+def test_an_updated_pod_has_no_warnings() -> None:
     assert pod(made(terminationGracePeriodSeconds=-1), made()) == []
 
 
@@ -113,7 +113,7 @@ def test_apparmor_by_annotation_in_a_template(pod_profile: Object | None, is_tol
     assert template(given, "spec.template.") == ([message] if is_told else [])
 
 
-def test_the_defaults_are_beyond_reproach() -> None:
+def test_the_defaults_are_valid() -> None:
     kinds = registry.load()
     kind = kinds.find("", "v1", "pods")
     assert kind is not None

@@ -1,4 +1,4 @@
-"""Pods beyond the recorded cases: defaults one by one, QoS, networks, what may change, how they go."""
+"""Pods beyond the recorded cases: defaults one by one, QoS, networks, what may change."""
 
 import copy
 from typing import Any
@@ -15,13 +15,6 @@ from alcove.api.kinds.core.pods import (
     validate_pod_template,
 )
 from alcove.api.kinds.core.pods.defaults import default_pull_policy, image_tag
-from alcove.api.kinds.core.pods.subresources import (
-    prepare_ephemeral_containers,
-    prepare_resize,
-    validate_binding,
-    validate_ephemeral_containers,
-    validate_resize,
-)
 from alcove.api.kinds.core.pods.totals import container_requests, qos_class
 from alcove.api.objects import Object
 
@@ -29,8 +22,8 @@ PODS = STRATEGIES["pods"]
 DIGEST = "sha256:" + "0" * 64
 
 
-def told(faults: Any) -> list[str]:
-    return [str(fault).split("\n")[0] for fault in faults]
+def messages(errors: Any) -> list[str]:
+    return [str(error).split("\n")[0] for error in errors]
 
 
 def pod(labels: dict[str, str] | None = None, **spec: Any) -> Object:
@@ -48,9 +41,9 @@ def stored(**spec: Any) -> Object:
     return made
 
 
-def faults_of(obj: Object) -> list[str]:
-    faults: list[FieldError] = [*PODS.validate(obj), *PODS.validate_create(obj)]
-    return told(faults)
+def errors_of(obj: Object) -> list[str]:
+    errors: list[FieldError] = [*PODS.validate(obj), *PODS.validate_create(obj)]
+    return messages(errors)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +175,7 @@ def test_qos_class(spec: Object, expected: str) -> None:
     assert made["status"]["phase"] == "Pending"
 
 
-def test_a_pod_asks_for_its_containers_and_sidecars_or_its_hungriest_init_container() -> None:
+def test_a_pod_requests_the_sum_of_its_containers_or_its_largest_init_container() -> None:
     def asks(cpu: str, **more: Any) -> Object:
         return {"name": "x", "resources": {"requests": {"cpu": cpu}}, **more}
 
@@ -196,7 +189,7 @@ def test_a_pod_asks_for_its_containers_and_sidecars_or_its_hungriest_init_contai
     assert qos_class({"containers": []}) == "BestEffort"
 
 
-def test_a_gated_pod_says_so() -> None:
+def test_a_gated_pod_has_the_condition() -> None:
     made = stored(schedulingGates=[{"name": "a.b/c"}])
     assert made["status"]["conditions"] == [
         {
@@ -206,17 +199,17 @@ def test_a_gated_pod_says_so() -> None:
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         }
     ]
-    assert faults_of(pod(schedulingGates=[{"name": "a.b/c"}], nodeName="x")) == [
+    assert errors_of(pod(schedulingGates=[{"name": "a.b/c"}], nodeName="x")) == [
         "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"
     ]
 
 
 def test_only_a_new_pod_is_refused_ephemeral_containers() -> None:
     made = pod(ephemeralContainers=[{"name": "d", "image": "i"}])
-    assert told(PODS.validate_create(made)) == [
+    assert messages(PODS.validate_create(made)) == [
         "spec.ephemeralContainers: Forbidden: cannot be set on create"
     ]
-    assert told(PODS.validate(made)) == []
+    assert messages(PODS.validate(made)) == []
 
 
 NETWORK = "arktos.futurewei.com/network"
@@ -241,12 +234,12 @@ NETWORK = "arktos.futurewei.com/network"
     ],
 )
 def test_networks_of_pods(labels: dict[str, str], spec: Object, expected: list[str]) -> None:
-    assert faults_of(pod(labels, **spec)) == expected
+    assert errors_of(pod(labels, **spec)) == expected
 
 
-def test_bad_names_of_networks_and_subnets() -> None:
-    faults = faults_of(pod(network="Blue", nics=[{"subnet": "S"}]))
-    assert [fault.split(":")[0] for fault in faults] == ["spec.network", "spec.nics[0].subnet"]
+def test_invalid_names_of_networks_and_subnets() -> None:
+    errors = errors_of(pod(network="Blue", nics=[{"subnet": "S"}]))
+    assert [error.split(":")[0] for error in errors] == ["spec.network", "spec.nics[0].subnet"]
 
 
 def test_two_different_networks_are_a_bad_request() -> None:
@@ -264,12 +257,12 @@ def test_a_pod_stays_in_its_network() -> None:
     old = stored()
     new = copy.deepcopy(old)
     new["metadata"]["labels"] = {NETWORK: "blue"}
-    assert told(PODS.validate_update(new, old)) == [
+    assert messages(PODS.validate_update(new, old)) == [
         f'metadata.labels[{NETWORK}]: Invalid value: "blue": '
         'the network may not change after creation (it is "default")'
     ]
     new["metadata"]["labels"] = {NETWORK: "default"}
-    assert told(PODS.validate_update(new, old)) == []
+    assert messages(PODS.validate_update(new, old)) == []
 
 
 OTHER_FIELDS = (
@@ -314,15 +307,15 @@ def test_what_may_change(changes: Object, expected: list[str]) -> None:
     new["spec"].update(changes)
     new["spec"] = {field: value for field, value in new["spec"].items() if value is not None}
     PODS.default(new)
-    assert told(PODS.validate_update(new, old)) == expected
+    assert messages(PODS.validate_update(new, old)) == expected
 
 
 def test_the_refusal_shows_what_would_change() -> None:
     old = stored()
     new = copy.deepcopy(old)
     new["spec"]["nodeName"] = "n1"
-    (fault,) = PODS.validate_update(new, old)
-    assert '+ "nodeName": "n1",\n' in fault.body
+    (error,) = PODS.validate_update(new, old)
+    assert '+ "nodeName": "n1",\n' in error.body
 
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -349,7 +342,7 @@ def test_a_gated_pod_may_be_placed_more_narrowly(changes: Object, fields: list[s
     old = stored(schedulingGates=[{"name": "g"}], nodeSelector={"a": "b"}, affinity=affinity("v"))
     new = copy.deepcopy(old)
     new["spec"].update(changes)
-    assert [fault.field for fault in PODS.validate_update(new, old)] == fields
+    assert [error.field for error in PODS.validate_update(new, old)] == fields
 
 
 def test_label_keys_are_merged_into_selectors_on_creation() -> None:
@@ -376,139 +369,10 @@ def test_label_keys_are_merged_into_selectors_on_creation() -> None:
     ]
 
 
-def running(**status: Any) -> Object:
-    made = stored(restartPolicy="Never")
-    made["spec"]["nodeName"] = "n1"
-    made["status"].update(phase="Running", **status)
-    return made
-
-
-@pytest.mark.parametrize(
-    ("node", "phase", "asked", "expected"),
-    [
-        ("n1", "Running", None, 30),
-        ("n1", "Running", 5, 5),
-        ("n1", "Running", 0, 0),
-        ("n1", "Running", -3, 1),
-        ("n1", "Pending", None, 30),
-        ("n1", "Succeeded", None, 0),
-        ("n1", "Failed", 60, 0),
-        ("", "Pending", 60, 0),
-    ],
-)
-def test_grace(node: str, phase: str, asked: int | None, expected: int) -> None:
-    assert PODS.grace_seconds is not None
-    made = stored()
-    made["spec"]["nodeName"], made["status"]["phase"] = node, phase
-    assert PODS.grace_seconds(made, asked) == expected
-
-
-def test_field_selectors() -> None:
-    made = running(podIPs=[{"ip": "10.0.0.5"}], nominatedNodeName="n2")
-    made["spec"]["hostNetwork"] = True
-    assert {field: read(made) for field, read in PODS.fields.items()} == {
-        "spec.nodeName": "n1",
-        "spec.restartPolicy": "Never",
-        "spec.schedulerName": "default-scheduler",
-        "spec.serviceAccountName": "",
-        "spec.hostNetwork": "true",
-        "status.phase": "Running",
-        "status.podIP": "10.0.0.5",
-        "status.podIPs": "10.0.0.5",
-        "status.nominatedNodeName": "n2",
-    }
-    assert PODS.fields["status.podIP"]({}) == ""
-
-
-def test_an_ended_container_stays_ended_unless_it_restarts() -> None:
-    ended = [{"name": "c", "state": {"terminated": {"exitCode": 1}}}]
-    old = running(containerStatuses=ended)
-    new = copy.deepcopy(old)
-    new["status"]["containerStatuses"] = [{"name": "c", "state": {"running": {}}}]
-    assert told(PODS.validate_status(new, old)) == [
-        "status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"
-    ]
-    old["spec"]["restartPolicy"] = "OnFailure"
-    assert told(PODS.validate_status(new, old)) == []
-    old["spec"]["restartPolicy"] = "Never"
-    rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}
-    old["spec"]["containers"][0].update(restartPolicy="Never", restartPolicyRules=[rule])
-    assert told(PODS.validate_status(new, old)) == []
-
-
-def test_a_status_without_its_qos_class_keeps_it() -> None:
-    old = running()
-    new = copy.deepcopy(old)
-    del new["status"]["qosClass"]
-    PODS.prepare_status(new, old)
-    assert new["status"]["qosClass"] == "BestEffort"
-    new["status"]["qosClass"] = "Guaranteed"
-    assert told(PODS.validate_status(new, old)) == [
-        'status.qosClass: Invalid value: "Guaranteed": field is immutable'
-    ]
-
-
-def test_ephemeral_containers_are_added_never_changed() -> None:
-    old = running()
-    old["spec"]["ephemeralContainers"] = [{"name": "d", "image": "i", "terminationMessagePolicy": "File"}]
-    new = copy.deepcopy(old)
-    new["spec"]["nodeName"] = "elsewhere"
-    new["spec"]["ephemeralContainers"].append({"name": "e", "image": "i"})
-    PODS.default(new)
-    PODS.default(old)
-    prepare_ephemeral_containers(new, old)
-    assert new["spec"]["nodeName"] == "n1"
-    assert validate_ephemeral_containers(new, old) == []
-    new["spec"]["ephemeralContainers"][0]["image"] = "j"
-    assert told(validate_ephemeral_containers(new, old)) == [
-        'spec.ephemeralContainers: Forbidden: existing ephemeral containers "d" may not be changed'
-    ]
-    del new["spec"]["ephemeralContainers"][0]
-    assert told(validate_ephemeral_containers(new, old)) == [
-        'spec.ephemeralContainers: Forbidden: existing ephemeral containers "d" may not be removed'
-    ]
-
-
-def test_resize_changes_cpu_and_memory_only() -> None:
-    sized = {"requests": {"cpu": "1", "memory": "1Gi"}}
-    old = stored(containers=[{"name": "c", "image": "i", "resources": sized}])
-    new = copy.deepcopy(old)
-    new["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
-    new["spec"]["containers"][0]["image"] = "other"
-    prepare_resize(new, old)
-    assert new["spec"]["containers"][0]["image"] == "i", "what is not about size is not taken"
-    assert validate_resize(new, old) == []
-    new["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "2"}
-    assert told(validate_resize(new, old)) == [
-        "spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed"
-    ]
-    new["spec"]["containers"][0]["resources"] = {
-        "requests": {"cpu": "2", "memory": "2Gi"},
-        "limits": {"cpu": "2"},
-    }
-    assert validate_resize(new, old) == []
-    new["spec"]["containers"][0]["resources"] = {
-        "requests": {"cpu": "2", "memory": "2Gi"},
-        "limits": {"cpu": "2", "memory": "2Gi"},
-    }
-    assert told(validate_resize(new, old)) == [
-        'spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing'
-    ]
-
-
-def test_bindings() -> None:
-    assert validate_binding({"target": {"kind": "Node", "name": "n"}}) == []
-    assert validate_binding({"target": {"name": "n"}}) == []
-    assert told(validate_binding({"target": {"kind": "Pod"}})) == [
-        'target.kind: Unsupported value: "Pod": supported values: "Node", "<empty>"',
-        "target.name: Required value",
-    ]
-
-
-def test_a_pod_spec_is_told_of_at_the_path_it_is_asked_for() -> None:
+def test_errors_of_a_pod_spec_have_the_given_path() -> None:
     spec: Object = {"containers": [{"name": "c"}]}
     default_pod_spec(spec)
-    assert told(validate_pod_spec(spec, "spec.jobTemplate.spec.template.spec")) == [
+    assert messages(validate_pod_spec(spec, "spec.jobTemplate.spec.template.spec")) == [
         "spec.jobTemplate.spec.template.spec.containers[0].image: Required value"
     ]
 
@@ -516,5 +380,5 @@ def test_a_pod_spec_is_told_of_at_the_path_it_is_asked_for() -> None:
 def test_validation_changes_nothing() -> None:
     made = pod({"app": "x"}, nodeSelector={"a": "b"}, tolerations=[{"operator": "Exists"}])
     before = copy.deepcopy(made)
-    assert faults_of(made) == []
+    assert errors_of(made) == []
     assert made == before

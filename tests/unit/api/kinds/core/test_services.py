@@ -12,8 +12,8 @@ from alcove.api.objects import Object
 SERVICES = STRATEGIES["services"]
 
 
-def told(faults: Any) -> list[str]:
-    return [str(fault) for fault in faults]
+def messages(errors: Any) -> list[str]:
+    return [str(error) for error in errors]
 
 
 def service(**spec: Any) -> Object:
@@ -39,7 +39,7 @@ def updated(old: Object, **changes: Any) -> Object:
 
 
 def update_faults(new: Object, old: Object) -> list[str]:
-    return told([*SERVICES.validate(new), *SERVICES.validate_update(new, old)])
+    return messages([*SERVICES.validate(new), *SERVICES.validate_update(new, old)])
 
 
 def test_defaults() -> None:
@@ -79,12 +79,12 @@ def test_families_of_addresses(spec: Object, policy: str, families: list[str]) -
     made = created(**spec)
     assert (made["spec"]["ipFamilyPolicy"], made["spec"]["ipFamilies"]) == (policy, families)
     assert made["status"] == {"loadBalancer": {}}
-    assert told(SERVICES.validate(made)) == []
+    assert messages(SERVICES.validate(made)) == []
 
 
 def test_an_external_name_has_no_addresses() -> None:
     made = created(type="ExternalName", externalName="a.b.", ports=[])
-    assert told(SERVICES.validate(made)) == []
+    assert messages(SERVICES.validate(made)) == []
     assert "ipFamilies" not in made["spec"]
 
 
@@ -127,8 +127,8 @@ def test_an_external_name_has_no_addresses() -> None:
         ]),
     ],
 )  # fmt: skip
-def test_faults(spec: Object, expected: list[str]) -> None:
-    assert told(SERVICES.validate(service(**spec))) == expected
+def test_errors(spec: Object, expected: list[str]) -> None:
+    assert messages(SERVICES.validate(service(**spec))) == expected
 
 
 def test_addresses_left_out_of_an_update_are_kept() -> None:
@@ -230,13 +230,13 @@ def test_networks_of_services() -> None:
 def test_status(ingress: list[Object], expected: list[str]) -> None:
     old = created(type="LoadBalancer", clusterIP="10.0.0.1")
     new = {**old, "status": {"loadBalancer": {"ingress": ingress}}}
-    assert told(SERVICES.validate_status(new, old)) == expected
+    assert messages(SERVICES.validate_status(new, old)) == expected
 
 
 def test_only_balanced_services_have_ingress() -> None:
     old = created(clusterIP="10.0.0.1")
     new = {**old, "status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4", "ipMode": "VIP"}]}}}
-    assert told(SERVICES.validate_status(new, old)) == [
+    assert messages(SERVICES.validate_status(new, old)) == [
         "status.loadBalancer.ingress: Forbidden: may only be used when `spec.type` is 'LoadBalancer'"
     ]
 

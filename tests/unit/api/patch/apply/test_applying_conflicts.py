@@ -1,4 +1,4 @@
-"""Conflicts as users know them."""
+"""Messages of conflicts."""
 
 from alcove.api.errors import status
 from alcove.api.patch.apply.applying import Conflicts, conflict_error, remaining_conflicts
@@ -30,7 +30,7 @@ def test_one_conflict() -> None:
     }
 
 
-def test_many_conflicts_are_told_by_manager() -> None:
+def test_many_conflicts_are_listed_by_manager() -> None:
     error = conflict_error(
         {
             FieldOwner.updater("z", "v1", "status"): {"f:status": {"f:phase": {}}},

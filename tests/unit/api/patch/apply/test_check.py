@@ -9,7 +9,7 @@ from alcove.api.schema.node import SchemaNode, SchemaType
 
 
 @pytest.mark.parametrize(
-    ("config", "faults"),
+    ("config", "errors"),
     [
         ({"text": "x", "number": 1.5, "free": {"any": "thing"}, "any": [{"a": None}]}, []),
         ({"text": None, "pair": None, "set": None, "items": []}, []),
@@ -46,8 +46,8 @@ from alcove.api.schema.node import SchemaNode, SchemaType
         ({"items": [{"name": "a", "value": 1}]}, ['.items[name="a"].value: expected string, got number']),
     ],
 )
-def test_faults(sample: SchemaNode, config: Any, faults: list[str]) -> None:
-    assert check.errors(config, sample) == faults
+def test_errors(sample: SchemaNode, config: Any, errors: list[str]) -> None:
+    assert check.errors(config, sample) == errors
 
 
 def test_a_schema_that_keeps_unknown_fields_takes_them() -> None:

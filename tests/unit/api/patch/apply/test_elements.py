@@ -1,4 +1,4 @@
-"""Path elements: their canonical text, their order, and how messages tell them."""
+"""Path elements: their canonical text, their order, and their form in messages."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_order_is_fields_keys_values_indexes_and_numbers_count_as_numbers() -> N
     assert sorted(mixed, key=elements.order) == ordered
 
 
-def test_paths_as_messages_tell_them() -> None:
+def test_paths_as_in_messages() -> None:
     path = (
         "f:spec",
         "f:containers",

@@ -1,4 +1,4 @@
-"""The name a writer goes by."""
+"""The field manager's name of a writer."""
 
 import pytest
 
@@ -24,9 +24,9 @@ def test_name(field_manager: str, user_agent: str, expected: str) -> None:
 
 def test_validate() -> None:
     assert fieldmanager.validate("kubectl client-side apply é") == []
-    assert [str(fault) for fault in fieldmanager.validate("é\n")] == [
+    assert [str(error) for error in fieldmanager.validate("é\n")] == [
         'fieldManager: Invalid value: "é\\n": invalid character U+000A (at position 2)'
     ]
-    assert [str(fault) for fault in fieldmanager.validate("é" * 65)] == [
+    assert [str(error) for error in fieldmanager.validate("é" * 65)] == [
         "fieldManager: Too long: may not be more than 128 bytes"
     ]

@@ -107,7 +107,7 @@ def test_an_annotation_that_would_get_too_long_is_dropped(deployment_node: Schem
 @pytest.mark.parametrize(
     "annotation", ["", "{", "[]", '{"apiVersion": "apps/v2"}', '{"apiVersion": "apps/v1", "spec": 1}']
 )
-def test_an_annotation_that_says_nothing_allows_nothing(deployment_node: SchemaNode, annotation: str) -> None:
+def test_an_invalid_annotation_allows_nothing(deployment_node: SchemaNode, annotation: str) -> None:
     live = client_side(deployment_node, deployment(1))
     live["metadata"]["annotations"][ANNOTATION] = annotation
     with pytest.raises(Conflict):

@@ -199,8 +199,8 @@ def test_times_stay_with_a_change(change: str) -> None:
     assert new == before
 
 
-def test_validation_in_kubernetes_words() -> None:
-    faults = managed.validate(
+def test_validation_has_the_messages_of_kubernetes() -> None:
+    errors = managed.validate(
         [
             {"fieldsType": "FieldsV1"},
             entry("m", {}, operation="RandomOperation", fieldsType="RandomFieldsType"),
@@ -209,7 +209,7 @@ def test_validation_in_kubernetes_words() -> None:
             entry("m", {}),
         ]
     )
-    assert [str(fault) for fault in faults] == [
+    assert [str(error) for error in errors] == [
         "metadata.managedFields[0].operation: Required value: must not be empty",
         'metadata.managedFields[1].operation: Unsupported value: "RandomOperation": supported values: "Apply", "Update"',
         'metadata.managedFields[1].fieldsType: Invalid value: "RandomFieldsType": must be `FieldsV1`',

@@ -174,7 +174,7 @@ def test_a_resource_with_fields_reset_deep_inside(sample: SchemaNode) -> None:
     assert owners(created) == {"m": {"f:pair": {".": {}, "f:a": {}}}}
 
 
-def test_the_eleventh_updater_makes_the_first_ones_ancient(sample: SchemaNode) -> None:
+def test_the_eleventh_updater_merges_the_first_two(sample: SchemaNode) -> None:
     live = updated(sample, None, obj(free={"0": "x"}), "m0", f"{THEN[:-1]}Z")
     for number in range(1, 11):
         new = copy.deepcopy(live)

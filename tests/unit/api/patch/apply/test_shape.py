@@ -214,7 +214,7 @@ def test_a_new_pod_as_kubernetes_records_it(pod_node: SchemaNode) -> None:
         ({"set": [None]}, "must be strings, numbers or booleans"),
     ],
 )
-def test_items_that_cannot_be_told_apart(sample: SchemaNode, value: Any, why: str) -> None:
+def test_items_with_equal_keys(sample: SchemaNode, value: Any, why: str) -> None:
     for paths in (shape.root(sample).created, shape.root(sample).applied):
         with pytest.raises(BadRequest, match=why):
             paths(value)

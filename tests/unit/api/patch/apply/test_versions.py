@@ -53,7 +53,7 @@ def convert(obj: Any, version: str) -> tuple[Any, SchemaNode] | None:
     return {**renamed(obj, obj["apiVersion"], version), "apiVersion": version}, NODES[version]
 
 
-class Story:
+class Scenario:
     """An object, written at any version."""
 
     def __init__(self, convert: Convert = convert) -> None:
@@ -106,21 +106,25 @@ combinations = pytest.mark.parametrize(("one", "two", "three"), list(itertools.p
 
 @combinations
 def test_a_field_only_its_applier_owned_goes(one: str, two: str, three: str) -> None:
-    story = Story()
-    story.apply("a", one, {"name": "n", "scalarX": "s", "complexX": {"name": "c"}})
-    story.apply("a", two, {"name": "n"})
-    assert story.at(three)["struct"] == {"name": "n"}
-    assert story.owners() == {"a": (two, {"f:struct": {"f:name": {}}})}
+    scenario = Scenario()
+    scenario.apply("a", one, {"name": "n", "scalarX": "s", "complexX": {"name": "c"}})
+    scenario.apply("a", two, {"name": "n"})
+    assert scenario.at(three)["struct"] == {"name": "n"}
+    assert scenario.owners() == {"a": (two, {"f:struct": {"f:name": {}}})}
 
 
 @combinations
 def test_a_field_that_another_applier_owns_stays(one: str, two: str, three: str) -> None:
-    story = Story()
-    story.apply("a", one, {"name": "n", "scalarX": "s", "complexX": {"name": "c"}})
-    story.apply("b", two, {"scalarX": "s", "complexX": {"name": "c"}})
-    story.apply("a", three, {"name": "n"})
-    assert story.at(three)["struct"] == {"name": "n", f"scalar{three}": "s", f"complex{three}": {"name": "c"}}
-    assert story.owners() == {
+    scenario = Scenario()
+    scenario.apply("a", one, {"name": "n", "scalarX": "s", "complexX": {"name": "c"}})
+    scenario.apply("b", two, {"scalarX": "s", "complexX": {"name": "c"}})
+    scenario.apply("a", three, {"name": "n"})
+    assert scenario.at(three)["struct"] == {
+        "name": "n",
+        f"scalar{three}": "s",
+        f"complex{three}": {"name": "c"},
+    }
+    assert scenario.owners() == {
         "a": (three, {"f:struct": {"f:name": {}}}),
         "b": (two, {"f:struct": {f"f:complex{two}": {"f:name": {}}, f"f:scalar{two}": {}}}),
     }
@@ -128,63 +132,63 @@ def test_a_field_that_another_applier_owns_stays(one: str, two: str, three: str)
 
 @combinations
 def test_a_field_that_an_updater_owns_stays(one: str, two: str, three: str) -> None:
-    story = Story()
-    story.update("u", one, {"name": "n", "scalarX": "s"})
-    story.apply("a", two, {"name": "n", "scalarX": "s"})
-    story.apply("a", three, {"name": "n"})
-    assert story.at(three)["struct"] == {"name": "n", f"scalar{three}": "s"}
+    scenario = Scenario()
+    scenario.update("u", one, {"name": "n", "scalarX": "s"})
+    scenario.apply("a", two, {"name": "n", "scalarX": "s"})
+    scenario.apply("a", three, {"name": "n"})
+    assert scenario.at(three)["struct"] == {"name": "n", f"scalar{three}": "s"}
 
 
 @combinations
 def test_an_update_at_one_version_takes_the_field_from_its_owner_at_another(
     one: str, two: str, three: str
 ) -> None:
-    story = Story()
-    story.apply("a", one, {"name": "n", "scalarX": "s"})
-    live = story.at(two)
+    scenario = Scenario()
+    scenario.apply("a", one, {"name": "n", "scalarX": "s"})
+    live = scenario.at(two)
     new = {**live, "struct": renamed({"name": "n", "scalarX": "changed"}, "X", two)}
     ssa.update_managed_fields(
         live, new, node=NODES[two], manager="u", api_version=two, now=NOW, convert=convert
     )
-    story.live = new
-    assert story.owners() == {
+    scenario.live = new
+    assert scenario.owners() == {
         "a": (one, {"f:struct": {"f:name": {}}}),
         "u": (two, {"f:struct": {f"f:scalar{two}": {}}}),
     }
-    assert story.at(three)["struct"][f"scalar{three}"] == "changed"
+    assert scenario.at(three)["struct"][f"scalar{three}"] == "changed"
 
 
 @combinations
-def test_a_conflict_tells_the_path_at_the_owners_version(one: str, two: str, three: str) -> None:
-    story = Story()
-    story.apply("a", one, {"scalarX": "s"})
+def test_a_conflict_names_the_path_at_the_owners_version(one: str, two: str, three: str) -> None:
+    scenario = Scenario()
+    scenario.apply("a", one, {"scalarX": "s"})
     with pytest.raises(
         Conflict, match=rf"Apply failed with 1 conflict: conflict with \"a\": .struct.scalar{one}"
     ):
-        story.apply("b", two, {"scalarX": "t"})
-    story.apply("b", three, {"scalarX": "t"}, force=True)
-    assert story.owners() == {"b": (three, {"f:struct": {f"f:scalar{three}": {}}})}
+        scenario.apply("b", two, {"scalarX": "t"})
+    scenario.apply("b", three, {"scalarX": "t"}, force=True)
+    assert scenario.owners() == {"b": (three, {"f:struct": {f"f:scalar{three}": {}}})}
 
 
 def test_what_is_owned_at_a_version_that_is_gone_is_forgotten() -> None:
-    story = Story(lambda obj, version: None if version == "v1" else convert(obj, version))
-    story.apply("old", "v1", {"scalarX": "s"})
-    story.apply("new", "v2", {"scalarX": "t"})
-    assert story.owners() == {"new": ("v2", {"f:struct": {"f:scalarv2": {}}})}
-    story.apply("old", "v3", {"name": "n"})
-    assert story.at("v3")["struct"] == {"name": "n", "scalarv3": "t"}
+    scenario = Scenario(lambda obj, version: None if version == "v1" else convert(obj, version))
+    scenario.apply("old", "v1", {"scalarX": "s"})
+    scenario.apply("new", "v2", {"scalarX": "t"})
+    assert scenario.owners() == {"new": ("v2", {"f:struct": {"f:scalarv2": {}}})}
+    scenario.apply("old", "v3", {"name": "n"})
+    assert scenario.at("v3")["struct"] == {"name": "n", "scalarv3": "t"}
 
 
 def test_an_update_forgets_them_too() -> None:
-    story = Story(lambda obj, version: None if version == "v1" else convert(obj, version))
-    story.apply("old", "v1", {"scalarX": "s"})
-    live = story.at("v2")
+    scenario = Scenario(lambda obj, version: None if version == "v1" else convert(obj, version))
+    scenario.apply("old", "v1", {"scalarX": "s"})
+    live = scenario.at("v2")
     new = {**live, "struct": {**live["struct"], "name": "n"}}
     ssa.update_managed_fields(
-        live, new, node=NODES["v2"], manager="u", api_version="v2", now=NOW, convert=story.convert
+        live, new, node=NODES["v2"], manager="u", api_version="v2", now=NOW, convert=scenario.convert
     )
-    story.live = new
-    assert story.owners() == {"u": ("v2", {"f:struct": {"f:name": {}}})}
+    scenario.live = new
+    assert scenario.owners() == {"u": ("v2", {"f:struct": {"f:name": {}}})}
 
 
 def test_without_a_converter_all_versions_have_the_same_fields() -> None:
