@@ -7,7 +7,7 @@ namespace.
 import ctypes
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -116,3 +116,21 @@ def unmount_bpf(path: Path) -> None:
     _libc.umount2(os.fsencode(path), MNT_DETACH)
     with suppress(FileNotFoundError):
         path.rmdir()
+
+
+def set_sysctls(namespace: str, settings: Mapping[str, str]) -> None:
+    """Sets network sysctls in the namespace at that path, from the host: root in a user namespace may not set
+    them. Raises OSError."""
+    descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # /proc/sys/net shows the network namespace of the reading thread.
+        with inside(descriptor):
+            for name, value in settings.items():
+                _sysctl_path(name).write_text(value)
+    finally:
+        os.close(descriptor)
+
+
+def _sysctl_path(name: str) -> Path:
+    """Names use dots as separators, or slashes if a component contains dots."""
+    return Path("/proc/sys", name if "/" in name else name.replace(".", "/"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,7 +11,15 @@ import pytest
 
 from alcove.agent import pressure
 from alcove.agent.cgroups import CgroupUsage
-from alcove.agent.housekeeping import AFTER_EVICTION_SECONDS, RELIEVED_SECONDS, NodeHousekeeping
+from alcove.agent.housekeeping import (
+    AFTER_EVICTION_SECONDS,
+    RELIEVED_SECONDS,
+    DiskUsage,
+    NodeHousekeeping,
+    collect_images,
+    images_bytes_max,
+)
+from alcove.agent.images.store import ImageStore
 from alcove.agent.node import NodePressures
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.view import PodRuntimeView, PodTermination, TerminationCause
@@ -88,3 +98,22 @@ async def test_nobody_goes_while_there_is_enough(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(pressure, "measure", lambda _data: FINE)
     await node.housekeeping._check_pressure()
     assert not node.ended() and node.housekeeping.pressures() == NodePressures()
+
+
+@pytest.mark.parametrize(
+    ("used", "images", "expected"),
+    [(0, 0, 0), (84, 50, 50), (85, 50, 45), (100, 50, 30), (95, 5, 0), (90, 0, 0)],
+)
+def test_what_images_may_take(used: int, images: int, expected: int) -> None:
+    assert images_bytes_max(DiskUsage(100, used), images) == expected
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("busybox") is None, reason="needs root and busybox")
+async def test_nothing_is_removed_while_there_is_room(tmp_path: Path) -> None:
+    store = ImageStore(tmp_path)
+    image = store.add_builtin()
+    disk = os.statvfs(tmp_path)
+    is_full = disk.f_bavail * 100 < disk.f_blocks * 15
+    assert await collect_images(store, [image.digest] if is_full else []) == []
+    assert store.all() == [image]

@@ -6,9 +6,8 @@ import time
 from dnslib import QTYPE, DNSRecord
 
 from alcove.dns.cache import DnsQuestion
-from alcove.dns.forwarder import WAITING_MAX, Forwarder
 from alcove.dns.names import name_of
-from alcove.dns.upstream import Upstream, UpstreamLimits
+from alcove.dns.upstream import WAITING_MAX, Forwarder, Upstream, UpstreamLimits
 from alcove.dns.wire import Rcode
 from alcove.testing.resolver import scripted
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from alcove.agent.cni.request import CniError, CniPodRef, Command, read
+from alcove.agent.cni.protocol import CniError, CniPodRef, Command, read
 from alcove.api.ids import TenantId
 
 ENVIRONMENT = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from alcove.agent.cni.result import differs, result_of
+from alcove.agent.cni.protocol import differs, result_of
 from alcove.agent.network.attachment import Attachment
 from alcove.agent.network.attachment_records import AttachmentRecord, VethRecord
 from alcove.agent.podkey import PodKey

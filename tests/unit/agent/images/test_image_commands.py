@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from alcove.agent.images import builtin, commands, staging
-from alcove.agent.images.catalogue import Catalogue
+from alcove.agent.images import builtin, commands
 from alcove.agent.images.model import ImageMissing, PullFailed
 from alcove.agent.images.references import path_of
-from alcove.agent.images.staging import StagingDirectory
-from alcove.agent.images.store import ALL_TENANTS, ImageStore, node_status_images
+from alcove.agent.images.store import ALL_TENANTS, Catalogue, ImageStore, StagingDirectory, node_status_images
 from alcove.api.ids import TenantId
 
 ACME = TenantId("acme")
@@ -70,7 +68,7 @@ async def test_an_archive_whose_images_have_no_name(tmp_path: Path) -> None:
 _WRITER = """
 import sys
 from pathlib import Path
-from alcove.agent.images.catalogue import Catalogue
+from alcove.agent.images.store import Catalogue
 catalogue = Catalogue(Path(sys.argv[1]))
 for number in range(100):
     with catalogue.edit() as names:
@@ -102,6 +100,6 @@ def test_what_another_process_is_making_is_left_alone(tmp_path: Path) -> None:
         (made / "file").touch()
         left = tmp_path / "incoming-left"
         left.mkdir()
-        staging.clean(tmp_path)
+        ImageStore(tmp_path)
         assert made.exists() and not left.exists()
     assert list(tmp_path.iterdir()) == []

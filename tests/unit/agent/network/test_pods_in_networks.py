@@ -5,9 +5,9 @@ from ipaddress import ip_address, ip_interface, ip_network
 import pytest
 
 from alcove.agent.network.environment import environment, service_variables
+from alcove.agent.network.node_network import class_of, rate_of, veths_of
 from alcove.agent.network.policies import gateway_peers, pod_peer, profiles
 from alcove.agent.network.ring0_objects import NetworkBacking
-from alcove.agent.network.veths import class_of, rate_of, veths_of
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.dataplane.model import (

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from alcove.agent.network.grants import ServiceGrant, granted
 from alcove.agent.network.ring0_objects import NetworkBacking
-from alcove.agent.network.services import NodePerspective, affinity_seconds, served
+from alcove.agent.network.services import NodePerspective, ServiceGrant, affinity_seconds, granted, served
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.dataplane.model import DataplaneService, NodePort, Protocol, ServiceBackend, Subnet, Vpc

@@ -1,10 +1,12 @@
-"""Parses and validates a runtime's request by the CNI specification. Pure: no I/O.
+"""Requests and results by the CNI specification: parses and validates a runtime's request, and writes the
+result of an attached pod in the form of the requested version. Pure: no I/O.
 
 CniError is returned to the runtime instead of a result; codes below 100 are defined by the specification.
 """
 
 import re
 from enum import Enum
+from ipaddress import ip_interface
 from typing import Any
 
 from msgspec import Struct
@@ -15,7 +17,10 @@ from alcove.agent.cni.plugin import (
     INCOMPATIBLE_VERSION,
     VERSIONS,
 )
+from alcove.agent.network.attachment import Attachment
+from alcove.agent.network.attachment_records import AttachmentRecord
 from alcove.api.ids import TenantId
+from alcove.dns.resolvconf import ResolvConf
 
 UNKNOWN_CONTAINER = 3
 TRY_LATER = 11
@@ -27,6 +32,8 @@ _is_container = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*").fullmatch
 _is_network = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*").fullmatch
 _is_interface = re.compile(r"[^\s/:]{1,15}").fullmatch
 _SINCE_CHECK, _SINCE_GC = "0.4.0", "1.1.0"
+_SINCE_NO_IP_VERSION = "1.0.0"
+_SINCE_MTU = "1.1.0"
 
 
 class CniError(Exception):
@@ -158,3 +165,44 @@ def _valid(command: Command, config: dict[str, Any]) -> frozenset[tuple[str, str
     if not isinstance(attachments, list) or not all(isinstance(each, dict) for each in attachments):
         raise CniError(BAD_CONFIG, "invalid cni.dev/valid-attachments: must be a list of objects")
     return frozenset((str(each.get("containerID", "")), str(each.get("ifname", ""))) for each in attachments)
+
+
+def result_of(record: AttachmentRecord, version: str, resolv_conf: ResolvConf) -> dict[str, Any]:
+    interfaces: list[dict[str, Any]] = []
+    ips: list[dict[str, Any]] = []
+    routes: list[dict[str, Any]] = []
+    for index, plug in enumerate(record.plugs):
+        interface: dict[str, Any] = {
+            "name": plug.pod_interface,
+            "mac": plug.mac,
+            "sandbox": record.attachment.namespace_path,
+        }
+        if version >= _SINCE_MTU:
+            interface["mtu"] = record.attachment.mtu
+        interfaces.append(interface)
+        for address in plug.addresses:
+            ips.append(_ip(address, plug.gateways, index, version))
+        routes += [{"dst": "0.0.0.0/0" if "." in each else "::/0", "gw": each} for each in plug.gateways]
+    dns = {
+        "nameservers": list(resolv_conf.nameservers),
+        "domain": record.attachment.domain,
+        "search": list(resolv_conf.searches),
+        "options": list(resolv_conf.options),
+    }
+    return {"cniVersion": version, "interfaces": interfaces, "ips": ips, "routes": routes, "dns": dns}
+
+
+def _ip(address: str, gateways: tuple[str, ...], index: int, version: str) -> dict[str, Any]:
+    family = ip_interface(address).version
+    ip: dict[str, Any] = {"address": address, "interface": index}
+    if version < _SINCE_NO_IP_VERSION:
+        ip["version"] = str(family)
+    gateway = next((each for each in gateways if (":" in each) == (family == 6)), "")
+    return {**ip, "gateway": gateway} if gateway else ip
+
+
+def differs(attachment: Attachment, previous: dict[str, Any]) -> str:
+    """A message about the difference between the attachment and an earlier result; empty if they match."""
+    addresses = {str(each.get("address", "")).partition("/")[0] for each in previous.get("ips") or ()}
+    missing = sorted(addresses - set(attachment.addresses))
+    return f"addresses {', '.join(missing)} are not assigned to the pod" if missing else ""
