@@ -167,8 +167,8 @@ def test_nodes_that_blame_each_other_stop(bounced: Bounced) -> None:
     """Two bouncers with wrong tables send a packet to and fro; its time runs out."""
     one, two = bounced.node(BOUNCER), bounced.node(RECEIVER)
     lost = ip_address("10.0.1.77")
-    one.plane.change_endpoints([RemoteEndpoint(VNI, lost, two.address)])
-    two.plane.change_endpoints([RemoteEndpoint(VNI, lost, one.address)])
+    for node, blamed in ((one, two), (two, one)):
+        node.apply(endpoints=(*node.state.endpoints, RemoteEndpoint(VNI, lost, blamed.address)))
     before = one.dropped(DropReason.RELAY_LIMIT) + two.dropped(DropReason.RELAY_LIMIT)
     assert not ping(bounced.sender.namespace, str(lost), timeout=0.1)
     assert one.dropped(DropReason.RELAY_LIMIT) + two.dropped(DropReason.RELAY_LIMIT) == before + 1

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from alcove.dataplane import bpf, links
+from alcove.dataplane import links
 from alcove.dataplane.drops import DropReason
 from alcove.dataplane.namespaces import inside
 from alcove.testing.networks import LabNetwork, tell
@@ -25,6 +25,7 @@ from alcove.testing.packets import (
     ipv4,
     ipv6,
     neighbor_solicit,
+    run_once,
     tcp,
     udp,
     vxlan,
@@ -280,7 +281,7 @@ def run(pod: NamespacePod, frame: bytes) -> int:
         assert link is not None
         context = bytearray(192)
         context[40:44] = link.index.to_bytes(4, "little")
-        verdict, _ = bpf.run_once(plane.programs.descriptors["from_pod"], frame, bytes(context))
+        verdict, _ = run_once(plane.programs.descriptors["from_pod"], frame, bytes(context))
     return verdict
 
 

@@ -8,14 +8,14 @@ import ctypes
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from alcove.dataplane.errors import KernelRefused
 
 FOLDER = Path("/run/netns")
 CLONE_NEWNET = 0x40000000
-MS_BIND, MS_SHARED, MS_REC = 0x1000, 1 << 20, 0x4000
+MS_BIND = 0x1000
 MNT_DETACH = 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -109,13 +109,6 @@ def mount_bpf(path: Path) -> None:
             if fields[1] == str(path) and fields[2] == "bpf":
                 return
     _check(_libc.mount(b"bpf", os.fsencode(path), b"bpf", 0, None), f"mount a BPF file system at {path}")
-
-
-def unmount_bpf(path: Path) -> None:
-    """Unmounts it; the kernel removes the pins with the last user of the file system. Idempotent."""
-    _libc.umount2(os.fsencode(path), MNT_DETACH)
-    with suppress(FileNotFoundError):
-        path.rmdir()
 
 
 def set_sysctls(namespace: str, settings: Mapping[str, str]) -> None:

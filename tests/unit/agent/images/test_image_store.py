@@ -98,7 +98,7 @@ def test_the_built_in_image_is_everybodys(store: ImageStore) -> None:
         check=True,
     )
     assert done.stdout == "from inside\n"
-    assert image.accounts() == builtin.ACCOUNTS
+    assert image.accounts().passwd.startswith("root:x:0:0:")
 
 
 @pytest.mark.parametrize("kind", ["docker-archive", "oci-archive"])

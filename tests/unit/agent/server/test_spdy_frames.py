@@ -123,7 +123,6 @@ def test_what_is_said_is_what_the_protocol_says() -> None:
     assert writer.data(3, b"", is_last=True) == b"\x00\x00\x00\x03\x01\x00\x00\x00"
     assert writer.ping(9) == b"\x80\x03\x00\x06\x00\x00\x00\x04\x00\x00\x00\x09"
     assert writer.reset(3) == b"\x80\x03\x00\x03\x00\x00\x00\x08\x00\x00\x00\x03\x00\x00\x00\x05"
-    assert writer.go_away(3) == b"\x80\x03\x00\x07\x00\x00\x00\x08\x00\x00\x00\x03\x00\x00\x00\x00"
     reply = writer.reply(3)
     assert reply[:4] == b"\x80\x03\x00\x02"
     assert int.from_bytes(reply[5:8], "big") == len(reply) - 8
