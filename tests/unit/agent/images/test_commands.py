@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from alcove.agent.images import builtin, commands
 from alcove.agent.images.model import ImageMissing, PullFailed
 from alcove.agent.images.references import path_of
-from alcove.agent.images.store import ALL_TENANTS, Catalogue, ImageStore, StagingDirectory, node_status_images
+from alcove.agent.images.store import ImageStore, node_status_images
 from alcove.api.ids import TenantId
 
 ACME = TenantId("acme")
@@ -63,43 +62,3 @@ async def test_an_archive_whose_images_have_no_name(tmp_path: Path) -> None:
     path = _archive(tmp_path, "oci-archive", "")
     with pytest.raises(PullFailed, match="without a name"):
         await commands.load(tmp_path / "images", path)
-
-
-_WRITER = """
-import sys
-from pathlib import Path
-from alcove.agent.images.store import Catalogue
-catalogue = Catalogue(Path(sys.argv[1]))
-for number in range(100):
-    with catalogue.edit() as names:
-        names.setdefault(sys.argv[2], {})[f"{number}"] = "sha256:0"
-"""
-
-
-def test_two_processes_change_the_names_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
-    running = [subprocess.Popen([sys.executable, "-c", _WRITER, tmp_path, who]) for who in ("one", "two")]
-    reader = Catalogue(tmp_path)
-    while any(process.poll() is None for process in running):
-        reader.read()
-    assert [process.returncode for process in running] == [0, 0]
-    assert {who: len(own) for who, own in reader.read().items()} == {"one": 100, "two": 100}
-
-
-def test_names_that_are_left_empty_are_gone(tmp_path: Path) -> None:
-    catalogue = Catalogue(tmp_path)
-    assert catalogue.read() == {}
-    with catalogue.edit() as names:
-        names[ALL_TENANTS] = {"a:1": "sha256:0"}
-    with catalogue.edit() as names:
-        del names[ALL_TENANTS]["a:1"]
-    assert Catalogue(tmp_path).read() == {}
-
-
-def test_what_another_process_is_making_is_left_alone(tmp_path: Path) -> None:
-    with StagingDirectory(tmp_path) as made:
-        (made / "file").touch()
-        left = tmp_path / "incoming-left"
-        left.mkdir()
-        ImageStore(tmp_path)
-        assert made.exists() and not left.exists()
-    assert list(tmp_path.iterdir()) == []

@@ -1,18 +1,28 @@
 """Asking real servers that answer well, badly, late or not at all."""
 
 import asyncio
+import time
 
 import pytest
 from dnslib import QTYPE, RR, A, DNSRecord
 
 from alcove.dns.cache import DnsQuestion
 from alcove.dns.names import name_of
-from alcove.dns.upstream import Overloaded, Resolver, Unanswered, Upstream, UpstreamLimits
+from alcove.dns.upstream import (
+    WAITING_MAX,
+    Forwarder,
+    Overloaded,
+    Resolver,
+    Unanswered,
+    Upstream,
+    UpstreamLimits,
+)
 from alcove.dns.wire import Rcode
 from alcove.testing.resolver import Script, one_address, scripted
 
 QUICK = UpstreamLimits(attempt_seconds=0.2, total_seconds=1.0, in_flight_max=2)
 QUESTION = DnsQuestion(name_of("www.example.org"), QTYPE.A)
+FORWARDED_LIMITS = UpstreamLimits(attempt_seconds=0.1, total_seconds=0.2)
 
 
 def failing(rcode: int) -> Script:
@@ -133,3 +143,55 @@ async def test_too_many_questions_at_once_are_refused() -> None:
         with pytest.raises(Unanswered):
             await upstream.ask(QUESTION)
     assert issubclass(Overloaded, Exception)
+
+
+async def test_the_same_question_is_asked_once() -> None:
+    async with scripted() as server:
+        forwarder = Forwarder(Upstream([server.resolver]), time.monotonic)
+        assert forwarder.cached(QUESTION) is None
+        told = await asyncio.gather(*(forwarder.ask(QUESTION) for _ in range(20)))
+        assert [reply.counts[0] for reply in told] == [1] * 20
+        assert forwarder.cached(QUESTION) is not None
+        assert len(server.asked) == 1
+
+
+async def test_networks_do_not_share_what_they_remember() -> None:
+    async with scripted() as server:
+        upstream = Upstream([server.resolver])
+        one, other = Forwarder(upstream, time.monotonic), Forwarder(upstream, time.monotonic)
+        await one.ask(QUESTION)
+        assert other.cached(QUESTION) is None
+
+
+async def test_silence_is_a_failure_that_is_not_asked_for_again_at_once() -> None:
+    def silent(_: DNSRecord) -> list[bytes]:
+        return []
+
+    async with scripted(silent) as server:
+        forwarder = Forwarder(Upstream([server.resolver], FORWARDED_LIMITS), time.monotonic)
+        assert (await forwarder.ask(QUESTION)).rcode == Rcode.SERVFAIL
+        remembered = forwarder.cached(QUESTION)
+        assert remembered is not None
+        assert remembered.rcode == Rcode.SERVFAIL
+
+
+async def test_a_flood_of_questions_is_refused_beyond_a_bound() -> None:
+    async with scripted() as server:
+        forwarder = Forwarder(Upstream([server.resolver]), time.monotonic)
+        questions = [
+            DnsQuestion(name_of(f"n{number}.example.org"), QTYPE.A) for number in range(WAITING_MAX + 10)
+        ]
+        told = await asyncio.gather(*map(forwarder.ask, questions))
+        assert sum(reply.rcode == Rcode.SERVFAIL for reply in told) == 10
+
+
+async def test_one_who_gives_up_does_not_take_the_answer_from_others() -> None:
+    async with scripted() as server:
+        forwarder = Forwarder(Upstream([server.resolver]), time.monotonic)
+        first = asyncio.ensure_future(forwarder.ask(QUESTION))
+        second = asyncio.ensure_future(forwarder.ask(QUESTION))
+        third = asyncio.ensure_future(forwarder.ask(QUESTION))
+        await asyncio.sleep(0)
+        second.cancel()
+        assert (await first).counts[0] == 1
+        assert (await third).counts[0] == 1

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,12 +15,21 @@ import pytest
 
 from alcove.agent.images import builtin
 from alcove.agent.images.model import Image, ImageMissing, PullFailed, ToolMissing
-from alcove.agent.images.store import ALL_TENANTS, ImageStore
+from alcove.agent.images.store import ALL_TENANTS, Catalogue, ImageStore, StagingDirectory
 from alcove.agent.images.tools import ImageTools, RegistryCredentials
 from alcove.api.ids import TenantId
 from alcove.testing.registry import LocalImageRegistry
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
+_WRITER = """
+import sys
+from pathlib import Path
+from alcove.agent.images.store import Catalogue
+catalogue = Catalogue(Path(sys.argv[1]))
+for number in range(100):
+    with catalogue.edit() as names:
+        names.setdefault(sys.argv[2], {})[f"{number}"] = "sha256:0"
+"""
 
 
 def _lacking() -> str:
@@ -250,3 +260,32 @@ def test_accounts_are_read_from_the_image_only(tmp_path: Path) -> None:
     image = Image("sha256:0", (), builtin.CONFIG, tmp_path, 0)
     assert image.accounts().passwd == ""
     assert ALL_TENANTS == ""
+
+
+def test_two_processes_change_the_names_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
+    running = [subprocess.Popen([sys.executable, "-c", _WRITER, tmp_path, who]) for who in ("one", "two")]
+    reader = Catalogue(tmp_path)
+    while any(process.poll() is None for process in running):
+        reader.read()
+    assert [process.returncode for process in running] == [0, 0]
+    assert {who: len(own) for who, own in reader.read().items()} == {"one": 100, "two": 100}
+
+
+def test_names_that_are_left_empty_are_gone(tmp_path: Path) -> None:
+    catalogue = Catalogue(tmp_path)
+    assert catalogue.read() == {}
+    with catalogue.edit() as names:
+        names[ALL_TENANTS] = {"a:1": "sha256:0"}
+    with catalogue.edit() as names:
+        del names[ALL_TENANTS]["a:1"]
+    assert Catalogue(tmp_path).read() == {}
+
+
+def test_what_another_process_is_making_is_left_alone(tmp_path: Path) -> None:
+    with StagingDirectory(tmp_path) as made:
+        (made / "file").touch()
+        left = tmp_path / "incoming-left"
+        left.mkdir()
+        ImageStore(tmp_path)
+        assert made.exists() and not left.exists()
+    assert list(tmp_path.iterdir()) == []
