@@ -1,4 +1,4 @@
-"""When a certificate is due, and files that are replaced as a whole."""
+"""When a certificate is renewed, and files that are replaced atomically."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What a node tells of its pods and of what it dropped."""
+"""Metrics of a node: pods, dropped packets, the end of its certificate."""
 
 from alcove.agent.metrics import AgentMetrics
 from alcove.dataplane.drops import DropCount, DropReason
 
 
-def test_drops_are_told_by_reason() -> None:
+def test_drops_are_counted_by_reason() -> None:
     metrics = AgentMetrics()
     metrics.pods = lambda: 3
     assert "alcove_agent_pods 3.0" in metrics.text().decode()
@@ -14,7 +14,7 @@ def test_drops_are_told_by_reason() -> None:
     assert 'alcove_drops_bytes_total{reason="spoofed_address"} 700.0' in message
 
 
-def test_the_end_of_the_certificate_is_told_once_it_is_known() -> None:
+def test_the_expiration_of_the_certificate_is_exposed_once_it_is_known() -> None:
     metrics = AgentMetrics()
     assert "certificate" not in metrics.text().decode()
     metrics.certificate_ends = lambda: 1.8e9

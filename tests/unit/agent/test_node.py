@@ -1,4 +1,4 @@
-"""What a node tells of itself, and when."""
+"""The Node object: capacity, conditions, and when its status changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def conditions(facts: NodeDescription = FACTS, pressures: NodePressures | None =
     return {each["type"]: each["status"] for each in status["conditions"]}
 
 
-def test_it_says_what_it_has_and_keeps_a_little_for_itself() -> None:
+def test_capacity_and_allocatable_differ_by_the_reservation() -> None:
     status = status_of(FACTS, NodePressures(), (), NOW)
     assert status["capacity"] == {
         "cpu": "4",
@@ -41,11 +41,11 @@ def test_conditions() -> None:
     assert conditions(pressures=NodePressures(not_ready="no runtime"))["Ready"] == "False"
     hollow = NodeDescription("n1", (), 0, MACHINE, [], "hollow", is_hollow=True, hollow_because="no rights")
     assert conditions(hollow)[HOLLOW] == "True"
-    told = status_of(hollow, NodePressures(), (), NOW)["conditions"][-1]["message"]
-    assert "no processes" in told and "no rights" in told
+    message = status_of(hollow, NodePressures(), (), NOW)["conditions"][-1]["message"]
+    assert "no processes" in message and "no rights" in message
 
 
-def test_times_of_change_are_kept_and_heartbeats_are_not() -> None:
+def test_transition_times_are_kept_and_heartbeats_are_not() -> None:
     before = status_of(FACTS, NodePressures(), (), NOW)["conditions"]
     after = status_of(FACTS, NodePressures(disk=True), before, NOW + 60)["conditions"]
     changed = {each["type"] for each, old in zip(after, before, strict=True)

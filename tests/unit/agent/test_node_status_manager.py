@@ -1,4 +1,4 @@
-"""How a node tells of itself over time, on virtual time: rarely, and again after a silence."""
+"""When a node updates its status and its lease, on virtual time."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def play(seconds: float, api: Api, pressures: NodePressures | None = None, jump:
 
     async def scene() -> None:
         client = Client(api, policy=RetryPolicy(attempts_max=1))
-        keeper = NodeStatusManager(FACTS, client, wall, lambda: pressures or NodePressures())
-        task = asyncio.create_task(keeper.run())
+        manager = NodeStatusManager(FACTS, client, wall, lambda: pressures or NodePressures())
+        task = asyncio.create_task(manager.run())
         await asyncio.sleep(seconds)
         if jump:
             wall.ahead = jump
@@ -92,13 +92,13 @@ def test_a_new_node_registers_and_then_only_renews_its_lease() -> None:
     assert api.asked.count("PATCH status") == 1
 
 
-def test_its_status_is_told_every_few_minutes_all_the_same() -> None:
+def test_an_unchanged_status_is_updated_every_few_minutes() -> None:
     api = Api()
     play(601, api)
     assert api.asked.count("PATCH status") == 3
 
 
-def test_a_node_that_is_known_is_not_made_again() -> None:
+def test_an_existing_node_is_not_created_again() -> None:
     api = Api()
     play(1, api)
     api.asked.clear()
@@ -106,27 +106,27 @@ def test_a_node_that_is_known_is_not_made_again() -> None:
     assert "POST node" not in api.asked and "GET node" in api.asked
 
 
-def test_after_a_pause_everything_is_told_again() -> None:
+def test_after_a_pause_status_and_lease_are_updated() -> None:
     api = Api()
     play(65, api, jump=3_600.0)
     assert api.asked.count("PATCH status") == 2
     assert api.asked.count("GET node") == 2
 
 
-def test_an_api_that_is_away_is_asked_until_it_is_back() -> None:
+def test_an_unreachable_api_server_is_retried() -> None:
     api = Api()
     clock = VirtualClock()
 
     async def scene() -> None:
         api.is_away = True
         client = Client(api, policy=RetryPolicy(attempts_max=1))
-        keeper = NodeStatusManager(FACTS, client, clock)
-        task = asyncio.create_task(keeper.run())
+        manager = NodeStatusManager(FACTS, client, clock)
+        task = asyncio.create_task(manager.run())
         await asyncio.sleep(180)
-        assert not keeper.registered.is_set()
+        assert not manager.registered.is_set()
         api.is_away = False
         await asyncio.sleep(2)
-        assert keeper.registered.is_set()
+        assert manager.registered.is_set()
         task.cancel()
 
     clock.run(scene())

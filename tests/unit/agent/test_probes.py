@@ -1,4 +1,4 @@
-"""Probes against real servers, and what they make of the answers."""
+"""Probes against real servers, and the callbacks of their results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ID = ContainerId("u.a.0")
 
 
 class Runtime(HollowRuntime):
-    """Commands end as they are told to."""
+    """Commands exit with the configured code."""
 
     def __init__(self, codes: Sequence[int] = ()) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ def test_a_streak_takes_as_many_as_its_threshold() -> None:
     assert not streak.is_good
 
 
-class Ears:
+class RecordedCallbacks:
     def __init__(self) -> None:
         self.heard: list[object] = []
         self.changed = asyncio.Event()
@@ -160,7 +160,7 @@ class Ears:
 
 
 async def run(container: Object, codes: Sequence[int], until: object) -> list[object]:
-    ears = Ears()
+    ears = RecordedCallbacks()
     prober = Prober(Pod(Runtime(codes)), container, ID, ears.heard_of())  # type: ignore[arg-type]
     task = asyncio.create_task(prober.run(False))
     try:
@@ -178,18 +178,18 @@ def probe(**more: object) -> Object:
     return {"exec": {"command": ["x"]}, "periodSeconds": 0.01, **more}
 
 
-async def test_nothing_is_asked_before_the_container_has_started() -> None:
+async def test_no_other_probe_runs_before_the_container_has_started() -> None:
     container = {"startupProbe": probe(failureThreshold=5), "readinessProbe": probe()}
     heard = await run(container, [1, 1, 0, 0], ("ready", True))
     assert heard == [("unhealthy", "startup"), ("unhealthy", "startup"), "started", ("ready", True)]
 
 
-async def test_a_container_that_never_starts_is_doomed() -> None:
+async def test_a_container_whose_startup_probe_fails_is_restarted() -> None:
     heard = await run({"startupProbe": probe(failureThreshold=2)}, [1], ("doomed", "startup"))
     assert heard[-1] == ("doomed", "startup") and "started" not in heard
 
 
-async def test_liveness_dooms_after_its_threshold() -> None:
+async def test_a_failed_liveness_probe_restarts_after_its_threshold() -> None:
     heard = await run({"livenessProbe": probe(failureThreshold=2)}, [0, 1, 0, 1, 1], ("doomed", "liveness"))
     assert heard[:2] == ["started", ("ready", True)]
     assert heard.count(("unhealthy", "liveness")) == 3

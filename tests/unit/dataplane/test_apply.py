@@ -1,4 +1,4 @@
-"""The difference: small, complete, and in an order in which nothing refers to what is not there."""
+"""The difference of two states is small, complete, and ordered so that nothing refers to missing entries."""
 
 from hypothesis import given
 from hypothesis import strategies as st

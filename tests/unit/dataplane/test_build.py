@@ -1,4 +1,4 @@
-"""Building: cached by content, whole or not at all, and honest about what is wrong."""
+"""The build is cached by content, atomic, and reports errors."""
 
 import shutil
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_another_source_is_another_name(tmp_path: Path) -> None:
     assert build.digest(tmp_path) != before
 
 
-def test_what_does_not_compile_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_compilation_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "alcove.c").write_text("this is not C\n")
     with pytest.raises(BuildFailed, match=r"alcove\.c"):
         build.compile_object(tmp_path, tmp_path / "out.o")
@@ -51,7 +51,9 @@ def test_a_folder_that_others_may_write_is_no_cache(tmp_path: Path, monkeypatch:
         build.default_cache()
 
 
-def test_without_a_compiler_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BuildFailed, match=r"clang not found, .*: install clang and libbpf-dev"):
         build.build(tmp_path)

@@ -1,4 +1,4 @@
-"""What a node's maps should hold, as tables."""
+"""The desired entries of a node's maps, by tables."""
 
 from ipaddress import IPv4Address, ip_address, ip_interface, ip_network
 
@@ -135,7 +135,7 @@ def test_routes_of_an_ordinary_node_lead_to_who_knows() -> None:
     assert (whole["kind"], whole["nodes"][:4]) == (RouteKind.VPC, ELSEWHERE.packed)  # type: ignore[index]
 
 
-def test_a_divider_knows_every_subnet_and_asks_nobody() -> None:
+def test_a_divider_has_routes_to_every_subnet() -> None:
     state = replace(
         BASE,
         veths=(),
@@ -179,7 +179,7 @@ def test_policies_are_held_while_a_port_has_them() -> None:
     assert not entries(BASE)[MapName.POLICY_PEERS]
 
 
-def test_a_gateway_is_an_endpoint_and_perhaps_a_way_out() -> None:
+def test_a_gateway_is_an_endpoint_and_may_have_egress() -> None:
     gateway = Gateway(5, (ip_interface("10.0.1.1/24"),), IPv4Address("10.0.1.240"))
     made = entries(replace(BASE, gateways=(gateway,)))
     anycast = ENDPOINT.unpack(made[MapName.ENDPOINTS][endpoint_key(5, ip_address("10.0.1.1"))])
@@ -199,7 +199,7 @@ def test_service_addresses_lead_nowhere_else() -> None:
     assert found["kind"] == RouteKind.SERVICE
 
 
-def test_nodes_without_a_way_are_left_out() -> None:
+def test_nodes_without_a_route_are_left_out() -> None:
     made = entries(replace(BASE, nodes=(THERE, ELSEWHERE, IPv4Address("192.168.9.9"))))
     assert made[MapName.NODES] == {THERE.packed: THERE.packed, ELSEWHERE.packed: HERE.packed}
 

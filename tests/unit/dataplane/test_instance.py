@@ -1,4 +1,4 @@
-"""What an instance's things are called."""
+"""Names of an instance's objects."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from alcove.dataplane.instance import checked, handle_of, port_links
 NAMES = ("a", "ap", "ag", "ag1", "b", "A")
 
 
-def test_names_that_begin_alike_are_told_apart() -> None:
+def test_names_with_a_common_prefix_are_distinguished() -> None:
     links = [f"{name}{rest}" for name in NAMES for rest in ("p0123456789", "g1068")]
     for name in NAMES:
         assert [one for one in links if port_links(name).fullmatch(one)] == [

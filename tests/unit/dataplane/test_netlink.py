@@ -1,4 +1,4 @@
-"""Netlink on the wire: what is encoded is decoded, and the kernel's refusals are told."""
+"""Netlink on the wire: messages are encoded and decoded, and the kernel's errors are raised."""
 
 import errno
 
@@ -27,7 +27,7 @@ def test_noise_is_not_read_forever() -> None:
     assert attributes(b"\0" * 64) == {}
 
 
-def test_loopback_is_there_and_nobody_else_is() -> None:
+def test_links_are_found_by_name() -> None:
     netlink = Netlink()
     try:
         names = [link.name for link in links.read_links(netlink)]
@@ -40,7 +40,7 @@ def test_loopback_is_there_and_nobody_else_is() -> None:
         netlink.close()
 
 
-def test_a_refusal_says_what_and_why() -> None:
+def test_an_error_names_the_operation_and_the_kernels_message() -> None:
     netlink = Netlink()
     try:
         with pytest.raises(KernelRefused, match="set link 999999") as caught:

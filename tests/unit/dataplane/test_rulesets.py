@@ -1,4 +1,4 @@
-"""The rules of gateways and exit, as text."""
+"""The nftables rules of gateways and egress, as text."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_interface, ip_network
 
@@ -21,7 +21,7 @@ DOORS = (
 UPLINK = Uplink(IPv4Address("100.64.0.1"), IPv6Address("fd00:a1c0:f::1"))
 
 
-def test_each_door_of_a_network_has_a_port_that_does_not_depend_on_order() -> None:
+def test_each_node_port_has_a_port_that_does_not_depend_on_order() -> None:
     state, reverse = DataplaneState(node_ports=DOORS), DataplaneState(node_ports=DOORS[::-1])
     assert gateway_ports(state, 5) == gateway_ports(reverse, 5)
     assert sorted(gateway_ports(state, 5).values()) == [1024, 1025]
@@ -36,7 +36,7 @@ def test_a_closed_network_forwards_nothing_of_its_own() -> None:
     )
 
 
-def test_doors_are_translated_and_clients_kept_where_asked() -> None:
+def test_node_ports_are_translated_and_keep_clients_if_configured() -> None:
     rules = gateway_ruleset(GATEWAY, DataplaneState(node_ports=DOORS), UPLINK)
     assert "tcp dport 1024 dnat to 172.20.0.1:80" in rules
     assert "udp dport 1025 meta mark set 1 dnat to 172.20.0.1:53" in rules
@@ -74,7 +74,7 @@ def test_by_ipv6_nothing_passes_unless_the_node_has_it() -> None:
     assert "30000" not in both
 
 
-def test_a_gateway_lets_ipv6_through_where_there_is_a_way() -> None:
+def test_a_gateway_forwards_ipv6_if_it_has_egress() -> None:
     gateway = Gateway(5, GATEWAY.addresses, egress=True, node_address6=IPv6Address("fd00::f0"))
     state = DataplaneState(node_ports=(DOOR6,))
     closed = part(gateway_ruleset(gateway, state, UPLINK), "ip6")

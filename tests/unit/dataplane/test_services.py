@@ -1,4 +1,4 @@
-"""Services as entries: sets named by their content, direct flows told apart."""
+"""Services as entries: sets are named by their content, direct flows are distinguished."""
 
 from ipaddress import ip_address
 

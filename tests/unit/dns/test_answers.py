@@ -1,4 +1,4 @@
-"""What a zone answers, by a table."""
+"""The answers of a zone, by a table."""
 
 from ipaddress import ip_address
 
@@ -88,7 +88,7 @@ def test_the_zone_answers_for_itself(zone: DnsZone) -> None:
         assert [record.type for record in found.answers] == [kind]
 
 
-def test_other_names_are_for_others_unless_there_is_no_way_out(zone: DnsZone) -> None:
+def test_other_names_are_forwarded_unless_there_is_no_egress(zone: DnsZone) -> None:
     name = name_of("www.example.org")
     assert answer(zone, name, RecordType.A, isolated=False) is None
     found = answer(zone, name, RecordType.A, isolated=True)
@@ -96,7 +96,7 @@ def test_other_names_are_for_others_unless_there_is_no_way_out(zone: DnsZone) ->
     assert (found.rcode, found.negative_of) == (Rcode.NXDOMAIN, b"\0")
 
 
-def test_an_alias_of_a_name_elsewhere_is_followed_only_by_a_way_out(zone: DnsZone) -> None:
+def test_an_alias_of_an_external_name_is_followed_only_with_egress(zone: DnsZone) -> None:
     name = name_of("far.default.svc.cluster.local")
     open_ = answer(zone, name, RecordType.A, isolated=False)
     shut = answer(zone, name, RecordType.A, isolated=True)

@@ -1,4 +1,4 @@
-"""Replies of others, kept as long and as many as allowed."""
+"""Cached replies: their time to live and their number."""
 
 from dnslib import QTYPE, RR, SOA, A, DNSRecord
 from hypothesis import given
@@ -67,7 +67,7 @@ def test_a_reply_ages_and_ends() -> None:
     assert (len(cache), cache.bytes) == (0, 0)
 
 
-def test_what_must_not_be_kept_is_not() -> None:
+def test_replies_that_must_not_be_cached_are_not() -> None:
     cache = ReplyCache(Clock())
     cache.put(question(), positive(0))
     assert cache.get(question()) is None
@@ -80,7 +80,7 @@ def test_questions_that_differ_in_flags_differ() -> None:
     assert cache.get(DnsQuestion(question().name, 1, unchecked=True)) is None
 
 
-def test_what_was_not_asked_for_longest_goes_first() -> None:
+def test_the_least_recently_used_reply_is_evicted_first() -> None:
     cache = ReplyCache(Clock(), entries_max=2)
     cache.put(question(1), positive(60))
     cache.put(question(2), positive(60))

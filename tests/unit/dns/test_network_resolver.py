@@ -1,4 +1,4 @@
-"""Datagrams in, datagrams out, read back by the library."""
+"""Responses to datagrams, parsed by another library."""
 
 import time
 from ipaddress import ip_address, ip_network
@@ -55,34 +55,39 @@ def question(text: str, kind: str = "A", *, edns: EDNS0 | None = None, number: i
     return bytes(record.pack())
 
 
-def asked(network: NetworkResolver, packet: bytes, hot: bool | None = None) -> DNSRecord:
+def ask(network: NetworkResolver, packet: bytes, hot: bool | None = None) -> DNSRecord:
     """The reply, read by the library; `hot` says by which way it has to come."""
     reply = network.hot(packet)
     if hot is not None:
         assert (reply is not None) == hot
-    told = reply or network.datagram(packet)
-    assert isinstance(told, bytes)
-    return DNSRecord.parse(told)
+    response = reply or network.datagram(packet)
+    assert isinstance(response, bytes)
+    return DNSRecord.parse(response)
 
 
-def addresses(told: DNSRecord) -> list[str]:
-    return [str(rr.rdata) for rr in told.rr]
+def addresses(response: DNSRecord) -> list[str]:
+    return [str(rr.rdata) for rr in response.rr]
 
 
 def test_the_second_time_the_bytes_are_known(network: NetworkResolver) -> None:
     for number, hot in ((1, False), (2, True), (3, True)):
-        told = asked(network, question(NAME, number=number), hot)
-        assert told.header.id == number
-        assert addresses(told) == ["10.96.0.9"]
-        assert (told.header.aa, told.header.ra, told.header.rd, told.header.rcode) == (1, 0, 1, 0)
+        response = ask(network, question(NAME, number=number), hot)
+        assert response.header.id == number
+        assert addresses(response) == ["10.96.0.9"]
+        assert (response.header.aa, response.header.ra, response.header.rd, response.header.rcode) == (
+            1,
+            0,
+            1,
+            0,
+        )
     assert (network.counters.hot, network.counters.answered) == (2, 3)
 
 
-def test_case_comes_back_as_it_was_asked_also_from_known_bytes(network: NetworkResolver) -> None:
-    asked(network, question(NAME))
-    told = asked(network, question("WEB.dEfault.svc.cluster.LOCAL"), hot=True)
-    assert str(told.q.qname) == "WEB.dEfault.svc.cluster.LOCAL."
-    assert [str(rr.rname) for rr in told.rr] == ["WEB.dEfault.svc.cluster.LOCAL."]
+def test_the_case_of_a_query_is_returned_also_from_the_cache(network: NetworkResolver) -> None:
+    ask(network, question(NAME))
+    response = ask(network, question("WEB.dEfault.svc.cluster.LOCAL"), hot=True)
+    assert str(response.q.qname) == "WEB.dEfault.svc.cluster.LOCAL."
+    assert [str(rr.rname) for rr in response.rr] == ["WEB.dEfault.svc.cluster.LOCAL."]
 
 
 def test_types_that_differ_by_a_letters_case_differ(network: NetworkResolver) -> None:
@@ -90,49 +95,49 @@ def test_types_that_differ_by_a_letters_case_differ(network: NetworkResolver) ->
     for kind in (65, 97):
         packet = bytes(DNSRecord(DNSHeader(id=1), questions=[DNSQuestion(NAME, kind)]).pack())
         for hot in (False, True):
-            assert asked(network, packet, hot).q.qtype == kind
+            assert ask(network, packet, hot).q.qtype == kind
 
 
 def test_a_change_is_seen_by_the_next_question(network: NetworkResolver) -> None:
     for _ in range(2):
-        asked(network, question(NAME))
+        ask(network, question(NAME))
     network.zone.put_service(DnsService(WEB, (ip_address("10.96.0.10"),)))
-    assert addresses(asked(network, question(NAME), hot=False)) == ["10.96.0.10"]
+    assert addresses(ask(network, question(NAME), hot=False)) == ["10.96.0.10"]
     network.zone.drop_service(WEB)
-    assert asked(network, question(NAME)).header.rcode == Rcode.NXDOMAIN
+    assert ask(network, question(NAME)).header.rcode == Rcode.NXDOMAIN
 
 
-def test_no_such_name_and_no_such_type_are_told_apart_and_carry_the_soa(network: NetworkResolver) -> None:
-    missing = asked(network, question("nobody.default.svc.cluster.local"))
-    empty = asked(network, question(NAME, "AAAA"))
+def test_no_such_name_and_no_such_type_are_distinguished_and_carry_the_soa(network: NetworkResolver) -> None:
+    missing = ask(network, question("nobody.default.svc.cluster.local"))
+    empty = ask(network, question(NAME, "AAAA"))
     assert (missing.header.rcode, empty.header.rcode) == (Rcode.NXDOMAIN, Rcode.NOERROR)
-    for told in (missing, empty):
-        assert told.rr == []
-        [soa] = told.auth
+    for response in (missing, empty):
+        assert response.rr == []
+        [soa] = response.auth
         assert (str(soa.rname), soa.rtype, soa.ttl) == ("cluster.local.", QTYPE.SOA, 5)
         assert soa.rdata.times[4] == 5
 
 
 def test_names_that_do_not_exist_take_no_memory(network: NetworkResolver) -> None:
     for number in range(100):
-        asked(network, question(f"n{number}.default.svc.cluster.local"))
+        ask(network, question(f"n{number}.default.svc.cluster.local"))
     assert (len(network._hot), len(network._replies)) == (0, 0)
 
 
 def test_addresses_of_a_headless_service_take_turns(network: NetworkResolver) -> None:
     packet = question("db.default.svc.cluster.local")
-    firsts = [addresses(asked(network, packet))[0] for _ in range(6)]
+    firsts = [addresses(ask(network, packet))[0] for _ in range(6)]
     assert set(firsts) == {"10.1.0.0", "10.1.0.1", "10.1.0.2"}
-    assert sorted(addresses(asked(network, packet))) == ["10.1.0.0", "10.1.0.1", "10.1.0.2"]
+    assert sorted(addresses(ask(network, packet))) == ["10.1.0.0", "10.1.0.1", "10.1.0.2"]
 
 
 def test_many_addresses_are_cut_take_turns_and_come_whole_over_tcp(network: NetworkResolver) -> None:
     packet = question("big.default.svc.cluster.local")
-    told = asked(network, packet)
-    again = asked(network, packet, hot=False)
-    assert told.header.tc == 1
-    assert 20 < len(told.rr) < 200
-    assert addresses(told)[0] != addresses(again)[0]
+    response = ask(network, packet)
+    again = ask(network, packet, hot=False)
+    assert response.header.tc == 1
+    assert 20 < len(response.rr) < 200
+    assert addresses(response)[0] != addresses(again)[0]
     reply = network.message(packet)
     assert isinstance(reply, bytes)
     whole = DNSRecord.parse(reply)
@@ -141,7 +146,7 @@ def test_many_addresses_are_cut_take_turns_and_come_whole_over_tcp(network: Netw
 
 def test_a_larger_datagram_is_taken_if_offered_but_never_one_that_breaks(network: NetworkResolver) -> None:
     plain, large, huge = (
-        asked(network, question("big.default.svc.cluster.local", edns=edns))
+        ask(network, question("big.default.svc.cluster.local", edns=edns))
         for edns in (None, EDNS0(udp_len=1_000), EDNS0(udp_len=65_000))
     )
     assert len(plain.rr) < len(large.rr) < len(huge.rr) < 200
@@ -149,38 +154,38 @@ def test_a_larger_datagram_is_taken_if_offered_but_never_one_that_breaks(network
 
 
 def test_srv_brings_addresses_along(network: NetworkResolver) -> None:
-    told = asked(network, question("_http._tcp.web.default.svc.cluster.local", "SRV"))
-    [srv] = told.rr
+    response = ask(network, question("_http._tcp.web.default.svc.cluster.local", "SRV"))
+    [srv] = response.rr
     assert (srv.rdata.priority, srv.rdata.weight, srv.rdata.port, str(srv.rdata.target)) == (
         0,
         100,
         80,
         f"{NAME}.",
     )
-    assert [(str(rr.rname), str(rr.rdata)) for rr in told.ar] == [(f"{NAME}.", "10.96.0.9")]
+    assert [(str(rr.rname), str(rr.rdata)) for rr in response.ar] == [(f"{NAME}.", "10.96.0.9")]
 
 
 def test_reverse_names(network: NetworkResolver) -> None:
-    told = asked(network, question("9.0.96.10.in-addr.arpa", "PTR"))
-    assert addresses(told) == [f"{NAME}."]
-    assert asked(network, question("8.0.96.10.in-addr.arpa", "PTR")).header.rcode == Rcode.NXDOMAIN
+    response = ask(network, question("9.0.96.10.in-addr.arpa", "PTR"))
+    assert addresses(response) == [f"{NAME}."]
+    assert ask(network, question("8.0.96.10.in-addr.arpa", "PTR")).header.rcode == Rcode.NXDOMAIN
 
 
-def test_options_with_contents_are_answered_and_not_kept(network: NetworkResolver) -> None:
+def test_queries_with_edns_options_are_answered_and_not_cached(network: NetworkResolver) -> None:
     packet = bytearray(question(NAME, edns=EDNS0(udp_len=1_232)))
     packet[-2:] = b"\0\x0c"
     packet += b"\0\x0a\0\x08" + b"cookie!!"
-    told = asked(network, bytes(packet), hot=False)
-    assert addresses(told) == ["10.96.0.9"]
+    response = ask(network, bytes(packet), hot=False)
+    assert addresses(response) == ["10.96.0.9"]
     assert len(network._hot) == 0
 
 
 def test_a_name_with_a_nul_in_a_label_is_no_other_name(network: NetworkResolver) -> None:
-    asked(network, question(NAME))
+    ask(network, question(NAME))
     tail = question(NAME)[12:]
     hostile = question(NAME)[:12] + b"\x02a\0" + tail
-    assert asked(network, hostile, hot=False).header.rcode == Rcode.NXDOMAIN
-    assert asked(network, hostile, hot=False).header.rcode == Rcode.NXDOMAIN
+    assert ask(network, hostile, hot=False).header.rcode == Rcode.NXDOMAIN
+    assert ask(network, hostile, hot=False).header.rcode == Rcode.NXDOMAIN
 
 
 REFUSED = {
@@ -196,13 +201,13 @@ REFUSED = {
 def test_what_is_refused(network: NetworkResolver, case: str) -> None:
     packet, rcode = REFUSED[case]
     for _ in range(2):
-        told = asked(network, packet)
-        assert (told.header.id, told.header.qr, told.header.rcode) == (1, 1, rcode)
+        response = ask(network, packet)
+        assert (response.header.id, response.header.qr, response.header.rcode) == (1, 1, rcode)
 
 
 def test_a_newer_version_of_options_is_refused_as_such(network: NetworkResolver) -> None:
-    told = asked(network, question(NAME, edns=EDNS0(version=1)))
-    assert (told.ar[0].edns_rcode, told.rr) == (1, [])
+    response = ask(network, question(NAME, edns=EDNS0(version=1)))
+    assert (response.ar[0].edns_rcode, response.rr) == (1, [])
 
 
 def test_a_reply_gets_no_reply(network: NetworkResolver) -> None:
@@ -212,13 +217,13 @@ def test_a_reply_gets_no_reply(network: NetworkResolver) -> None:
     assert network.datagram(bytes(packet)) is None
 
 
-def test_without_a_way_out_other_names_do_not_exist(network: NetworkResolver) -> None:
-    told = asked(network, question("www.example.org"))
-    assert (told.header.rcode, told.header.ra) == (Rcode.NXDOMAIN, 0)
-    assert str(told.auth[0].rname) == "."
+def test_without_egress_other_names_do_not_exist(network: NetworkResolver) -> None:
+    response = ask(network, question("www.example.org"))
+    assert (response.header.rcode, response.header.ra) == (Rcode.NXDOMAIN, 0)
+    assert str(response.auth[0].rname) == "."
 
 
-async def test_with_a_way_out_others_are_asked_and_remembered() -> None:
+async def test_with_egress_other_names_are_forwarded_and_cached() -> None:
     async with scripted() as server:
         network = NetworkResolver(make_zone(), Upstream([server.resolver]), time.monotonic)
         packet = question("WWW.example.org", edns=EDNS0(udp_len=1_232))
@@ -226,12 +231,12 @@ async def test_with_a_way_out_others_are_asked_and_remembered() -> None:
         assert isinstance(pending, PendingQuery)
         for reply in (await network.finish(pending), network.datagram(packet)):
             assert isinstance(reply, bytes)
-            told = DNSRecord.parse(reply)
-            assert (addresses(told), told.header.ra, told.header.aa) == (["198.51.100.7"], 1, 0)
-            assert str(told.rr[0].rname) == "WWW.example.org."
+            response = DNSRecord.parse(reply)
+            assert (addresses(response), response.header.ra, response.header.aa) == (["198.51.100.7"], 1, 0)
+            assert str(response.rr[0].rname) == "WWW.example.org."
         assert len(server.asked) == 1
         network.set_upstream(None)
-        assert asked(network, packet).header.rcode == Rcode.NXDOMAIN
+        assert ask(network, packet).header.rcode == Rcode.NXDOMAIN
 
 
 async def test_an_external_service_is_an_alias_with_its_addresses() -> None:
@@ -242,19 +247,22 @@ async def test_an_external_service_is_an_alias_with_its_addresses() -> None:
         assert isinstance(pending, PendingQuery)
         for reply in (await network.finish(pending), network.datagram(packet)):
             assert isinstance(reply, bytes)
-            told = DNSRecord.parse(reply)
-            assert addresses(told) == ["www.example.org.", "198.51.100.7"]
-            assert [str(rr.rname) for rr in told.rr] == ["far.default.svc.cluster.local.", "www.example.org."]
+            response = DNSRecord.parse(reply)
+            assert addresses(response) == ["www.example.org.", "198.51.100.7"]
+            assert [str(rr.rname) for rr in response.rr] == [
+                "far.default.svc.cluster.local.",
+                "www.example.org.",
+            ]
 
 
 async def test_reverse_names_of_private_addresses_never_leave() -> None:
     async with scripted() as server:
         network = NetworkResolver(make_zone(), Upstream([server.resolver]), time.monotonic)
-        assert asked(network, question("1.0.168.192.in-addr.arpa", "PTR")).header.rcode == Rcode.NXDOMAIN
+        assert ask(network, question("1.0.168.192.in-addr.arpa", "PTR")).header.rcode == Rcode.NXDOMAIN
         assert isinstance(network.datagram(question("8.8.8.8.in-addr.arpa", "PTR")), PendingQuery)
 
 
-def test_what_is_kept_is_bounded(network: NetworkResolver) -> None:
+def test_the_cache_is_bounded(network: NetworkResolver) -> None:
     for number in range(400):
         network.zone.put_service(
             DnsService(ObjectId("default", f"s{number}"), (ip_address("10.97.0.0") + number,))
@@ -262,7 +270,7 @@ def test_what_is_kept_is_bounded(network: NetworkResolver) -> None:
     for round_ in range(4):
         for number in range(400):
             edns = EDNS0(udp_len=1_000 + round_)
-            asked(network, question(f"s{number}.default.svc.cluster.local", edns=edns))
+            ask(network, question(f"s{number}.default.svc.cluster.local", edns=edns))
             assert network._kept_bytes <= KEPT_BYTES_MAX
     kept = sum(map(len, network._hot)) + sum(len(hot.tail) for hot in network._hot.values())
     assert 0 < kept <= KEPT_BYTES_MAX
@@ -270,7 +278,7 @@ def test_what_is_kept_is_bounded(network: NetworkResolver) -> None:
 
 @settings(max_examples=300)
 @given(st.data())
-def test_whatever_comes_in_what_goes_out_is_well_formed(data: st.DataObject) -> None:
+def test_every_response_is_well_formed(data: st.DataObject) -> None:
     network = NetworkResolver(_ZONE, None, time.monotonic)
     whole = question(
         data.draw(st.sampled_from([NAME, "big.default.svc.cluster.local", "x.org"])), edns=EDNS0()

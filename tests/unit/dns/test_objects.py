@@ -41,7 +41,7 @@ def test_a_slice_without_a_service_or_with_names_for_addresses_is_left_out() -> 
     assert slice_of({"metadata": labelled, "addressType": "FQDN"}) is None
 
 
-def test_an_endpoint_is_ready_unless_it_says_no() -> None:
+def test_an_endpoint_is_ready_unless_its_condition_is_false() -> None:
     obj = {
         "metadata": {
             "namespace": "default",

@@ -1,4 +1,4 @@
-"""Replies joined to questions, cut to what the asker takes."""
+"""Replies to queries, truncated to the size that the client accepts."""
 
 from dnslib import EDNS0, QTYPE, RR, A, DNSRecord
 from hypothesis import given
@@ -39,11 +39,11 @@ def reply(answers: int, extra: int = 0) -> Reply:
 
 def test_a_reply_comes_back_with_the_askers_id_case_and_options() -> None:
     asked = query("wEb.eXample.org", payload_bytes=1_232)
-    told = DNSRecord.parse(compose(asked, reply(2), 512))
-    assert told.header.id == int.from_bytes(asked.id, "big")
-    assert [str(rr.rname) for rr in told.rr] == ["wEb.eXample.org."] * 2
-    assert (told.header.qr, told.header.rd) == (1, 1)
-    [option] = told.ar
+    parsed = DNSRecord.parse(compose(asked, reply(2), 512))
+    assert parsed.header.id == int.from_bytes(asked.id, "big")
+    assert [str(rr.rname) for rr in parsed.rr] == ["wEb.eXample.org."] * 2
+    assert (parsed.header.qr, parsed.header.rd) == (1, 1)
+    [option] = parsed.ar
     assert option.edns_len == UDP_BYTES_MAX
     assert option.edns_do
 
@@ -57,18 +57,18 @@ def test_without_options_none_come_back() -> None:
     extra=st.integers(0, 60),
     payload_bytes=st.sampled_from([0, 100, 512, 700, 1_232, 4_096]),
 )
-def test_a_reply_fits_and_says_what_it_lacks(answers: int, extra: int, payload_bytes: int) -> None:
+def test_a_reply_fits_and_is_marked_if_truncated(answers: int, extra: int, payload_bytes: int) -> None:
     asked = query(payload_bytes=payload_bytes)
     whole = reply(answers, extra)
     room = size_max(asked)
     sent = compose(asked, whole, room)
-    told = DNSRecord.parse(sent)
+    parsed = DNSRecord.parse(sent)
     options = bool(payload_bytes)
     assert 512 <= room <= max(512, min(payload_bytes, UDP_BYTES_MAX))
     assert len(sent) <= room
-    assert told.header.tc == (len(told.rr) < answers)
-    assert len(told.ar) - options == extra or len(sent) + 16 + 8 > room or len(told.rr) < answers
-    assert [str(rr.rdata) for rr in told.rr] == [f"192.0.2.{number}" for number in range(len(told.rr))]
+    assert parsed.header.tc == (len(parsed.rr) < answers)
+    assert len(parsed.ar) - options == extra or len(sent) + 16 + 8 > room or len(parsed.rr) < answers
+    assert [str(rr.rdata) for rr in parsed.rr] == [f"192.0.2.{number}" for number in range(len(parsed.rr))]
 
 
 def test_options_of_the_other_server_are_cut_out() -> None:
@@ -100,17 +100,17 @@ def test_addresses_take_turns_at_being_first() -> None:
     assert is_rotatable(first, QTYPE.A)
     assert not is_rotatable(reply(1), QTYPE.A)
     assert not is_rotatable(first, QTYPE.SRV)
-    told = DNSRecord.parse(compose(query(), rotated(first), 512))
-    assert [str(rr.rdata) for rr in told.rr] == ["192.0.2.1", "192.0.2.2", "192.0.2.0"]
+    parsed = DNSRecord.parse(compose(query(), rotated(first), 512))
+    assert [str(rr.rdata) for rr in parsed.rr] == ["192.0.2.1", "192.0.2.2", "192.0.2.0"]
     assert rotated(rotated(rotated(first))) == first
 
 
 def test_what_cannot_be_read_is_refused_with_a_header() -> None:
-    told = DNSRecord.parse(refuse(query().id + b"\x01\x00" + b"rubbish", Rcode.FORMERR))
-    assert (told.header.rcode, told.header.qr, told.header.rd) == (Rcode.FORMERR, 1, 1)
-    assert told.questions == []
+    parsed = DNSRecord.parse(refuse(query().id + b"\x01\x00" + b"rubbish", Rcode.FORMERR))
+    assert (parsed.header.rcode, parsed.header.qr, parsed.header.rd) == (Rcode.FORMERR, 1, 1)
+    assert parsed.questions == []
 
 
 def test_an_extended_code_is_in_the_options() -> None:
-    told = DNSRecord.parse(compose(query(payload_bytes=512), failure(Rcode.NOERROR), 512, 1))
-    assert told.ar[0].edns_rcode == 1
+    parsed = DNSRecord.parse(compose(query(payload_bytes=512), failure(Rcode.NOERROR), 512, 1))
+    assert parsed.ar[0].edns_rcode == 1

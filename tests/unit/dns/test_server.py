@@ -69,8 +69,8 @@ async def read_framed(reader: asyncio.StreamReader) -> DNSRecord:
         return DNSRecord.parse(await reader.readexactly(length))
 
 
-def addresses(told: DNSRecord) -> list[str]:
-    return [str(rr.rdata) for rr in told.rr]
+def addresses(response: DNSRecord) -> list[str]:
+    return [str(rr.rdata) for rr in response.rr]
 
 
 async def test_each_network_gets_its_own_answer_to_the_same_question() -> None:
@@ -89,8 +89,8 @@ async def test_each_network_gets_its_own_answer_to_the_same_question() -> None:
 
 async def test_many_datagrams_at_once_are_all_answered() -> None:
     async with serving(make_zone("acme", "10.96.0.9")) as (server, peer):
-        told = await asyncio.gather(*(ask(peer, question(number=number)) for number in range(200)))
-        assert [each.header.id for each in told] == list(range(200))
+        responses = await asyncio.gather(*(ask(peer, question(number=number)) for number in range(200)))
+        assert [each.header.id for each in responses] == list(range(200))
         assert server.counters(server.networks()[0]).answered == 200
 
 
@@ -108,8 +108,8 @@ async def test_what_does_not_fit_is_cut_and_whole_over_tcp() -> None:
         assert (await ask(peer, packet)).header.tc == 1
         reader, writer = await asyncio.open_connection(*peer)
         writer.write(framed(packet))
-        told = await read_framed(reader)
-        assert (told.header.tc, len(told.rr)) == (0, 300)
+        response = await read_framed(reader)
+        assert (response.header.tc, len(response.rr)) == (0, 300)
         writer.close()
 
 
@@ -164,7 +164,7 @@ async def test_one_who_never_reads_is_not_answered_without_end() -> None:
         writer.close()
 
 
-async def test_names_of_the_world_over_udp_and_tcp_also_after_the_asker_has_no_more_to_say() -> None:
+async def test_external_names_over_udp_and_tcp_also_after_the_client_closed_its_side() -> None:
     async with (
         scripted() as world,
         serving(make_zone("acme", "10.96.0.9"), Upstream([world.resolver])) as (server, peer),
@@ -201,7 +201,7 @@ async def test_a_stopped_network_is_silent_and_leaves_no_socket() -> None:
         assert addresses(await ask(peer, question())) == ["10.96.0.10"]
 
 
-async def test_a_question_under_way_when_its_network_stops_ends_quietly() -> None:
+async def test_a_pending_query_is_dropped_when_its_network_stops() -> None:
     async with (
         scripted() as world,
         serving(make_zone("acme", "10.96.0.9"), Upstream([world.resolver])) as (server, peer),
@@ -238,7 +238,7 @@ def namespace(name: str) -> Iterator[int]:
 
 @pytest.mark.root
 @pytest.mark.skipif(bool(needs.namespaces()), reason=needs.namespaces())
-async def test_the_namespace_of_a_socket_tells_the_network_even_when_addresses_are_the_same() -> None:
+async def test_the_namespace_of_a_socket_selects_the_network_even_when_addresses_are_equal() -> None:
     """Asked in the namespace, at the same address and port, from the same address and port."""
     with namespace(f"alcove-dns-a{os.getpid()}") as one, namespace(f"alcove-dns-b{os.getpid()}") as two:
         async with DnsServer() as server:
@@ -251,14 +251,14 @@ async def test_the_namespace_of_a_socket_tells_the_network_even_when_addresses_a
                 askers.append(asker)
                 address = "10.96.0.1" if tenant == "acme" else "10.96.0.2"
                 await server.serve(make_zone(tenant, address), sockets, way_out=False)
-            told = []
+            answers = []
             for asker in askers:
                 asker.sendto(question(), ("127.0.0.1", 53))
                 async with asyncio.timeout(5):
                     reply = await asyncio.get_running_loop().sock_recv(asker, 4_096)
-                told.append(addresses(DNSRecord.parse(reply)))
+                answers.append(addresses(DNSRecord.parse(reply)))
                 asker.close()
-            assert told == [["10.96.0.1"], ["10.96.0.2"]]
+            assert answers == [["10.96.0.1"], ["10.96.0.2"]]
 
 
 SCENARIOS = (
@@ -266,9 +266,9 @@ SCENARIOS = (
     test_several_questions_on_one_connection_in_pieces,
     test_one_connection_too_many_closes_the_most_silent,
     test_one_who_never_reads_is_not_answered_without_end,
-    test_names_of_the_world_over_udp_and_tcp_also_after_the_asker_has_no_more_to_say,
+    test_external_names_over_udp_and_tcp_also_after_the_client_closed_its_side,
     test_a_stopped_network_is_silent_and_leaves_no_socket,
-    test_a_question_under_way_when_its_network_stops_ends_quietly,
+    test_a_pending_query_is_dropped_when_its_network_stops,
 )
 
 

@@ -1,4 +1,4 @@
-"""Asking real servers that answer well, badly, late or not at all."""
+"""Forwarding to real servers that answer correctly, wrongly, late or not at all."""
 
 import asyncio
 import time
@@ -85,7 +85,7 @@ async def test_forged_replies_do_not_count() -> None:
         assert reply.tail.endswith(bytes([198, 51, 100, 7]))
 
 
-async def test_what_was_cut_is_asked_again_over_tcp() -> None:
+async def test_a_truncated_reply_is_queried_again_over_tcp() -> None:
     async with scripted(truncated) as server:
         reply = await Upstream([server.resolver], QUICK).ask(QUESTION)
         assert reply.counts[0] == 1
@@ -108,7 +108,7 @@ async def test_another_server_is_asked_when_one_fails(rcode: Rcode) -> None:
         assert reply.rcode == Rcode.NOERROR
 
 
-async def test_a_failure_of_all_is_told_as_it_is() -> None:
+async def test_a_failure_of_all_servers_is_returned() -> None:
     async with scripted(failing(Rcode.REFUSED)) as one, scripted(failing(Rcode.SERVFAIL)) as two:
         reply = await Upstream([one.resolver, two.resolver], QUICK).ask(QUESTION)
         assert reply.rcode == Rcode.SERVFAIL
@@ -121,14 +121,14 @@ async def test_a_name_that_does_not_exist_is_an_answer() -> None:
         assert other.asked == []
 
 
-async def test_nobody_answers() -> None:
+async def test_no_server_answers() -> None:
     async with scripted(silent) as server:
         with pytest.raises(Unanswered):
             await Upstream([server.resolver], QUICK).ask(QUESTION)
         assert len(server.asked) == 2
 
 
-async def test_nobody_listens_or_nobody_is_known() -> None:
+async def test_no_server_listens_or_none_is_configured() -> None:
     with pytest.raises(Unanswered):
         await Upstream([Resolver("127.0.0.1", 1)], QUICK).ask(QUESTION)
     with pytest.raises(Unanswered):
@@ -138,8 +138,8 @@ async def test_nobody_listens_or_nobody_is_known() -> None:
 async def test_too_many_questions_at_once_are_refused() -> None:
     async with scripted(silent) as server:
         upstream = Upstream([server.resolver], QUICK)
-        told = await asyncio.gather(*(upstream.ask(QUESTION) for _ in range(3)), return_exceptions=True)
-        assert sorted(type(each).__name__ for each in told) == ["Overloaded", "Unanswered", "Unanswered"]
+        results = await asyncio.gather(*(upstream.ask(QUESTION) for _ in range(3)), return_exceptions=True)
+        assert sorted(type(each).__name__ for each in results) == ["Overloaded", "Unanswered", "Unanswered"]
         with pytest.raises(Unanswered):
             await upstream.ask(QUESTION)
     assert issubclass(Overloaded, Exception)
@@ -149,13 +149,13 @@ async def test_the_same_question_is_asked_once() -> None:
     async with scripted() as server:
         forwarder = Forwarder(Upstream([server.resolver]), time.monotonic)
         assert forwarder.cached(QUESTION) is None
-        told = await asyncio.gather(*(forwarder.ask(QUESTION) for _ in range(20)))
-        assert [reply.counts[0] for reply in told] == [1] * 20
+        replies = await asyncio.gather(*(forwarder.ask(QUESTION) for _ in range(20)))
+        assert [reply.counts[0] for reply in replies] == [1] * 20
         assert forwarder.cached(QUESTION) is not None
         assert len(server.asked) == 1
 
 
-async def test_networks_do_not_share_what_they_remember() -> None:
+async def test_networks_do_not_share_their_caches() -> None:
     async with scripted() as server:
         upstream = Upstream([server.resolver])
         one, other = Forwarder(upstream, time.monotonic), Forwarder(upstream, time.monotonic)
@@ -163,7 +163,7 @@ async def test_networks_do_not_share_what_they_remember() -> None:
         assert other.cached(QUESTION) is None
 
 
-async def test_silence_is_a_failure_that_is_not_asked_for_again_at_once() -> None:
+async def test_a_timeout_is_cached_as_a_failure() -> None:
     def silent(_: DNSRecord) -> list[bytes]:
         return []
 
@@ -181,11 +181,11 @@ async def test_a_flood_of_questions_is_refused_beyond_a_bound() -> None:
         questions = [
             DnsQuestion(name_of(f"n{number}.example.org"), QTYPE.A) for number in range(WAITING_MAX + 10)
         ]
-        told = await asyncio.gather(*map(forwarder.ask, questions))
-        assert sum(reply.rcode == Rcode.SERVFAIL for reply in told) == 10
+        replies = await asyncio.gather(*map(forwarder.ask, questions))
+        assert sum(reply.rcode == Rcode.SERVFAIL for reply in replies) == 10
 
 
-async def test_one_who_gives_up_does_not_take_the_answer_from_others() -> None:
+async def test_a_cancelled_query_does_not_cancel_others() -> None:
     async with scripted() as server:
         forwarder = Forwarder(Upstream([server.resolver]), time.monotonic)
         first = asyncio.ensure_future(forwarder.ask(QUESTION))

@@ -1,4 +1,4 @@
-"""Questions off the wire: right ones are read as the library reads them, wrong ones never do harm."""
+"""Queries are parsed as another library parses them; malformed ones are rejected."""
 
 import pytest
 from dnslib import EDNS0, QTYPE, RR, A, DNSHeader, DNSQuestion, DNSRecord
@@ -28,8 +28,8 @@ def test_a_question_is_read_as_the_library_reads_it(
         record.add_ar(EDNS0(udp_len=4_096, flags="do"))
     query = parse_query(record.pack())
     assert query is not None
-    told = DNSRecord.parse(record.pack()).q
-    assert query.name == b"".join(bytes((len(each),)) + each.lower() for each in told.qname.label) + b"\0"
+    parsed = DNSRecord.parse(record.pack()).q
+    assert query.name == b"".join(bytes((len(each),)) + each.lower() for each in parsed.qname.label) + b"\0"
     assert (query.type, query.qclass, query.id, query.flags) == (kind, qclass, b"\0\7", 0x0110)
     assert query.edns == (Edns(4_096, 0, True) if edns else None)
 

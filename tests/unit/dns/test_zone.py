@@ -1,4 +1,4 @@
-"""A zone changed step by step is the zone made at once."""
+"""A zone that is changed step by step equals the zone that is built at once."""
 
 from ipaddress import ip_address, ip_network
 

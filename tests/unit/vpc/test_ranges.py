@@ -27,7 +27,7 @@ def test_a_range_is_read_however_its_prefix_is_written() -> None:
         ("fd00::/126", "fd00::2", "fd00::3"),
     ],
 )
-def test_the_first_two_addresses_and_broadcast_are_nobodys(network: str, first: str, last: str) -> None:
+def test_the_first_two_addresses_and_broadcast_are_not_assigned(network: str, first: str, last: str) -> None:
     whole = ip_network(network)
     assert ranges.first_usable(whole) == int(ip_address(first))
     assert ranges.last_usable(whole) == int(ip_address(last))
@@ -52,7 +52,7 @@ def test_inside(part: str, whole: str, inside: bool) -> None:
     assert ranges.is_inside(ip_network(part), ip_network(whole)) is inside
 
 
-def test_fresh_ranges_are_nobodys_while_there_are_such() -> None:
+def test_new_ranges_are_unused_while_there_are_any() -> None:
     usage = ranges.RangeUsage([ip_network("10.0.0.0/16"), ip_network("10.96.0.0/12")])
     seen = set()
     for _ in range(256 - 1 - 16):
@@ -67,7 +67,7 @@ def test_fresh_ranges_are_nobodys_while_there_are_such() -> None:
     assert usage.fresh() == ip_network("10.7.0.0/16")
 
 
-def test_ranges_larger_and_smaller_than_those_made_count_too() -> None:
+def test_used_ranges_of_other_sizes_are_avoided() -> None:
     usage = ranges.RangeUsage()
     usage.count(ip_network("10.0.0.0/9"), 1)
     usage.count(ip_network("10.128.3.0/24"), 1)

@@ -1,4 +1,4 @@
-"""The plugin as a process: what it answers by itself, and when nobody answers it."""
+"""The plugin as a process: its own responses, and its errors when the agent does not answer."""
 
 import json
 import os
@@ -30,10 +30,10 @@ def call(command: str, stdin: str) -> tuple[int, Any]:
 
 
 def test_version() -> None:
-    code, told = call("VERSION", '{"cniVersion": "1.0.0"}')
+    code, output = call("VERSION", '{"cniVersion": "1.0.0"}')
     assert code == 0
-    assert told["cniVersion"] == "1.0.0"
-    assert told["supportedVersions"] == ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]
+    assert output["cniVersion"] == "1.0.0"
+    assert output["supportedVersions"] == ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_version() -> None:
         ("STATUS", json.dumps({**CONFIG, "socket": "/nowhere/at/all"}), 50),
     ],
 )
-def test_what_goes_wrong_before_anybody_is_asked(command: str, stdin: str, code: int) -> None:
-    exit_code, told = call(command, stdin)
+def test_errors_before_the_agent_is_called(command: str, stdin: str, code: int) -> None:
+    exit_code, output = call(command, stdin)
     assert exit_code == 1
-    assert told["code"] == code
-    assert told["cniVersion"]
-    assert told["msg"]
+    assert output["code"] == code
+    assert output["cniVersion"]
+    assert output["msg"]
 
 
 def test_it_hands_over_all_it_was_given(tmp_path: Path) -> None:

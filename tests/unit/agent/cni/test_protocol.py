@@ -1,4 +1,5 @@
-"""The specification's rules: a table of what a runtime may ask, and what it is told if it may not."""
+"""The CNI specification's rules: a table of requests with the errors of invalid ones, and results in each
+version."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""An operator's commands beside a running agent: both work on one folder, and neither loses the other's."""
+"""An operator's commands on a store that a running agent uses."""
 
 import os
 import shutil

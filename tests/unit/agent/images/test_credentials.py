@@ -44,7 +44,7 @@ def test_names_without_a_host_leave_the_choice_to_the_tool() -> None:
     assert for_image("web:v1", [secret(entries)]) == [RegistryCredentials(entries)]
 
 
-def test_nothing_but_credentials_is_taken() -> None:
+def test_only_credentials_are_read_from_a_secret() -> None:
     entry = {"username": "me", "password": "secret", "email": "x", "credHelpers": "evil"}
     [found] = for_image("h.example/a:1", [secret({"h.example": entry})])
     assert found == RegistryCredentials({"h.example": {"auth": PAIR}})
@@ -71,5 +71,5 @@ def test_the_old_form_and_the_order() -> None:
         secret({"h.example": {}}),
     ],
 )
-def test_broken_secrets_are_nobodys(broken: Object) -> None:
+def test_broken_secrets_are_ignored(broken: Object) -> None:
     assert for_image("h.example/a:1", [broken]) == [RegistryCredentials()]

@@ -1,4 +1,4 @@
-"""Images of tenants that are gone, on a real API server."""
+"""Images of deleted tenants are removed, with a real API server."""
 
 import asyncio
 from collections.abc import Callable

@@ -50,7 +50,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class World:
-    """A store, a registry, pods of two tenants, and time that passes when told to."""
+    """A store, a registry, pods of two tenants, and a clock that the test sets."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class World:
     def image(self) -> str:
         return f"{self.registry.host}/shop/web:v1"
 
-    def tell(self, kind: str, reason: str, message: str) -> None:
+    def record_event(self, kind: str, reason: str, message: str) -> None:
         self.events.append((kind, reason, message))
 
     def reasons(self) -> list[str]:
@@ -81,7 +81,7 @@ class World:
         """The reason of the failure; empty: it is there."""
         try:
             await self.pulls.ensure(
-                key, pod, {"image": image or self.image, "imagePullPolicy": how}, self.tell
+                key, pod, {"image": image or self.image, "imagePullPolicy": how}, self.record_event
             )
         except ImageUnavailable as failure:
             return failure.reason
@@ -163,7 +163,7 @@ async def test_failures_back_off_and_time_forgives(world: World) -> None:
     for _ in range(7):
         assert await world.ensure(key, pod) == "ErrImagePull"
         with pytest.raises(ImageUnavailable, match=r'Back-off pulling image ".*": ErrImagePull: ') as failure:
-            await world.pulls.ensure(key, pod, {"image": world.image}, world.tell)
+            await world.pulls.ensure(key, pod, {"image": world.image}, world.record_event)
         assert failure.value.reason == "ImagePullBackOff"
         waits.append(round(failure.value.retry_seconds))
         world.now += failure.value.retry_seconds

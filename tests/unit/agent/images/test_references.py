@@ -1,4 +1,4 @@
-"""Names of images, by tables."""
+"""Image names, by tables."""
 
 import pytest
 

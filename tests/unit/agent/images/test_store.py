@@ -1,4 +1,4 @@
-"""The images of a node: archives, registries, whose they are, and what is removed."""
+"""The images of a node: archives, registries, tenants, garbage collection."""
 
 import asyncio
 import base64
@@ -213,7 +213,7 @@ async def test_what_a_registry_does_not_have(layout: Path, tmp_path: Path) -> No
     assert list((tmp_path / "images").glob("*-*")) == []
 
 
-async def test_images_that_nobody_uses_are_removed_the_longest_unused_first(
+async def test_unused_images_are_removed_the_longest_unused_first(
     store: ImageStore, layout: Path, tmp_path: Path
 ) -> None:
     first = store.add_builtin()
@@ -236,7 +236,7 @@ async def test_images_that_nobody_uses_are_removed_the_longest_unused_first(
         store.find(ACME, "shop/web:v1")
 
 
-async def test_images_of_a_tenant_that_is_gone_go_too(layout: Path, tmp_path: Path) -> None:
+async def test_images_of_a_deleted_tenant_are_removed(layout: Path, tmp_path: Path) -> None:
     with LocalImageRegistry({"shop/web": layout}) as registry:
         host = registry.host
         store = ImageStore(tmp_path / "images", ImageTools([host]))
@@ -271,7 +271,7 @@ def test_two_processes_change_the_names_at_once_and_nothing_is_lost(tmp_path: Pa
     assert {who: len(own) for who, own in reader.read().items()} == {"one": 100, "two": 100}
 
 
-def test_names_that_are_left_empty_are_gone(tmp_path: Path) -> None:
+def test_tenants_without_names_are_removed_from_the_catalogue(tmp_path: Path) -> None:
     catalogue = Catalogue(tmp_path)
     assert catalogue.read() == {}
     with catalogue.edit() as names:
@@ -281,7 +281,7 @@ def test_names_that_are_left_empty_are_gone(tmp_path: Path) -> None:
     assert Catalogue(tmp_path).read() == {}
 
 
-def test_what_another_process_is_making_is_left_alone(tmp_path: Path) -> None:
+def test_staging_directories_of_other_processes_are_not_cleaned(tmp_path: Path) -> None:
     with StagingDirectory(tmp_path) as made:
         (made / "file").touch()
         left = tmp_path / "incoming-left"

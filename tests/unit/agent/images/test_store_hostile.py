@@ -1,4 +1,4 @@
-"""Images made to harm the node that unpacks them: whatever is in their layers stays in their own folder."""
+"""Hostile images: nothing in their layers is written outside their own directory."""
 
 import hashlib
 import io
@@ -84,7 +84,7 @@ async def test_no_file_leaves_its_image(tmp_path: Path) -> None:
         assert (outside / "victim").read_text() == "untouched", number
 
 
-async def test_device_nodes_of_an_image_are_gone(tmp_path: Path) -> None:
+async def test_device_nodes_of_an_image_are_removed(tmp_path: Path) -> None:
     disk = _entry("dev/disk", tarfile.BLKTYPE)
     disk.devmajor, disk.devminor = 254, 0
     memory = _entry("mem", tarfile.CHRTYPE)

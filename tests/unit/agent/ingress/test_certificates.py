@@ -1,4 +1,4 @@
-"""Certificates by server name, and what is refused."""
+"""Certificates by server name, and which ones are rejected."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Requests and answers through the proxy, on real sockets: a client and backends that say exactly what they are told to."""
+"""Requests and responses through the proxy, on real sockets that carry exactly the given bytes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -69,7 +69,7 @@ async def test_a_kept_connection_that_the_backend_closed_is_no_failure(lab: Prox
     assert len(lab.dialled) == 3
 
 
-async def test_a_request_that_meets_a_closing_connection_is_asked_again(lab: ProxyLab) -> None:
+async def test_a_request_on_a_closing_connection_is_retried(lab: ProxyLab) -> None:
     """The backend closes at the moment in which the next request comes: it was never heard."""
     asked: list[bytes] = []
 
@@ -93,7 +93,7 @@ async def test_a_request_that_meets_a_closing_connection_is_asked_again(lab: Pro
     writer.close()
 
 
-async def test_an_answer_nobody_asked_for_is_given_to_nobody(lab: ProxyLab) -> None:
+async def test_an_unrequested_response_is_discarded(lab: ProxyLab) -> None:
     """A backend that says more than it was asked loses the connection: the next client hears another."""
     poison = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
     for more in (poison, poison[:20], poison[:1]):
@@ -209,7 +209,7 @@ async def test_a_websocket_may_be_refused(lab: ProxyLab) -> None:
     assert answer.startswith(b"HTTP/1.1 403")
 
 
-async def test_a_wish_for_http2_is_passed_over(lab: ProxyLab) -> None:
+async def test_an_upgrade_to_http2_is_ignored(lab: ProxyLab) -> None:
     lab.server.limits = replace(SMALL, idle_seconds_max=0.2)
     seen: list[bytes] = []
 
@@ -247,7 +247,7 @@ async def test_a_head_alone_has_no_body(lab: ProxyLab) -> None:
     writer.close()
 
 
-async def test_an_answer_that_breaks_off_is_not_taken_for_whole(lab: ProxyLab) -> None:
+async def test_a_truncated_response_is_not_passed_on_as_complete(lab: ProxyLab) -> None:
     await lab.backend(answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel"))
     try:
         answer = await lab.ask(get())
@@ -256,7 +256,7 @@ async def test_an_answer_that_breaks_off_is_not_taken_for_whole(lab: ProxyLab) -
     assert not answer.endswith(b"0\r\n\r\n")
 
 
-async def test_a_stream_ends_when_nobody_listens_any_more(lab: ProxyLab) -> None:
+async def test_a_stream_ends_when_its_client_disconnects(lab: ProxyLab) -> None:
     ended = asyncio.Event()
 
     async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -280,14 +280,14 @@ async def test_a_stream_ends_when_nobody_listens_any_more(lab: ProxyLab) -> None
         await ended.wait()
 
 
-async def test_a_backend_that_is_away_is_told(lab: ProxyLab) -> None:
+async def test_an_unreachable_backend_is_an_error_response(lab: ProxyLab) -> None:
     lab.lead_to(("127.0.0.1", 1))
     assert (await lab.ask(get())).startswith(b"HTTP/1.1 502")
     lab.lead_to()
     assert (await lab.ask(get())).startswith(b"HTTP/1.1 503")
 
 
-async def test_a_backend_that_is_silent_is_told(lab: ProxyLab) -> None:
+async def test_a_silent_backend_is_an_error_response(lab: ProxyLab) -> None:
     lab.server.limits = replace(SMALL, response_seconds_max=0.2)
 
     async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
@@ -297,6 +297,6 @@ async def test_a_backend_that_is_silent_is_told(lab: ProxyLab) -> None:
     assert (await lab.ask(get())).startswith(b"HTTP/1.1 504")
 
 
-async def test_a_backend_that_speaks_something_else_is_told(lab: ProxyLab) -> None:
+async def test_a_backend_that_does_not_speak_http_is_an_error_response(lab: ProxyLab) -> None:
     await lab.backend(answering(b"220 mail.example ESMTP\r\n"))
     assert (await lab.ask(get())).startswith(b"HTTP/1.1 502")

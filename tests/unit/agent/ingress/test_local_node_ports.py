@@ -1,4 +1,4 @@
-"""The node's own way to its node ports."""
+"""Node ports at the address of the node itself."""
 
 import asyncio
 import socket
@@ -52,7 +52,7 @@ async def test_a_port_leads_to_its_service_until_it_does_not() -> None:
     behind.close()
 
 
-async def test_a_port_that_somebody_has_stays_his() -> None:
+async def test_a_port_in_use_is_left_to_its_owner() -> None:
     async def nobody(_vni: int, _address: str, _port: int) -> socket.socket:
         raise ConnectionRefusedError
 

@@ -1,4 +1,4 @@
-"""Where requests lead, by tables."""
+"""Which service a request is routed to, by tables."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def ingress(
 
 
 def tenant(tenant_key: TenantKey, *ingresses: DesiredIngress) -> TenantIngresses:
-    """Every service is found, at an address that tells which it is."""
+    """Every service is found, at an address that identifies it."""
     backends = {rule.backend for each in ingresses for rule in each.rules}
     backends |= {each.fallback for each in ingresses if each.fallback is not None}
     targets = {
@@ -107,7 +107,7 @@ def test_a_name_is_found_before_one_with_a_star() -> None:
     assert found(table, "b.foo.com", "/b") == "blue:star"
 
 
-def test_what_another_tenant_says_of_a_host_is_not_used() -> None:
+def test_rules_of_another_tenant_for_a_host_are_not_used() -> None:
     blue = tenant(BLUE, ingress(("shared.example", "/", PREFIX, "mine")))
     red = tenant(
         RED, ingress(("shared.example", "/", PREFIX, "stolen"), ("shared.example", "/login", EXACT, "phish"))
@@ -132,7 +132,7 @@ def test_rules_without_a_host_are_for_the_tenants_own_hosts() -> None:
     assert found(table, "unknown.example", "/") == "-"
 
 
-def test_hosts_that_nobody_has_are_ring0s() -> None:
+def test_unclaimed_hosts_are_ring0s() -> None:
     ring0 = tenant(RING0, ingress(("", "/", PREFIX, "sorry")))
     blue = tenant(BLUE, ingress(("a.example", "/a", PREFIX, "a")))
     table = compiled([blue, ring0], {"a.example": BLUE.tenant}, SYSTEM)

@@ -1,4 +1,4 @@
-"""What the proxy refuses, and how much of everything there may be; on real sockets."""
+"""What the proxy refuses, and its limits; on real sockets."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The whole as one task."""
+"""The ingress proxy as one task."""
 
 import asyncio
 import socket
@@ -19,7 +19,7 @@ class Nothing:
     """A node without networks."""
 
     def __init__(self) -> None:
-        self.told: list[Callable[[], None]] = []
+        self.listeners: list[Callable[[], None]] = []
 
     def present(self) -> Mapping[TenantKey, TenantServices]:
         return {}
@@ -30,11 +30,11 @@ class Nothing:
     def open_gateway(self, _vni: int) -> int:
         raise AssertionError("nobody asks")
 
-    def listen(self, told: Callable[[], None]) -> None:
-        self.told.append(told)
+    def listen(self, on_change: Callable[[], None]) -> None:
+        self.listeners.append(on_change)
 
 
-def test_a_port_that_is_taken_is_left() -> None:
+def test_a_port_in_use_is_skipped() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert bind("127.0.0.1", taken.getsockname()[1]) == []
     assert bind("127.0.0.1", 0) == []
@@ -48,25 +48,25 @@ async def test_a_node_without_networks_answers_that_there_is_nothing() -> None:
         running = asyncio.create_task(serve(planes, networks, lambda *_: None, bind("127.0.0.1", port), []))
         for _ in range(100):
             await asyncio.sleep(0.01)
-            if networks.told:
+            if networks.listeners:
                 break
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HTTP/1.1\r\nHost: nobody.example\r\n\r\n")
         assert (await reader.read()).startswith(b"HTTP/1.1 404")
         writer.close()
-        for told in networks.told:
-            told()
+        for on_change in networks.listeners:
+            on_change()
         running.cancel()
         await asyncio.wait([running])
     assert running.cancelled()
 
 
-def test_owners_are_told_by_events() -> None:
-    told: list[PendingEvent] = []
+def test_warnings_are_recorded_as_events_of_the_ingress() -> None:
+    events: list[PendingEvent] = []
 
     class Heard(EventRecorder):
         def record(self, what: PendingEvent) -> None:
-            told.append(what)
+            events.append(what)
 
     def nobody(_plane: object) -> object:
         raise AssertionError("nothing is written")
@@ -74,7 +74,7 @@ def test_owners_are_told_by_events() -> None:
     wanted = DesiredIngress("2026", "u", "shop", "web", "default", (), None, ())
     note = noting(Heard(nobody, lambda: 0.0), "n1")  # type: ignore[arg-type]
     note(TenantKey(HOME, TenantId("blue")), wanted, "CertificateUnusable", "why")
-    assert (told[0].tenant, told[0].reason, told[0].involved["name"]) == (
+    assert (events[0].tenant, events[0].reason, events[0].involved["name"]) == (
         "blue",
         "CertificateUnusable",
         "web",

@@ -1,4 +1,4 @@
-"""What backends come to."""
+"""The targets of an Ingress backend."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from alcove.network.ingress.ingress_spec import DesiredIngress, IngressBackend, 
 SPACE = TenantKey(HOME, TenantId("blue"))
 
 
-class Shop:
+class Services:
     tenant_key = SPACE
 
     def __init__(self, service: Object, *slices: Object) -> None:
@@ -38,39 +38,41 @@ def slice_(*addresses: str, ready: bool = True, name: str = "http") -> Object:
     }
 
 
-def found(shop: Shop, port: int | str = 80, network: str = "default", name: str = "web") -> object:
+def found(services: Services, port: int | str = 80, network: str = "default", name: str = "web") -> object:
     backend = IngressBackend(name, port)
     rule = IngressRule("a.example", "/", PathType.PREFIX, backend)
     wanted = DesiredIngress("2026", "u", "default", "i", network, (rule,), None, ())
-    [target] = targets(shop, [wanted]).values()
+    [target] = targets(services, [wanted]).values()
     assert (target.tenant_key, target.network) == (SPACE, network)
     return target.addresses
 
 
 def test_a_service_is_its_virtual_address() -> None:
-    shop = Shop(service(clusterIP="10.96.0.9"), slice_("10.0.1.2"))
-    assert found(shop) == (("10.96.0.9", 80),)
-    assert found(shop, "http") == (("10.96.0.9", 80),)
+    services = Services(service(clusterIP="10.96.0.9"), slice_("10.0.1.2"))
+    assert found(services) == (("10.96.0.9", 80),)
+    assert found(services, "http") == (("10.96.0.9", 80),)
 
 
 def test_without_anybody_behind_it_there_is_none() -> None:
-    for shop in (
-        Shop(service(clusterIP="10.96.0.9")),
-        Shop(service(clusterIP="10.96.0.9"), slice_("10.0.1.2", ready=False)),
-        Shop(service(clusterIP="10.96.0.9"), slice_("10.0.1.2", name="other")),
+    for services in (
+        Services(service(clusterIP="10.96.0.9")),
+        Services(service(clusterIP="10.96.0.9"), slice_("10.0.1.2", ready=False)),
+        Services(service(clusterIP="10.96.0.9"), slice_("10.0.1.2", name="other")),
     ):
-        assert found(shop) == ()
+        assert found(services) == ()
 
 
 def test_without_an_address_it_is_the_pods() -> None:
-    shop = Shop(service(clusterIP="None"), slice_("10.0.1.2", "10.0.1.3"), slice_("10.0.1.4", ready=False))
-    assert found(shop) == (("10.0.1.2", 8080), ("10.0.1.3", 8080))
+    services = Services(
+        service(clusterIP="None"), slice_("10.0.1.2", "10.0.1.3"), slice_("10.0.1.4", ready=False)
+    )
+    assert found(services) == (("10.0.1.2", 8080), ("10.0.1.3", 8080))
 
 
 def test_what_is_not_there_or_not_its_own_leads_nowhere() -> None:
-    shop = Shop(service(clusterIP="10.96.0.9"), slice_("10.0.1.2"))
-    assert found(shop, 81) == ()
-    assert found(shop, "dns") == (), "not TCP"
-    assert found(shop, name="other") == ()
-    assert found(shop, network="another") == (), "a service of another network"
-    assert found(Shop(service(type="ExternalName", externalName="evil.example"))) == ()
+    services = Services(service(clusterIP="10.96.0.9"), slice_("10.0.1.2"))
+    assert found(services, 81) == ()
+    assert found(services, "dns") == (), "not TCP"
+    assert found(services, name="other") == ()
+    assert found(services, network="another") == (), "a service of another network"
+    assert found(Services(service(type="ExternalName", externalName="evil.example"))) == ()

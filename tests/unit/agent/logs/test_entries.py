@@ -16,7 +16,7 @@ TIME = b"2026-01-02T03:04:05.678901234+00:00"
         (TIME + b" stdwhat F text", None),
     ],
 )
-def test_lines_are_taken_apart(line: bytes, entry: LogEntry | None) -> None:
+def test_lines_are_parsed(line: bytes, entry: LogEntry | None) -> None:
     assert parse(line) == entry
 
 

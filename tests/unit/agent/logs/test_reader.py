@@ -87,7 +87,7 @@ async def following(path: Path) -> AsyncIterator[tuple[Reader, asyncio.Event]]:
         await task
 
 
-async def test_what_is_said_later_comes_too(path: Path) -> None:
+async def test_lines_written_later_are_followed(path: Path) -> None:
     async with following(path) as (reader, _):
         await reader.has(b"four\n")
         with path.open("a") as file:
@@ -119,7 +119,7 @@ async def test_rotation_under_a_follower_loses_nothing(path: Path) -> None:
     assert lines == [f"{what} {n}" for n in range(5) for what in ("before", "late", "after")]
 
 
-async def test_the_last_words_before_the_end_are_told(path: Path) -> None:
+async def test_lines_written_just_before_the_exit_are_read(path: Path) -> None:
     async with following(path) as (reader, ended):
         await reader.has(b"four\n")
         with path.open("a") as file:

@@ -12,18 +12,18 @@ def service(name: str, namespace: str = "default", network: str = "blue", host: 
     }
 
 
-def test_variables_tell_of_services_beside_the_pod() -> None:
+def test_variables_are_those_of_services_in_the_pods_namespace_and_network() -> None:
     pod: Object = {"metadata": {"namespace": "default"}, "spec": {"network": "blue"}}
     others = [service("far", "other"), service("strange", network="red"), service("headless", host="None")]
-    told = environment(pod, [service("my-web"), *others])
-    assert told["MY_WEB_SERVICE_HOST"] == "10.96.0.9"
-    assert told["MY_WEB_SERVICE_PORT"] == told["MY_WEB_SERVICE_PORT_HTTP"] == "80"
-    assert told["MY_WEB_SERVICE_PORT_DNS_UDP"] == "53"
-    assert told["MY_WEB_PORT"] == told["MY_WEB_PORT_80_TCP"] == "tcp://10.96.0.9:80"
-    assert told["MY_WEB_PORT_53_UDP_PROTO"] == "udp"
-    assert not any(name.startswith(("FAR", "STRANGE", "HEADLESS")) for name in told)
-    assert told["KUBERNETES_SERVICE_HOST"] == "kubernetes.default.svc"
-    assert told["KUBERNETES_SERVICE_PORT_HTTPS"] == "443"
+    variables = environment(pod, [service("my-web"), *others])
+    assert variables["MY_WEB_SERVICE_HOST"] == "10.96.0.9"
+    assert variables["MY_WEB_SERVICE_PORT"] == variables["MY_WEB_SERVICE_PORT_HTTP"] == "80"
+    assert variables["MY_WEB_SERVICE_PORT_DNS_UDP"] == "53"
+    assert variables["MY_WEB_PORT"] == variables["MY_WEB_PORT_80_TCP"] == "tcp://10.96.0.9:80"
+    assert variables["MY_WEB_PORT_53_UDP_PROTO"] == "udp"
+    assert not any(name.startswith(("FAR", "STRANGE", "HEADLESS")) for name in variables)
+    assert variables["KUBERNETES_SERVICE_HOST"] == "kubernetes.default.svc"
+    assert variables["KUBERNETES_SERVICE_PORT_HTTPS"] == "443"
     pod["spec"]["enableServiceLinks"] = False
     quiet = environment(pod, [service("my-web")])
     assert quiet["KUBERNETES_PORT_443_TCP_ADDR"] == "kubernetes.default.svc"
@@ -31,6 +31,6 @@ def test_variables_tell_of_services_beside_the_pod() -> None:
 
 
 def test_an_address_with_colons_is_in_brackets() -> None:
-    told = service_variables(service("six", host="fd96::9"))
-    assert told["SIX_PORT_80_TCP"] == "tcp://[fd96::9]:80"
-    assert told["SIX_PORT_80_TCP_ADDR"] == "fd96::9"
+    variables = service_variables(service("six", host="fd96::9"))
+    assert variables["SIX_PORT_80_TCP"] == "tcp://[fd96::9]:80"
+    assert variables["SIX_PORT_80_TCP_ADDR"] == "fd96::9"

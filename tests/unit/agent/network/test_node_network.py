@@ -6,7 +6,6 @@ import pytest
 
 from alcove.agent.network.node_network import class_of, rate_of, veths_of
 from alcove.api.ids import TenantId
-from alcove.api.objects import Object
 from alcove.dataplane.model import (
     TrafficClass,
 )
@@ -22,15 +21,7 @@ def nic(interface: str, host: int) -> PodNic:
     )
 
 
-def annotated(**told: str) -> Object:
-    return {
-        "metadata": {
-            "annotations": {name.replace("__", "/").replace("_", "-"): v for name, v in told.items()}
-        }
-    }
-
-
-def test_the_first_interface_has_the_way_to_everywhere() -> None:
+def test_the_first_interface_has_the_default_route() -> None:
     first, second = veths_of("al0", "place", {"metadata": {}}, [nic("eth1", 6), nic("eth0", 5)])
     assert (first.pod_interface, first.gateways) == ("eth0", (ip_address("10.0.0.1"),))
     assert (second.pod_interface, second.gateways) == ("eth1", ())

@@ -1,4 +1,4 @@
-"""Services as the data plane gets them: tables of a service, its slices and what ring0 granted."""
+"""Services of the data plane, by tables of a service, its EndpointSlices and its grants."""
 
 from ipaddress import IPv4Address, ip_address, ip_interface, ip_network
 from typing import Any
@@ -46,7 +46,9 @@ def part(*endpoints: tuple[str, Object], **more: Any) -> Object:
     return {
         "addressType": "IPv4",
         "ports": [{"port": 8080, "protocol": "TCP"}],
-        "endpoints": [{"addresses": [address], "conditions": told} for address, told in endpoints],
+        "endpoints": [
+            {"addresses": [address], "conditions": conditions} for address, conditions in endpoints
+        ],
         **more,
     }
 
@@ -97,7 +99,7 @@ def test_backends(slices: list[Object], spec: Object, expected: tuple[Any, ...])
         (GRANT, {"clusterIP": "", "clusterIPs": []}),
     ],
 )
-def test_an_address_that_ring0_has_not_given_is_none(grant: ServiceGrant, spec: Object) -> None:
+def test_an_address_that_ring0_has_not_granted_is_not_used(grant: ServiceGrant, spec: Object) -> None:
     assert not served(place(), service(**spec), [BOTH], grant).services
 
 
@@ -125,7 +127,7 @@ BALANCED: Object = {
 INGRESS = {"loadBalancer": {"ingress": [{"ip": str(OUTSIDE)}]}}
 
 
-def doors_of(
+def node_ports_of(
     spec: Object, status: Object | None = None, grant: ServiceGrant = GRANT, **more: Any
 ) -> tuple[NodePort, ...]:
     obj = service(**spec)
@@ -134,12 +136,12 @@ def doors_of(
 
 
 def test_a_node_port_leads_to_the_services_address() -> None:
-    assert doors_of(NODE_PORT) == (NodePort(7, NODE, 30080, Protocol.TCP, VIP, 80),)
+    assert node_ports_of(NODE_PORT) == (NodePort(7, NODE, 30080, Protocol.TCP, VIP, 80),)
 
 
-def test_without_an_address_for_the_world_to_come_as_only_local_ways_are_open() -> None:
-    assert doors_of(NODE_PORT, has_node_address=False) == ()
-    assert doors_of({**NODE_PORT, "externalTrafficPolicy": "Local"}, has_node_address=False)
+def test_without_a_gateway_address_only_local_node_ports_are_open() -> None:
+    assert node_ports_of(NODE_PORT, has_node_address=False) == ()
+    assert node_ports_of({**NODE_PORT, "externalTrafficPolicy": "Local"}, has_node_address=False)
 
 
 @pytest.mark.parametrize(
@@ -151,24 +153,24 @@ def test_without_an_address_for_the_world_to_come_as_only_local_ways_are_open() 
     ],
 )
 def test_a_node_port_that_is_not_the_services_is_closed(spec: Object) -> None:
-    assert doors_of(spec) == ()
+    assert node_ports_of(spec) == ()
 
 
-def test_a_balancers_address_is_a_way_in_if_ring0_gave_it() -> None:
-    assert doors_of(BALANCED, INGRESS) == (NodePort(7, OUTSIDE, 80, Protocol.TCP, VIP, 80),)
-    assert doors_of(BALANCED, INGRESS, ServiceGrant(frozenset((VIP,)))) == ()
+def test_a_load_balancers_address_works_if_ring0_granted_it() -> None:
+    assert node_ports_of(BALANCED, INGRESS) == (NodePort(7, OUTSIDE, 80, Protocol.TCP, VIP, 80),)
+    assert node_ports_of(BALANCED, INGRESS, ServiceGrant(frozenset((VIP,)))) == ()
     proxied = {"loadBalancer": {"ingress": [{"ip": str(OUTSIDE), "ipMode": "Proxy"}, {"hostname": "x"}]}}
-    assert doors_of(BALANCED, proxied) == ()
+    assert node_ports_of(BALANCED, proxied) == ()
 
 
-def test_external_addresses_are_ring0s_to_allow() -> None:
+def test_external_addresses_must_be_granted_by_ring0() -> None:
     spec = {"externalIPs": ["198.51.100.7", "192.0.2.1"]}
-    assert [node_port.address for node_port in doors_of(spec)] == [OUTSIDE]
-    trusted = doors_of(spec, tenant=SYSTEM)
+    assert [node_port.address for node_port in node_ports_of(spec)] == [OUTSIDE]
+    trusted = node_ports_of(spec, tenant=SYSTEM)
     assert [node_port.address for node_port in trusted] == [OUTSIDE, NODE]
 
 
-def test_local_ways_lead_to_local_backends_and_keep_the_client() -> None:
+def test_local_traffic_policy_has_local_backends_and_keeps_the_client() -> None:
     obj = service(**NODE_PORT, externalTrafficPolicy="Local")
     found = served(place(), obj, [BOTH], GRANT)
     assert found.node_ports == (NodePort(7, NODE, 30080, Protocol.TCP, NODE, 30080, keep_client=True),)
@@ -196,7 +198,7 @@ def test_affinity(spec: Object, seconds: int) -> None:
     assert found.affinity_seconds == seconds
 
 
-def test_what_is_granted_follows_from_holdings() -> None:
+def test_grants_are_read_from_allocations() -> None:
     def holding(kind: str, address: Any = None, port: Any = None) -> EndpointAllocation:
         return EndpointAllocation("n", kind, "u", None, 7, address, node_port=port)
 

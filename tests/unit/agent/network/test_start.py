@@ -1,4 +1,4 @@
-"""What a node's network is begun with, from what the machine says."""
+"""The configuration of a node's network, read from the machine."""
 
 from ipaddress import IPv6Address, ip_interface
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A node admits what fits, refuses the rest with the kubelet's reasons, and counts nothing twice."""
+"""A node admits pods that fit and cannot access it, and rejects others with the kubelet's reasons."""
 
 from __future__ import annotations
 

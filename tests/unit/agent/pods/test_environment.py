@@ -1,4 +1,4 @@
-"""Variables of a container: from where they come, and what happens where something is missing."""
+"""Environment variables of a container: their sources, and what happens if one is missing."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_sources(source: Object, expected: str | None) -> None:
         ({"envFrom": [{"secretRef": {"name": "none"}}]}, 'secret "none" not found'),
     ],
 )
-async def test_what_is_missing_is_told(container: Object, message: str) -> None:
+async def test_missing_sources_are_reported(container: Object, message: str) -> None:
     with pytest.raises(ContainerConfigError, match=message) as raised:
         await found(**container)
     assert raised.value.reason == "CreateContainerConfigError"

@@ -1,4 +1,4 @@
-"""Files that a node makes for its pods."""
+"""Files that a node creates for its pods."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_the_container_mounts_itself_counts(tmp_path: Path) -> None:
     assert {each.destination for each in files.mounts(tmp_path, own)} == {"/etc/resolv.conf", "/etc/hostname"}
 
 
-def test_last_words_are_short_and_follow_no_links(tmp_path: Path) -> None:
+def test_termination_messages_are_limited_and_follow_no_links(tmp_path: Path) -> None:
     path = files.make_message(tmp_path, "a.0")
     assert path.stat().st_mode & 0o777 == 0o666
     path.write_text("x" * 10_000)
@@ -73,7 +73,7 @@ def test_last_words_are_short_and_follow_no_links(tmp_path: Path) -> None:
     assert files.termination_message({}, path, tmp_path / "none", 1) == ""
 
 
-def test_without_last_words_the_end_of_the_log_is_taken_after_a_failure(tmp_path: Path) -> None:
+def test_without_a_termination_message_a_failure_has_the_end_of_the_log(tmp_path: Path) -> None:
     path, log = files.make_message(tmp_path, "a.0"), tmp_path / "0.log"
     log.write_text("".join(f"2026-01-01T00:00:00Z stderr F line {number}\n" for number in range(500)))
     asked = {"terminationMessagePolicy": "FallbackToLogsOnError"}

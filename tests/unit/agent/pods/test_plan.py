@@ -1,4 +1,4 @@
-"""What comes next for a pod, by what is seen of it."""
+"""The next steps for a pod, by its observed state."""
 
 from __future__ import annotations
 
@@ -138,22 +138,22 @@ def test_an_init_container_that_fails_for_good_ends_the_pod() -> None:
     )
 
 
-def test_a_container_that_was_made_but_not_started_is_started_not_made_again() -> None:
+def test_a_created_container_is_started_not_created_again() -> None:
     found = plan(spec(), view(containers={"a": seen(CREATED)}), NOW).step
     assert found == StartCreatedContainer("a", ContainerId("u.c.0"))
 
 
-def test_a_sandbox_that_was_made_but_not_started_is_taken_up() -> None:
+def test_a_created_sandbox_is_adopted() -> None:
     assert plan(spec(), view(CREATED), NOW).step == MakeSandbox(1)
 
 
-def test_when_the_sandbox_dies_its_containers_are_ended_and_all_begins_anew() -> None:
+def test_when_the_sandbox_exits_all_containers_are_stopped_and_started_again() -> None:
     alive = view(EXITED, containers={"a": seen(RUNNING)})
     assert plan(spec(), alive, NOW).stops == (StopContainer("a", 0.0, "Stopping container a"),)
     assert plan(spec(), view(EXITED, containers={"a": seen(EXITED, 137)}), NOW).step == RemoveSandbox()
 
 
-def test_what_is_doomed_is_stopped_with_its_grace() -> None:
+def test_a_container_to_be_killed_is_stopped_with_its_grace_period() -> None:
     wanted = {**spec(), "terminationGracePeriodSeconds": 7}
     found = plan(
         wanted, view(containers={"a": seen(RUNNING, kill_message="Container a failed liveness probe")}), NOW

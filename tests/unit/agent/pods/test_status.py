@@ -1,4 +1,4 @@
-"""What a node tells of a pod, by what it sees."""
+"""The status of a pod, computed from the observed state of its containers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def view(**containers: ObservedContainer) -> PodRuntimeView:
     )
 
 
-def told(made: Object, seen: PodRuntimeView) -> Object:
+def status_for(made: Object, seen: PodRuntimeView) -> Object:
     if seen.end is None:
         seen.end = finished(made["spec"], desired_containers(made["spec"]), seen)
     return status_of(made, seen, HOST, ("192.168.0.5",), NOW)
@@ -55,7 +55,7 @@ def conditions(status: Object) -> dict[str, str]:
     return {each["type"]: each["status"] for each in status["conditions"]}
 
 
-def test_a_pod_that_is_being_made() -> None:
+def test_a_pod_that_is_being_created() -> None:
     status = status_of(pod(), PodRuntimeView(), HOST, (), NOW)
     assert status["phase"] == "Pending" and "podIP" not in status
     (container,) = status["containerStatuses"]
@@ -72,7 +72,7 @@ def test_a_pod_that_is_being_made() -> None:
 
 def test_a_pod_that_runs() -> None:
     observed = ObservedContainer(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
-    status = told(pod(), view(a=observed))
+    status = status_for(pod(), view(a=observed))
     assert status["phase"] == "Running"
     assert status["podIPs"] == [{"ip": "192.168.0.5"}] and status["hostIP"] == "10.0.0.1"
     (container,) = status["containerStatuses"]
@@ -81,10 +81,10 @@ def test_a_pod_that_runs() -> None:
     assert set(conditions(status).values()) == {"True"}
 
 
-def test_a_status_says_which_generation_of_the_pod_it_is_of() -> None:
+def test_a_status_has_the_observed_generation() -> None:
     made = pod()
     made["metadata"]["generation"] = 4
-    status = told(made, view())
+    status = status_for(made, view())
     assert status["observedGeneration"] == 4
     assert {each["observedGeneration"] for each in status["conditions"]} == {4}
 
@@ -94,7 +94,7 @@ def test_a_container_that_crashes() -> None:
     observed = ObservedContainer(
         current=attempt(EXITED, 3, 1), previous=attempt(EXITED, 2), next_attempt=2, waiting=why
     )
-    status = told(pod(), view(a=observed))
+    status = status_for(pod(), view(a=observed))
     (container,) = status["containerStatuses"]
     assert container["state"]["waiting"]["reason"] == "CrashLoopBackOff"
     assert container["lastState"]["terminated"]["exitCode"] == 3
@@ -113,13 +113,13 @@ def test_a_container_that_crashes() -> None:
     ],
 )
 def test_how_a_pod_ends(policy: str, code: int, phase: str, reason: str) -> None:
-    status = told(pod(policy), view(a=ObservedContainer(current=attempt(EXITED, code), next_attempt=1)))
+    status = status_for(pod(policy), view(a=ObservedContainer(current=attempt(EXITED, code), next_attempt=1)))
     assert status["phase"] == phase
     assert status["containerStatuses"][0]["state"]["terminated"]["reason"] == reason
 
 
 def test_memory_that_ran_out() -> None:
-    status = told(
+    status = status_for(
         pod("Never"), view(a=ObservedContainer(current=attempt(EXITED, 137, oom=True), next_attempt=1))
     )
     assert status["containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled"
@@ -128,28 +128,28 @@ def test_memory_that_ran_out() -> None:
 def test_a_pod_is_pending_until_its_init_containers_are_through() -> None:
     made = pod(initContainers=[{"name": "i"}, {"name": "s", "restartPolicy": "Always"}])
     first = view(i=ObservedContainer(current=attempt(RUNNING), next_attempt=1))
-    status = told(made, first)
+    status = status_for(made, first)
     assert status["phase"] == "Pending"
     assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
     assert conditions(status)["Initialized"] == "False"
     done = ObservedContainer(current=attempt(EXITED), next_attempt=1)
     side = ObservedContainer(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
     main = ObservedContainer(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
-    status = told(made, view(i=done, s=side, a=main))
+    status = status_for(made, view(i=done, s=side, a=main))
     assert status["phase"] == "Running" and conditions(status)["Ready"] == "True"
     side.is_ready = False
-    assert conditions(told(made, view(i=done, s=side, a=main)))["Ready"] == "False"
+    assert conditions(status_for(made, view(i=done, s=side, a=main)))["Ready"] == "False"
 
 
-def test_a_pod_that_the_node_ends_says_why_once_nothing_runs() -> None:
+def test_a_pod_terminated_by_the_node_has_its_reason_once_nothing_runs() -> None:
     observed = ObservedContainer(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
     ending = view(a=observed)
     ending.end = PodTermination(
         TerminationCause.FAILED, 0.0, "Evicted", "The node was low on resource: memory. "
     )
-    assert told(pod(), ending)["phase"] == "Running"
+    assert status_for(pod(), ending)["phase"] == "Running"
     observed.current = attempt(EXITED, 137)
-    status = told(pod(), ending)
+    status = status_for(pod(), ending)
     assert (status["phase"], status["reason"]) == ("Failed", "Evicted")
     assert conditions(status)["DisruptionTarget"] == "True"
 
@@ -157,7 +157,7 @@ def test_a_pod_that_the_node_ends_says_why_once_nothing_runs() -> None:
 def test_a_condition_that_did_not_change_keeps_its_time() -> None:
     observed = ObservedContainer(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
     made = pod()
-    made["status"] = told(made, view(a=observed))
+    made["status"] = status_for(made, view(a=observed))
     later = status_of(made, view(a=observed), HOST, ("192.168.0.5",), NOW + 60)
     assert later == made["status"]
 
@@ -165,7 +165,7 @@ def test_a_condition_that_did_not_change_keeps_its_time() -> None:
 def test_readiness_gates_hold_a_pod_back() -> None:
     observed = ObservedContainer(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
     made = pod(readinessGates=[{"conditionType": "example.com/up"}])
-    status = told(made, view(a=observed))
+    status = status_for(made, view(a=observed))
     assert conditions(status)["ContainersReady"] == "True" and conditions(status)["Ready"] == "False"
     made["status"]["conditions"] = [{"type": "example.com/up", "status": "True"}]
-    assert conditions(told(made, view(a=observed)))["Ready"] == "True"
+    assert conditions(status_for(made, view(a=observed)))["Ready"] == "True"

@@ -1,4 +1,4 @@
-"""A pod's worker through its life, on virtual time: a runtime without processes, and an API that only listens."""
+"""The lifecycle of a pod, on virtual time: a runtime without processes, and an API that records requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from alcove.testing.clock import VirtualClock
 KEY = PodKey(HOME, TenantId("acme"), "default", "web", "0b1f9c3e-6d0f-4c56-9d3c-5b1a6b1c2d3e")
 
 
-class Listening:
+class RecordingApi:
     """A transport that takes every write down."""
 
     def __init__(self) -> None:
@@ -45,8 +45,8 @@ class Listening:
         if self.is_away:
             raise Unreachable("away", sent=False)
         if method == "PATCH" and self.refuses:
-            told = {"kind": "Status", "code": 422, "reason": "Invalid", "message": "no"}
-            return ReceivedResponse(422, {}, orjson.dumps(told))
+            invalid = {"kind": "Status", "code": 422, "reason": "Invalid", "message": "no"}
+            return ReceivedResponse(422, {}, orjson.dumps(invalid))
         if method == "PATCH":
             self.statuses.append(orjson.loads(body)["status"])
         elif method == "DELETE":
@@ -63,7 +63,7 @@ class Listening:
 
 
 class Network:
-    """Has an address for the pod once it is told so."""
+    """Has an address for the pod once the test sets it."""
 
     def __init__(self) -> None:
         self.is_ready = True
@@ -119,7 +119,7 @@ class Runtime(HollowRuntime):
 class Stage:
     def __init__(self, clock: VirtualClock, **spec: Any) -> None:
         self.clock = clock
-        self.api = Listening()
+        self.api = RecordingApi()
         self.network = Network()
         self.runtime = Runtime(clock)
         self.events: list[tuple[str, str]] = []
@@ -145,12 +145,12 @@ class Stage:
         return PodWorker(executor, self.pod, view_of(self.pod, statuses), writer, around)
 
     @property
-    def told(self) -> Object:
+    def status(self) -> Object:
         return self.api.statuses[-1]
 
     @property
     def state(self) -> Object:
-        state: Object = self.told["containerStatuses"][0]["state"]
+        state: Object = self.status["containerStatuses"][0]["state"]
         return state
 
     def deleted(self, grace: int) -> Object:
@@ -178,10 +178,10 @@ async def working(worker: PodWorker) -> AsyncIterator[asyncio.Task[None]]:
         await asyncio.wait((task,))
 
 
-def test_a_pod_runs_and_is_told_of() -> None:
+def test_a_pod_runs_and_its_status_is_updated() -> None:
     async def scene(stage: Stage) -> None:
         async with working(stage.hire()):
-            assert stage.told["phase"] == "Running" and stage.told["podIP"] == "10.0.0.7"
+            assert stage.status["phase"] == "Running" and stage.status["podIP"] == "10.0.0.7"
             assert [reason for reason, _ in stage.events] == ["Created", "Started"]
             assert len(stage.api.statuses) == 2, "once while it is made, once when it runs"
 
@@ -195,7 +195,7 @@ def test_a_pod_is_deleted_with_everything() -> None:
             worker.change(stage.deleted(30))
             await asyncio.wait_for(task, 5)
         assert stage.api.deleted and not stage.runtime._containers and not stage.network.attached
-        assert stage.told["phase"] == "Failed", "it ended by a signal"
+        assert stage.status["phase"] == "Failed", "it ended by a signal"
 
     play(scene)
 
@@ -243,7 +243,7 @@ def test_crashes_are_answered_with_back_off_and_forgiven_after_a_long_run() -> N
                 waits.append(round(loop.time() - ended))
             assert waits == [0, 10, 20, 40]
             await asyncio.sleep(700)
-            assert stage.told["containerStatuses"][0]["restartCount"] == 4
+            assert stage.status["containerStatuses"][0]["restartCount"] == 4
             stage.runtime.end("a.4", 1)
             await asyncio.sleep(1)
             assert stage.runtime.starts[-1] == "a.5", "at once, as the first time"
@@ -252,7 +252,7 @@ def test_crashes_are_answered_with_back_off_and_forgiven_after_a_long_run() -> N
     play(scene)
 
 
-def test_only_the_run_before_the_last_is_kept() -> None:
+def test_only_the_previous_run_is_kept() -> None:
     async def scene(stage: Stage) -> None:
         async with working(stage.hire()):
             for number in range(3):
@@ -270,13 +270,13 @@ def test_a_command_that_cannot_be_run_crashes_like_any_other() -> None:
         async with working(stage.hire()):
             await asyncio.sleep(5)
             assert stage.state["waiting"]["reason"] == "CrashLoopBackOff"
-            last = stage.told["containerStatuses"][0]["lastState"]["terminated"]
+            last = stage.status["containerStatuses"][0]["lastState"]["terminated"]
             assert (last["reason"], last["exitCode"]) == ("ContainerCannotRun", 127)
 
     play(scene)
 
 
-def test_a_network_that_is_late_is_waited_for_and_told_of() -> None:
+def test_a_network_that_is_not_ready_is_waited_for_and_reported() -> None:
     async def scene(stage: Stage) -> None:
         stage.network.is_ready = False
         worker = stage.hire()
@@ -289,25 +289,25 @@ def test_a_network_that_is_late_is_waited_for_and_told_of() -> None:
             metadata = {**stage.pod["metadata"], "annotations": ready}
             worker.change({**stage.pod, "metadata": metadata})
             await asyncio.sleep(0.1)
-            assert stage.told["phase"] == "Running", "at once: the pod says that it is there"
+            assert stage.status["phase"] == "Running", "at once: the pod says that it is there"
 
     play(scene)
 
 
-def test_a_sandbox_that_dies_is_made_again_with_all_its_containers() -> None:
+def test_a_sandbox_that_exits_is_created_again_with_its_containers() -> None:
     async def scene(stage: Stage) -> None:
         async with working(stage.hire()):
             stage.runtime.end("0", 137)
             await asyncio.sleep(1)
             assert stage.runtime.starts == ["0", "a.0", "1", "a.1"]
-            assert stage.told["containerStatuses"][0]["restartCount"] == 1
+            assert stage.status["containerStatuses"][0]["restartCount"] == 1
             assert stage.network.attached == 1
             assert "SandboxChanged" in [reason for reason, _ in stage.events]
 
     play(scene)
 
 
-def test_a_sandbox_that_takes_long_is_made_once_whatever_happens_meanwhile() -> None:
+def test_a_slow_sandbox_is_created_once_whatever_changes_meanwhile() -> None:
     async def scene(stage: Stage) -> None:
         stage.runtime.start_seconds = 5.0
         worker = stage.hire()
@@ -322,7 +322,7 @@ def test_a_sandbox_that_takes_long_is_made_once_whatever_happens_meanwhile() -> 
     play(scene)
 
 
-def test_a_pod_deleted_while_its_sandbox_is_made_leaves_none() -> None:
+def test_a_pod_deleted_while_its_sandbox_is_created_leaves_none() -> None:
     async def scene(stage: Stage) -> None:
         stage.runtime.start_seconds = 5.0
         worker = stage.hire()
@@ -338,14 +338,14 @@ def test_a_deadline_ends_a_pod() -> None:
     async def scene(stage: Stage) -> None:
         async with working(stage.hire()):
             await asyncio.sleep(59)
-            assert stage.told["phase"] == "Running"
+            assert stage.status["phase"] == "Running"
             await asyncio.sleep(2)
-            assert (stage.told["phase"], stage.told["reason"]) == ("Failed", "DeadlineExceeded")
+            assert (stage.status["phase"], stage.status["reason"]) == ("Failed", "DeadlineExceeded")
 
     play(scene, activeDeadlineSeconds=60)
 
 
-def test_a_pod_that_is_done_is_told_before_it_is_removed_and_stays_told() -> None:
+def test_the_status_of_a_completed_pod_is_updated_before_its_removal_and_stays() -> None:
     async def scene(stage: Stage) -> None:
         worker = stage.hire()
         async with working(worker):
@@ -355,7 +355,7 @@ def test_a_pod_that_is_done_is_told_before_it_is_removed_and_stays_told() -> Non
             assert stage.runtime._containers, "nobody has heard how it ended"
             stage.api.is_away = False
             await asyncio.sleep(30)
-            assert stage.told["phase"] == "Succeeded"
+            assert stage.status["phase"] == "Succeeded"
             assert not stage.runtime._containers
             count = len(stage.api.statuses)
             worker.change(stage.pod)
@@ -374,7 +374,7 @@ def test_an_api_that_is_away_for_minutes_changes_nothing_for_pods_that_run() -> 
             assert stage.runtime.starts[-1] == "a.1", "crashes are answered all the same"
             stage.api.is_away = False
             await asyncio.sleep(20)
-            assert stage.told["containerStatuses"][0]["restartCount"] == 1
+            assert stage.status["containerStatuses"][0]["restartCount"] == 1
 
     play(scene)
 
@@ -399,7 +399,7 @@ def test_one_who_comes_later_takes_up_what_runs() -> None:
         async with working(stage.hire(found=True)):
             await asyncio.sleep(1)
             assert stage.runtime.starts == before
-            assert stage.told["phase"] == "Running"
+            assert stage.status["phase"] == "Running"
             stage.runtime.end("a.0", 1)
             await asyncio.sleep(1)
             assert stage.runtime.starts == [*before, "a.1"]
@@ -442,33 +442,35 @@ def test_a_pod_the_node_ends_does_not_come_back() -> None:
         async with working(worker):
             worker.fail("Evicted", "The node was low on resource: memory. ", 0.0)
             await asyncio.sleep(60)
-            assert (stage.told["phase"], stage.told["reason"]) == ("Failed", "Evicted")
+            assert (stage.status["phase"], stage.status["reason"]) == ("Failed", "Evicted")
             assert stage.runtime.starts == ["0", "a.0"] and not stage.runtime._containers
 
     play(scene)
 
 
-def test_a_ready_pod_that_somebody_else_marks_unready_is_told_again() -> None:
+def test_a_ready_pod_that_another_writer_marks_unready_becomes_ready_again() -> None:
     async def scene(stage: Stage) -> None:
         worker = stage.hire()
         async with working(worker):
-            told = len(stage.api.statuses)
+            count = len(stage.api.statuses)
             wrong = [{"type": "Ready", "status": "False", "lastTransitionTime": "2023-01-01T00:00:00Z"}]
             metadata = {**stage.pod["metadata"], "resourceVersion": "999"}
-            worker.change({**stage.pod, "metadata": metadata, "status": {**stage.told, "conditions": wrong}})
+            worker.change(
+                {**stage.pod, "metadata": metadata, "status": {**stage.status, "conditions": wrong}}
+            )
             await asyncio.sleep(1)
-            assert len(stage.api.statuses) == told + 1
-            ready = {each["type"]: each["status"] for each in stage.told["conditions"]}
+            assert len(stage.api.statuses) == count + 1
+            ready = {each["type"]: each["status"] for each in stage.status["conditions"]}
             assert ready["Ready"] == "True"
 
     play(scene)
 
 
-def test_hollow_pods_are_ready_without_being_asked() -> None:
+def test_hollow_pods_are_ready_without_probes() -> None:
     async def scene(stage: Stage) -> None:
         assert stage.runtime.isolation is Isolation.NONE
         stage.pod["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 80}}
         async with working(stage.hire()):
-            assert stage.told["containerStatuses"][0]["ready"]
+            assert stage.status["containerStatuses"][0]["ready"]
 
     play(scene)

@@ -1,4 +1,4 @@
-"""What runtimes are told to run, by tables."""
+"""The OCI configuration of sandboxes and containers, by tables."""
 
 import pytest
 from msgspec import structs
@@ -126,10 +126,10 @@ def test_mounts_inside_mounts_come_after_them() -> None:
         BindMount("/z", "/data/inner"),
     )
     config = config_of({}, mounts=mounts)
-    told = [mount for mount in config["mounts"] if mount["type"] == "bind"]
-    assert [mount["destination"] for mount in told] == ["/data", "/data/inner", "/data/inner/deep"]
-    assert told[0]["options"] == ["rbind", "rprivate", "ro", "nodev"]
-    assert told[1]["options"] == ["rbind", "rprivate", "rw", "nodev"]
+    bind_mounts = [mount for mount in config["mounts"] if mount["type"] == "bind"]
+    assert [mount["destination"] for mount in bind_mounts] == ["/data", "/data/inner", "/data/inner/deep"]
+    assert bind_mounts[0]["options"] == ["rbind", "rprivate", "ro", "nodev"]
+    assert bind_mounts[1]["options"] == ["rbind", "rprivate", "rw", "nodev"]
 
 
 def test_namespaces_of_a_container_and_its_sandbox() -> None:
@@ -186,8 +186,8 @@ def test_sysctls() -> None:
     }
     assert network_sysctls(pod) == {"net.ipv4.ping_group_range": "1 0"}
     assert network_sysctls({}) == {"net.ipv4.ping_group_range": "0 2147483647"}
-    told = sandbox_config(pod, PLACE, "x")["linux"]["sysctl"]
-    assert told == {"net.ipv4.ping_group_range": "1 0", "kernel.shm_rmid_forced": "1"}
+    sysctls = sandbox_config(pod, PLACE, "x")["linux"]["sysctl"]
+    assert sysctls == {"net.ipv4.ping_group_range": "1 0", "kernel.shm_rmid_forced": "1"}
     mapped = sandbox_config(pod, structs.replace(PLACE, mapping=MAPPING), "x")
     assert mapped["linux"]["sysctl"] == {"kernel.shm_rmid_forced": "1"}
 

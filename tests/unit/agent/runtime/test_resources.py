@@ -1,4 +1,4 @@
-"""Requests and limits as the kernel takes them, by tables."""
+"""Requests and limits as cgroup values, by tables."""
 
 import pytest
 

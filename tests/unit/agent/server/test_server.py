@@ -1,4 +1,4 @@
-"""The node's server over TLS on the loop that agents use: who stays connected, who is let go."""
+"""The node's server over TLS on uvloop: which connections stay, and which are closed."""
 
 import asyncio
 import ssl
@@ -51,7 +51,7 @@ class Pods:
         return [self.pod]
 
 
-class Place:
+class ServerLab:
     def __init__(self, folder: Path) -> None:
         now = time.time()
         authority = CertificateAuthority.open(folder / "pki", now)
@@ -82,8 +82,8 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def lab(tmp_path: Path) -> ServerLab:
+    return ServerLab(tmp_path)
 
 
 def run(work: Callable[[], Awaitable[None]]) -> None:
@@ -98,33 +98,33 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
 
 
 def test_a_follower_stays_while_it_is_there_and_is_noticed_when_it_leaves(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    lab: ServerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "WATCH_SECONDS", 0.05)
-    place.pod.log.write_text("2026-01-02T03:04:05.0+00:00 stdout F first\n")
+    lab.pod.log.write_text("2026-01-02T03:04:05.0+00:00 stdout F first\n")
 
     async def work() -> None:
-        await place.pod.runtime.create(_spec())
-        async with place.serving() as server:
-            reader, writer = await place.ask(server, f"{PATH}?container=main&follow=true")
+        await lab.pod.runtime.create(_spec())
+        async with lab.serving() as server:
+            reader, writer = await lab.ask(server, f"{PATH}?container=main&follow=true")
             await reader.readuntil(b"first\n")
             await asyncio.sleep(0.3)
-            with place.pod.log.open("a") as file:
+            with lab.pod.log.open("a") as file:
                 file.write("2026-01-02T03:04:06.0+00:00 stdout F second\n")
             await reader.readuntil(b"second\n")
             writer.transport.abort()
-            while server.connections:  # noqa: ASYNC110 - it tells nobody.
+            while server.connections:  # noqa: ASYNC110 - there is no callback.
                 await asyncio.sleep(0.01)
 
     run(work)
 
 
-def test_what_is_asked_of_no_pod_of_this_node_is_not_found(place: Place) -> None:
+def test_a_request_for_a_pod_of_another_node_is_not_found(lab: ServerLab) -> None:
     other = pod_path("system", "acme", "default", "web", "u2", "log")
     elsewhere = pod_path("beta", "acme", "default", "web", "u1", "log")
 
     async def work() -> None:
-        async with place.serving() as server:
+        async with lab.serving() as server:
             for path, code in (
                 (other, 404),
                 (elsewhere, 403),
@@ -132,26 +132,26 @@ def test_what_is_asked_of_no_pod_of_this_node_is_not_found(place: Place) -> None
                 ("/healthz", 200),
                 ("/usage", 200),
             ):
-                reader, writer = await place.ask(server, path)
+                reader, writer = await lab.ask(server, path)
                 assert f"HTTP/1.1 {code} ".encode() in await reader.readuntil(b"\r\n"), path
                 writer.close()
-            reader, writer = await place.ask(server, f"{PATH}?container=other")
+            reader, writer = await lab.ask(server, f"{PATH}?container=other")
             assert b"HTTP/1.1 404 " in await reader.readuntil(b"\r\n")
             writer.close()
 
     run(work)
 
 
-def test_there_are_so_many_connections_and_no_more(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_are_so_many_connections_and_no_more(lab: ServerLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CONNECTIONS_MAX", 2)
 
     async def work() -> None:
-        await place.pod.runtime.create(_spec())
-        async with place.serving() as server:
-            held = [await place.ask(server, f"{PATH}?container=main&follow=true") for _ in range(2)]
+        await lab.pod.runtime.create(_spec())
+        async with lab.serving() as server:
+            held = [await lab.ask(server, f"{PATH}?container=main&follow=true") for _ in range(2)]
             for reader, _ in held:
                 await reader.readuntil(b"\r\n\r\n")
-            reader, writer = await place.ask(server, f"{PATH}?container=main")
+            reader, writer = await lab.ask(server, f"{PATH}?container=main")
             assert b"HTTP/1.1 503 " in await reader.readuntil(b"\r\n")
             for each in (writer, *(writer for _, writer in held)):
                 each.transport.abort()

@@ -102,12 +102,12 @@ async def test_the_next_time_measures_since_the_last() -> None:
     assert summary.window_seconds == 15.0
     assert spending.looks == before + 1
     await meter.summary(HOME)
-    assert spending.looks == before + 1, "who asks at once is told the same"
+    assert spending.looks == before + 1, "a second request at once gets the same figures"
     spending.now += 1_000
     assert (await meter.summary(HOME)).window_seconds == 1.0
 
 
-async def test_a_new_container_is_measured_and_one_that_is_gone_is_not() -> None:
+async def test_a_new_container_is_measured_and_a_removed_one_is_not() -> None:
     spending = Spending({"old": 1.0, "new": 0.25})
     meter, running = metered(spending, pod(spending, "old"), pod(spending, "gone"))
     assert [each.name for each in (await meter.summary(HOME)).pods] == ["old"]
@@ -136,7 +136,7 @@ def _cores(usage: PodUsage) -> dict[str, int]:
     return {each.name: each.usage.cpu_nanocores for each in usage.containers}
 
 
-async def test_a_plane_is_told_of_its_own_pods_and_not_of_the_node() -> None:
+async def test_a_plane_sees_the_usage_of_its_own_pods_and_not_of_the_node() -> None:
     spending = Spending({"home": 1.0, "other": 1.0})
     other = PlaneId("acme")
     meter, _ = metered(spending, pod(spending, "home"), pod(spending, "other", other))

@@ -1,4 +1,4 @@
-"""Files made of config maps and secrets, by tables."""
+"""Files from ConfigMaps and Secrets, by tables."""
 
 import base64
 from typing import Any

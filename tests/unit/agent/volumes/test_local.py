@@ -1,4 +1,4 @@
-"""Persistent volumes: their size is real, their data is theirs, and nothing of them outlives their wiping."""
+"""Persistent volumes: they have their size, are separate from each other, and are wiped completely."""
 
 import os
 from collections.abc import Iterator
@@ -48,7 +48,9 @@ def test_a_volume_has_its_size_and_no_more(volumes: LocalVolumeStore) -> None:
     (data / "most").write_bytes(bytes(SIZE * 8 // 10))
 
 
-def test_its_space_is_taken_when_it_is_made(volumes: LocalVolumeStore, tmp_path: Path) -> None:
+def test_disk_space_is_allocated_when_the_volume_is_created(
+    volumes: LocalVolumeStore, tmp_path: Path
+) -> None:
     volumes.mount(volume())
     image = tmp_path / "local" / volume().id / "image"
     # mkfs may give a few blocks back.
@@ -81,7 +83,9 @@ def test_mounted_again_while_something_has_it_open_it_is_the_same(volumes: Local
 @pytest.mark.parametrize(
     "other", [volume(tenant="bolt"), volume(uid="u2"), volume(plane=PlaneId("acme")), volume(uid="../../u1")]
 )
-def test_whoever_is_another_has_another(volumes: LocalVolumeStore, other: LocalVolume) -> None:
+def test_volumes_of_other_tenants_and_planes_are_separate(
+    volumes: LocalVolumeStore, other: LocalVolume
+) -> None:
     (volumes.mount(volume()) / "file").write_text("mine")
     assert list(volumes.mount(other).iterdir()) == []
     assert {each.id for each in volumes.all()} == {volume().id, other.id}
@@ -131,7 +135,7 @@ def test_what_was_written_is_overwritten(volumes: LocalVolumeStore, tmp_path: Pa
     assert volumes.wipe(volume())
 
 
-def test_made_anew_nothing_of_another_is_in_it(volumes: LocalVolumeStore, tmp_path: Path) -> None:
+def test_a_new_volume_has_no_data_of_a_removed_one(volumes: LocalVolumeStore, tmp_path: Path) -> None:
     for _ in range(3):
         data = volumes.mount(volume())
         image = tmp_path / "local" / volume().id / "image"
@@ -141,14 +145,16 @@ def test_made_anew_nothing_of_another_is_in_it(volumes: LocalVolumeStore, tmp_pa
         volumes.wipe(volume())
 
 
-def test_a_disk_without_room_is_told_and_nothing_is_left(volumes: LocalVolumeStore, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_nothing_is_left(volumes: LocalVolumeStore, tmp_path: Path) -> None:
     with pytest.raises(VolumeFailure, match="no space left on device"):
         volumes.mount(structs.replace(volume(), size_bytes=1 << 60))
     assert list((tmp_path / "local" / volume().id).iterdir()) == []
     assert volumes.wipe(volume())
 
 
-def test_data_that_vanished_is_not_made_up(volumes: LocalVolumeStore, tmp_path: Path) -> None:
+def test_a_volume_whose_data_is_missing_is_not_created_again(
+    volumes: LocalVolumeStore, tmp_path: Path
+) -> None:
     volumes.mount(volume())
     volumes.unmount(volume().id)
     (tmp_path / "local" / volume().id / "image").unlink()
@@ -156,7 +162,7 @@ def test_data_that_vanished_is_not_made_up(volumes: LocalVolumeStore, tmp_path: 
         volumes.mount(volume())
 
 
-def test_a_broken_file_system_is_told(volumes: LocalVolumeStore, tmp_path: Path) -> None:
+def test_a_broken_file_system_is_reported(volumes: LocalVolumeStore, tmp_path: Path) -> None:
     volumes.mount(volume())
     volumes.unmount(volume().id)
     with (tmp_path / "local" / volume().id / "image").open("r+b") as image:
@@ -165,7 +171,7 @@ def test_a_broken_file_system_is_told(volumes: LocalVolumeStore, tmp_path: Path)
         volumes.mount(volume())
 
 
-def test_tools_that_are_missing_are_told(volumes: LocalVolumeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tools_are_reported(volumes: LocalVolumeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(VolumeFailure, match=r"mkfs\.ext4 is not installed"):
         volumes.mount(volume())
@@ -176,7 +182,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("work", ["make", "grow", "wipe"])
-def test_stopped_at_any_step_the_next_goes_on(tmp_path: Path, work: str) -> None:
+def test_after_a_kill_at_any_step_the_next_run_completes(tmp_path: Path, work: str) -> None:
     steps = 0
     while True:
         folder = tmp_path / f"{steps}"

@@ -1,4 +1,4 @@
-"""Parts of volumes (subPath): inside of the volume, whatever links a container put there."""
+"""subPath mounts stay inside the volume, whatever links a container has created."""
 
 import ctypes
 import os
@@ -67,7 +67,7 @@ def test_a_file_of_a_volume_and_then_a_folder_of_that_name(volume: VolumePath) -
     assert Path(mount.source).is_dir()
 
 
-def test_what_is_not_there_is_made_like_the_volume(volume: VolumePath) -> None:
+def test_a_missing_subpath_is_created_with_the_volumes_ownership(volume: VolumePath) -> None:
     os.chown(volume.path, 5, 6)
     volume.path.chmod(0o2770)
     mounts(volume, subPath="new/deep/er")

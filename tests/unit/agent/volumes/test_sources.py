@@ -1,4 +1,4 @@
-"""Which persistent volumes a pod may have on this node, by a table; and what users a pod's files are for."""
+"""Which persistent volumes a pod may use on this node, by a table; and the owner of projected files."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A pod's volumes on a node, looked up from a real API server: made, kept up to date, gone."""
+"""A pod's volumes on a node, looked up from a real API server: mounted, refreshed, removed."""
 
 import base64
 import os
@@ -323,7 +323,7 @@ async def test_names_that_are_none(world: World, name: str) -> None:
         await world.volumes.mount(key, asked)
 
 
-async def test_ring0_has_paths_of_the_node_and_nobody_who_says_so(world: World, tmp_path: Path) -> None:
+async def test_only_pods_of_ring0_on_the_home_plane_may_have_host_paths(world: World, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     key, pod = world.pod([])
     for kind, path, is_right in (
@@ -407,7 +407,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         mount_calls.unmount_all(path)
 
 
-async def test_a_disk_that_can_only_be_read_is_told(world: World, small_disk: Path) -> None:
+async def test_a_read_only_disk_is_reported(world: World, small_disk: Path) -> None:
     key, pod = world.pod([{"name": "e", "emptyDir": {}}])
     volumes = PodVolumes(small_disk / "volumes", world.lookup, time.time, node="here")
     _remount(small_disk, "ro")
@@ -418,7 +418,7 @@ async def test_a_disk_that_can_only_be_read_is_told(world: World, small_disk: Pa
     await volumes.unmount(key)
 
 
-async def test_a_disk_that_is_full_is_told(world: World, small_disk: Path) -> None:
+async def test_a_full_disk_is_reported(world: World, small_disk: Path) -> None:
     key, pod = world.pod([{"name": "e", "emptyDir": {}}])
     volumes = PodVolumes(small_disk / "volumes", world.lookup, time.time, node="here")
     with pytest.raises(OSError, match="No space left"), (small_disk / "big").open("wb") as file:

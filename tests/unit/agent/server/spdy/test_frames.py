@@ -117,7 +117,7 @@ def test_a_data_frame_is_passed_on_before_it_is_whole() -> None:
     assert all_of(reader, data(5, bytes(1 << 20), 1)[:108]) == [DataFrame(5, bytes(100), False)]
 
 
-def test_what_is_said_is_what_the_protocol_says() -> None:
+def test_frames_are_encoded_by_the_protocol() -> None:
     writer = FrameWriter()
     assert writer.data(3, b"abc") == b"\x00\x00\x00\x03\x00\x00\x00\x03abc"
     assert writer.data(3, b"", is_last=True) == b"\x00\x00\x00\x03\x01\x00\x00\x00"

@@ -70,7 +70,7 @@ async def test_streams_are_accepted_read_and_written() -> None:
     assert await session.accept() is None
 
 
-async def test_what_nobody_reads_stops_the_session() -> None:
+async def test_data_without_a_reader_pauses_the_session() -> None:
     pipe = Pipe()
     session = SpdySession(pipe)
     running = asyncio.create_task(session.run())
@@ -99,7 +99,7 @@ async def test_a_ping_is_answered() -> None:
     assert pipe.sent == ping
 
 
-async def test_who_waits_for_its_input_to_be_taken_is_pinged(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_whose_input_is_not_read_is_pinged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pings, "PING_SECONDS", 0.01)
     own = struct.pack(">HHII", 0x8003, 6, 4, 2)
     pipe = Pipe()
@@ -111,7 +111,7 @@ async def test_who_waits_for_its_input_to_be_taken_is_pinged(monkeypatch: pytest
     assert own not in pipe.sent
     pipe.data(1, bytes(BYTES_MAX + 1))
     async with asyncio.timeout(5):
-        while own not in pipe.sent:  # noqa: ASYNC110 - what is sent tells nobody
+        while own not in pipe.sent:  # noqa: ASYNC110 - there is no callback for sent data
             await asyncio.sleep(0.001)
     await stream.read()
     sent = pipe.sent

@@ -1,4 +1,4 @@
-"""Gateways: the agent's place in each network, the way out to the world and the way in."""
+"""Gateways: the agent's sockets in each network, egress, and node ports."""
 
 import os
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from alcove.dataplane.model import (
     TrafficRule,
 )
 from alcove.dataplane.namespaces import path_of
-from alcove.testing.networks import LabNetwork, endpoints_of, tell
+from alcove.testing.networks import LabNetwork, apply_networks, endpoints_of
 from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.packets import ROUTER_MAC, Tap, ethernet, ipv4, udp
 from alcove.testing.probes import (
@@ -36,20 +36,20 @@ from alcove.testing.probes import (
 )
 
 OPEN, CLOSED = 8001, 8002
-WORLD, WORLD6 = "203.0.113.5", "2001:db8:5::5"
+OUTSIDE, OUTSIDE6 = "203.0.113.5", "2001:db8:5::5"
 GATEWAYS = ("10.0.1.1", "10.0.2.1", "fd00:0:0:1::1")
 NODE_ADDRESSES = ("10.0.1.240", "10.0.1.241")
 NODE_ADDRESSES6 = ("fd00:0:0:1::240", "fd00:0:0:1::241")
 
 
 class Gated:
-    """Two networks of the same addresses, one with a way out, one without; a host of the world outside."""
+    """Two networks of the same addresses, one with egress, one without; and a host outside."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
-        self.world = lab.add_host("world", f"{WORLD}/24", f"{WORLD6}/64")
+        self.outside = lab.add_host("outside", f"{OUTSIDE}/24", f"{OUTSIDE6}/64")
         self.open, self.closed = (self.make(vni, egress=vni == OPEN) for vni in (OPEN, CLOSED))
-        self.tell()
+        self.apply()
 
     def make(self, vni: int, egress: bool) -> LabNetwork:
         network = LabNetwork(vni, pods=[], gateways={})
@@ -62,8 +62,8 @@ class Gated:
             network.gateways[number] = Gateway(vni, shared, IPv4Address(own), egress, six)
         return network
 
-    def tell(self, *doors: NodePort) -> None:
-        tell(self.lab, self.open, self.closed)
+    def apply(self, *node_ports: NodePort) -> None:
+        apply_networks(self.lab, self.open, self.closed)
         for node in self.lab.nodes:
             # What the adapter would: the gateways' own addresses are endpoints like any.
             more = tuple(
@@ -74,7 +74,7 @@ class Gated:
             )
             known = endpoints_of(self.open) + endpoints_of(self.closed)
             own = (node.address, node.address6, ip_address(LB))
-            mine = tuple(node_port for node_port in doors if node_port.address in own)
+            mine = tuple(node_port for node_port in node_ports if node_port.address in own)
             node.apply(endpoints=known + more, node_ports=mine)
 
     @contextmanager
@@ -116,68 +116,68 @@ def test_a_service_may_be_the_gateways(gated: Gated) -> None:
     vip = "172.20.0.53"
     backend = (ServiceBackend(ip_address(GATEWAYS[0]), 5353),)
     gated.open.services = (DataplaneService(OPEN, ip_address(vip), 53, Protocol.UDP, backend),)
-    gated.tell()
+    gated.apply()
     for node, pod in ((0, gated.open.pods[0]), (1, gated.open.pods[2])):
         with gated.inside_gateway(OPEN, node) as place, udp_socket(place, GATEWAYS[0], 5353) as server:
             assert udp_talks(pod.namespace, vip, 53, server), "each pod asks its own node's"
     gated.open.services = ()
-    gated.tell()
+    gated.apply()
 
 
-def test_probes_reach_pods_that_let_nobody_in(gated: Gated) -> None:
+def test_probes_reach_pods_that_policies_isolate(gated: Gated) -> None:
     pod = gated.open.pods[0]
     pod.node.set_port(pod, ingress=TrafficProfile(), egress=TrafficProfile())
-    gated.tell()
+    gated.apply()
     with gated.inside_gateway(OPEN) as place, tcp_server(pod.namespace, pod.address, 8080) as server:
         assert tcp_talks(place, pod.address, 8080, server)
         assert not tcp_talks(gated.open.pods[1].namespace, pod.address, 8080, server, timeout=0.03)
     pod.node.set_port(pod, ingress=None, egress=None)
-    gated.tell()
+    gated.apply()
 
 
-def assert_world(gated: Gated, pod: NamespacePod, works: bool, world: str = WORLD) -> None:
-    """The pod reaches the world by TCP, UDP and ping, or by none of them."""
+def assert_egress(gated: Gated, pod: NamespacePod, works: bool, outside: str = OUTSIDE) -> None:
+    """The pod reaches the host outside by TCP, UDP and ping, or by none of them."""
     patience = TIMEOUT if works else IMPATIENT
-    with tcp_server(gated.world, world, 80) as tcp80, udp_socket(gated.world, world, 53) as udp53:
-        assert tcp_talks(pod.namespace, world, 80, tcp80, timeout=patience) is works
-        assert udp_talks(pod.namespace, world, 53, udp53, timeout=patience) is works
-        assert ping(pod.namespace, world, timeout=patience) is works
+    with tcp_server(gated.outside, outside, 80) as tcp80, udp_socket(gated.outside, outside, 53) as udp53:
+        assert tcp_talks(pod.namespace, outside, 80, tcp80, timeout=patience) is works
+        assert udp_talks(pod.namespace, outside, 53, udp53, timeout=patience) is works
+        assert ping(pod.namespace, outside, timeout=patience) is works
 
 
-@pytest.mark.parametrize("world", [WORLD, WORLD6])
-def test_the_world_is_open_to_networks_that_allow_it(gated: Gated, world: str) -> None:
+@pytest.mark.parametrize("outside", [OUTSIDE, OUTSIDE6])
+def test_networks_with_egress_reach_hosts_outside(gated: Gated, outside: str) -> None:
     for pod in gated.open.pods:
-        assert_world(gated, pod, True, world)
+        assert_egress(gated, pod, True, outside)
     for pod in gated.closed.pods:
-        assert_world(gated, pod, False, world)
+        assert_egress(gated, pod, False, outside)
     assert gated.lab.nodes[0].dropped(DropReason.NO_ROUTE) > 0
 
 
-@pytest.mark.parametrize("world", [WORLD, WORLD6])
-def test_the_world_sees_the_node_and_its_share_of_ports(gated: Gated, world: str) -> None:
+@pytest.mark.parametrize("outside", [OUTSIDE, OUTSIDE6])
+def test_egress_has_the_nodes_address_and_the_networks_share_of_ports(gated: Gated, outside: str) -> None:
     pod = gated.open.pods[0]
     low, high = pod.node.settings.nat_ports
-    with tcp_server(gated.world, world, 81) as server:
-        client = connect(pod.namespace, world, 81)
+    with tcp_server(gated.outside, outside, 81) as server:
+        client = connect(pod.namespace, outside, 81)
         assert client is not None
         accepted, (address, port, *_) = server.accept()
-        assert address == str(pod.node.address if world == WORLD else pod.node.address6)
+        assert address == str(pod.node.address if outside == OUTSIDE else pod.node.address6)
         assert low <= port <= high
         client.close()
         accepted.close()
 
 
-def test_egress_policy_holds_for_the_world(gated: Gated) -> None:
+def test_egress_policy_holds_for_hosts_outside(gated: Gated) -> None:
     pod = gated.open.pods[0]
     for prefix, works in (("203.0.113.0/24", True), ("203.0.114.0/24", False)):
         pod.node.set_port(pod, egress=TrafficProfile((TrafficRule((PrefixBlock(ip_network(prefix)),)),)))
-        gated.tell()
-        assert_world(gated, pod, works)
+        gated.apply()
+        assert_egress(gated, pod, works)
     pod.node.set_port(pod, egress=None)
-    gated.tell()
+    gated.apply()
 
 
-def test_the_way_out_leads_to_no_node(gated: Gated) -> None:
+def test_egress_reaches_no_node(gated: Gated) -> None:
     """Neither a node's services nor its tunnel port, its own or another's; nor link-local metadata."""
     pod = gated.open.pods[0]
     before = pod.node.dropped(DropReason.UNDERLAY)
@@ -220,20 +220,20 @@ def test_no_network_reaches_anothers_gateway(gated: Gated) -> None:
 def test_the_host_keeps_its_own_traffic(gated: Gated) -> None:
     node = gated.lab.nodes[0]
     with tcp_server(node.namespace, str(node.address), 8443) as server:
-        assert tcp_talks(gated.world, str(node.address), 8443, server)
-    with tcp_server(gated.world, WORLD, 82) as server:
-        assert tcp_talks(node.namespace, WORLD, 82, server)
+        assert tcp_talks(gated.outside, str(node.address), 8443, server)
+    with tcp_server(gated.outside, OUTSIDE, 82) as server:
+        assert tcp_talks(node.namespace, OUTSIDE, 82, server)
     for _ in range(30):
         # Whatever the identifier: it may be one of those the exit uses.
-        assert ping(node.namespace, WORLD)
-        assert ping(node.namespace, WORLD6)
-    assert ping(gated.world, str(node.address))
+        assert ping(node.namespace, OUTSIDE)
+        assert ping(node.namespace, OUTSIDE6)
+    assert ping(gated.outside, str(node.address))
     with tcp_server(node.namespace, str(node.address6), 8443) as server:
-        assert tcp_talks(gated.world, str(node.address6), 8443, server)
-    assert ping(gated.world, str(node.address6))
+        assert tcp_talks(gated.outside, str(node.address6), 8443, server)
+    assert ping(gated.outside, str(node.address6))
 
 
-def door(gated: Gated, node: int, **more: bool) -> NodePort:
+def node_port(gated: Gated, node: int, **more: bool) -> NodePort:
     return NodePort(
         OPEN, gated.lab.nodes[node].address, 30080, Protocol.TCP, IPv4Address("172.20.0.80"), 80, **more
     )
@@ -246,19 +246,19 @@ def test_a_node_port_leads_to_backends_on_any_node(gated: Gated, backend: int) -
         OPEN, ip_address("172.20.0.80"), 80, Protocol.TCP, (ServiceBackend(ip_address(pod.address), 8080),)
     )
     gated.open.services = (service,)
-    gated.tell(door(gated, 0), door(gated, 1))
+    gated.apply(node_port(gated, 0), node_port(gated, 1))
     with tcp_server(pod.namespace, pod.address, 8080) as server:
         for node in gated.lab.nodes:
-            assert tcp_talks(gated.world, str(node.address), 30080, server), f"by node {node.number}"
-            client = connect(gated.world, str(node.address), 30080)
+            assert tcp_talks(gated.outside, str(node.address), 30080, server), f"by node {node.number}"
+            client = connect(gated.outside, str(node.address), 30080)
             assert client is not None
             accepted, (source, _) = server.accept()
             assert source == NODE_ADDRESSES[node.number]
             client.close()
             accepted.close()
     gated.open.services = ()
-    gated.tell()
-    assert connect(gated.world, str(gated.lab.nodes[0].address), 30080, timeout=0.05) is None
+    gated.apply()
+    assert connect(gated.outside, str(gated.lab.nodes[0].address), 30080, timeout=0.05) is None
 
 
 @pytest.mark.parametrize(("backend", "keep_client"), [(0, False), (2, False), (0, True)])
@@ -267,32 +267,32 @@ def test_a_node_port_by_ipv6(gated: Gated, backend: int, keep_client: bool) -> N
     pod, vip, node = gated.open.pods[backend], ip_address("fd20::80"), gated.lab.nodes[0]
     backends = (ServiceBackend(ip_address(pod.address6), 8080),)
     gated.open.services = (DataplaneService(OPEN, vip, 80, Protocol.TCP, backends),)
-    gated.tell(NodePort(OPEN, node.address6, 30080, Protocol.TCP, vip, 80, keep_client=keep_client))
+    gated.apply(NodePort(OPEN, node.address6, 30080, Protocol.TCP, vip, 80, keep_client=keep_client))
     with tcp_server(pod.namespace, pod.address6, 8080) as server:
-        assert tcp_talks(gated.world, str(node.address6), 30080, server)
-        client = connect(gated.world, str(node.address6), 30080)
+        assert tcp_talks(gated.outside, str(node.address6), 30080, server)
+        client = connect(gated.outside, str(node.address6), 30080)
         assert client is not None
         accepted, (source, *_) = server.accept()
-        assert source == (WORLD6 if keep_client else NODE_ADDRESSES6[0])
+        assert source == (OUTSIDE6 if keep_client else NODE_ADDRESSES6[0])
         client.close()
         accepted.close()
     gated.open.services = ()
-    gated.tell()
-    assert connect(gated.world, str(node.address6), 30080, timeout=0.05) is None
+    gated.apply()
+    assert connect(gated.outside, str(node.address6), 30080, timeout=0.05) is None
 
 
 @pytest.mark.parametrize("backend", [0, 1, 2])
 def test_pods_reach_node_ports_of_their_own_network_and_nothing_else_of_a_node(
     gated: Gated, backend: int
 ) -> None:
-    """At any node's address, whether the backend is on it or not, or is the client itself; without a way out, too."""
+    """At any node's address, whether the backend is on it or not, or is the client; without egress, too."""
     for network in (gated.open, gated.closed):
         pod = network.pods[backend]
         to = (ServiceBackend(ip_address(pod.address), 8080),)
         network.services = (DataplaneService(network.vni, ip_address("0.0.0.0"), 30090, Protocol.TCP, to),)
     other = gated.closed if backend else gated.open
     other.services = ()
-    gated.tell()
+    gated.apply()
     network = gated.open if backend else gated.closed
     pod, client, stranger = network.pods[backend], network.pods[0], other.pods[0]
     with tcp_server(pod.namespace, pod.address, 8080) as server:
@@ -302,18 +302,18 @@ def test_pods_reach_node_ports_of_their_own_network_and_nothing_else_of_a_node(
             with tcp_server(node.namespace, str(node.address), 22) as ssh:
                 assert not tcp_talks(client.namespace, str(node.address), 22, ssh, timeout=IMPATIENT)
         pod.node.set_port(pod, ingress=TrafficProfile())
-        gated.tell()
+        gated.apply()
         is_own = pod is client
         near = tcp_talks(client.namespace, str(gated.lab.nodes[0].address), 30090, server, timeout=0.2)
-        assert near is is_own, "the backend's policy counts; nobody keeps himself out"
+        assert near is is_own, "the backend's policy counts; it does not apply to the backend itself"
         pod.node.set_port(pod, ingress=None)
     network.services = ()
-    gated.tell()
+    gated.apply()
 
 
 @pytest.mark.parametrize("network", ["open", "closed"])
 def test_a_client_may_keep_its_address(gated: Gated, network: str) -> None:
-    """Also into a network without a way out: it may answer, but open nothing."""
+    """Also into a network without egress: it may answer, but open nothing."""
     chosen: LabNetwork = getattr(gated, network)
     pod = chosen.pods[0]
     chosen.services = (
@@ -326,39 +326,39 @@ def test_a_client_may_keep_its_address(gated: Gated, network: str) -> None:
         ),
     )
     node = gated.lab.nodes[0]
-    gated.tell(
+    gated.apply(
         NodePort(
             chosen.vni, node.address, 30081, Protocol.TCP, IPv4Address("172.20.0.80"), 80, keep_client=True
         )
     )
     with tcp_server(pod.namespace, pod.address, 8080) as server:
-        client = connect(gated.world, str(node.address), 30081)
+        client = connect(gated.outside, str(node.address), 30081)
         assert client is not None
         accepted, (source, _) = server.accept()
-        assert source == WORLD
+        assert source == OUTSIDE
         client.close()
         accepted.close()
-    assert_world(gated, pod, network == "open")
+    assert_egress(gated, pod, network == "open")
     chosen.services = ()
-    gated.tell()
+    gated.apply()
 
 
 @pytest.mark.parametrize("keep_client", [False, True])
-def test_neighbours_of_the_nodes_may_use_their_doors(gated: Gated, keep_client: bool) -> None:
+def test_neighbours_of_the_nodes_may_use_their_node_ports(gated: Gated, keep_client: bool) -> None:
     """From the nodes' own network, which no pod may reach by itself."""
     lan = gated.lab.add_host(f"lan{int(keep_client)}", f"192.168.77.{90 + keep_client}/24")
     pod, node = gated.open.pods[0], gated.lab.nodes[0]
     backend = (ServiceBackend(ip_address(pod.address), 8080),)
     gated.open.services = (DataplaneService(OPEN, ip_address("172.20.0.80"), 80, Protocol.TCP, backend),)
-    gated.tell(door(gated, 0, keep_client=keep_client))
+    gated.apply(node_port(gated, 0, keep_client=keep_client))
     with tcp_server(pod.namespace, pod.address, 8080) as server:
         assert tcp_talks(lan, str(node.address), 30080, server)
         assert not ping(pod.namespace, f"192.168.77.{90 + keep_client}", timeout=IMPATIENT)
     gated.open.services = ()
-    gated.tell()
+    gated.apply()
 
 
-def test_a_load_balancers_address_is_a_door_too(gated: Gated) -> None:
+def test_a_load_balancers_address_works_like_a_node_port(gated: Gated) -> None:
     pod = gated.open.pods[2]
     gated.open.services = (
         DataplaneService(
@@ -369,17 +369,17 @@ def test_a_load_balancers_address_is_a_door_too(gated: Gated) -> None:
             (ServiceBackend(ip_address(pod.address), 5000),),
         ),
     )
-    gated.tell(NodePort(OPEN, IPv4Address(LB), 53, Protocol.UDP, IPv4Address("172.20.0.80"), 80))
-    # The world routes the address to a node.
+    gated.apply(NodePort(OPEN, IPv4Address(LB), 53, Protocol.UDP, IPv4Address("172.20.0.80"), 80))
+    # The host outside routes the address to a node.
     via = gated.lab.nodes[0]
     with udp_socket(pod.namespace, pod.address, 5000) as server:
-        gated.lab.route(gated.world, f"{LB}/32", via.address)
-        assert udp_talks(gated.world, LB, 53, server)
+        gated.lab.route(gated.outside, f"{LB}/32", via.address)
+        assert udp_talks(gated.outside, LB, 53, server)
     gated.open.services = ()
-    gated.tell()
+    gated.apply()
 
 
-def test_a_gateway_that_is_no_longer_wanted_goes(gated: Gated) -> None:
+def test_a_gateway_that_is_no_longer_desired_is_removed(gated: Gated) -> None:
     node = gated.lab.nodes[1]
     keep = node.state.gateways
     node.apply(gateways=tuple(one for one in keep if one.vni == OPEN))

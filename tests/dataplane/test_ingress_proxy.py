@@ -1,4 +1,4 @@
-"""From the world into networks by host name, and from a node to its own node ports: proxies in real gateways."""
+"""Into networks by host name, and from a node to its own node ports: proxies in real gateways."""
 
 import asyncio
 import socket
@@ -30,12 +30,12 @@ from alcove.dataplane.model import (
 from alcove.dataplane.model import TrafficRule as PolicyRule
 from alcove.dataplane.namespaces import inside
 from alcove.network.ingress.ingress_spec import DesiredIngress, IngressBackend, IngressRule, PathType
-from alcove.testing.networks import LabNetwork, endpoints_of, tell
+from alcove.testing.networks import LabNetwork, apply_networks, endpoints_of
 from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.probes import IMPATIENT, TIMEOUT, connect, tcp_server
 
 BLUE, RED = 7101, 7102
-VIP, WORLD = "172.20.0.80", "203.0.113.5"
+VIP, OUTSIDE = "172.20.0.80", "203.0.113.5"
 NODE_ADDRESSES = ("10.0.1.240", "10.0.1.241")
 
 
@@ -44,9 +44,9 @@ class Site:
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
-        self.world = lab.add_host("world", f"{WORLD}/24")
+        self.outside = lab.add_host("outside", f"{OUTSIDE}/24")
         self.networks = {vni: self.make(vni) for vni in (BLUE, RED)}
-        self.tell()
+        self.apply()
 
     def make(self, vni: int) -> LabNetwork:
         network = LabNetwork(vni, pods=[], gateways={})
@@ -58,8 +58,8 @@ class Site:
         network.services = (DataplaneService(vni, ip_address(VIP), 80, Protocol.TCP, backends),)
         return network
 
-    def tell(self) -> None:
-        tell(self.lab, *self.networks.values())
+    def apply(self) -> None:
+        apply_networks(self.lab, *self.networks.values())
         gateways = tuple(
             RemoteEndpoint(vni, ip_address(NODE_ADDRESSES[node.number]), node.address)
             for vni in self.networks
@@ -67,8 +67,8 @@ class Site:
         )
         known = sum((endpoints_of(network) for network in self.networks.values()), ())
         for node in self.lab.nodes:
-            doors = (NodePort(BLUE, node.address, 30080, Protocol.TCP, IPv4Address(VIP), 80),)
-            node.apply(endpoints=known + gateways, node_ports=doors)
+            node_ports = (NodePort(BLUE, node.address, 30080, Protocol.TCP, IPv4Address(VIP), 80),)
+            node.apply(endpoints=known + gateways, node_ports=node_ports)
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ async def test_a_host_leads_into_its_tenants_network(site: Site) -> None:
         with serving(*pods):
             for name, vni in (("blue", BLUE), ("red", RED)):
                 answers = {
-                    await asyncio.to_thread(ask, site.world, str(node.address), 80, f"{name}.example")
+                    await asyncio.to_thread(ask, site.outside, str(node.address), 80, f"{name}.example")
                     for _ in range(24)
                 }
                 assert answers == {f"{vni}/10.0.1.{host}/{NODE_ADDRESSES[0]}".encode() for host in (11, 12)}
@@ -158,18 +158,18 @@ async def test_a_host_leads_into_its_tenants_network(site: Site) -> None:
 
 
 async def test_a_dialled_connection_stays_in_its_network(site: Site) -> None:
-    """Whatever address a tenant's objects name: not the world, not the node, not another network."""
+    """Whatever address a tenant's objects name: not a host outside, not the node, not another network."""
     node = site.lab.nodes[0]
     dial = gateway_dial(
         node.plane.gateways.open, lambda _space, _network: GatewaySource(BLUE, NODE_ADDRESSES[0])
     )
     tenant_key = TenantKey(HOME, TenantId("blue"))
     with (
-        tcp_server(site.world, WORLD, 8081),
+        tcp_server(site.outside, OUTSIDE, 8081),
         tcp_server(node.namespace, "0.0.0.0", 8081),
         tcp_server(site.networks[RED].pods[0].namespace, "10.0.1.11", 8081),
     ):
-        for address in (WORLD, str(node.address), "127.0.0.1", "169.254.64.1", "10.0.1.11"):
+        for address in (OUTSIDE, str(node.address), "127.0.0.1", "169.254.64.1", "10.0.1.11"):
             with pytest.raises((OSError, TimeoutError)):
                 async with asyncio.timeout(0.2):
                     await dial(tenant_key, "default", address, 8081)
@@ -183,7 +183,7 @@ async def test_policy_holds_for_what_comes_by_host(site: Site) -> None:
     with tcp_server(pod.namespace, pod.address, 8080):
         for prefix, works in (("10.0.1.240/32", True), ("10.0.9.0/24", False)):
             node.set_port(pod, ingress=TrafficProfile((PolicyRule((PrefixBlock(ip_network(prefix)),)),)))
-            site.tell()
+            site.apply()
             try:
                 async with asyncio.timeout(TIMEOUT if works else IMPATIENT):
                     (await dial(TenantKey(HOME, TenantId("blue")), "default", pod.address, 8080)).close()
@@ -191,7 +191,7 @@ async def test_policy_holds_for_what_comes_by_host(site: Site) -> None:
             except TimeoutError:
                 assert not works
     node.set_port(pod, ingress=None)
-    site.tell()
+    site.apply()
 
 
 async def test_a_node_reaches_its_own_node_port(site: Site) -> None:
@@ -209,8 +209,8 @@ async def test_a_node_reaches_its_own_node_port(site: Site) -> None:
         await steps.set({(str(node.address), 30080): Behind(BLUE, VIP, 80)})
     try:
         with serving(*site.networks[BLUE].pods):
-            for who in (node.namespace, site.world):
+            for who in (node.namespace, site.outside):
                 answer = await asyncio.to_thread(ask, who, str(node.address), 30080, "any")
-                assert answer.startswith(f"{BLUE}/".encode()), "the node itself, and the world as ever"
+                assert answer.startswith(f"{BLUE}/".encode()), "the node itself, and a host outside as before"
     finally:
         steps.close()
