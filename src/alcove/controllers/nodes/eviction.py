@@ -1,42 +1,33 @@
 """Taint-based eviction: deletes pods from nodes with NoExecute taints that they do not, or no longer,
 tolerate.
 
-Covers every tenant on every plane. Keys name pods, so that a tenant with thousands of pods on a lost node
-does not delay the evictions of others.
+Covers every tenant on every plane.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from alcove.api import meta
 from alcove.api.errors import NotFound
 from alcove.api.objects import Object, get
 from alcove.client.changes import ChangeType, ObjectChange
-from alcove.client.client import Patch
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import PODS
-from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
-from alcove.controllers.nodes.pods_by_node import NODE, node_of, on_node
+from alcove.controllers.controller import DONE, ControllerContext, Result
+from alcove.controllers.nodes.pods_by_node import PodsOnNodes, on_node
 from alcove.controllers.nodes.toleration_deadlines import NEVER, NoExecuteTaint, eviction_time, read
 from alcove.controllers.workloads import pods
 
 
-class TaintEviction(Controller):
+class TaintEviction(PodsOnNodes):
     name = "taint-eviction"
-    resource = PODS
-    workers = 8
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._nodes = self.nodes()
-        self._pods = self.mirror(PODS, {NODE: node_of})
         self._taints: dict[str, tuple[NoExecuteTaint, ...]] = {}
         """NoExecute taints by node name, for nodes that have any."""
         self._pending: set[str] = set()
         """Uids of pods with a pending eviction; bounded by the number of pods on tainted nodes."""
-        self.on(self._nodes, self._of_node)
-        self.on(self._pods, self._of_pod)
 
     def _of_node(self, change: ObjectChange) -> Iterable[ObjectKey]:
         name = change.key.name
@@ -85,21 +76,10 @@ class TaintEviction(Controller):
             "status": "True",
             "reason": "DeletionByTaintManager",
             "message": "Taint manager: deleting due to NoExecute taint",
-            "lastTransitionTime": meta.format_time(self.clock()),
         }
         uid = pod["metadata"]["uid"]
-        patch = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
-        client = self.client(key)
         try:
-            await client.patch(
-                key.tenant,
-                PODS,
-                key.name,
-                patch,
-                namespace=key.namespace,
-                kind=Patch.STRATEGIC,
-                subresource="status",
-            )
-            await client.delete(key.tenant, PODS, key.name, namespace=key.namespace, uid=uid)
+            await self._set_condition(key, {"uid": uid}, condition)
+            await self.client(key).delete(key.tenant, PODS, key.name, namespace=key.namespace, uid=uid)
         except NotFound:
             pass

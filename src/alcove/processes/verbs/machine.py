@@ -14,7 +14,7 @@ from alcove.cli.data_directories import DEFAULT_NAME, NAME_VARIABLE, cluster_dat
 from alcove.cli.errors import CliError, ExitCode, exit_on_error, fail
 from alcove.cli.options import FormatOption, OutputFormat
 from alcove.component.logs import Form, Level
-from alcove.processes.verbs.logs import LOG_FORMAT, LOG_LEVEL
+from alcove.processes.verbs.options import LOG_FORMAT, LOG_LEVEL
 
 NameOption = Annotated[
     str,
