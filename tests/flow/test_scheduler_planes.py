@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from alcove.testing.proxy import BadNetwork
+from alcove.testing.relay import BadNetwork
 from alcove.testing.scheduler import LEASE, NODES, PODS, TwoPlanes, bound, create
 from alcove.testing.server import Caller, wait_until
 

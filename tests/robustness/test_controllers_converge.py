@@ -24,7 +24,7 @@ from alcove.controllers.all import CONTROLLERS
 from alcove.testing.controllers import RunningControllers
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.faults import FaultyTransport, Odds
-from alcove.testing.proxy import BadNetwork
+from alcove.testing.relay import BadNetwork
 from alcove.testing.server import Caller, LocalServer, ServerResponse, wait_until
 
 LEASE = ("--lease-seconds", "3")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from alcove.testing.controlplane import LocalControllers
-from alcove.testing.proxy import BadNetwork
+from alcove.testing.relay import BadNetwork
 from alcove.testing.server import Caller, LocalServer, wait_until
 
 LEASE = ("--lease-seconds", "2")

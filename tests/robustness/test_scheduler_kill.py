@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from alcove.testing.proxy import BadNetwork
+from alcove.testing.relay import BadNetwork
 from alcove.testing.scheduler import NODES, PODS, LocalScheduler, TwoPlanes, bound, create
 from alcove.testing.server import Caller, wait_until
 

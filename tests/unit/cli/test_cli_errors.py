@@ -1,4 +1,4 @@
-"""Exit codes that scripts rely on, where kubeconfigs come from, and this machine's addresses."""
+"""Exit codes that scripts rely on, where kubeconfigs come from, and this machine's enrolment."""
 
 import shutil
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from alcove.api.errors import ApiError, Conflict, Forbidden, NotFound, Unauthorized
-from alcove.cli import addresses, data_directories
+from alcove.cli import data_directories, enrolment
 from alcove.cli.connection import ConnectionFailed
 from alcove.cli.errors import CliError, ExitCode, exit_on_error
 
@@ -63,7 +63,7 @@ def test_the_kubeconfig_is_the_environments_then_the_clusters_then_the_users(
 
 @pytest.mark.skipif(not shutil.which("ip"), reason="needs ip")
 def test_the_address_towards_a_server_and_its_device() -> None:
-    assert addresses.towards("https://127.0.0.1:6443") == "127.0.0.1"
-    assert addresses.device_of("127.0.0.1") == "lo"
+    assert enrolment.towards("https://127.0.0.1:6443") == "127.0.0.1"
+    assert enrolment.device_of("127.0.0.1") == "lo"
     with pytest.raises(CliError, match="--underlay"):
-        addresses.device_of("203.0.113.77")
+        enrolment.device_of("203.0.113.77")

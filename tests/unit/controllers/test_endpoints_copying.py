@@ -8,7 +8,7 @@ from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import HOME, ObjectKey
-from alcove.controllers.endpoints import mirrored_slices, topology
+from alcove.controllers.endpoints import mirroring, slice_packing
 from alcove.controllers.endpoints.slice_packing import SlicePlan
 
 SERVICE: Object = {"metadata": {"name": "db", "namespace": "n"}, "spec": {"network": "blue"}}
@@ -47,13 +47,13 @@ def told(slices: list[Object]) -> list[tuple[str, dict[str, bool]]]:
         (endpoints(), SERVICE, True),
         (endpoints(), None, False),
         (endpoints(), {"metadata": {}, "spec": {"selector": {"a": "b"}}}, False),
-        (endpoints(labels={mirrored_slices.SKIP_LABEL: "true"}), SERVICE, False),
-        (endpoints(labels={mirrored_slices.SKIP_LABEL: "false"}), SERVICE, True),
-        (endpoints(annotations={mirrored_slices.LEADER: "me"}), SERVICE, False),
+        (endpoints(labels={mirroring.SKIP_LABEL: "true"}), SERVICE, False),
+        (endpoints(labels={mirroring.SKIP_LABEL: "false"}), SERVICE, True),
+        (endpoints(annotations={mirroring.LEADER: "me"}), SERVICE, False),
     ],
 )
 def test_which_are_copied(given: Object, service: Object | None, expected: bool) -> None:
-    assert mirrored_slices.is_copied(given, service) is expected
+    assert mirroring.is_copied(given, service) is expected
 
 
 def test_by_family_and_ports() -> None:
@@ -61,7 +61,7 @@ def test_by_family_and_ports() -> None:
     given = endpoints(
         subset("10.0.0.1", "fd00::1", unready=("10.0.0.2", "10.0.0.1")), subset("10.0.0.3", ports=other)
     )
-    plan = mirrored_slices.plan(given, SERVICE, [])
+    plan = mirroring.plan(given, SERVICE, [])
     assert told(plan.create) == [
         ("IPv4", {"10.0.0.1": True, "10.0.0.2": False}),
         ("IPv6", {"fd00::1": True}),
@@ -74,12 +74,12 @@ def test_by_family_and_ports() -> None:
 
 
 def test_what_is_right_stays() -> None:
-    first = mirrored_slices.plan(endpoints(subset("10.0.0.1", "fd00::1")), SERVICE, []).create
-    assert mirrored_slices.plan(endpoints(subset("fd00::1", "10.0.0.1")), SERVICE, first) == SlicePlan()
-    second = mirrored_slices.plan(endpoints(subset("10.0.0.9")), SERVICE, first)
+    first = mirroring.plan(endpoints(subset("10.0.0.1", "fd00::1")), SERVICE, []).create
+    assert mirroring.plan(endpoints(subset("fd00::1", "10.0.0.1")), SERVICE, first) == SlicePlan()
+    second = mirroring.plan(endpoints(subset("10.0.0.9")), SERVICE, first)
     assert told(second.update) == [("IPv4", {"10.0.0.9": True})]
     assert told(second.delete) == [("IPv6", {"fd00::1": True})] and not second.create
-    labelled = mirrored_slices.plan(
+    labelled = mirroring.plan(
         endpoints(subset("10.0.0.1", "fd00::1"), labels={"tier": "gold"}), SERVICE, first
     )
     assert len(labelled.update) == 2
@@ -87,8 +87,8 @@ def test_what_is_right_stays() -> None:
 
 def test_no_more_than_a_thousand_of_a_subset() -> None:
     many = [f"10.0.{number // 250}.{number % 250}" for number in range(1200)]
-    plan = mirrored_slices.plan(endpoints(subset(*many)), SERVICE, [])
-    assert len(plan.create[0]["endpoints"]) == mirrored_slices.PER_SUBSET_MAX
+    plan = mirroring.plan(endpoints(subset(*many)), SERVICE, [])
+    assert len(plan.create[0]["endpoints"]) == mirroring.PER_SUBSET_MAX
 
 
 def endpoint(ready: bool = True, node: str = "n1") -> Object:
@@ -108,19 +108,19 @@ def endpoint(ready: bool = True, node: str = "n1") -> Object:
 )
 def test_hints(wish: str, given: Object, hints: Any) -> None:
     service = {"spec": {"trafficDistribution": wish} if wish else {}}
-    placed = topology.with_hints(service, given, {"n1": "a"})
+    placed = slice_packing.with_hints(service, given, {"n1": "a"})
     assert placed.get("hints") == hints
     assert placed.get("zone") == ("a" if given["nodeName"] == "n1" else None)
 
 
 def test_zones_follow_the_nodes() -> None:
     def change(kind: ChangeType, zone: str = "") -> ObjectChange:
-        labels = {topology.ZONE_LABEL: zone} if zone else {}
+        labels = {slice_packing.ZONE_LABEL: zone} if zone else {}
         return ObjectChange(
             kind, ObjectKey(HOME, SYSTEM, "", "n1"), {"metadata": {"name": "n1", "labels": labels}}
         )
 
-    zones = topology.EndpointZones()
+    zones = slice_packing.EndpointZones()
     assert not zones.note(change(ChangeType.ADDED))
     assert zones.note(change(ChangeType.UPDATED, "a")) and not zones.note(change(ChangeType.UPDATED, "a"))
     assert zones.note(change(ChangeType.UPDATED, "b")) and zones.of == {"n1": "b"}

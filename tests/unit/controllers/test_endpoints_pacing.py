@@ -11,9 +11,14 @@ from alcove.client.events import EventRecorder
 from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.planes import Planes
 from alcove.controllers.controller import ControllerContext
-from alcove.controllers.endpoints import pacing
-from alcove.controllers.endpoints.pacing import FREE_SECONDS, SHARE, ServicePacing
-from alcove.controllers.endpoints.service_watcher import PODS_AT_ONCE, ServiceWatcher
+from alcove.controllers.endpoints import service_watcher
+from alcove.controllers.endpoints.service_watcher import (
+    FREE_SECONDS,
+    PODS_AT_ONCE,
+    SHARE,
+    ServicePacing,
+    ServiceWatcher,
+)
 from alcove.controllers.loop import ControllerLoop
 from alcove.controllers.metadata_cache import MetadataCache
 from alcove.controllers.metrics import LoopMetrics
@@ -106,4 +111,4 @@ def test_pods_that_change_one_after_another_are_told_of_together() -> None:
             await asyncio.wait([running])
 
     clock.run(body())
-    assert pacing.SHARE <= 0.05
+    assert service_watcher.SHARE <= 0.05

@@ -2,7 +2,7 @@
 
 from uuid import uuid4
 
-from alcove.controllers.garbage.absent_owners import AbsentOwners
+from alcove.controllers.garbage.collector import AbsentOwners
 
 
 def test_what_was_added_is_known_and_nothing_else() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from alcove.api.objects import Object
-from alcove.controllers.nodes.toleration_deadlines import (
+from alcove.controllers.nodes.eviction import (
     IMMEDIATELY,
     NEVER,
     NoExecuteTaint,
