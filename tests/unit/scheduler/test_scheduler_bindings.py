@@ -93,15 +93,6 @@ def test_bindings_seen_before_they_are_answered_make_room_for_more() -> None:
     assert total == 40
 
 
-def test_a_closed_plane_gets_no_decisions_until_it_opens() -> None:
-    desk = Desk(node("n"))
-    desk.core.set_plane_open(HOME, False)
-    desk.pod("p")
-    assert desk.decide() == []
-    desk.core.set_plane_open(HOME, True)
-    assert desk.placed() == {"p": "n"}
-
-
 def test_a_refused_pod_comes_again_after_a_while() -> None:
     desk = Desk(node("n", cpu="1"))
     made = desk.pod("p", cpu="1")

@@ -192,9 +192,6 @@ class Cluster:
         for uid in plane.pods:
             plane.tell(uid)
 
-    def close_plane(self) -> None:
-        self.core.set_plane_open(self.random.choice(list(self.planes)), self.random.choice([True, False]))
-
     def flap_node(self) -> None:
         name = self.random.choice(list(NODES))
         is_there = self.nodes.pop(name, None) is not None
@@ -239,7 +236,6 @@ class Cluster:
         seldom = [
             self.take_back,
             self.restart_plane,
-            self.close_plane,
             self.flap_node,
             self.take_over,
             self.pass_time,
@@ -254,8 +250,6 @@ class Cluster:
             self.core.observe(SchedulerEvent(HOME, SYSTEM, ObjectKind.NODE, node(name, cpu=str(NODES[name]))))
         while len(self.joined) < len(self.planes):
             self.join_one()
-        for plane in self.planes.values():
-            self.core.set_plane_open(plane.name, True)
         for _ in range(30):
             self.now += 31
             for plane in self.planes.values():
