@@ -167,7 +167,7 @@ def owners(caller: Caller) -> dict[str, int]:
     return dict(found)
 
 
-def test_a_watch_from_a_future_that_is_gone_is_told_so(tmp_path: Path) -> None:
+def test_a_watch_from_a_future_that_is_gone_expires(tmp_path: Path) -> None:
     """As after an older file was copied back by hand: there, revisions do go back."""
     server = LocalServer(tmp_path / "data")
     with server:

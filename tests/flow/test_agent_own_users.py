@@ -124,7 +124,7 @@ def test_a_runtime_that_cannot_is_named(acme: Caller) -> None:
     remove(acme, "in-runc")
 
 
-def test_what_the_operator_has_to_do_is_told_and_then_it_runs(cluster: RealCluster, acme: Caller) -> None:
+def test_what_the_operator_has_to_do_is_reported_and_then_it_runs(cluster: RealCluster, acme: Caller) -> None:
     system, data = cluster.server.system, cluster.nodes[0].data
     node = system.get(f"/api/v1/nodes/{cluster.nodes[0].name}").json
     features = {each["name"]: each.get("features") for each in node["status"]["runtimeHandlers"]}

@@ -81,7 +81,7 @@ class _Through:
     async def _happen(self, tenant: str) -> None:
         if (act := self._metered.meanwhile.pop(tenant, None)) is not None:
             await asyncio.to_thread(act)
-            await asyncio.sleep(0.5)  # The watch tells of it.
+            await asyncio.sleep(0.5)  # The watch reports it.
 
     @asynccontextmanager
     async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:
@@ -200,13 +200,13 @@ def test_bounds_need_no_metrics(tenant: Caller, metered: Metered) -> None:
     wait_until(lambda: size(tenant) == 2)
 
 
-def test_what_is_not_known_is_told(tenant: Caller, metered: Metered) -> None:
+def test_unknown_targets_and_metrics_are_reported(tenant: Caller, metered: Metered) -> None:
     autoscale(tenant)
     wait_until(lambda: conditions(tenant).get("AbleToScale") == ("False", "FailedGetScale"))
     deploy(tenant, 2)
     wait_until(lambda: conditions(tenant).get("ScalingActive") == ("False", "FailedGetResourceMetric"))
-    told = {"FailedGetScale", "FailedGetResourceMetric", "FailedComputeMetricsReplicas"}
-    wait_until(lambda: told <= reasons(tenant))
+    expected = {"FailedGetScale", "FailedGetResourceMetric", "FailedComputeMetricsReplicas"}
+    wait_until(lambda: expected <= reasons(tenant))
     assert size(tenant) == 2
 
 
@@ -216,8 +216,8 @@ def test_metrics_of_other_apis_are_not_there(tenant: Caller, metered: Metered) -
     autoscale(tenant, {"type": "Pods", "pods": {"metric": {"name": "requests"}, "target": aimed}})
     wait_until(lambda: conditions(tenant).get("ScalingActive") == ("False", "FailedGetPodsMetric"))
     status = tenant.get(f"{SCALERS}/web").json["status"]["conditions"]
-    told = next(each["message"] for each in status if each["type"] == "ScalingActive")
-    assert "no custom metrics API (custom.metrics.k8s.io) registered" in told
+    message = next(each["message"] for each in status if each["type"] == "ScalingActive")
+    assert "no custom metrics API (custom.metrics.k8s.io) registered" in message
 
 
 def test_two_autoscalers_of_the_same_pods_leave_them_alone(tenant: Caller, metered: Metered) -> None:

@@ -175,17 +175,17 @@ def test_a_name_leads_to_its_tenants_pods_by_every_node_it_is_on(
             wait_until(all_heard, 20.0)
 
 
-def test_its_status_tells_where(cluster: NodeCluster, pods: dict[str, list[AttachedPod]]) -> None:
-    path = make_ingress(cluster, "red", "told", "told.example")
+def test_its_status_has_the_addresses(cluster: NodeCluster, pods: dict[str, list[AttachedPod]]) -> None:
+    path = make_ingress(cluster, "red", "shown", "shown.example")
     own = sorted(str(pod.node.node.address) for pod in pods["red"])
 
-    def told() -> list[str]:
+    def addresses() -> list[str]:
         found = cluster.server.system.get(path).json
         return sorted(
             each["ip"] for each in found.get("status", {}).get("loadBalancer", {}).get("ingress") or ()
         )
 
-    wait_until(lambda: told() == own)
+    wait_until(lambda: addresses() == own)
 
 
 def test_another_tenant_does_not_get_a_name_that_is_taken(

@@ -106,7 +106,7 @@ class Say(Struct, frozen=True):
 
 
 class Case(Struct, frozen=True):
-    """What the first server is told, and what the second is asked then. `before` is known to both."""
+    """What is written to the first server, and what is read from the second then. `before` is known to both."""
 
     name: str
     write: Say

@@ -76,13 +76,13 @@ def test_a_namespace_says_what_it_waits_for(acme: Caller, name: str) -> None:
     held = {"metadata": {"name": "held", "finalizers": ["example.com/held"]}}
     assert acme.post(f"{path}/configmaps", held).status == 201
     acme.delete(path)
-    told = wait_until(lambda: conditions(acme, path).get("NamespaceFinalizersRemaining"))
-    assert told["status"] == "True" and told["reason"] == "SomeFinalizersRemain"
-    assert "example.com/held in 1 resource instances" in told["message"]
+    condition = wait_until(lambda: conditions(acme, path).get("NamespaceFinalizersRemaining"))
+    assert condition["status"] == "True" and condition["reason"] == "SomeFinalizersRemain"
+    assert "example.com/held in 1 resource instances" in condition["message"]
 
     def remaining() -> bool:
-        told = conditions(acme, path)["NamespaceContentRemaining"]
-        return told["message"] == "Some resources are remaining: configmaps. has 1 resource instances"
+        condition = conditions(acme, path)["NamespaceContentRemaining"]
+        return condition["message"] == "Some resources are remaining: configmaps. has 1 resource instances"
 
     wait_until(remaining)
     assert conditions(acme, path)["NamespaceDeletionDiscoveryFailure"]["status"] == "False"

@@ -80,7 +80,7 @@ async def test_lowest_first_and_freed_ones_again(path: Path) -> None:
         for each in (made[3], made[1]):
             await asked.delete(SYSTEM, VPC_ENDPOINTS, each["metadata"]["name"])
         pool = one.pool(where)
-        while pool.used > 3:  # noqa: ASYNC110 - what the server tells has no event of its own
+        while pool.used > 3:  # noqa: ASYNC110 - the server's state has no event of its own
             await asyncio.sleep(0.01)
         again = [(await one.claim(where, purpose(number)))["spec"]["ip"] for number in range(3)]
         assert again == ["10.0.0.3", "10.0.0.5", "10.0.0.7"]

@@ -198,9 +198,9 @@ class Scheduler:
         times = [due for due in (self.queue.due(), self.ledger.next_due()) if due is not None]
         return min(times, default=None)
 
-    def schedule_next(self, may_tell: bool = True) -> Decision | None:
+    def schedule_next(self, may_report: bool = True) -> Decision | None:
         """The next decision. None if there is nothing to decide now, or not within the limits of one call;
-        then `fairness.has_ready` is true. `may_tell`: whether Unschedulable reports may be returned."""
+        then `fairness.has_ready` is true. `may_report`: whether Unschedulable reports may be returned."""
         now = self._clock()
         self.queue.tick(now)
         self._waking.flush()
@@ -208,7 +208,7 @@ class Scheduler:
         urgent = self._resend(now) or self._bind_prepared(now)
         if urgent is not None:
             return urgent
-        if may_tell and self._calls % REPORT_TURNS == 0 and (report := self._report_waiting(now)):
+        if may_report and self._calls % REPORT_TURNS == 0 and (report := self._report_waiting(now)):
             return report
         for _ in range(ATTEMPTS_MAX):
             account = self.fairness.next()
@@ -219,7 +219,7 @@ class Scheduler:
                 return decision
             if self._clock() - now > ATTEMPTS_SECONDS_MAX:
                 break
-        return self._report_waiting(now) if may_tell else None
+        return self._report_waiting(now) if may_report else None
 
     def _resend(self, now: float) -> Decision | None:
         """Handles unconfirmed bindings, and pods that waited too long for volumes."""

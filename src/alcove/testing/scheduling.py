@@ -202,5 +202,5 @@ class Desk:
         """Runs all pending decisions; returns the nodes by pod name."""
         return {each.pod.name: each.node for each in self.decide() if isinstance(each, BindPod)}
 
-    def told(self) -> dict[str, str]:
+    def unschedulable(self) -> dict[str, str]:
         return {each.pod.name: each.text for each in self.decide() if isinstance(each, Unschedulable)}

@@ -58,7 +58,7 @@ def test_words_are_split(line: str, wanted: KubectlInvocation) -> None:
         ("create tenant A_b", "needs a name"),
     ],
 )
-def test_what_cannot_be_meant_is_told(line: str, said: str) -> None:
+def test_ambiguous_arguments_are_reported(line: str, said: str) -> None:
     with pytest.raises(CliError, match=said) as failure:
         plan(line.split())
     assert failure.value.code == 2

@@ -15,8 +15,8 @@ def test_columns_are_aligned_as_kubectl_has_them(capsys: pytest.CaptureFixture[s
 
 def test_nothing_is_said_to_people_and_not_to_programs(capsys: pytest.CaptureFixture[str]) -> None:
     output.show_rows(("NAME",), [], OutputFormat.TABLE)
-    told = capsys.readouterr()
-    assert (told.out, told.err) == ("", "No resources found\n")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "No resources found\n")
     output.show_rows(("NAME",), [], OutputFormat.JSON)
     assert capsys.readouterr().out == "[]\n"
 

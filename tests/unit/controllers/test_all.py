@@ -29,7 +29,7 @@ async def test_names_are_each_ones_own() -> None:
 
 
 async def test_nodes_are_ring0s_alone() -> None:
-    """A dedicated tenant's plane may tell of nodes what it likes."""
+    """A dedicated tenant's plane may report any nodes."""
     async with Planes() as planes:
         made(planes)
         nodes = [each for each in planes.mirrors() if each.selection.resource == NODES]

@@ -53,7 +53,7 @@ def test_when_it_is_due(obj: Object, now: str, last: str | None, next_: str | No
     assert due(obj, at(now)) == expected
 
 
-def test_what_cannot_be_read_is_told() -> None:
+def test_an_invalid_schedule_is_reported() -> None:
     for obj in (cron_job("nonsense"), cron_job(timeZone="Mars/Base")):
         with pytest.raises(CronError):
             due(obj, at("2024-03-01T00:05:00Z"))
@@ -69,8 +69,8 @@ def test_a_scheduled_time_has_one_name() -> None:
 def job(name: str, end: str = "", started: str = "") -> Object:
     conditions = [{"type": end, "status": "True"}] if end else []
     metadata = {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"}
-    told = {"conditions": conditions, "startTime": started, "completionTime": f"{started}-end"}
-    return {"metadata": metadata, "status": told}
+    job_status = {"conditions": conditions, "startTime": started, "completionTime": f"{started}-end"}
+    return {"metadata": metadata, "status": job_status}
 
 
 def test_history_is_kept_to_its_limits_the_oldest_go() -> None:
@@ -82,7 +82,9 @@ def test_history_is_kept_to_its_limits_the_oldest_go() -> None:
 
 def test_status_names_what_runs_and_when_it_last_went_well() -> None:
     jobs = sort_jobs([job("a"), job("s1", "Complete", "t1"), job("s2", "Complete", "t2")])
-    told = status(cron_job(served="t0"), jobs)
-    assert [each["name"] for each in told["active"]] == ["a"] and told["lastSuccessfulTime"] == "t2-end"
-    assert told["lastScheduleTime"] == "t0"
+    new_status = status(cron_job(served="t0"), jobs)
+    assert [each["name"] for each in new_status["active"]] == ["a"] and new_status[
+        "lastSuccessfulTime"
+    ] == "t2-end"
+    assert new_status["lastScheduleTime"] == "t0"
     assert "active" not in status(cron_job(), sort_jobs([]))

@@ -118,8 +118,8 @@ def test_what_it_does_next(
 
 def test_status_counts() -> None:
     owned = [pod("a", "n1"), pod("b", "n2", "starting", "old"), pod("c", "n4")]
-    told = status(daemon_set(), owned, {**THREE, "n4": STAYS}, "new", NOW)
-    assert told == {
+    new_status = status(daemon_set(), owned, {**THREE, "n4": STAYS}, "new", NOW)
+    assert new_status == {
         "currentNumberScheduled": 2,
         "desiredNumberScheduled": 3,
         "numberMisscheduled": 1,

@@ -1,4 +1,4 @@
-"""Which pods are behind a service, and how slices and Endpoints tell of them."""
+"""Which pods are backends of a service, and how slices and Endpoints list them."""
 
 import random
 from typing import Any
@@ -92,8 +92,8 @@ def test_conditions_of_an_endpoint(
 ) -> None:
     of = service(publishNotReadyAddresses=publish)
     (made,) = plan(of, found(of, pod(1, ready=ready, ending=ending)), []).create
-    told = made["endpoints"][0]["conditions"]
-    assert (told["ready"], told["serving"], told["terminating"]) == expected
+    conditions = made["endpoints"][0]["conditions"]
+    assert (conditions["ready"], conditions["serving"], conditions["terminating"]) == expected
 
 
 def test_named_ports_are_each_pods_own() -> None:
@@ -102,18 +102,18 @@ def test_named_ports_are_each_pods_own() -> None:
     other["spec"]["containers"][0]["ports"][0]["containerPort"] = 9001
     without = pod(3)
     without["spec"]["containers"] = [{}]
-    told = plan(of, found(of, pod(1), other, without), []).create
-    assert sorted([port["port"] for port in each["ports"]] for each in told) == [[], [9000], [9001]]
+    planned = plan(of, found(of, pod(1), other, without), []).create
+    assert sorted([port["port"] for port in each["ports"]] for each in planned) == [[], [9000], [9001]]
 
 
 def test_both_families_have_slices_of_their_own() -> None:
     of = service(ipFamilies=["IPv4", "IPv6"])
-    told = {each["addressType"]: each for each in plan(of, found(of, pod(1)), []).create}
-    assert told["IPv4"]["endpoints"][0]["addresses"] == ["10.0.0.2"]
-    assert told["IPv6"]["endpoints"][0]["addresses"] == ["fd00::2"]
+    planned = {each["addressType"]: each for each in plan(of, found(of, pod(1)), []).create}
+    assert planned["IPv4"]["endpoints"][0]["addresses"] == ["10.0.0.2"]
+    assert planned["IPv6"]["endpoints"][0]["addresses"] == ["fd00::2"]
 
 
-def test_nobody_is_told_by_an_empty_slice_that_stays_the_only_one() -> None:
+def test_a_service_without_endpoints_keeps_one_empty_slice() -> None:
     of = service()
     (empty,) = plan(of, [], []).create
     assert empty["endpoints"] == [] and empty["metadata"]["labels"]["kubernetes.io/service-name"] == "web"
@@ -146,8 +146,8 @@ def test_slices_follow_the_pods_and_are_changed_as_little_as_possible(seed: int)
         for each in step.create:
             made += 1
             slices[f"s{made}"] = stored(each, f"s{made}")
-        told = [entry["targetRef"]["uid"] for each in slices.values() for entry in each["endpoints"]]
-        assert sorted(told) == sorted(f"u{number}" for number in there)
+        uids = [entry["targetRef"]["uid"] for each in slices.values() for entry in each["endpoints"]]
+        assert sorted(uids) == sorted(f"u{number}" for number in there)
         assert all(len(each["endpoints"]) <= PER_SLICE_MAX for each in slices.values())
         again = plan(of, found(of, *map(pod, there)), list(slices.values()))
         assert not again.create and not again.update and not again.delete
@@ -176,19 +176,19 @@ def test_headless_pods_have_the_names_they_asked_for() -> None:
 
 def test_endpoints_group_addresses_by_readiness() -> None:
     of = service()
-    told = subsets.desired_subsets(of, found(of, pod(1), pod(2, ready=False), pod(3, ending=True)))
-    (subset,) = told["subsets"]
+    endpoints = subsets.desired_subsets(of, found(of, pod(1), pod(2, ready=False), pod(3, ending=True)))
+    (subset,) = endpoints["subsets"]
     assert [each["ip"] for each in subset["addresses"]] == ["10.0.0.2"]
     assert [each["ip"] for each in subset["notReadyAddresses"]] == ["10.0.0.3"]
     assert subset["ports"] == [{"name": "http", "port": 8080, "protocol": "TCP"}]
-    assert told["metadata"]["labels"]["tier"] == "front"
+    assert endpoints["metadata"]["labels"]["tier"] == "front"
 
 
 def test_endpoints_are_cut_off_and_say_so() -> None:
     of = service()
-    told = subsets.desired_subsets(of, found(of, *map(pod, range(1200))))
-    assert len(told["subsets"][0]["addresses"]) == 1000
-    assert told["metadata"]["annotations"] == {"endpoints.kubernetes.io/over-capacity": "truncated"}
+    endpoints = subsets.desired_subsets(of, found(of, *map(pod, range(1200))))
+    assert len(endpoints["subsets"][0]["addresses"]) == 1000
+    assert endpoints["metadata"]["annotations"] == {"endpoints.kubernetes.io/over-capacity": "truncated"}
 
 
 def test_endpoints_without_backends_have_no_subsets() -> None:

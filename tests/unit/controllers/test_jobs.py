@@ -34,11 +34,11 @@ def pod(
             completion_indexes.INDEX: str(index),
             completion_indexes.FAILURES: str(failures),
         }
-    told: Object = {"phase": phase, **status_}
+    pod_status: Object = {"phase": phase, **status_}
     if phase in ("Succeeded", "Failed"):
         terminated = {"exitCode": int(phase == "Failed"), "finishedAt": meta.format_time(NOW - ended)}
-        told.setdefault("containerStatuses", [{"name": "c", "state": {"terminated": terminated}}])
-    return {"metadata": metadata, "spec": {}, "status": told}
+        pod_status.setdefault("containerStatuses", [{"name": "c", "state": {"terminated": terminated}}])
+    return {"metadata": metadata, "spec": {}, "status": pod_status}
 
 
 def planned(obj: Object, *owned: Object) -> plan.JobPlan:
@@ -213,8 +213,8 @@ def test_what_a_policy_decides_counts() -> None:
     assert accounting.account(ignored, [pod("a", "Failed")]).failed == 0
 
 
-def conditions(told: Object) -> dict[str, str]:
-    return {each["type"]: each["reason"] for each in told.get("conditions", ())}
+def conditions(job_status: Object) -> dict[str, str]:
+    return {each["type"]: each["reason"] for each in job_status.get("conditions", ())}
 
 
 def test_an_end_is_said_when_nothing_runs_any_more() -> None:
@@ -230,15 +230,15 @@ def test_an_end_is_said_when_nothing_runs_any_more() -> None:
     assert last["succeeded"] == 1 and "active" not in last and "uncountedTerminatedPods" not in last
 
 
-def test_suspending_is_told_and_resuming_begins_anew() -> None:
+def test_suspending_is_reported_and_resuming_begins_anew() -> None:
     obj = job(suspend=True)
     nothing = accounting.account(obj, [])
     obj["status"] = status.status(obj, [], nothing, None, NOW)
     assert conditions(obj["status"]) == {"Suspended": "JobSuspended"}
     obj["spec"]["suspend"] = False
-    told = status.status(obj, [], nothing, None, NOW + 50)
-    assert conditions(told) == {"Suspended": "JobResumed"}
-    assert told["startTime"] == meta.format_time(NOW + 50)
+    new_status = status.status(obj, [], nothing, None, NOW + 50)
+    assert conditions(new_status) == {"Suspended": "JobResumed"}
+    assert new_status["startTime"] == meta.format_time(NOW + 50)
 
 
 def test_a_pod_that_is_replaced_only_when_over_holds_its_place() -> None:

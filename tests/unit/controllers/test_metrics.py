@@ -26,7 +26,7 @@ def text() -> str:
     return asyncio.run(scenario())
 
 
-def test_what_is_told() -> None:
+def test_metrics_in_the_text_format() -> None:
     message = text()
     assert 'alcove_workqueue_depth{name="widget"} 1225.0' in message
     assert 'alcove_workqueue_delayed{name="widget"} 1.0' in message

@@ -118,9 +118,13 @@ def test_a_set_that_goes_does_nothing() -> None:
 
 def test_status_counts_and_ends_an_update() -> None:
     one = stateful_set()
-    told = status(one, [pod(0), pod(1), pod(2, revision="r2")], ROLLING, NOW)
-    assert (told["currentReplicas"], told["updatedReplicas"], told["readyReplicas"]) == (2, 1, 3)
-    assert (told["currentRevision"], told["updateRevision"]) == ("r1", "r2")
+    new_status = status(one, [pod(0), pod(1), pod(2, revision="r2")], ROLLING, NOW)
+    assert (new_status["currentReplicas"], new_status["updatedReplicas"], new_status["readyReplicas"]) == (
+        2,
+        1,
+        3,
+    )
+    assert (new_status["currentRevision"], new_status["updateRevision"]) == ("r1", "r2")
     done = status(one, [pod(n, revision="r2") for n in range(3)], ROLLING, NOW)
     assert done["currentRevision"] == "r2" and done["currentReplicas"] == 3
 

@@ -35,8 +35,8 @@ def test_following_survives_a_log_that_begins_anew(tmp_path: Path, monkeypatch: 
         )
     )
     monkeypatch.setattr("alcove.processes.machine.logs.time.sleep", lambda _seconds: next(steps)())
-    told = [(path.stem, line) for path, line in islice(logs.follow([one, two]), 4)]
-    assert told == [("one", "first"), ("one", "half"), ("one", "x"), ("two", "other")]
+    lines = [(path.stem, line) for path, line in islice(logs.follow([one, two]), 4)]
+    assert lines == [("one", "first"), ("one", "half"), ("one", "x"), ("two", "other")]
 
 
 def test_paths_with_blanks_are_read_as_the_kernel_writes_them() -> None:

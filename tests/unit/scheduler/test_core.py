@@ -1,4 +1,4 @@
-"""Decisions of the whole core: order, blocking and waking, limits of tenants, what is told."""
+"""Decisions of the whole core: order, blocking and waking, limits of tenants, reported reasons."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_turns_follow_shares_and_weights() -> None:
     assert first.count("heavy") == 60
 
 
-def test_identical_pods_are_blocked_together_and_each_is_told_once() -> None:
+def test_identical_pods_are_blocked_together_and_each_is_reported_once() -> None:
     desk = Desk(node("n", cpu="1"))
     for number in range(50):
         desk.pod(f"p{number}", cpu="600m")
@@ -46,9 +46,9 @@ def test_identical_pods_are_blocked_together_and_each_is_told_once() -> None:
     desk = Desk(node("n", cpu="1"))
     for number in range(50):
         desk.pod(f"p{number}", cpu="2")
-    told = desk.told()
-    assert len(told) == 50
-    assert set(told.values()) == {
+    reasons = desk.unschedulable()
+    assert len(reasons) == 50
+    assert set(reasons.values()) == {
         "0/1 nodes are available: 1 Insufficient cpu. "
         "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
     }
@@ -140,15 +140,15 @@ def test_blocked_for_long_is_tried_again_whatever_happened() -> None:
     assert desk.core.fairness.turns > turns + 1
 
 
-def test_a_changed_reason_is_told_again_but_not_at_once() -> None:
+def test_a_changed_reason_is_reported_again_but_not_at_once() -> None:
     desk = Desk(node("n", cpu="1"))
     desk.pod("p", cpu="2")
-    assert desk.told()["p"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert desk.unschedulable()["p"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
     desk.see(ObjectKind.NODE, node("m", cpu="1"), SYSTEM)
-    assert desk.told() == {}
+    assert desk.unschedulable() == {}
     desk.now += REPORT_SECONDS_MIN
     desk.see(ObjectKind.NODE, node("o", cpu="1"), SYSTEM)
-    assert desk.told()["p"].startswith("0/3 nodes are available: 3 Insufficient cpu.")
+    assert desk.unschedulable()["p"].startswith("0/3 nodes are available: 3 Insufficient cpu.")
 
 
 def test_gated_pods_and_those_of_other_schedulers_are_left_alone() -> None:
@@ -225,8 +225,8 @@ def test_what_a_tenant_is_guaranteed_is_kept_for_it() -> None:
         desk.pod(f"g{number}", cpu="1")
     decisions = desk.decide()
     assert [each.pod.name for each in decisions if isinstance(each, BindPod)] == ["g0"]
-    told = {each.text for each in decisions if isinstance(each, Unschedulable)}
-    assert told == {"remaining cpu is guaranteed to other tenants"}
+    reasons = {each.text for each in decisions if isinstance(each, Unschedulable)}
+    assert reasons == {"remaining cpu is guaranteed to other tenants"}
     # Its own pods get it, and go before everybody else's, though its share is the greater already.
     desk.pod("o0", OTHER, cpu="2")
     desk.pod("o1", OTHER, cpu="1")
@@ -247,7 +247,7 @@ def test_a_node_that_proves_a_handler_wakes_those_who_need_it() -> None:
     desk = Desk(node("n", handlers=["runc"]))
     desk.see(ObjectKind.RUNTIME_CLASS, {"metadata": {"name": "gvisor"}, "handler": "runsc"})
     desk.pod("p", runtimeClassName="gvisor")
-    assert desk.told() == {
+    assert desk.unschedulable() == {
         "p": "0/1 nodes are available: 1 node(s) didn't have the pod's runtime handler. "
         "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
     }
@@ -290,10 +290,10 @@ def test_a_call_ends_though_what_is_left_is_hard_to_judge() -> None:
     desk.see(ObjectKind.NODE, node("n"), SYSTEM)
     for number in range(200):
         desk.pod(f"hard-{number}", nodeSelector={"never": str(number)})
-    assert desk.core.schedule_next(may_tell=False) is None
+    assert desk.core.schedule_next(may_report=False) is None
     assert desk.core.fairness.has_ready
     desk.pod("easy", OTHER)
-    first = desk.core.schedule_next(may_tell=False) or desk.core.schedule_next(may_tell=False)
+    first = desk.core.schedule_next(may_report=False) or desk.core.schedule_next(may_report=False)
     assert isinstance(first, BindPod)
     assert first.pod.name == "easy"
 
@@ -316,7 +316,7 @@ def test_shares_follow_weights_in_a_full_cluster_where_most_attempts_fail(attemp
             waiting[made["metadata"]["uid"]] = (tenant, made)
     totals: Counter[TenantId] = Counter()
     for turn in range(500):
-        while (decision := desk.core.schedule_next(may_tell=False)) or desk.core.fairness.has_ready:
+        while (decision := desk.core.schedule_next(may_report=False)) or desk.core.fairness.has_ready:
             if isinstance(decision, BindPod):
                 desk.core.bound(decision.pod)
                 running.append(waiting.pop(decision.pod.uid))

@@ -1,4 +1,4 @@
-"""What users are told when no node takes a pod, word for word as kube-scheduler 1.36 says it."""
+"""The messages when no node fits a pod, word for word those of kube-scheduler 1.36."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_reasons_are_counted_and_sorted_as_text() -> None:
     )
 
 
-def test_a_node_that_lacks_several_resources_is_told_for_each() -> None:
+def test_a_node_that_lacks_several_resources_is_counted_for_each() -> None:
     scene = Scene(node("a", cpu="1", memory="1Gi", pods="0"))
     assert scene.why(pod("p", containers=asking(cpu="2", memory="2Gi", gpu="1"))) == (
         "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient example.com/gpu, "
@@ -81,7 +81,7 @@ def _fields(*terms: list[str]) -> Object:
     }
 
 
-def test_affinity_to_named_nodes_tells_the_others_in_one() -> None:
+def test_affinity_to_named_nodes_counts_the_others_together() -> None:
     scene = Scene(node("a", cpu="1"), node("b"), node("c", taints=["k=v:NoSchedule"]))
     assert scene.why(pod("p", cpu="2", affinity=_fields(["a"]))) == (
         "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
@@ -172,7 +172,7 @@ def _node_terms(*terms: list[Object]) -> Object:
         ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims is not supported"),
     ],
 )
-def test_nonsense_is_told_and_harms_nobody(spec: dict[str, Any], message: str) -> None:
+def test_an_invalid_spec_is_reported_and_harms_nobody(spec: dict[str, Any], message: str) -> None:
     scene = Scene(node("n"))
     assert message in scene.why(pod("bad", **spec))
     assert scene.why(pod("bad", **spec)).startswith("0/1 nodes are available: ")

@@ -288,7 +288,7 @@ def test_spread_takes_the_pods_own_values_of_match_label_keys() -> None:
         ("Honor", {"operator": "Exists"}, {"b"}),
     ],
 )
-def test_spread_looks_at_tainted_nodes_unless_told_otherwise(
+def test_spread_looks_at_tainted_nodes_unless_the_policy_says_otherwise(
     policy: str, toleration: Object | None, expected: set[str]
 ) -> None:
     scene = Scene(node("a", {ZONE: "a"}), node("b", {ZONE: "b"}, taints=["x=y:NoSchedule"]))

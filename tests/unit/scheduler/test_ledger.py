@@ -27,22 +27,22 @@ PLANES = {
 
 
 class Plane:
-    """An API server as the scheduler meets it: what is so, what it has not yet told, what it was asked."""
+    """An API server as the scheduler meets it: what is so, events that it has not yet sent, what it was asked."""
 
     def __init__(self, name: PlaneId) -> None:
         self.name = name
         self.pods: dict[str, tuple[TenantId, Object]] = {}
-        self.untold: list[SchedulerEvent] = []
+        self.unsent: list[SchedulerEvent] = []
         self.asked: list[BindPod] = []
         self.late: list[BindPod] = []
         """Sent by schedulers that are gone, and carried out if it comes before the fence of the next one."""
         self.bindings: dict[str, str] = {}
         """Every pod ever bound, and where."""
 
-    def tell(self, uid: str, gone: bool = False) -> None:
+    def emit(self, uid: str, gone: bool = False) -> None:
         tenant, obj = self.pods[uid]
         copy = {**obj, "spec": dict(obj["spec"])}
-        self.untold.append(SchedulerEvent(self.name, tenant, ObjectKind.POD, copy, gone))
+        self.unsent.append(SchedulerEvent(self.name, tenant, ObjectKind.POD, copy, gone))
 
     def bind(self, bind: BindPod) -> str:
         """Carry out a binding: "bound", "taken" by somebody before, or "gone"."""
@@ -53,7 +53,7 @@ class Plane:
             return "taken"
         assert bind.pod.uid not in self.bindings
         self.bindings[bind.pod.uid] = found[1]["spec"]["nodeName"] = bind.node
-        self.tell(bind.pod.uid)
+        self.emit(bind.pod.uid)
         return "bound"
 
 
@@ -69,7 +69,7 @@ class Cluster:
         self.core = self.start()
 
     def start(self) -> Scheduler:
-        """A scheduler that knows what the home plane tells, and nothing else."""
+        """A scheduler that knows what it observes of the home plane, and nothing else."""
         core = Scheduler(lambda: self.now, flights_max=self.random.choice([2, 100]))
         for plane_id, tenants in PLANES.items():
             if plane_id != HOME:
@@ -86,10 +86,10 @@ class Cluster:
         """The plane answers: it is fenced, listed, and known from then on."""
         self.joined.add(plane.name)
         plane.late.clear()
-        plane.untold.clear()
+        plane.unsent.clear()
         for uid in plane.pods:
-            plane.tell(uid)
-        self.deliver(core, plane, len(plane.untold))
+            plane.emit(uid)
+        self.deliver(core, plane, len(plane.unsent))
         core.know_plane(plane.name)
 
     def noted(self, name: str) -> SchedulerEvent:
@@ -108,9 +108,9 @@ class Cluster:
     def deliver(self, core: Scheduler, plane: Plane, count: int) -> None:
         if plane.name not in self.joined:
             return
-        for event in plane.untold[:count]:
+        for event in plane.unsent[:count]:
             core.observe(event)
-        del plane.untold[:count]
+        del plane.unsent[:count]
 
     def check(self) -> None:
         """What is really on each node fits it."""
@@ -129,13 +129,13 @@ class Cluster:
         self.count += 1
         obj = pod(f"p{self.count}", cpu=str(self.random.randint(1, 3)))
         plane.pods[obj["metadata"]["uid"]] = (tenant, obj)
-        plane.tell(obj["metadata"]["uid"])
+        plane.emit(obj["metadata"]["uid"])
 
     def delete(self) -> None:
         plane = self.random.choice(list(self.planes.values()))
         if plane.pods:
             uid = self.random.choice(list(plane.pods))
-            plane.tell(uid, gone=True)
+            plane.emit(uid, gone=True)
             del plane.pods[uid]
 
     def watch(self) -> None:
@@ -181,16 +181,16 @@ class Cluster:
             self.core.refused(ref, None if found is None else {**found[1], "spec": dict(found[1]["spec"])})
 
     def restart_plane(self) -> None:
-        """The watch breaks; what was not told is never told, but a list tells how things are."""
+        """The watch breaks; events that were not sent are lost, but a list has the current state."""
         plane = self.planes[self.random.choice(sorted(self.joined))]
-        plane.untold.clear()
+        plane.unsent.clear()
         for tenant in PLANES[plane.name]:
             for known in list(self.core.tracker.pods.get(tenant, {}).values()):
                 if known.uid not in plane.pods:
                     gone = {"metadata": {"uid": known.uid, "name": known.name}, "spec": {}}
                     self.core.observe(SchedulerEvent(plane.name, tenant, ObjectKind.POD, gone, True))
         for uid in plane.pods:
-            plane.tell(uid)
+            plane.emit(uid)
 
     def flap_node(self) -> None:
         name = self.random.choice(list(NODES))
@@ -253,7 +253,7 @@ class Cluster:
         for _ in range(30):
             self.now += 31
             for plane in self.planes.values():
-                self.deliver(self.core, plane, len(plane.untold))
+                self.deliver(self.core, plane, len(plane.unsent))
             while (decision := self.core.schedule_next()) is not None:
                 if isinstance(decision, BindPod):
                     self.planes[decision.pod.plane].asked.append(decision)
@@ -261,7 +261,7 @@ class Cluster:
                 while plane.asked:
                     bind = plane.asked.pop()
                     self.report(plane, bind.pod, plane.bind(bind))
-                self.deliver(self.core, plane, len(plane.untold))
+                self.deliver(self.core, plane, len(plane.unsent))
             self.check()
 
     def check_nobody_forgotten(self) -> None:

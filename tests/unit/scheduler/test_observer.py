@@ -1,4 +1,4 @@
-"""What is gone leaves nothing behind, in whatever order it is told."""
+"""Deleted objects leave nothing behind, in any order of events."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def _live(desk: Desk, tenant: TenantId) -> list[Object]:
     return pods
 
 
-@pytest.mark.parametrize("is_told_last", [True, False])
-def test_nothing_is_kept_of_tenants_that_are_gone(is_told_last: bool) -> None:
+@pytest.mark.parametrize("is_tenant_last", [True, False])
+def test_nothing_is_kept_of_tenants_that_are_gone(is_tenant_last: bool) -> None:
     desk = Desk(node("n"))
     before = _sizes(desk)
     for number in range(3):
         tenant = TenantId(f"t{number}")
         endings = [(ObjectKind.POD, each, tenant) for each in _live(desk, tenant)]
-        endings.insert(len(endings) if is_told_last else 0, (ObjectKind.TENANT, _tenant(tenant), SYSTEM))
+        endings.insert(len(endings) if is_tenant_last else 0, (ObjectKind.TENANT, _tenant(tenant), SYSTEM))
         for kind, obj, whose in endings:
             desk.see(kind, obj, whose, gone=True)
         # Last news of what it had.

@@ -383,9 +383,9 @@ def test_where_trying_is_costly_all_nodes_are_tried_in_the_end() -> None:
         desk.run(f"low-{number}", f"n{number:03}", cpu="1", labels={"app": "x"})
     desk.run("low", "n299", cpu="2")
     desk.ask("picky", labels={"app": "picky"}, cpu="1", priority=5, affinity=far(term({"app": "no"})))
-    (told,) = desk.decide()
-    assert isinstance(told, Unschedulable)
-    assert "node(s) will be tried next" in told.text
+    (decisions,) = desk.decide()
+    assert isinstance(decisions, Unschedulable)
+    assert "node(s) will be tried next" in decisions.text
     for _ in range(10):
         desk.now += 100
         for decision in desk.decide():

@@ -84,7 +84,7 @@ def test_counts_are_sums_however_they_are_kept(adds: list[tuple[int, int]], read
     assert [counts.get(slot) for slot in range(130)] == truth + [0] * 30
 
 
-def test_journal_tells_what_changed_or_that_it_forgot() -> None:
+def test_journal_returns_what_changed_or_none_if_it_is_too_old() -> None:
     journal = Journal()
     start = journal.position
     journal.note(3)

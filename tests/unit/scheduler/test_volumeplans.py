@@ -119,7 +119,7 @@ def test_a_bound_volume_is_used_where_it_can_be_reached() -> None:
         ([claim("c")], "2 node(s) didn't find available persistent volumes to bind"),
     ],
 )
-def test_what_is_told_of_claims(made: list[Object], message: str) -> None:
+def test_reasons_about_claims(made: list[Object], message: str) -> None:
     desk = Desk(*PAIR)
     for each in made:
         desk.see(ObjectKind.CLAIM, each)

@@ -63,10 +63,10 @@ def test_of_several_with_the_template_the_oldest_is_the_new_one() -> None:
 def test_rolling_back_gives_the_next_number_and_keeps_the_old_in_its_history() -> None:
     back, left = a_set("v1", 1, revision=1), a_set("v2", 2, revision=2)
     assert next_number([left]) == 3
-    told = new_annotations(deployment("v1"), back, 3, 1)
-    assert (told[REVISION], told[HISTORY]) == ("3", "1")
-    back["metadata"]["annotations"] = told
-    assert new_annotations(deployment("v1"), back, 3, 1) == told
+    annotations = new_annotations(deployment("v1"), back, 3, 1)
+    assert (annotations[REVISION], annotations[HISTORY]) == ("3", "1")
+    back["metadata"]["annotations"] = annotations
+    assert new_annotations(deployment("v1"), back, 3, 1) == annotations
 
 
 def test_numbers_go_on_from_the_largest_that_kubernetes_can_count() -> None:
@@ -76,8 +76,8 @@ def test_numbers_go_on_from_the_largest_that_kubernetes_can_count() -> None:
 
 def test_annotations_are_passed_on_but_not_our_own() -> None:
     obj = deployment("v1", annotations={"team": "a", REVISION: "7"})
-    told = new_annotations(obj, a_set("v1", 1, revision=9), 3, 1)
-    assert told["team"] == "a" and told[REVISION] == "9"
+    annotations = new_annotations(obj, a_set("v1", 1, revision=9), 3, 1)
+    assert annotations["team"] == "a" and annotations[REVISION] == "9"
 
 
 def test_history_keeps_the_last_and_never_a_set_with_pods() -> None:

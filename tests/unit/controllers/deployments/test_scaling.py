@@ -29,8 +29,10 @@ def deployment(
     return {"metadata": {"name": "web"}, "spec": {"replicas": size, "strategy": strategy}}
 
 
-def a_set(name: str, size: int, available: int | None = None, told: tuple[int, int] | None = None) -> Object:
-    annotations = {DESIRED: str(told[0]), MAXIMUM: str(told[1])} if told else {}
+def a_set(
+    name: str, size: int, available: int | None = None, annotated: tuple[int, int] | None = None
+) -> Object:
+    annotations = {DESIRED: str(annotated[0]), MAXIMUM: str(annotated[1])} if annotated else {}
     return {
         "metadata": {"name": name, "creationTimestamp": name, "annotations": annotations},
         "spec": {"replicas": size},
@@ -108,11 +110,11 @@ def test_rolling_ends_and_never_leaves_its_bounds(seed: int) -> None:
     raise AssertionError("the rollout does not end")
 
 
-def test_a_changed_size_is_noticed_by_what_active_sets_were_told() -> None:
-    told = a_set("a", 5, told=(5, 7))
-    assert not is_resized(deployment(5), DeploymentReplicaSets(told, []))
-    assert is_resized(deployment(6), DeploymentReplicaSets(told, []))
-    assert not is_resized(deployment(6), DeploymentReplicaSets(a_set("a", 0, told=(5, 7)), []))
+def test_a_changed_size_is_noticed_by_the_annotations_of_active_sets() -> None:
+    active = a_set("a", 5, annotated=(5, 7))
+    assert not is_resized(deployment(5), DeploymentReplicaSets(active, []))
+    assert is_resized(deployment(6), DeploymentReplicaSets(active, []))
+    assert not is_resized(deployment(6), DeploymentReplicaSets(a_set("a", 0, annotated=(5, 7)), []))
 
 
 def test_a_set_alone_takes_the_whole_size() -> None:
@@ -124,7 +126,7 @@ def test_a_set_alone_takes_the_whole_size() -> None:
 
 
 def test_old_sets_go_when_the_new_one_suffices() -> None:
-    sets = DeploymentReplicaSets(a_set("new", 5, told=(5, 7)), [a_set("old", 2, told=(5, 7))])
+    sets = DeploymentReplicaSets(a_set("new", 5, annotated=(5, 7)), [a_set("old", 2, annotated=(5, 7))])
     assert steps(resize(deployment(5), sets)) == {"old": 0}
 
 
@@ -140,7 +142,9 @@ def test_old_sets_go_when_the_new_one_suffices() -> None:
 def test_several_sets_grow_and_shrink_in_proportion(
     size: int, new: int, old: int, expected: dict[str, int]
 ) -> None:
-    sets = DeploymentReplicaSets(a_set("new", new, told=(10, 13)), [a_set("old", old, told=(10, 13))])
+    sets = DeploymentReplicaSets(
+        a_set("new", new, annotated=(10, 13)), [a_set("old", old, annotated=(10, 13))]
+    )
     wanted = deployment(size)
     scaled = steps(resize(wanted, sets))
     assert scaled == expected

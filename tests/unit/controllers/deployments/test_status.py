@@ -70,7 +70,7 @@ def test_a_rollout_that_stands_still_runs_into_its_deadline() -> None:
     assert progress(obj["status"])[:2] == ("True", "ReplicaSetUpdated")
 
 
-def test_pausing_is_told_and_stops_the_clock() -> None:
+def test_pausing_is_reported_and_stops_the_clock() -> None:
     obj, sets = deployment(paused=True), DeploymentReplicaSets(a_set("web-1", 3, 1), [])
     obj["status"] = status(obj, sets, None, NOW)
     assert progress(obj["status"]) == ("Unknown", "DeploymentPaused", "Deployment is paused")
@@ -81,10 +81,10 @@ def test_pausing_is_told_and_stops_the_clock() -> None:
     assert left_seconds(obj, NOW + 5000) == 600
 
 
-def test_without_a_deadline_there_is_no_progress_to_tell() -> None:
+def test_without_a_deadline_there_is_no_progress_condition() -> None:
     obj = deployment(progressDeadlineSeconds=2**31 - 1)
-    told = status(obj, DeploymentReplicaSets(a_set("web-1", 3, 0), []), "web-1", NOW)
-    assert [each["type"] for each in told["conditions"]] == ["Available"]
+    new_status = status(obj, DeploymentReplicaSets(a_set("web-1", 3, 0), []), "web-1", NOW)
+    assert [each["type"] for each in new_status["conditions"]] == ["Available"]
 
 
 def test_the_failure_of_the_new_set_is_the_deployments() -> None:

@@ -41,32 +41,32 @@ PODS = [pod(f"p{number}") for number in range(10)]
     ],
 )
 def test_what_is_allowed(spec: Object, expected: int, desired: int, allowed: int) -> None:
-    told = status(budget(**spec), PODS, ExpectedPods(expected), NOW)
-    assert (told["desiredHealthy"], told["disruptionsAllowed"]) == (desired, allowed)
-    (condition,) = told["conditions"]
+    new_status = status(budget(**spec), PODS, ExpectedPods(expected), NOW)
+    assert (new_status["desiredHealthy"], new_status["disruptionsAllowed"]) == (desired, allowed)
+    (condition,) = new_status["conditions"]
     assert condition["reason"] == ("SufficientPods" if allowed else "InsufficientPods")
 
 
 def test_only_healthy_pods_count() -> None:
     covered = [pod("a"), pod("b", ready=False), pod("c", ending=True)]
-    told = status(budget(minAvailable=1), covered, ExpectedPods(3), NOW)
-    assert (told["currentHealthy"], told["disruptionsAllowed"]) == (1, 0)
+    new_status = status(budget(minAvailable=1), covered, ExpectedPods(3), NOW)
+    assert (new_status["currentHealthy"], new_status["disruptionsAllowed"]) == (1, 0)
 
 
 def test_an_evicted_pod_counts_as_gone_until_it_is_clear_that_it_stays() -> None:
     since = meta.format_time(NOW - 60)
     evicted = budget({"disruptedPods": {"p0": since, "gone": since}}, minAvailable=8)
-    told = status(evicted, PODS, ExpectedPods(10), NOW)
-    assert told["disruptedPods"] == {"p0": since} and told["disruptionsAllowed"] == 1
-    assert next_check_seconds(told["disruptedPods"], NOW) == 61.0
+    new_status = status(evicted, PODS, ExpectedPods(10), NOW)
+    assert new_status["disruptedPods"] == {"p0": since} and new_status["disruptionsAllowed"] == 1
+    assert next_check_seconds(new_status["disruptedPods"], NOW) == 61.0
     assert pending_disruptions(evicted, PODS, NOW + 61) == {}
     assert pending_disruptions(evicted, [pod("p0", ending=True)], NOW) == {}
 
 
 def test_what_nobody_knows_allows_nothing() -> None:
-    told = status(budget(maxUnavailable=1), PODS, ExpectedPods(0, "found no controllers"), NOW)
-    assert told["disruptionsAllowed"] == 0
-    assert told["conditions"][0]["reason"] == "SyncFailed"
+    new_status = status(budget(maxUnavailable=1), PODS, ExpectedPods(0, "found no controllers"), NOW)
+    assert new_status["disruptionsAllowed"] == 0
+    assert new_status["conditions"][0]["reason"] == "SyncFailed"
 
 
 def test_the_same_is_not_said_anew() -> None:

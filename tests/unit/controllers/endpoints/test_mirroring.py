@@ -34,7 +34,7 @@ def subset(*ready: str, unready: tuple[str, ...] = (), ports: list[Object] = POR
     }
 
 
-def told(slices: list[Object]) -> list[tuple[str, dict[str, bool]]]:
+def summary(slices: list[Object]) -> list[tuple[str, dict[str, bool]]]:
     return [
         (each["addressType"], {one["addresses"][0]: one["conditions"]["ready"] for one in each["endpoints"]})
         for each in slices
@@ -62,7 +62,7 @@ def test_by_family_and_ports() -> None:
         subset("10.0.0.1", "fd00::1", unready=("10.0.0.2", "10.0.0.1")), subset("10.0.0.3", ports=other)
     )
     plan = mirroring.plan(given, SERVICE, [])
-    assert told(plan.create) == [
+    assert summary(plan.create) == [
         ("IPv4", {"10.0.0.1": True, "10.0.0.2": False}),
         ("IPv6", {"fd00::1": True}),
         ("IPv4", {"10.0.0.3": True}),
@@ -77,8 +77,8 @@ def test_what_is_right_stays() -> None:
     first = mirroring.plan(endpoints(subset("10.0.0.1", "fd00::1")), SERVICE, []).create
     assert mirroring.plan(endpoints(subset("fd00::1", "10.0.0.1")), SERVICE, first) == SlicePlan()
     second = mirroring.plan(endpoints(subset("10.0.0.9")), SERVICE, first)
-    assert told(second.update) == [("IPv4", {"10.0.0.9": True})]
-    assert told(second.delete) == [("IPv6", {"fd00::1": True})] and not second.create
+    assert summary(second.update) == [("IPv4", {"10.0.0.9": True})]
+    assert summary(second.delete) == [("IPv6", {"fd00::1": True})] and not second.create
     labelled = mirroring.plan(
         endpoints(subset("10.0.0.1", "fd00::1"), labels={"tier": "gold"}), SERVICE, first
     )

@@ -78,7 +78,7 @@ def obj(name: str, **more: object) -> Object:
     return {"metadata": metadata, **more}
 
 
-def test_pods_that_change_one_after_another_are_told_of_together() -> None:
+def test_pods_that_change_one_after_another_are_handled_together() -> None:
     count = 3 * PODS_AT_ONCE
     clock = VirtualClock()
 
@@ -100,7 +100,7 @@ def test_pods_that_change_one_after_another_are_told_of_together() -> None:
                 pods.put(obj(f"web-{number}", spec={}, status=status), Revision(number + 1))
                 await asyncio.sleep(0.01)
             await asyncio.sleep(5)
-            assert watcher.settled[-1][1] == count, "all are told of in the end"
+            assert watcher.settled[-1][1] == count, "all are handled in the end"
             assert len(watcher.settled) <= 25, (
                 "3 s of changes, each look 10 to 30 ms: one look every 0.2 to 0.6 s"
             )

@@ -51,7 +51,7 @@ def test_whatever_came_before_it_knows_what_is(
     assert vars(index) == vars(IngressIndex()), "nothing is kept of what is gone"
 
 
-def test_holders_tell_what_changed() -> None:
+def test_changed_holders_are_reported() -> None:
     blue, red = TENANTS
     holders = HostHolders()
     assert holders.put(blue, frozenset({"a", "b"})) == {"a", "b"}

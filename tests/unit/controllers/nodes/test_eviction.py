@@ -43,10 +43,10 @@ def test_leaves_at(tolerations: list[Object], taints: list[NoExecuteTaint], expe
 
 
 def test_since_when_a_taint_counts() -> None:
-    told = {"key": "told", "effect": "NoExecute", "timeAdded": "1970-01-01T00:01:40Z"}
+    dated = {"key": "dated", "effect": "NoExecute", "timeAdded": "1970-01-01T00:01:40Z"}
     seen = {"key": "seen", "value": "v", "effect": "NoExecute"}
-    node = {"spec": {"taints": [told, seen, {"key": "other", "effect": "NoSchedule"}]}}
+    node = {"spec": {"taints": [dated, seen, {"key": "other", "effect": "NoSchedule"}]}}
     first = read(node, (), 500.0)
-    assert first == (NoExecuteTaint("told", "", 100.0), NoExecuteTaint("seen", "v", 500.0))
+    assert first == (NoExecuteTaint("dated", "", 100.0), NoExecuteTaint("seen", "v", 500.0))
     assert read(node, first, 600.0) == first
     assert read({"spec": {}}, first, 700.0) == ()

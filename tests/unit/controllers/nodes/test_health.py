@@ -38,8 +38,8 @@ def test_after_it_all_that_the_node_kept_is_unknown() -> None:
         node(Ready="True", MemoryPressure="False", NetworkUnavailable="False"), NOW - 50, NOW
     )
     assert judged.next_check_seconds is None and judged.conditions is not None
-    told = {each["type"]: (each["status"], each["reason"]) for each in judged.conditions}
-    assert told == {
+    conditions = {each["type"]: (each["status"], each["reason"]) for each in judged.conditions}
+    assert conditions == {
         "Ready": ("Unknown", "NodeStatusUnknown"),
         "MemoryPressure": ("Unknown", "NodeStatusUnknown"),
         "NetworkUnavailable": ("False", "Said"),

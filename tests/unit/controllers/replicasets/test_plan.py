@@ -103,7 +103,7 @@ def test_status_counts() -> None:
     }
 
 
-def test_a_failure_is_told_once_and_taken_back() -> None:
+def test_a_failure_is_reported_once_and_withdrawn() -> None:
     obj = made(1)
     failed = status(obj, [], ReplicaFailure("FailedCreate", "exceeded quota"), NOW)
     (condition,) = failed["conditions"]

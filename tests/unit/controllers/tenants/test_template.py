@@ -42,7 +42,7 @@ def test_the_network_is_the_tenants_own_whatever_it_says() -> None:
         ("metadata: []\nspec: {}\n", "flat"),
     ],
 )
-def test_what_is_no_network_is_told_at_once(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_template_is_reported_at_once(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "template"
     path.write_text(text)
     if message == "flat":
@@ -52,6 +52,6 @@ def test_what_is_no_network_is_told_at_once(tmp_path: Path, text: str, message: 
         NetworkTemplate.load(path)
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadTemplate, match="cannot read"):
         NetworkTemplate.load(tmp_path / "none")

@@ -82,16 +82,16 @@ def test_a_volume_that_names_the_claim_comes_first(meant: Object, takes: bool) -
 def test_free_volumes_of_a_class_that_waits_are_the_schedulers() -> None:
     wanted = claim(storageClassName="k")
     around = ClaimContext(free=[volume(storageClassName="k")], chosen=DELAYED)
-    told = plan.for_claim(wanted, around)
+    planned = plan.for_claim(wanted, around)
     assert (
-        isinstance(told, WaitForVolume)
-        and told.event is not None
-        and told.event.reason == "WaitForFirstConsumer"
+        isinstance(planned, WaitForVolume)
+        and planned.event is not None
+        and planned.event.reason == "WaitForFirstConsumer"
     )
     user = {"metadata": {"name": "web"}}
-    told = plan.for_claim(wanted, ClaimContext(chosen=DELAYED, user=user))
-    assert isinstance(told, WaitForVolume) and told.event is not None
-    assert (told.event.reason, told.event.message) == (
+    planned = plan.for_claim(wanted, ClaimContext(chosen=DELAYED, user=user))
+    assert isinstance(planned, WaitForVolume) and planned.event is not None
+    assert (planned.event.reason, planned.event.message) == (
         "WaitForPodScheduled",
         "waiting for pod web to be scheduled",
     )

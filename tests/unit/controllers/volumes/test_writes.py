@@ -42,16 +42,16 @@ def test_the_claims_side() -> None:
 
 
 def test_statuses() -> None:
-    told = writes.bound_status(claim(), volume())
-    assert told is not None
-    assert told["status"] == {
+    bound = writes.bound_status(claim(), volume())
+    assert bound is not None
+    assert bound["status"] == {
         "phase": "Bound",
         "accessModes": ["ReadWriteOnce"],
         "capacity": {"storage": "2Gi"},
     }
-    assert writes.bound_status(told, volume()) is None
+    assert writes.bound_status(bound, volume()) is None
     larger = volume(capacity={"storage": "9Gi"})
-    assert writes.bound_status(told, larger) is None
-    lost = writes.unbound_status(told, "Lost")
+    assert writes.bound_status(bound, larger) is None
+    lost = writes.unbound_status(bound, "Lost")
     assert lost is not None and lost["status"] == {"phase": "Lost"}
     assert writes.unbound_status(lost, "Lost") is None

@@ -23,7 +23,7 @@ def workload() -> Object:
     ("resource", "label"),
     [(DAEMON_SETS, "controller-revision-hash"), (STATEFUL_SETS, "controller.kubernetes.io/hash")],
 )
-def test_revisions_tell_their_hash_and_the_cause_of_the_change(resource: Resource, label: str) -> None:
+def test_revisions_carry_their_hash_and_the_cause_of_the_change(resource: Resource, label: str) -> None:
     made = history.new_revision(resource, workload(), 1)["metadata"]
     digest = history.hash_of({"metadata": made})
     assert made["labels"] == {"app": "x", label: digest} and made["name"] == f"x-{digest}"

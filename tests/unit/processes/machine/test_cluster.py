@@ -53,7 +53,7 @@ def test_what_was_asked_is_kept_and_the_folder_may_move(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"name": 3}'])
-def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
+def test_a_damaged_file_is_reported(tmp_path: Path, text: str) -> None:
     (tmp_path / "cluster.json").write_text(text)
     with pytest.raises(BadCluster, match="damaged"):
         cluster.load(tmp_path)

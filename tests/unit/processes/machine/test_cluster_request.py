@@ -91,7 +91,9 @@ def test_failures_of_the_machine_say_what_to_do(number: int, said: str) -> None:
     assert said in message and "/x/y" in message
 
 
-def test_a_node_that_is_less_than_promised_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_is_less_than_promised_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = saved(tmp_path, hollow=False)
     node = asked.node(1)
     monkeypatch.setattr("shutil.which", lambda *_words, **_more: "/usr/bin/runsc")
