@@ -517,8 +517,8 @@ def test_a_policys_status_reports_impossible_types(tenant: Caller) -> None:
     assert made["status"]["observedGeneration"] == 1
     assert warning["fieldRef"] == "spec.validations[0].expression"
     assert "undefined field 'replicas'" in warning["warning"]
-    mended = {"spec": {"validations": [{"expression": "object.spec.replicas < 9"}]}}
-    changed = tenant.patch(f"{policies}/few", mended).json
+    corrected = {"spec": {"validations": [{"expression": "object.spec.replicas < 9"}]}}
+    changed = tenant.patch(f"{policies}/few", corrected).json
     assert changed["status"] == {"observedGeneration": 2, "typeChecking": {}}
     labelled = tenant.patch(f"{policies}/few", {"metadata": {"labels": {"a": "b"}}}).json
     assert labelled["status"] == changed["status"]

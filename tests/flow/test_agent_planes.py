@@ -109,7 +109,7 @@ def test_planes_come_and_go_while_the_agent_runs(planes: Planes, tmp_path: Path)
         planes.create(planes.acme, "acme", "web")
         planes.create(planes.beta, "beta", "web")
         wait_until(lambda: is_ready(planes.acme, "web"))
-        assert not is_ready(planes.beta, "web"), "the node has not heard of that plane"
+        assert not is_ready(planes.beta, "web"), "the node has not joined that plane"
         (folder / "beta.kubeconfig").write_bytes(way.read_bytes())
         wait_until(lambda: is_ready(planes.beta, "web"))
         before = planes.beta.get(f"{PODS}/web").json["status"]["containerStatuses"]

@@ -1,4 +1,4 @@
-"""Controllers behind a balancer of two API servers, one of which always hears late: every tenant is completed."""
+"""Controllers behind a balancer of two API servers, one of which always lags behind: every tenant is completed."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A server that has not heard of a namespace yet refuses a create there: controllers try again, and complete it."""
+"""A server that has not received a namespace yet refuses a create there: controllers try again, and complete it."""
 
 import random
 from collections.abc import Iterator

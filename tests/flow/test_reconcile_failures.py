@@ -72,8 +72,8 @@ def test_failures_of_one_object_are_counted_in_one_event(tenant: Caller) -> None
 
 
 def test_a_mended_object_is_done_at_once(tenant: Caller) -> None:
-    tenant.post(PATH, {"metadata": {"name": "bad-mended"}})
-    wait_until(lambda: "bad-mended" in tenant.kubectl("get", "events"))
-    tenant.delete(f"{PATH}/bad-mended")
+    tenant.post(PATH, {"metadata": {"name": "bad-repaired"}})
+    wait_until(lambda: "bad-repaired" in tenant.kubectl("get", "events"))
+    tenant.delete(f"{PATH}/bad-repaired")
     tenant.post(PATH, {"metadata": {"name": "good-after"}})
     wait_until(lambda: is_seen(tenant, "good-after"))

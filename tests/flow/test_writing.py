@@ -341,7 +341,7 @@ def test_a_built_in_role_that_is_back_is_replaced_at_the_revision_it_came_with(t
 
 
 def test_deleting_what_is_ending_changes_nothing(tenant: Caller) -> None:
-    """Else whoever deletes whatever it hears of would hear of that for ever."""
+    """Otherwise a client that deletes every object of which it gets an event would never finish."""
     pods = "/api/v1/namespaces/default/pods"
     container = {"name": "main", "image": "example.com/app"}
     metadata = {"name": "held", "finalizers": ["example.com/held"]}

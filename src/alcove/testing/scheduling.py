@@ -146,7 +146,7 @@ class Scene:
         self.cache.place(placed, obj["spec"]["nodeName"])
         return placed
 
-    def passing(self, obj: Object, tenant: TenantId = TENANT) -> set[str]:
+    def feasible(self, obj: Object, tenant: TenantId = TENANT) -> set[str]:
         """Names of the feasible nodes."""
         ranked = self.evaluator.rank(self.pod(obj, tenant))
         return {name for name, slot in self.cache.nodes.slots.items() if ranked[slot] >= 0}

@@ -48,7 +48,7 @@ def test_the_kubeconfig_of_a_tenant_is_its_administrators(alcove: Alcove, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "expected"),
     [
         (("tenant", "show", "nobody"), 5, 'tenants "nobody" not found'),
         (("tenant", "create", "system"), 1, "already exists"),
@@ -61,11 +61,11 @@ def test_the_kubeconfig_of_a_tenant_is_its_administrators(alcove: Alcove, tmp_pa
     ],
 )
 def test_what_goes_wrong_is_said_with_a_code(
-    alcove: Alcove, words: tuple[str, ...], code: int, said: str
+    alcove: Alcove, words: tuple[str, ...], code: int, expected: str
 ) -> None:
     done = alcove(*words)
     assert (done.exit_code, done.stdout) == (code, "")
-    assert said in done.stderr
+    assert expected in done.stderr
 
 
 def test_a_tenants_user_sees_what_is_forbidden(

@@ -32,8 +32,8 @@ def test_every_failure_has_its_code_and_a_message(
     with pytest.raises(typer.Exit) as done, exit_on_error():
         raise error
     assert done.value.exit_code == code
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.startswith("error: ") and "x" in said.err
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.startswith("error: ") and "x" in captured.err
 
 
 def test_a_fault_of_ours_is_not_hidden() -> None:

@@ -176,7 +176,7 @@ def test_an_invalid_spec_is_reported_and_harms_nobody(spec: dict[str, Any], mess
     scene = Scene(node("n"))
     assert message in scene.why(pod("bad", **spec))
     assert scene.why(pod("bad", **spec)).startswith("0/1 nodes are available: ")
-    assert scene.passing(pod("good")) == {"n"}
+    assert scene.feasible(pod("good")) == {"n"}
 
 
 def test_what_asks_for_too_much_still_counts_where_it_runs() -> None:
@@ -185,9 +185,9 @@ def test_what_asks_for_too_much_still_counts_where_it_runs() -> None:
     ports = [{"hostPort": port} for port in range(1, 2001)]
     container = {"name": "c", "ports": ports, "resources": {"requests": {"cpu": "3"}}}
     scene.place(pod("huge", on="n", containers=[container]))
-    assert scene.passing(pod("p", cpu="2")) == set()
-    assert scene.passing(pod("p", containers=[{"name": "c", "ports": ports[:1]}])) == set()
-    assert scene.passing(pod("p", cpu="1")) == {"n"}
+    assert scene.feasible(pod("p", cpu="2")) == set()
+    assert scene.feasible(pod("p", containers=[{"name": "c", "ports": ports[:1]}])) == set()
+    assert scene.feasible(pod("p", cpu="1")) == {"n"}
 
 
 def test_an_alternative_that_makes_sense_is_enough() -> None:
@@ -198,7 +198,7 @@ def test_an_alternative_that_makes_sense_is_enough() -> None:
     affinity = {
         "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     }
-    assert Scene(node("n", {"zone": "z"})).passing(pod("p", affinity=affinity)) == {"n"}
+    assert Scene(node("n", {"zone": "z"})).feasible(pod("p", affinity=affinity)) == {"n"}
 
 
 def test_affinities_in_a_circle_stay_pending() -> None:

@@ -58,7 +58,7 @@ LABELED = (
     ],
 )
 def test_node_selector_and_affinity(spec: dict[str, Any], expected: set[str]) -> None:
-    assert Scene(*LABELED).passing(pod("p", **spec)) == expected
+    assert Scene(*LABELED).feasible(pod("p", **spec)) == expected
 
 
 def test_terms_of_node_affinity_are_alternatives() -> None:
@@ -66,7 +66,7 @@ def test_terms_of_node_affinity_are_alternatives() -> None:
     key = "requiredDuringSchedulingIgnoredDuringExecution"
     terms = [each["nodeAffinity"][key]["nodeSelectorTerms"][0] for each in (one, other)]
     affinity = {"nodeAffinity": {key: {"nodeSelectorTerms": terms}}}
-    assert Scene(*LABELED).passing(pod("p", affinity=affinity)) == {"large", "plain"}
+    assert Scene(*LABELED).feasible(pod("p", affinity=affinity)) == {"large", "plain"}
 
 
 @pytest.mark.parametrize(
@@ -92,15 +92,15 @@ def test_taints_must_be_tolerated(toleration: Object | None, expected: set[str])
         node("red", taints=["team=red:NoSchedule"]),
         node("evicting", taints=["team=blue:NoExecute"]),
     )
-    assert scene.passing(pod("p", tolerations=[toleration] if toleration else [])) == expected
+    assert scene.feasible(pod("p", tolerations=[toleration] if toleration else [])) == expected
 
 
 def test_cordoned_nodes_take_only_pods_that_tolerate_it() -> None:
     scene = Scene(node("open"), node("cordoned", unschedulable=True))
     tolerating = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}
-    assert scene.passing(pod("p")) == {"open"}
-    assert scene.passing(pod("p", tolerations=[tolerating])) == {"open", "cordoned"}
-    assert scene.passing(pod("p", tolerations=[{"operator": "Exists"}])) == {"open", "cordoned"}
+    assert scene.feasible(pod("p")) == {"open"}
+    assert scene.feasible(pod("p", tolerations=[tolerating])) == {"open", "cordoned"}
+    assert scene.feasible(pod("p", tolerations=[{"operator": "Exists"}])) == {"open", "cordoned"}
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_resources_must_be_left(asked: dict[str, str], expected: set[str]) -> No
     scene = Scene(node("roomy", gpu="2"), node("busy"), node("full", pods="1"))
     scene.place(pod("x", cpu="3500m", memory="10Gi", on="busy"))
     scene.place(pod("y", on="full"))
-    assert scene.passing(pod("p", containers=asking(**asked))) == expected
+    assert scene.feasible(pod("p", containers=asking(**asked))) == expected
 
 
 def test_init_containers_sidecars_and_overhead_count() -> None:
@@ -131,7 +131,7 @@ def test_init_containers_sidecars_and_overhead_count() -> None:
         return {"name": name, "resources": {"requests": {"cpu": cpu}}, **more}
 
     def fits(**spec: Any) -> bool:
-        return bool(scene.passing(pod("p", **spec)))
+        return bool(scene.feasible(pod("p", **spec)))
 
     main = [container("a", "1"), container("b", "1")]
     assert fits(containers=main, initContainers=[container("i", "4")])
@@ -163,13 +163,13 @@ def test_host_ports_must_be_free(wanted: Object, expected: set[str]) -> None:
     scene = Scene(node("free"), node("all"), node("one"))
     scene.place(pod("x", on="all", containers=with_port({"hostPort": 80})))
     scene.place(pod("y", on="one", containers=with_port({"hostPort": 80, "hostIP": "10.0.0.1"})), OTHER)
-    assert scene.passing(pod("p", containers=with_port(wanted))) == expected
+    assert scene.feasible(pod("p", containers=with_port(wanted))) == expected
 
 
 def test_runtime_class_needs_a_node_that_proved_its_handler() -> None:
     scene = Scene(node("plain"), node("strong", handlers=["runsc", "runc"]))
     scene.cache.handlers["acme"] = {"gvisor": "runsc"}  # type: ignore[index]
-    assert scene.passing(pod("p", runtimeClassName="gvisor")) == {"strong"}
+    assert scene.feasible(pod("p", runtimeClassName="gvisor")) == {"strong"}
     missing = 'runtimeclass.node.k8s.io "kata" not found'
     assert scene.why(pod("p", runtimeClassName="kata")) == f"0/2 nodes are available: {missing}."
 
@@ -200,31 +200,31 @@ def test_pods_near_and_far(affinity: Object, expected: set[str]) -> None:
     scene.cache.affinity_index(scene.pod(pod("_")).tenant).set_namespace("else", {"team": "x"})
     scene.place(pod("web", {**WEB, "tier": "front"}, on="a1"))
     scene.place(pod("web", WEB, namespace="else", on="b1"))
-    assert scene.passing(pod("p", {"app": "db"}, affinity=affinity)) == expected
+    assert scene.feasible(pod("p", {"app": "db"}, affinity=affinity)) == expected
 
 
 def test_first_of_pods_that_want_their_like_near_goes_anywhere_with_the_label() -> None:
     scene = Scene(*ZONES, node("unlabeled"))
     wanting = pod("p", WEB, affinity=near(term(WEB, ZONE)))
-    assert scene.passing(wanting) == {"a1", "a2", "b1"}
+    assert scene.feasible(wanting) == {"a1", "a2", "b1"}
     scene.place(pod("first", WEB, on="b1"))
-    assert scene.passing(wanting) == {"b1"}
+    assert scene.feasible(wanting) == {"b1"}
 
 
 def test_placed_pods_keep_away_those_they_must_be_far_from() -> None:
     scene = Scene(*ZONES)
     loner = scene.place(pod("loner", {"app": "db"}, on="a1", affinity=far(term(WEB, ZONE))))
-    assert scene.passing(pod("p", WEB)) == {"b1"}
-    assert scene.passing(pod("p", {"app": "other"})) == {"a1", "a2", "b1"}
+    assert scene.feasible(pod("p", WEB)) == {"b1"}
+    assert scene.feasible(pod("p", {"app": "other"})) == {"a1", "a2", "b1"}
     scene.cache.lift(loner)
-    assert scene.passing(pod("p", WEB)) == {"a1", "a2", "b1"}
+    assert scene.feasible(pod("p", WEB)) == {"a1", "a2", "b1"}
 
 
 def test_no_affinity_reaches_into_another_tenant() -> None:
     scene = Scene(*ZONES)
     scene.place(pod("loner", WEB, on="a1", affinity=far(term(WEB, ZONE))), OTHER)
-    assert scene.passing(pod("p", WEB, affinity=far(term(WEB, ZONE)))) == {"a1", "a2", "b1"}
-    assert scene.passing(pod("q", {"app": "x"}, affinity=near(term(WEB, ZONE)))) == set()
+    assert scene.feasible(pod("p", WEB, affinity=far(term(WEB, ZONE)))) == {"a1", "a2", "b1"}
+    assert scene.feasible(pod("q", {"app": "x"}, affinity=near(term(WEB, ZONE)))) == set()
 
 
 @pytest.mark.parametrize(
@@ -248,16 +248,16 @@ def test_spread_constraints(constraint: Object, expected: set[str]) -> None:
     scene.place(pod("w2", WEB, on="a2"))
     scene.place(pod("w3", WEB, namespace="else", on="b1"))
     scene.place(pod("w4", WEB, on="b1"), OTHER)
-    assert scene.passing(pod("p", WEB, topologySpreadConstraints=[constraint])) == expected
+    assert scene.feasible(pod("p", WEB, topologySpreadConstraints=[constraint])) == expected
 
 
 def test_spread_counts_pods_that_are_leaving_no_more() -> None:
     scene = Scene(*ZONES)
     going = scene.place(pod("w1", WEB, on="a1"))
     even = pod("p", WEB, topologySpreadConstraints=[spread(WEB, ZONE)])
-    assert scene.passing(even) == {"b1"}
+    assert scene.feasible(even) == {"b1"}
     scene.cache.mark_leaving(going)
-    assert scene.passing(even) == {"a1", "a2", "b1"}
+    assert scene.feasible(even) == {"a1", "a2", "b1"}
 
 
 def test_spread_looks_only_at_nodes_the_pod_could_use() -> None:
@@ -267,9 +267,12 @@ def test_spread_looks_only_at_nodes_the_pod_could_use() -> None:
     scene.place(pod("w1", WEB, on="a"))
     scene.place(pod("w2", WEB, on="c"))
     chosen: Any = {"nodeSelector": {"ok": "y"}}
-    assert scene.passing(pod("p", WEB, topologySpreadConstraints=[spread(WEB, ZONE)], **chosen)) == {"a", "c"}
+    assert scene.feasible(pod("p", WEB, topologySpreadConstraints=[spread(WEB, ZONE)], **chosen)) == {
+        "a",
+        "c",
+    }
     ignoring = spread(WEB, ZONE, nodeAffinityPolicy="Ignore")
-    assert scene.passing(pod("p", WEB, topologySpreadConstraints=[ignoring], **chosen)) == set()
+    assert scene.feasible(pod("p", WEB, topologySpreadConstraints=[ignoring], **chosen)) == set()
 
 
 def test_spread_takes_the_pods_own_values_of_match_label_keys() -> None:
@@ -277,7 +280,7 @@ def test_spread_takes_the_pods_own_values_of_match_label_keys() -> None:
     scene.place(pod("old", {**WEB, "version": "1"}, on="a1"))
     constraint = spread(WEB, ZONE, matchLabelKeys=["version"])
     new = pod("p", {**WEB, "version": "2"}, topologySpreadConstraints=[constraint])
-    assert scene.passing(new) == {"a1", "a2", "b1"}
+    assert scene.feasible(new) == {"a1", "a2", "b1"}
 
 
 @pytest.mark.parametrize(
@@ -296,7 +299,7 @@ def test_spread_looks_at_tainted_nodes_unless_the_policy_says_otherwise(
     constraint = spread(WEB, ZONE, nodeTaintsPolicy=policy)
     tolerations = [toleration] if toleration else []
     wanting = pod("p", WEB, topologySpreadConstraints=[constraint], tolerations=tolerations)
-    assert scene.passing(wanting) == expected
+    assert scene.feasible(wanting) == expected
 
 
 @pytest.mark.parametrize(
@@ -312,7 +315,7 @@ def test_terms_take_the_pods_own_values_of_label_keys(keys: Object, expected: se
     scene = Scene(*ZONES)
     scene.place(pod("old", {**WEB, "version": "1"}, on="a1"))
     apart = far(term(WEB, ZONE, **keys))
-    assert scene.passing(pod("p", {**WEB, "version": "2"}, affinity=apart)) == expected
+    assert scene.feasible(pod("p", {**WEB, "version": "2"}, affinity=apart)) == expected
 
 
 def test_terms_can_leave_out_pods_with_the_pods_own_value() -> None:
@@ -320,7 +323,7 @@ def test_terms_can_leave_out_pods_with_the_pods_own_value() -> None:
     scene.place(pod("mine", {**WEB, "team": "red"}, on="a1"))
     scene.place(pod("theirs", {**WEB, "team": "blue"}, on="b1"))
     apart = far(term(WEB, ZONE, mismatchLabelKeys=["team"]))
-    assert scene.passing(pod("p", {**WEB, "team": "red"}, affinity=apart)) == {"a1", "a2"}
+    assert scene.feasible(pod("p", {**WEB, "team": "red"}, affinity=apart)) == {"a1", "a2"}
 
 
 def test_several_spread_constraints_must_all_hold() -> None:
@@ -328,7 +331,7 @@ def test_several_spread_constraints_must_all_hold() -> None:
     scene.place(pod("w1", WEB, on="a1"))
     scene.place(pod("w2", WEB, on="b1"))
     both = [spread(WEB, ZONE), spread(WEB, "kubernetes.io/hostname")]
-    assert scene.passing(pod("p", WEB, topologySpreadConstraints=both)) == {"a2"}
+    assert scene.feasible(pod("p", WEB, topologySpreadConstraints=both)) == {"a2"}
 
 
 def test_disks_that_cannot_be_shared() -> None:
@@ -337,11 +340,11 @@ def test_disks_that_cannot_be_shared() -> None:
     pd = {"name": "v", "gcePersistentDisk": {"pdName": "pd", "readOnly": True}}
     rbd = {"name": "v", "rbd": {"monitors": ["m1", "m2"], "pool": "p", "image": "i"}}
     scene.place(pod("x", on="n", volumes=[ebs, pd, rbd]))
-    assert scene.passing(pod("p", volumes=[ebs])) == {"m"}
-    assert scene.passing(pod("p", volumes=[pd])) == {"n", "m"}
+    assert scene.feasible(pod("p", volumes=[ebs])) == {"m"}
+    assert scene.feasible(pod("p", volumes=[pd])) == {"n", "m"}
     writing = {"name": "v", "gcePersistentDisk": {"pdName": "pd"}}
-    assert scene.passing(pod("p", volumes=[writing])) == {"m"}
+    assert scene.feasible(pod("p", volumes=[writing])) == {"m"}
     overlapping = {"name": "v", "rbd": {"monitors": ["m2"], "pool": "p", "image": "i"}}
     other_image = {"name": "v", "rbd": {"monitors": ["m2"], "pool": "p", "image": "j"}}
-    assert scene.passing(pod("p", volumes=[overlapping])) == {"m"}
-    assert scene.passing(pod("p", volumes=[other_image])) == {"n", "m"}
+    assert scene.feasible(pod("p", volumes=[overlapping])) == {"m"}
+    assert scene.feasible(pod("p", volumes=[other_image])) == {"n", "m"}

@@ -179,7 +179,7 @@ def test_volumes_that_say_their_zone(labels: dict[str, str], expected: set[str])
     storage.volumes["v"] = read_volume(volume("v", labels=labels))
     bound = read_claim(claim("c", volume="v", bound=True))
     storage.claims[bound.key] = bound
-    assert scene.passing(using("p", "c")) == expected
+    assert scene.feasible(using("p", "c")) == expected
 
 
 def test_a_waiting_claim_gets_the_smallest_volume_that_fits() -> None:

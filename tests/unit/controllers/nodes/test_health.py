@@ -1,4 +1,4 @@
-"""A node that is heard of no more: when, and what is said of it then."""
+"""When a node counts as lost, and the conditions and events that it gets then."""
 
 import pytest
 

@@ -68,7 +68,7 @@ def test_a_port_of_before_that_is_taken_is_not_changed_in_silence(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("before", "wanted", "said"),
+    ("before", "wanted", "expected"),
     [
         ({}, {"port": 9}, "up on port 1"),
         ({"hollow": False}, {}, "real nodes"),
@@ -76,19 +76,19 @@ def test_a_port_of_before_that_is_taken_is_not_changed_in_silence(tmp_path: Path
     ],
 )
 def test_what_a_running_cluster_cannot_become(
-    tmp_path: Path, before: dict[str, object], wanted: dict[str, object], said: str
+    tmp_path: Path, before: dict[str, object], wanted: dict[str, object], expected: str
 ) -> None:
     saved(tmp_path, **before)
-    with pytest.raises(ClusterNotUp, match=said):
+    with pytest.raises(ClusterNotUp, match=expected):
         decide(tmp_path, hollow(**wanted), True)
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [(28, "free some space"), (30, "--data"), (13, "--data"), (5, "Input/output")]
+    ("number", "expected"), [(28, "free some space"), (30, "--data"), (13, "--data"), (5, "Input/output")]
 )
-def test_failures_of_the_machine_say_what_to_do(number: int, said: str) -> None:
+def test_failures_of_the_machine_say_what_to_do(number: int, expected: str) -> None:
     message = explain(OSError(number, os.strerror(number), "/x/y"), Path("/x"))
-    assert said in message and "/x/y" in message
+    assert expected in message and "/x/y" in message
 
 
 def test_a_node_that_is_less_than_promised_is_reported(

@@ -46,8 +46,8 @@ def test_whom_a_term_is_about(wanted: Object, expected: set[str]) -> None:
     scene.place(pod("web", WEB, on="a1"))
     # From another namespace: the pod is not of those the term is about.
     wanted = {"namespaces": ["default"], **wanted}
-    assert scene.passing(pod("p", namespace="else", affinity=near(wanted))) == expected
-    assert scene.passing(pod("p", namespace="else", affinity=far(wanted))) == ALL - expected
+    assert scene.feasible(pod("p", namespace="else", affinity=near(wanted))) == expected
+    assert scene.feasible(pod("p", namespace="else", affinity=far(wanted))) == ALL - expected
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_whom_a_placed_pod_keeps_away(
     scene = Scene(*NODES)
     scene.cache.affinity_index(TENANT).set_namespace("default", {"team": "x"})
     scene.place(pod("loner", {"app": "loner", "version": "1"}, on="a1", affinity=far(term_of_placed)))
-    assert scene.passing(pod("p", labels)) == expected
+    assert scene.feasible(pod("p", labels)) == expected
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_apart_both_ways(
     scene = Scene(*NODES)
     scene.place(pod("web", WEB, on="a1", affinity=far(*(term(each, ZONE) for each in theirs))))
     asked = pod("p", {"app": "p"}, affinity=far(*(term(each, ZONE) for each in mine)))
-    assert scene.passing(asked) == expected
+    assert scene.feasible(asked) == expected
 
 
 @pytest.mark.parametrize(
@@ -121,15 +121,15 @@ def test_apart_both_ways(
     ],
 )
 def test_the_first_of_its_kind(terms: list[Object], labels: dict[str, str], expected: set[str]) -> None:
-    assert Scene(*NODES).passing(pod("p", labels, affinity=near(*terms))) == expected
+    assert Scene(*NODES).feasible(pod("p", labels, affinity=near(*terms))) == expected
 
 
 def test_pods_beyond_the_labels_reach_are_nobodys_neighbours() -> None:
     """On a node without the label there is nobody near: the first of its kind may still be elsewhere."""
     scene = Scene(*NODES)
     scene.place(pod("web", WEB, on="bare"))
-    assert scene.passing(pod("p", WEB, affinity=near(term(WEB, ZONE)))) == {"a1", "a2", "b1"}
-    assert scene.passing(pod("q", {"app": "q"}, affinity=near(term(WEB, ZONE)))) == set()
+    assert scene.feasible(pod("p", WEB, affinity=near(term(WEB, ZONE)))) == {"a1", "a2", "b1"}
+    assert scene.feasible(pod("q", {"app": "q"}, affinity=near(term(WEB, ZONE)))) == set()
 
 
 def test_pods_in_labelled_namespaces_follow_the_labels() -> None:
@@ -137,18 +137,18 @@ def test_pods_in_labelled_namespaces_follow_the_labels() -> None:
     scene.place(pod("web", WEB, namespace="else", on="a1"))
     index = scene.cache.affinity_index(TENANT)
     apart = far(term(WEB, ZONE, namespaceSelector={"matchLabels": {"team": "x"}}))
-    assert scene.passing(pod("p", affinity=apart)) == ALL
+    assert scene.feasible(pod("p", affinity=apart)) == ALL
     index.set_namespace("else", {"team": "x"})
-    assert scene.passing(pod("p", affinity=apart)) == {"b1", "bare"}
+    assert scene.feasible(pod("p", affinity=apart)) == {"b1", "bare"}
     index.set_namespace("else", {"team": "y"})
-    assert scene.passing(pod("p", affinity=apart)) == ALL
+    assert scene.feasible(pod("p", affinity=apart)) == ALL
 
 
 def test_a_pod_that_room_is_made_for_keeps_its_distance_already() -> None:
     scene = Scene(*NODES)
     loner = scene.pod(pod("loner", {"app": "loner"}, affinity=far(term(WEB, ZONE))))
     scene.cache.nominate(loner, "a1")
-    assert scene.passing(pod("p", WEB)) == {"b1", "bare"}
-    assert scene.passing(pod("q", affinity=far(term({"app": "loner"}, ZONE)))) == {"b1", "bare"}
+    assert scene.feasible(pod("p", WEB)) == {"b1", "bare"}
+    assert scene.feasible(pod("q", affinity=far(term({"app": "loner"}, ZONE)))) == {"b1", "bare"}
     scene.cache.denominate(loner)
-    assert scene.passing(pod("p", WEB)) == ALL
+    assert scene.feasible(pod("p", WEB)) == ALL

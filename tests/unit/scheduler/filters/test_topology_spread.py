@@ -25,7 +25,7 @@ def _scene(spreading: dict[str, int], zones: dict[str, str] | None = None, label
 
 
 def _passing(scene: Scene, *constraints: Object, labels: Any = FOO, **spec: Any) -> set[str]:
-    return scene.passing(pod("p", labels, topologySpreadConstraints=list(constraints), **spec))
+    return scene.feasible(pod("p", labels, topologySpreadConstraints=list(constraints), **spec))
 
 
 @pytest.mark.parametrize(
