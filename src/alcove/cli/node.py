@@ -131,7 +131,7 @@ def join(
     timeout: TimeoutOption = 60.0,
 ) -> None:
     """Join this machine to a cluster as a node: request a certificate, then run the agent in the foreground.
-    Undo it with `leave`. Nodes must reach each other's enrolment."""
+    Undo it with `leave`. Nodes must reach each other's addresses."""
     import os
 
     from alcove.cli import enrolment

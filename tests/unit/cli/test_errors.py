@@ -1,4 +1,4 @@
-"""Exit codes that scripts rely on, where kubeconfigs come from, and this machine's enrolment."""
+"""Exit codes that scripts rely on, where kubeconfigs come from, and this machine's addresses."""
 
 import shutil
 from pathlib import Path
