@@ -59,9 +59,9 @@ async def _run(term: LeaderTerm, options: ControllerOptions, metrics: Controller
         else:
             authorities[plane] = user.ca_pem.decode()
 
-    def follow(planes: Planes, tasks: BackgroundTasks) -> None:
+    async def follow(planes: Planes, tasks: BackgroundTasks) -> None:
         joining = PlaneJoining(planes, tasks, term.leader.fence, term.leader.confirm)
-        term.dedicated.follow(joining, tasks, on_plane_change)
+        await term.dedicated.follow(joining, tasks, on_plane_change)
 
     runner = ControllerRunner(
         controllers=CONTROLLERS, clock=time.time, authorities=authorities, options=options, metrics=metrics
