@@ -8,6 +8,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,8 @@ def users(cluster: Path) -> dict[str, User]:
 
 def test_each_sees_its_own_log(users: dict[str, User]) -> None:
     for tenant, user in users.items():
+        # A pod without a readiness probe is ready before its program has written anything.
+        wait_until(partial(user.must, "logs", "web"))
         assert user.must("logs", "web") == f"of {tenant}\n"
         assert user.must("logs", "web", "--tail=1", "--timestamps").endswith(f" of {tenant}\n")
 
