@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from alcove.store.base import Store
+from alcove.store.encrypted import EncryptedStore
+from alcove.store.encryption import AesGcmKey, Encryption, Providers
 from alcove.store.sqlite import SqliteStore
 from alcove.testing.claims import free_port
 
@@ -97,7 +99,23 @@ def etcd_places(request: pytest.FixtureRequest) -> Callable[[], Open]:
     return lambda: partial(EtcdStore.open, [endpoint], prefix=next(prefixes))
 
 
-IMPLEMENTATIONS = {"sqlite": sqlite_places, "etcd": etcd_places}
+def encrypted_places(request: pytest.FixtureRequest) -> Callable[[], Open]:
+    """SQLite below encryption of everything."""
+    new_place = sqlite_places(request)
+    encryption = Encryption([(["*.*"], Providers.of([AesGcmKey("k", b"k" * 32)]))])
+
+    def place() -> Open:
+        open_beneath = new_place()
+
+        async def open_store() -> Store:
+            return EncryptedStore(await open_beneath(), encryption)
+
+        return open_store
+
+    return place
+
+
+IMPLEMENTATIONS = {"sqlite": sqlite_places, "etcd": etcd_places, "encrypted": encrypted_places}
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)

@@ -64,8 +64,12 @@ from alcove.component.tasks import BackgroundTasks
 from alcove.http.messages import HttpResponse
 from alcove.http.server import HttpServer
 from alcove.processes.memory import keep_trimmed
+from alcove.store import encryption_config
 from alcove.store.base import ABSENT, RevisionMismatch, Store, WriteOp
 from alcove.store.compaction import Compactor, RetentionPolicy
+from alcove.store.encrypted import EncryptedStore
+from alcove.store.encryption import Encryption
+from alcove.store.encryption_config import ENCRYPTION_FILE
 from alcove.store.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
@@ -84,6 +88,8 @@ class ApiServerConfig(Struct, frozen=True, kw_only=True):
     """Endpoints (`host:port`) of the cluster's etcd. Empty for the embedded store."""
     etcd_pki: Path | None = None
     """Directory with ca.crt, client.crt and client.key for etcd. None for no TLS."""
+    encryption: Path | None = None
+    """An EncryptionConfiguration file. None for `encryption.yaml` in `data`, if it exists."""
     tokens: Path | None = None
     """A file of static bootstrap tokens."""
     admission: AdmissionSettings = AdmissionSettings()
@@ -107,7 +113,8 @@ async def serve(config: ApiServerConfig) -> AsyncIterator[RunningApiServer]:
     """Serves for the duration of the block."""
     config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     metrics = ApiServerMetrics()
-    store = await _open(config, metrics)
+    encryption = _encryption(config)
+    store = EncryptedStore(await _open(config, metrics), encryption)
     try:
         kinds = registry.load()
         await _bootstrap(store, kinds, SYSTEM)
@@ -115,6 +122,13 @@ async def serve(config: ApiServerConfig) -> AsyncIterator[RunningApiServer]:
             yield running
     finally:
         await store.close()
+
+
+def _encryption(config: ApiServerConfig) -> Encryption:
+    """Raises StoreOpenError."""
+    default = config.data / ENCRYPTION_FILE
+    path = config.encryption or (default if default.exists() else None)
+    return Encryption() if path is None else encryption_config.load(path)
 
 
 async def _open(config: ApiServerConfig, metrics: ApiServerMetrics) -> Store:
@@ -131,7 +145,7 @@ async def _open(config: ApiServerConfig, metrics: ApiServerMetrics) -> Store:
 
 @asynccontextmanager
 async def _serving(
-    config: ApiServerConfig, store: Store, kinds: KindRegistry, metrics: ApiServerMetrics
+    config: ApiServerConfig, store: EncryptedStore, kinds: KindRegistry, metrics: ApiServerMetrics
 ) -> AsyncIterator[RunningApiServer]:
     clock = time.time
     audit = AuditLog(config.data / "audit.log")
@@ -145,6 +159,7 @@ async def _serving(
         crd_removal.notice(events)
 
     async with Cache(store, publish) as cache:
+        store.report()
         webhooks = Webhooks(DirectDialer(cache, config.webhook_networks))
         custom = CustomKinds(kinds, cache, clock, webhooks.of)
         authorizer = Authorizer(cache)
@@ -157,7 +172,7 @@ async def _serving(
         chain = Chain(
             plugins(cache, custom, authorizer, tokens, authority, clock, webhooks, admission, shared=shared)
         )
-        services = ApiServerServices(store, cache, hub, kinds, custom, chain, clock, shared)
+        services = ApiServerServices(store, cache, hub, kinds, custom, chain, clock, shared, store.unreadable)
         reviews = Reviews(authorizer, authenticator, clock)
         agents = AgentConnector(pki, authority, clock)
         usage = UsageCollector(cache, agents)
@@ -195,7 +210,7 @@ async def _serving(
                 "/apis/": discovery.answer,
                 "/openapi/v3/": openapi.version,
             },
-            lambda: (store.trouble() or "") if isinstance(store, SqliteStore) else "",
+            lambda: (store.inner.trouble() or "") if isinstance(store.inner, SqliteStore) else "",
         )
         parts = AppParts(
             services,
@@ -222,6 +237,7 @@ async def _serving(
                 async with BackgroundTasks() as tasks:
                     tasks.restart("certificate renewal", partial(_renew, serving, agents))
                     tasks.restart("compaction", Compactor(store, config.history).run)
+                    tasks.restart("encryption of stored objects", store.rewrite_stale)
                     tasks.restart("history cache trimming", partial(_trim_history, store, cache))
                     tasks.restart("CRD removal", partial(crd_removal.run, services))
                     tasks.restart("memory trimming", keep_trimmed)
