@@ -26,6 +26,7 @@ from alcove.apiserver.audit import AuditLog
 from alcove.apiserver.auth import bootstrap, openid
 from alcove.apiserver.auth.authenticate import Authenticator
 from alcove.apiserver.auth.certificates import CertificateAuthority
+from alcove.apiserver.auth.revocations import RevokedConnections
 from alcove.apiserver.auth.signingkeys import SigningKeys
 from alcove.apiserver.auth.statictokens import StaticTokens
 from alcove.apiserver.auth.subjects import Subject
@@ -152,11 +153,12 @@ async def _serving(
     pki = config.data / "pki"
     authority = CertificateAuthority.open(pki, clock())
     serving = ServerCertificate(pki, authority, (config.host, *config.hosts), clock)
-    hub, crd_removal = WatchHub(), CrdRemoval()
+    hub, crd_removal, revoked = WatchHub(), CrdRemoval(), RevokedConnections()
 
     def publish(events: Sequence[CacheEvent]) -> None:
         hub.publish(events)
         crd_removal.notice(events)
+        revoked.notice(events)
 
     async with Cache(store, publish) as cache:
         store.report()
@@ -231,6 +233,7 @@ async def _serving(
             render_error=http_error_response,
             streams_body=lambda request: "/proxy" in request.path and path_of(request.path) is not None,
         ) as server:
+            revoked.serve(server, authenticator.is_revoked)
             url = f"https://{config.host}:{server.port}"
             log.info("serving", extra={"url": url})
             try:
