@@ -207,7 +207,9 @@ def test_what_policy_alone_may_approve(request_: Object, subresource: str | None
 class World:
     def __init__(self, authority: CertificateAuthority) -> None:
         self.reader = MemoryReader()
-        self.plugin = signing.CertificateRequests(Authorizer(self.reader), authority, lambda: NOW)
+        self.plugin = signing.CertificateRequests(
+            self.reader, Authorizer(self.reader), authority, lambda: NOW
+        )
 
     def give(self, user: str, verb: str, signer: str) -> None:
         rule = {
