@@ -114,6 +114,16 @@ def restore(file: Path, data: Path, *, replace: bool = False) -> Backup:
     return backup
 
 
+def encrypted_objects(data: Path) -> int:
+    """The number of encrypted objects in the store in `data`; 0 if there is none that can be read."""
+    if not (data / STORE).exists():
+        return 0
+    try:
+        return _describe(data / STORE).encrypted
+    except sqlite3.Error:
+        return 0  # The API server says what is wrong with it.
+
+
 def _copy_store(source: Path, copy: Path) -> None:
     os.close(_open_private(str(copy), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=rw", uri=True)) as connection:

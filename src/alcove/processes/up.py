@@ -17,7 +17,6 @@ from typing import TypeVar
 
 from alcove.api.errors import ApiError
 from alcove.api.objects import Object, get
-from alcove.apiserver.auth import keyfiles
 from alcove.cli.connection import ConnectionFailed
 from alcove.cli.session import CliSession
 from alcove.client.resources import NODES
@@ -25,6 +24,7 @@ from alcove.dataplane.errors import DataPlaneError
 from alcove.processes.machine import (
     cleanup,
     cluster_numbers,
+    encryption_key,
     node_kubeconfigs,
     preflight,
     readiness,
@@ -36,8 +36,6 @@ from alcove.processes.machine.cluster import BadCluster, LocalCluster, LocalNode
 from alcove.processes.machine.cluster_request import TRIAL, ClusterNotUp, RequestedCluster, decide
 from alcove.processes.machine.logs import last_lines
 from alcove.processes.machine.progress import Progress
-from alcove.store import encryption_config
-from alcove.store.encryption_config import ENCRYPTION_FILE
 
 READY_SECONDS_MAX = 60.0
 BUSY_SECONDS_MAX = 120.0
@@ -94,7 +92,7 @@ def _start(data: Path, request: RequestedCluster, progress: Progress) -> LocalCl
         cluster = _connect(cluster, progress)
     # Before the API server is up: agents have other work to do first.
     node_kubeconfigs.issue(cluster)
-    keyfiles.read_or_create(data / ENCRYPTION_FILE, encryption_config.generate)
+    encryption_key.ensure(data)
     for node in () if cluster.hollow else cluster.all_nodes():
         trial.hand_over(data / TRIAL, node.directory / "runtimes")
     _supervise(data)
