@@ -222,14 +222,14 @@ def rss_of_kb(pid: int) -> int:
 
 def measure(networks: int, rounds: int, seconds: float) -> Figures:
     cores = sorted(os.sched_getaffinity(0))
-    with server_process(networks, cores[0]) as (pid, told):
+    with server_process(networks, cores[0]) as (pid, started):
         os.sched_setaffinity(0, {cores[-1]})
         load = Load(networks)
         load.everything_once()
         figures: Figures = {
             "networks": networks,
-            "rss_per_network_kb": (rss_of_kb(pid) - told["rss_before_kb"]) / (networks - 1),
-            "add_network_ms": told["seconds"] * 1e3 / (networks - 1),
+            "rss_per_network_kb": (rss_of_kb(pid) - started["rss_before_kb"]) / (networks - 1),
+            "add_network_ms": started["seconds"] * 1e3 / (networks - 1),
         }
         rates, cpu_us, p50, p99 = list[float](), list[float](), list[float](), list[float]()
         for _ in range(rounds):

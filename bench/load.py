@@ -79,10 +79,10 @@ class Client(asyncio.Protocol):
             length = _length(self._head[:end])
             self._needed = None if length is None else end + 4 + length
         if self._is_whole() and self._waiting is not None:
-            told, waiting = (self._status, self._size), self._waiting
+            response, waiting = (self._status, self._size), self._waiting
             self._waiting = None
             self._begin()
-            waiting.set_result(told)
+            waiting.set_result(response)
 
     def _is_whole(self) -> bool:
         if self._needed is None:

@@ -3,7 +3,7 @@
 A whole cluster on this machine as a user starts it (API server, controllers, scheduler, one node in a network
 namespace), and this program as a client that watches. Every pod is a shell that sleeps, in the tenant's own network.
 
-one by one   from the request that creates a pod until a watcher hears that it is Running and Ready
+one by one   from the request that creates a pod until a watcher sees that it is Running and Ready
 at once      100 pods created without waiting, until the last is Ready; then the agent's memory with them,
              and the share of one core that it takes while nothing happens
 
@@ -78,7 +78,7 @@ class Watching:
         return began
 
     async def ready(self, name: str) -> float:
-        """When it was heard to be ready."""
+        """When the watch showed it as ready."""
         await self._until(lambda: name in self._ready)
         return self._ready[name]
 

@@ -10,7 +10,7 @@
 | end_to_end_rss_mb          | of the scheduler's process in the run through the API                        |
 
 Each figure is measured in the run that prints it. `--quick` takes less than a minute on two idle cores;
-without it there are more shapes and longer runs, each repeated, the median is told and how far the runs were
+without it there are more shapes and longer runs, each repeated, the median is reported and how far the runs were
 apart, and it takes some minutes. Everything here is work for processors: the load that others put on the
 machine is printed at the end, and slows what goes through the API.
 
@@ -169,7 +169,7 @@ STARTED = time.perf_counter()
 
 
 def _repeat(what: str, is_quick: bool, run: Callable[[int], T]) -> list[T]:
-    """The results of one run, or of several; what is being measured is told meanwhile."""
+    """The results of one run, or of several; progress is printed meanwhile."""
     results = []
     for number in range(1 if is_quick else RUNS):
         if not is_quick:

@@ -89,7 +89,7 @@ def _small(name: str) -> Object:
 
 
 async def _placed(port: int) -> float:
-    """How many bindings the scheduler made, as it tells."""
+    """How many bindings the scheduler made, as it reports."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
     text = (await reader.read()).decode()

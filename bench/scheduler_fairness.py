@@ -55,7 +55,7 @@ class Backlogged:
                 self._objects[made["metadata"]["uid"]] = made
                 self._pending[tenant] += 1
                 self.core.observe(SchedulerEvent(HOME, tenant, ObjectKind.POD, made))
-        while (decision := self.core.schedule_next(may_tell=False)) or self.core.fairness.has_ready:
+        while (decision := self.core.schedule_next(may_report=False)) or self.core.fairness.has_ready:
             if isinstance(decision, BindPod):
                 self.core.bound(decision.pod)
                 self._pending[decision.pod.tenant] -= 1

@@ -19,11 +19,11 @@ from time import perf_counter
 import orjson
 import uvloop
 
-from alcove.api.ids import GroupResource, Key, Revision, TenantId
+from alcove.api.ids import Key, Revision, TenantId
+from alcove.api.resources import PODS
 from alcove.store.base import WriteOp
 from alcove.store.sqlite import SqliteStore
 
-PODS = GroupResource("", "pods")
 BODY = os.urandom(1_700)
 ROUNDS = 3
 Figures = dict[str, float]

@@ -23,7 +23,7 @@ Open = Callable[[], Awaitable[Store]]
 
 
 class EtcdServer:
-    """A real etcd on loopback, that can be killed and started again on its data."""
+    """A real etcd on loopback that can be killed and started again on its data."""
 
     def __init__(self, program: str, folder: Path) -> None:
         self.endpoint = f"127.0.0.1:{free_port()}"
@@ -61,7 +61,7 @@ class EtcdServer:
 
 @pytest.fixture(scope="session")
 def new_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], EtcdServer]]:
-    """Starts servers of etcd; all end with the tests."""
+    """Starts etcd servers, which are stopped after the tests."""
     pytest.importorskip("alcove.store.etcd", reason="grpcio and protobuf are not installed")
     program = shutil.which("etcd")
     if program is None:
@@ -79,11 +79,11 @@ def new_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], 
 
 @pytest.fixture(scope="session")
 def etcd_endpoint(new_etcd: Callable[[], EtcdServer]) -> str:
-    """One server that tests share, each below a prefix of its own."""
+    """One server that tests share, each with its own prefix."""
     return new_etcd().endpoint
 
 
-def sqlite_places(request: pytest.FixtureRequest) -> Callable[[], Open]:
+def sqlite_locations(request: pytest.FixtureRequest) -> Callable[[], Open]:
     folder: Path = request.getfixturevalue("tmp_path")
     numbers = itertools.count()
     return lambda: partial(SqliteStore.open, folder / f"{next(numbers)}.db")
@@ -92,39 +92,39 @@ def sqlite_places(request: pytest.FixtureRequest) -> Callable[[], Open]:
 prefixes = (f"/registry-{number}" for number in itertools.count())
 
 
-def etcd_places(request: pytest.FixtureRequest) -> Callable[[], Open]:
+def etcd_locations(request: pytest.FixtureRequest) -> Callable[[], Open]:
     endpoint: str = request.getfixturevalue("etcd_endpoint")
     from alcove.store.etcd import EtcdStore
 
     return lambda: partial(EtcdStore.open, [endpoint], prefix=next(prefixes))
 
 
-def encrypted_places(request: pytest.FixtureRequest) -> Callable[[], Open]:
+def encrypted_locations(request: pytest.FixtureRequest) -> Callable[[], Open]:
     """SQLite below encryption of everything."""
-    new_place = sqlite_places(request)
+    new_location = sqlite_locations(request)
     encryption = Encryption([(["*.*"], Providers.of([AesGcmKey("k", b"k" * 32)]))])
 
-    def place() -> Open:
-        open_beneath = new_place()
+    def location() -> Open:
+        open_beneath = new_location()
 
         async def open_store() -> Store:
             return EncryptedStore(await open_beneath(), encryption)
 
         return open_store
 
-    return place
+    return location
 
 
-IMPLEMENTATIONS = {"sqlite": sqlite_places, "etcd": etcd_places, "encrypted": encrypted_places}
+IMPLEMENTATIONS = {"sqlite": sqlite_locations, "etcd": etcd_locations, "encrypted": encrypted_locations}
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
-def new_place(request: pytest.FixtureRequest) -> Callable[[], Open]:
-    """Makes empty places for stores of each implementation."""
+def new_location(request: pytest.FixtureRequest) -> Callable[[], Open]:
+    """Creates empty locations for stores of each implementation."""
     return IMPLEMENTATIONS[request.param](request)
 
 
 @pytest.fixture
-def open_store(new_place: Callable[[], Open]) -> Open:
+def open_store(new_location: Callable[[], Open]) -> Open:
     """Opens, and opens again, one store."""
-    return new_place()
+    return new_location()

@@ -123,8 +123,8 @@ async def connected(name: str, serve: Serve) -> AsyncIterator[Client]:
             server.close()
 
 
-def saying(*answers: bytes, eof: bool = False) -> Serve:
-    """Says these to requests one after another, then ends its side, or not; waits for the client's end."""
+def responding(*answers: bytes, eof: bool = False) -> Serve:
+    """Sends these responses one after another, then half-closes if `eof`, and waits for the client to close."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for each in answers:
@@ -157,14 +157,14 @@ AMBIGUOUS = {
 
 @pytest.mark.parametrize("header", AMBIGUOUS.values(), ids=AMBIGUOUS)
 async def test_an_ambiguous_response_is_refused(name: str, header: bytes) -> None:
-    async with connected(name, saying(b"HTTP/1.1 200 OK\r\n" + header + b"\r\n\r\nok" + OK)) as client:
+    async with connected(name, responding(b"HTTP/1.1 200 OK\r\n" + header + b"\r\n\r\nok" + OK)) as client:
         with pytest.raises(HttpError):
             await client.get()
 
 
 @pytest.mark.parametrize("more", [OK, OK[:20], OK[:1], b"junk"])
-async def test_a_response_that_nobody_asked_for_is_given_to_nobody(name: str, more: bytes) -> None:
-    async with connected(name, saying(OK + more)) as client:
+async def test_an_unsolicited_response_is_never_delivered(name: str, more: bytes) -> None:
+    async with connected(name, responding(OK + more)) as client:
         try:
             assert await client.get() == b"ok"
         except HttpError:
@@ -172,7 +172,7 @@ async def test_a_response_that_nobody_asked_for_is_given_to_nobody(name: str, mo
         assert not client.is_reusable
 
 
-async def test_a_response_that_comes_later_unasked_is_given_to_nobody(name: str) -> None:
+async def test_a_late_unsolicited_response_is_never_delivered(name: str) -> None:
     later, said = asyncio.Event(), asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -188,17 +188,17 @@ async def test_a_response_that_comes_later_unasked_is_given_to_nobody(name: str)
         assert await client.get() == b"ok"
         assert client.is_reusable
         later.set()
-        while client.is_reusable:  # noqa: ASYNC110 - nobody tells when it has arrived
+        while client.is_reusable:  # noqa: ASYNC110 - nothing signals its arrival
             await asyncio.sleep(0.005)
 
 
 async def test_a_response_to_head_has_no_body(name: str) -> None:
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
-    async with connected(name, saying(answer, OK)) as client:
+    async with connected(name, responding(answer, OK)) as client:
         assert await client.get("HEAD") == b""
         assert client.is_reusable
         assert await client.get() == b"ok"
-    async with connected(name, saying(answer + b"hello")) as client:
+    async with connected(name, responding(answer + b"hello")) as client:
         with pytest.raises(HttpError):
             await client.get("HEAD")
 
@@ -219,13 +219,13 @@ async def test_a_response_to_head_has_no_body(name: str) -> None:
     ids=["endless", "headers", "bytes", "interim", "extension", "trailer"],
 )
 async def test_what_is_not_body_is_bounded(name: str, answer: bytes) -> None:
-    async with connected(name, saying(answer)) as client:
+    async with connected(name, responding(answer)) as client:
         with pytest.raises(HttpError):
             await client.get()
 
 
 async def test_some_interim_responses_are_skipped(name: str) -> None:
-    async with connected(name, saying(b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n" * 3 + OK)) as client:
+    async with connected(name, responding(b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n" * 3 + OK)) as client:
         assert await client.get() == b"ok"
         assert client.is_reusable
 
@@ -233,15 +233,15 @@ async def test_some_interim_responses_are_skipped(name: str) -> None:
 # Half-closed connections
 
 
-async def test_a_server_that_has_said_all_is_not_asked_again(name: str) -> None:
-    async with connected(name, saying(OK, eof=True)) as client:
+async def test_a_half_closed_server_gets_no_further_request(name: str) -> None:
+    async with connected(name, responding(OK, eof=True)) as client:
         assert await client.get() == b"ok"
-        while client.is_reusable:  # noqa: ASYNC110 - nobody tells when its end has arrived
+        while client.is_reusable:  # noqa: ASYNC110 - nothing signals its arrival
             await asyncio.sleep(0.005)
 
 
 async def test_a_body_without_length_ends_with_the_connection(name: str) -> None:
-    async with connected(name, saying(b"HTTP/1.1 200 OK\r\n\r\nhello", eof=True)) as client:
+    async with connected(name, responding(b"HTTP/1.1 200 OK\r\n\r\nhello", eof=True)) as client:
         assert await client.get() == b"hello"
         assert not client.is_reusable
 
@@ -252,7 +252,7 @@ async def test_a_body_without_length_ends_with_the_connection(name: str) -> None
     ids=["nothing", "half a head", "half a body", "no last chunk"],
 )
 async def test_half_a_response_is_none(name: str, said: bytes) -> None:
-    async with connected(name, saying(said, eof=True)) as client:
+    async with connected(name, responding(said, eof=True)) as client:
         with pytest.raises(ConnectionError):
             await client.get()
         assert not client.is_reusable

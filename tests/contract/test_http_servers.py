@@ -37,7 +37,7 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\n" + HEADS + b"\r\n"
 
 
 class Peer:
-    """A server, and the requests that what is behind it saw: method, path, body."""
+    """A server, and the requests that its backend received: method, path, body."""
 
     def __init__(self) -> None:
         self.address = ("", 0)
@@ -49,7 +49,7 @@ class Peer:
 
 
 class _Reading:
-    """Takes an upload to its end."""
+    """Reads an upload to its end."""
 
     def __init__(self) -> None:
         self.body: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -125,8 +125,9 @@ async def serving(name: str) -> AsyncIterator[Peer]:
         yield peer
 
 
-async def say(peer: Peer, *pieces: bytes, eof: bool = False) -> bytes:
-    """Everything that comes back until the server closes; what it no longer takes is not sent."""
+async def send(peer: Peer, *pieces: bytes, eof: bool = False) -> bytes:
+    """Sends the pieces and returns all received bytes until the server closes. Stops sending if the server
+    does."""
     reader, writer = await asyncio.open_connection(*peer.address)
     try:
         for piece in pieces:
@@ -138,18 +139,18 @@ async def say(peer: Peer, *pieces: bytes, eof: bool = False) -> bytes:
             writer.write_eof()
     except ConnectionError:
         pass
-    heard = b""
+    received = b""
     try:
         while data := await reader.read(1 << 16):
-            heard += data
+            received += data
     except ConnectionError:
         pass
     writer.close()
-    return heard
+    return received
 
 
-def statuses(heard: bytes) -> list[int]:
-    return [int(part[:3]) for part in heard.split(b"HTTP/1.1 ")[1:]]
+def statuses(received: bytes) -> list[int]:
+    return [int(part[:3]) for part in received.split(b"HTTP/1.1 ")[1:]]
 
 
 @pytest.fixture(params=list(PEERS))
@@ -187,9 +188,9 @@ async def test_an_ambiguous_request_is_refused_and_nothing_after_it_is_read(
     raw = b"POST / HTTP/1.1\r\n" + HEADS + header % len(body) + b"\r\n" + body
     cut = [raw] if pieces == "whole" else [raw[start : start + 7] for start in range(0, len(raw), 7)]
     async with serving(name) as peer:
-        heard = await say(peer, *cut)
+        received = await send(peer, *cut)
         assert not peer.seen
-    [status] = statuses(heard)
+    [status] = statuses(received)
     assert status in (400, 501)
 
 
@@ -201,7 +202,7 @@ async def test_a_body_that_is_not_chunks_is_not_a_request(name: str) -> None:
         + SMUGGLED
     )
     async with serving(name) as peer:
-        await say(peer, raw)
+        await send(peer, raw)
         assert "/smuggled" not in [path for _, path, _ in peer.seen]
 
 
@@ -215,7 +216,7 @@ async def test_the_body_of_a_request_that_offers_h2c_is_a_body(name: str) -> Non
     )
     last = b"GET /last HTTP/1.1\r\n" + HEADS + b"Connection: close\r\n\r\n"
     async with serving(name) as peer:
-        assert set(statuses(await say(peer, raw + last))) == {200}
+        assert set(statuses(await send(peer, raw + last))) == {200}
         if name == "node":
             assert peer.seen == [("POST", "/first", b"")]
         else:
@@ -227,7 +228,7 @@ async def test_trailers_are_no_headers(name: str) -> None:
     raw = b"POST /a HTTP/1.1\r\n" + HEADS + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n" + trailers
     last = b"GET /b HTTP/1.1\r\n" + HEADS + b"Connection: close\r\n\r\n"
     async with serving(name) as peer:
-        assert set(statuses(await say(peer, raw + last))) == {200}
+        assert set(statuses(await send(peer, raw + last))) == {200}
         if name != "node":
             assert peer.seen == [("POST", "/a", b"x"), ("GET", "/b", b"")]
 
@@ -246,17 +247,17 @@ ENDLESS = {
 async def test_a_head_without_end_is_refused(name: str, beginning: bytes, endless: bytes) -> None:
     async with serving(name) as peer:
         pieces = [beginning, *([endless * (4_096 // len(endless))] * 1_000)]
-        heard = await say(peer, *pieces)
+        received = await send(peer, *pieces)
         assert not peer.seen
-    assert statuses(heard) == [431]
+    assert statuses(received) == [431]
 
 
 @pytest.mark.parametrize("size", [("headers", b"a: b\r\n" * 31), ("bytes", b"a: " + b"b" * 8_192 + b"\r\n")])
 async def test_a_head_that_is_too_large_is_answered(name: str, size: tuple[str, bytes]) -> None:
     async with serving(name) as peer:
-        heard = await say(peer, b"GET / HTTP/1.1\r\n" + HEADS + size[1] + b"\r\n")
+        received = await send(peer, b"GET / HTTP/1.1\r\n" + HEADS + size[1] + b"\r\n")
         assert not peer.seen
-    assert statuses(heard) == [431]
+    assert statuses(received) == [431]
 
 
 CHUNKED = b"POST / HTTP/1.1\r\n" + HEADS + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -266,7 +267,7 @@ CHUNKED = b"POST / HTTP/1.1\r\n" + HEADS + b"Transfer-Encoding: chunked\r\n\r\n"
 @pytest.mark.parametrize("name", ["api", "upload", "ingress"])
 async def test_what_is_between_chunks_and_after_them_is_bounded(name: str, beginning: bytes) -> None:
     async with serving(name) as peer:
-        await say(peer, CHUNKED + beginning, *([b"x" * 4_096] * 1_000))
+        await send(peer, CHUNKED + beginning, *([b"x" * 4_096] * 1_000))
         assert not [body for _, _, body in peer.seen if body != b"hello"]
 
 
@@ -274,12 +275,12 @@ async def test_what_is_between_chunks_and_after_them_is_bounded(name: str, begin
 async def test_a_body_that_is_too_large_is_refused(name: str) -> None:
     async with serving(name) as peer:
         length = b"POST / HTTP/1.1\r\n" + HEADS + b"Content-Length: %d\r\n\r\n" % (BODY_BYTES_MAX + 1)
-        assert statuses(await say(peer, length)) == [413]
-        await say(peer, CHUNKED, *([b"1000\r\n" + b"x" * 0x1000 + b"\r\n"] * 100))
+        assert statuses(await send(peer, length)) == [413]
+        await send(peer, CHUNKED, *([b"1000\r\n" + b"x" * 0x1000 + b"\r\n"] * 100))
         assert not peer.seen
 
 
-async def test_a_client_that_dawdles_with_its_head_is_left(name: str) -> None:
+async def test_a_slow_request_head_times_out(name: str) -> None:
     async with serving(name) as peer, asyncio.timeout(10):
         reader, writer = await asyncio.open_connection(*peer.address)
         # Byte by byte: time counts from the first one.
@@ -301,13 +302,13 @@ async def test_a_client_that_dawdles_with_its_head_is_left(name: str) -> None:
 async def test_requests_that_are_sent_ahead_are_answered_in_order(name: str) -> None:
     many = [b"GET /%d HTTP/1.1\r\n%b\r\n" % (number, HEADS) for number in range(200)]
     async with serving(name) as peer:
-        heard = await say(
+        received = await send(
             peer, b"".join(many), b"GET /last HTTP/1.1\r\n" + HEADS + b"Connection: close\r\n\r\n"
         )
         assert len(peer.seen) == 201
-    assert statuses(heard) == [200] * 201
-    assert [heard.index(b"</%d>" % number) for number in range(200)] == sorted(
-        heard.index(b"</%d>" % number) for number in range(200)
+    assert statuses(received) == [200] * 201
+    assert [received.index(b"</%d>" % number) for number in range(200)] == sorted(
+        received.index(b"</%d>" % number) for number in range(200)
     )
 
 
@@ -341,15 +342,15 @@ async def test_no_more_requests_are_read_ahead_than_the_limit_allows() -> None:
 # Half-closed connections
 
 
-async def test_a_client_that_has_said_all_is_still_answered(name: str) -> None:
+async def test_a_half_closed_client_still_gets_its_response(name: str) -> None:
     async with serving(name) as peer:
-        heard = await say(peer, b"GET /a HTTP/1.1\r\n" + HEADS + b"\r\n", eof=True)
+        received = await send(peer, b"GET /a HTTP/1.1\r\n" + HEADS + b"\r\n", eof=True)
         assert peer.seen == [("GET", "/a", b"")]
-    assert statuses(heard) == [200] and heard.endswith(b"</a>")
+    assert statuses(received) == [200] and received.endswith(b"</a>")
 
 
 @pytest.mark.parametrize(
-    "said",
+    "raw",
     [
         b"",
         b"GET / HTTP/1.1\r\nHost",
@@ -359,10 +360,10 @@ async def test_a_client_that_has_said_all_is_still_answered(name: str) -> None:
     ids=["nothing", "half a head", "half a body", "no last chunk"],
 )
 @pytest.mark.parametrize("name", ["api", "ingress"])
-async def test_half_a_request_is_no_request(name: str, said: bytes) -> None:
+async def test_half_a_request_is_no_request(name: str, raw: bytes) -> None:
     async with serving(name) as peer:
-        heard = await say(peer, said, eof=True)
-        assert not peer.seen and 200 not in statuses(heard)
+        received = await send(peer, raw, eof=True)
+        assert not peer.seen and 200 not in statuses(received)
 
 
 async def test_a_client_that_leaves_ends_its_handler() -> None:

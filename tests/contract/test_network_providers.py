@@ -214,7 +214,7 @@ def attached(caller: Caller, ring0: Caller, network: str, nics: int) -> tuple[st
 
 
 def marked(ring0: Caller, tenant: str) -> dict[str, str]:
-    """What ring0 has that was made for the tenant's networks, with the resource versions."""
+    """The objects in ring0 that were created for the tenant's networks, with their resource versions."""
     return {
         f"{resource}/{each['metadata']['name']}": each["metadata"]["resourceVersion"]
         for resource in ("vpcs", "subnets", "dividers", "endpoints")

@@ -1,4 +1,4 @@
-"""What every `CacheReader` promises: the watch cache over a real store, and the tests' own in memory."""
+"""The promises of every `CacheReader`: the watch cache over a real store, and the in-memory one of tests."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,6 +9,7 @@ import pytest
 from alcove.api.encode import encode
 from alcove.api.ids import GroupResource, Key, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import NAMESPACES, PODS
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.reader import CacheReader
 from alcove.store.base import WriteOp
@@ -16,11 +17,10 @@ from alcove.store.sqlite import SqliteStore
 from alcove.testing.memory_reader import MemoryReader
 
 ACME, OTHER = TenantId("acme"), TenantId("other")
-PODS, NAMESPACES = GroupResource("", "pods"), GroupResource("", "namespaces")
 
 
 class Filled(Protocol):
-    """A reader, and how the world it reads is changed."""
+    """A reader, and functions that change what it reads."""
 
     reader: CacheReader
 
@@ -136,17 +136,17 @@ async def test_pods_are_found_by_their_node(world: Filled) -> None:
     def on(node: str) -> list[str]:
         return sorted(found["metadata"]["name"] for found in world.reader.indexed(ACME, PODS, node))
 
-    async def place(tenant: TenantId, name: str, node: str) -> None:
+    async def bind_pod(tenant: TenantId, name: str, node: str) -> None:
         await world.put(tenant, PODS, {**obj(name, "ns"), "spec": {"nodeName": node} if node else {}})
 
-    await place(ACME, "a", "n1")
-    await place(ACME, "b", "n1")
-    await place(ACME, "c", "")
-    await place(OTHER, "d", "n1")
+    await bind_pod(ACME, "a", "n1")
+    await bind_pod(ACME, "b", "n1")
+    await bind_pod(ACME, "c", "")
+    await bind_pod(OTHER, "d", "n1")
     assert (on("n1"), on("n2"), on("")) == (["a", "b"], [], [])
-    await place(ACME, "c", "n2")
-    await place(ACME, "b", "n2")
-    await place(ACME, "a", "n1")
+    await bind_pod(ACME, "c", "n2")
+    await bind_pod(ACME, "b", "n2")
+    await bind_pod(ACME, "a", "n1")
     assert (on("n1"), on("n2")) == (["a"], ["b", "c"])
     await world.remove(ACME, PODS, "ns", "a")
     assert (on("n1"), on("n2")) == ([], ["b", "c"])
@@ -157,13 +157,13 @@ async def test_a_nodes_generation_changes_with_its_pods(world: Filled) -> None:
     def generation() -> int:
         return world.reader.indexed_generation(ACME, PODS, "n1")
 
-    async def place(name: str, node: str, value: int = 0) -> None:
+    async def bind_pod(name: str, node: str, value: int = 0) -> None:
         await world.put(ACME, PODS, {**obj(name, "ns", value), "spec": {"nodeName": node}})
 
     assert generation() == 0
     seen = {0}
     for name, node, value in (("a", "n1", 0), ("a", "n1", 1), ("b", "n1", 0), ("b", "n2", 0), ("b", "n1", 0)):
-        await place(name, node, value)
+        await bind_pod(name, node, value)
         assert generation() not in seen
         seen.add(generation())
     await world.remove(ACME, PODS, "ns", "b")
@@ -171,5 +171,5 @@ async def test_a_nodes_generation_changes_with_its_pods(world: Filled) -> None:
     seen.add(generation())
     await world.remove(ACME, PODS, "ns", "a")
     assert generation() == 0
-    await place("a", "n1", 1)
+    await bind_pod("a", "n1", 1)
     assert generation() not in seen

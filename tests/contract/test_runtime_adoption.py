@@ -1,4 +1,5 @@
-"""Whoever makes containers is killed, at any point: they go on, are found again, and nothing is made twice."""
+"""The process that creates containers is killed at any point: containers keep running, are adopted, and none
+is created twice."""
 
 import asyncio
 import os
@@ -45,7 +46,7 @@ asyncio.run(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4] == "fo
 
 
 class Maker:
-    """Another process that makes containers, and can be killed."""
+    """Another process that creates containers, and can be killed."""
 
     def __init__(self, flavor: RuntimeFlavor, constant: str, folder: Path) -> None:
         self.folder = folder
@@ -61,7 +62,7 @@ class Maker:
         )
 
     def lab(self) -> ContainerLab:
-        """Sees what the maker made, and removes it."""
+        """Sees what the other process created, and removes it."""
         return ContainerLab(self.runtime, self.folder, name=self.name)
 
 

@@ -1,4 +1,4 @@
-"""One suite over every runtime that works on this machine: what the interface promises, each keeps."""
+"""One suite over every runtime that works on this machine: each keeps the promises of the interface."""
 
 import asyncio
 import os
@@ -165,7 +165,7 @@ async def test_exit_codes_and_both_streams(lab: ContainerLab) -> None:
     assert (lab.lines(container), lab.lines(container, "stderr")) == (["out"], ["err"])
 
 
-async def test_everything_said_is_in_the_log_in_order(lab: ContainerLab) -> None:
+async def test_all_output_is_in_the_log_in_order(lab: ContainerLab) -> None:
     sandbox = await lab.sandbox()
     count = 20_000
     container = await lab.container(sandbox, {"command": ["sh", "-c", f"seq 1 {count}"]})
@@ -173,7 +173,7 @@ async def test_everything_said_is_in_the_log_in_order(lab: ContainerLab) -> None
     assert lab.lines(container) == [str(number) for number in range(1, count + 1)]
 
 
-async def test_a_command_that_does_not_exist_is_told_and_leaves_nothing(lab: ContainerLab) -> None:
+async def test_a_missing_command_is_reported_and_leaves_nothing(lab: ContainerLab) -> None:
     sandbox = await lab.sandbox()
     spec = await lab.spec(sandbox, {"command": ["/no/such/command"]})
     with pytest.raises(CreateFailed, match=r"no such file|not found"):
@@ -288,7 +288,7 @@ async def test_a_fork_bomb_stays_within_its_number_of_processes(lab: ContainerLa
     assert [status.id for status in await lab.runtime.list()] == [sandbox]
 
 
-async def test_stats_tell_what_is_used(lab: ContainerLab) -> None:
+async def test_stats_report_the_usage(lab: ContainerLab) -> None:
     sandbox = await lab.sandbox()
     container = await lab.container(sandbox, {"command": ["sh", "-c", "while :; do :; done"]})
     before = await lab.runtime.stats(container)
@@ -369,7 +369,7 @@ async def test_nothing_runs_in_what_does_not_run(lab: ContainerLab) -> None:
 
 
 async def _attached(runtime: ContainerRuntime, container: ContainerId, data: bytes) -> bytes:
-    """What comes out after `data` went in, as whoever attaches sees it."""
+    """The output after `data` was written to the container's stdin, as a client that attaches sees it."""
     assert isinstance(runtime, OciRuntime)
     with runtime.attach(container) as stream:
         loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
-"""Containers that try to get out, by the known ways: each fails, in every runtime that works here.
+"""Containers that try to escape by known methods: each fails, in every runtime that works here.
 
-Shell commands come from busybox; system calls that no command makes, from a program made for it. Each attempt
-is judged by what happened to the node, not only by what the container was told.
+Shell commands come from busybox; system calls that no command makes, from a program generated for them. Each
+attempt is judged by its effect on the node, not only by the error that the container gets.
 """
 
 import asyncio
@@ -121,15 +121,17 @@ async def test_system_calls_are_refused(lab: ContainerLab, tmp_path: Path) -> No
     cases = {case: call for case, call in CALLS.items() if not (own_kernel and case in IN_THEIR_OWN_KERNEL)}
     programs = {case: syscalls.program(call, *arguments) for case, (call, arguments) in cases.items()}
     codes = await _run_programs(lab, tmp_path, programs)
-    told = {case: errno.errorcode.get(code, str(code)) for case, code in codes.items()}
+    results = {case: errno.errorcode.get(code, str(code)) for case, code in codes.items()}
     refusals = REFUSALS | (REFUSALS_BY_ANOTHER_KERNEL if own_kernel else set())
     nobody = {"ESRCH"}
-    assert told.pop("a process of the node") in nobody | {errno.errorcode[code] for code in refusals}
-    assert [case for case in told if codes[case] not in refusals] == [], told
+    assert results.pop("a process of the node") in nobody | {errno.errorcode[code] for code in refusals}
+    assert [case for case in results if codes[case] not in refusals] == [], results
 
 
 @pytest.mark.skipif(not syscalls.SUPPORTED, reason="the programs are made for x86-64 only")
-async def test_the_program_tells_success_from_failure(lab: ContainerLab, tmp_path: Path) -> None:
+async def test_the_system_call_program_distinguishes_success_from_failure(
+    lab: ContainerLab, tmp_path: Path
+) -> None:
     programs = {"good": syscalls.program("getpid"), "bad": syscalls.program("umount2", b"/no/such/place", 0)}
     codes = await _run_programs(lab, tmp_path, programs)
     assert codes["good"] == 0

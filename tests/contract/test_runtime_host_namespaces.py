@@ -1,4 +1,4 @@
-"""Pods of ring0 that share the node's processes or its memory: seen, shared, and nothing left when they end."""
+"""Pods of ring0 that share the node's PID or IPC namespace; nothing of them is left when they end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def own_name() -> str:
     return Path("/proc/self/comm").read_text().strip()
 
 
-async def said(lab: ContainerLab, pod: Object, script: str) -> list[str]:
+async def output_of(lab: ContainerLab, pod: Object, script: str) -> list[str]:
     sandbox = await lab.sandbox(pod)
     container = await lab.container(sandbox, {"command": ["sh", "-c", script]}, pod)
     await lab.runtime.wait(container)
@@ -63,17 +63,17 @@ async def test_what_is_asked_for_is_the_nodes_and_nothing_else(
     lab: ContainerLab, pod: Object, shared: set[str]
 ) -> None:
     kinds = ("pid", "ipc", "uts", "net", "mnt")
-    messages = await said(lab, pod, f"for k in {' '.join(kinds)}; do readlink /proc/self/ns/$k; done")
+    messages = await output_of(lab, pod, f"for k in {' '.join(kinds)}; do readlink /proc/self/ns/$k; done")
     found = {kind for kind, each in zip(kinds, messages, strict=True) if each == namespace(kind)}
     assert found == shared
 
 
 async def test_the_nodes_processes_are_seen_and_can_be_signalled(lab: ContainerLab) -> None:
-    messages = await said(
+    messages = await output_of(
         lab, {"hostPID": True}, f"cat /proc/{os.getpid()}/comm; kill -0 {os.getpid()} && echo can"
     )
     assert messages == [own_name(), "can"]
-    hidden = await said(lab, {}, "ls -d /proc/[0-9]* | wc -l")
+    hidden = await output_of(lab, {}, "ls -d /proc/[0-9]* | wc -l")
     assert int(hidden[0]) < 10
 
 
@@ -82,8 +82,8 @@ async def test_memory_is_shared_with_the_node(lab: ContainerLab) -> None:
     path = Path("/dev/shm") / name
     try:
         path.write_text("from the node\n")
-        assert await said(lab, {"hostIPC": True}, f"cat /dev/shm/{name}") == ["from the node"]
-        assert await said(lab, {}, f"ls /dev/shm | grep -c {name} || true") == ["0"]
+        assert await output_of(lab, {"hostIPC": True}, f"cat /dev/shm/{name}") == ["from the node"]
+        assert await output_of(lab, {}, f"ls /dev/shm | grep -c {name} || true") == ["0"]
     finally:
         path.unlink(missing_ok=True)
 
@@ -117,11 +117,11 @@ async def test_commands_in_it_see_the_same(lab: ContainerLab) -> None:
     container = await lab.container(sandbox, {"command": ["sleep", "1000"]}, pod)
     read, write = os.pipe()
     script = "readlink /proc/self/ns/pid; readlink /proc/self/ns/ipc"
-    with os.fdopen(read) as told:
+    with os.fdopen(read) as output:
         with os.fdopen(write, "w") as out:
             code = await lab.runtime.exec(container, ExecSession(("sh", "-c", script), stdout=out.fileno()))
         assert code == 0
-        assert told.read().split() == [namespace("pid"), namespace("ipc")]
+        assert output.read().split() == [namespace("pid"), namespace("ipc")]
 
 
 def _running(mark: str) -> list[str]:

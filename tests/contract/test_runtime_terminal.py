@@ -1,4 +1,4 @@
-"""A process' own terminal, handed to whoever asked for it: the same in every runtime."""
+"""The terminal of a process, passed to the caller: the same in every runtime."""
 
 import asyncio
 import fcntl
@@ -42,7 +42,7 @@ async def lab(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[Con
 
 
 class Screen:
-    """Takes a terminal's upper end when it is handed over."""
+    """Receives the master end of a terminal."""
 
     def __init__(self) -> None:
         self.upper = -1
@@ -61,7 +61,7 @@ class Screen:
                 while text not in self.shown and (data := await source.read()):
                     self.shown += data
         except TimeoutError:
-            pass  # Then what was shown tells more.
+            pass  # The assertion below shows the output.
         assert text in self.shown
 
 
@@ -97,7 +97,7 @@ async def test_what_cannot_be_started_says_so_on_the_terminal(lab: ContainerLab)
     os.close(screen.upper)
 
 
-async def test_who_gives_a_terminal_up_ends_its_process(lab: ContainerLab) -> None:
+async def test_cancelling_a_terminal_ends_its_process(lab: ContainerLab) -> None:
     container, screen = await sleeping(lab), Screen()
     script = "echo begun; exec sleep 777"
     process = ExecSession(["sh", "-c", script], tty=True, on_terminal=screen.take)

@@ -1,4 +1,4 @@
-"""What every store promises (`store/base.py`), one group of tests per promise."""
+"""The promises of every store (`store/base.py`), one group of tests per promise."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import pytest
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
+from alcove.api.resources import DEPLOYMENTS, PODS
 from alcove.store.base import (
     ABSENT,
     OPS_MAX,
@@ -24,9 +25,6 @@ from alcove.store.feed import JOIN_WITHIN_REVISIONS
 from alcove.store.queue import QUEUED_EVENTS_MAX
 
 Open = Callable[[], Awaitable[Store]]
-
-PODS = GroupResource("", "pods")
-DEPLOYMENTS = GroupResource("apps", "deployments")
 
 
 def pod(name: str, tenant: str = "acme", namespace: str = "default") -> Key:
@@ -178,9 +176,9 @@ async def test_resumable_from_every_revision(store: Store) -> None:
     revisions = [await store.revision()]
     for n in range(10):
         revisions.append(await store.write([put(f"p{n % 3}", str(n).encode())]))
-    for place, revision in enumerate(revisions[:-1]):
-        events = await take(store, revision, 10 - place)
-        assert [event.revision for event in events] == revisions[place + 1 :]
+    for index, revision in enumerate(revisions[:-1]):
+        events = await take(store, revision, 10 - index)
+        assert [event.revision for event in events] == revisions[index + 1 :]
 
 
 async def test_resumable_from_further_back_than_a_feed_joins_at_once(store: Store) -> None:
@@ -358,7 +356,7 @@ async def test_linearizable_counting_with_expected_loses_no_step(store: Store) -
 # deleting
 
 
-async def test_deleting_tells_the_last_body(store: Store) -> None:
+async def test_a_delete_event_has_the_last_body(store: Store) -> None:
     start = await store.write([put("a", b"stored"), put("b", b"stored")])
     await store.write([WriteOp(pod("a"), None), WriteOp(pod("b"), None, last=b"final")])
     events = await take(store, start, 2)
@@ -368,7 +366,7 @@ async def test_deleting_tells_the_last_body(store: Store) -> None:
     }
 
 
-async def test_deleting_what_was_just_written_by_a_neighbour_tells_the_last_body(store: Store) -> None:
+async def test_a_delete_event_has_the_last_body_written_in_the_same_commit(store: Store) -> None:
     start = await store.revision()
     await asyncio.gather(store.write([put("a", b"brief")]), store.write([WriteOp(pod("a"), None)]))
     if (await store.snapshot()).records:
@@ -479,7 +477,7 @@ async def test_compaction_twice_and_backwards_is_no_error(store: Store) -> None:
 
 
 async def test_compaction_keeps_no_reader_waiting(store: Store) -> None:
-    """Who reads what is newest waits for a feed to have come so far, whatever took the last revisions."""
+    """A consistent read waits until the feed has reached the newest revision, also if a compaction took it."""
     first = await store.write([put("gone")])
     async with asyncio.timeout(20), store.feed(first) as feed:
         second = await store.write([WriteOp(pod("gone"), None, last=b"secret")])

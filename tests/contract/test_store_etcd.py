@@ -1,4 +1,4 @@
-"""What is particular to the store on etcd: several servers, broken connections, a cluster not ours alone."""
+"""Tests of the etcd store only: several servers, broken connections, a cluster that others use too."""
 
 import asyncio
 import itertools
@@ -24,13 +24,12 @@ from alcove.store.base import (
 
 pytest.importorskip("grpc", reason="grpcio is not installed")
 
+from alcove.api.resources import DEPLOYMENTS, PODS
 from alcove.store import etcd_client, etcd_feed, etcd_wire
 from alcove.store.etcd import EtcdStore
 from alcove.store.etcd_client import EtcdClient
 from alcove.store.etcd_keys import EtcdKeys
 
-PODS = GroupResource("", "pods")
-DEPLOYMENTS = GroupResource("apps", "deployments")
 _numbers = itertools.count()
 
 
@@ -181,7 +180,7 @@ async def test_last_bodies_go_with_history(etcd_endpoint: str, store: EtcdStore,
 # connections
 
 
-async def test_nobody_there_is_told_at_once() -> None:
+async def test_opening_fails_when_etcd_is_unreachable() -> None:
     async with asyncio.timeout(15):
         with pytest.raises(StoreOpenError, match="etcd"):
             await EtcdStore.open(["127.0.0.1:1"])

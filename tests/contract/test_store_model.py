@@ -32,12 +32,12 @@ KEYS = [
 ]
 keys = st.sampled_from(KEYS)
 bodies = st.binary(max_size=20)
-places = st.floats(0, 1, exclude_max=True)
-"""Where in the uncompacted history something is asked for."""
+positions = st.floats(0, 1, exclude_max=True)
+"""A relative position in the uncompacted history."""
 
 
-class Asked(Struct, frozen=True):
-    """One operation, with the kind of `expected` that is filled in when the state is known."""
+class RequestedOp(Struct, frozen=True):
+    """One operation, with the kind of `expected`, which is filled in from the model's state."""
 
     key: Key
     body: bytes | None
@@ -46,19 +46,19 @@ class Asked(Struct, frozen=True):
     expect: str
 
 
-asked = st.builds(
-    Asked,
+requested_ops = st.builds(
+    RequestedOp,
     keys,
     st.none() | bodies,
     st.none() | bodies,
     st.sampled_from([False, False, False, True]),
     st.sampled_from(["anything", "anything", "right", "right", "absent", "wrong"]),
 )
-transactions = st.lists(asked, min_size=1, max_size=4, unique_by=lambda op: op.key)
+transactions = st.lists(requested_ops, min_size=1, max_size=4, unique_by=lambda op: op.key)
 
 
 class Model:
-    """The store's promises in a few lines: the whole history, kept."""
+    """The store's promises in a few lines, with the whole history."""
 
     def __init__(self, revision: Revision, compacted: Revision) -> None:
         self.states: dict[Revision, dict[Key, StoreRecord]] = {revision: {}}
@@ -120,27 +120,30 @@ class StoreMachine(RuleBasedStateMachine):
         self.run(self.store.close())
         self.runner.close()
 
-    def ops(self, wishes: list[Asked]) -> list[WriteOp]:
-        return [WriteOp(wish.key, wish.body, self.expected(wish), wish.last, wish.keeps) for wish in wishes]
+    def ops(self, requested: list[RequestedOp]) -> list[WriteOp]:
+        return [
+            WriteOp(request.key, request.body, self.expected(request), request.last, request.keeps)
+            for request in requested
+        ]
 
-    def expected(self, wish: Asked) -> Revision | None:
-        match wish.expect:
+    def expected(self, request: RequestedOp) -> Revision | None:
+        match request.expect:
             case "anything":
                 return None
             case "absent":
                 return ABSENT
             case "right":
-                return self.model.actual(wish.key)
+                return self.model.actual(request.key)
             case _:
                 return Revision(self.model.revision + 1)
 
-    def revision_at(self, place: float) -> Revision:
+    def revision_at(self, position: float) -> Revision:
         kept = [revision for revision in self.model.states if revision >= self.model.compacted]
-        return kept[int(place * len(kept))]
+        return kept[int(position * len(kept))]
 
-    @rule(wishes=transactions)
-    def write(self, wishes: list[Asked]) -> None:
-        ops = self.ops(wishes)
+    @rule(requested=transactions)
+    def write(self, requested: list[RequestedOp]) -> None:
+        ops = self.ops(requested)
         wrong = self.model.mismatches(ops)
         try:
             revision = self.run(self.store.write(ops))
@@ -151,8 +154,8 @@ class StoreMachine(RuleBasedStateMachine):
             assert mismatch.actual == self.model.actual(mismatch.key)
 
     @rule(several=st.lists(transactions, min_size=2, max_size=6))
-    def write_together(self, several: list[list[Asked]]) -> None:
-        writes = [self.ops(wishes) for wishes in several]
+    def write_together(self, several: list[list[RequestedOp]]) -> None:
+        writes = [self.ops(requested) for requested in several]
 
         async def together() -> list[Revision | BaseException]:
             return await asyncio.gather(*map(self.store.write, writes), return_exceptions=True)
@@ -171,10 +174,14 @@ class StoreMachine(RuleBasedStateMachine):
                 self.model.apply(ops, revision)
 
     @rule(
-        place=places, by_resource=st.booleans(), by_tenant=st.booleans(), by_namespace=st.booleans(), key=keys
+        position=positions,
+        by_resource=st.booleans(),
+        by_tenant=st.booleans(),
+        by_namespace=st.booleans(),
+        key=keys,
     )
-    def read(self, place: float, by_resource: bool, by_tenant: bool, by_namespace: bool, key: Key) -> None:
-        at = self.revision_at(place)
+    def read(self, position: float, by_resource: bool, by_tenant: bool, by_namespace: bool, key: Key) -> None:
+        at = self.revision_at(position)
         resource = key.resource if by_resource else None
         tenant = key.tenant if by_tenant else None
         namespace = key.namespace if by_namespace else None
@@ -188,9 +195,9 @@ class StoreMachine(RuleBasedStateMachine):
             and namespace in (None, one.namespace)
         }
 
-    @rule(place=places)
-    def follow(self, place: float) -> None:
-        after = self.revision_at(place)
+    @rule(position=positions)
+    def follow(self, position: float) -> None:
+        after = self.revision_at(position)
         expected = [event for event in self.model.events if event.revision > after]
 
         async def followed() -> list[StoreEvent]:
@@ -205,9 +212,9 @@ class StoreMachine(RuleBasedStateMachine):
         assert [event.revision for event in found] == [event.revision for event in expected]
         assert sorted(map(repr, found)) == sorted(map(repr, expected))
 
-    @rule(place=places)
-    def compact(self, place: float) -> None:
-        upto = self.revision_at(place)
+    @rule(position=positions)
+    def compact(self, position: float) -> None:
+        upto = self.revision_at(position)
         self.run(self.store.compact(upto))
         self.model.compacted = max(self.model.compacted, upto)
         assert self.run(self.store.compacted()) == self.model.compacted
@@ -229,11 +236,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.store = self.run(self.opened())
         assert self.run(self.store.revision()) >= self.model.revision
         found = self.run(self.store.compacted())
-        # Before the first write there is nothing to forget: etcd, which begins at 1, does not tell 1 from 0.
+        # Before the first write there is nothing to compact: etcd, which begins at 1, does not distinguish 1 from 0.
         assert found == self.model.compacted or (found == 0 and self.model.compacted == 1)
 
 
-def test_store_is_equal_to_its_model(new_place: Callable[[], Open]) -> None:
+def test_store_is_equal_to_its_model(new_location: Callable[[], Open]) -> None:
     quick = settings(
         max_examples=20,
         stateful_step_count=25,
@@ -243,6 +250,6 @@ def test_store_is_equal_to_its_model(new_place: Callable[[], Open]) -> None:
 
     class Placed(StoreMachine):
         def __init__(self) -> None:
-            super().__init__(new_place())
+            super().__init__(new_location())
 
     run_state_machine_as_test(Placed, settings=quick)

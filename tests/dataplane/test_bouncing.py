@@ -1,5 +1,5 @@
-"""Bouncers and dividers: nodes that know pass packets on and say where to; senders then go there directly,
-until the endpoint moves or its node dies."""
+"""Bouncers and dividers forward the first packets of a flow and name the destination; senders then send
+directly, until the endpoint moves or its node dies."""
 
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from alcove.dataplane.drops import DropReason
 from alcove.dataplane.maps import FLOW, ROUTE, TUPLE, FlowKind, MapName, PathTaken, RouteKind
 from alcove.dataplane.model import RemoteEndpoint
-from alcove.testing.networks import LabNetwork, tell
+from alcove.testing.networks import LabNetwork, apply_networks
 from alcove.testing.nodes import Lab, LabNode, NamespacePod
 from alcove.testing.probes import ping, tcp_server, tcp_talks, udp_socket
 
@@ -31,7 +31,7 @@ class Bounced:
         self.sender = self.add(SENDER, "sender", "10.0.1.11/24")
         self.same = self.add(RECEIVER, "same", "10.0.1.12/24")
         self.other = self.add(RECEIVER, "other", "10.0.2.13/24")
-        tell(lab, self.network)
+        apply_networks(lab, self.network)
 
     def add(self, node: int, name: str, address: str) -> NamespacePod:
         pod = self.lab.nodes[node].add_pod(name, VNI, address)
@@ -61,8 +61,8 @@ def sent(before: dict[PathTaken, int], after: dict[PathTaken, int]) -> dict[Path
 
 
 def asked_routes(node: LabNode) -> list[bytes]:
-    asked = (RouteKind.SUBNET, RouteKind.VPC)
-    return [raw for raw in node.plane.held[MapName.ROUTES].values() if ROUTE.unpack(raw)["kind"] in asked]
+    kinds = (RouteKind.SUBNET, RouteKind.VPC)
+    return [raw for raw in node.plane.held[MapName.ROUTES].values() if ROUTE.unpack(raw)["kind"] in kinds]
 
 
 def test_each_node_holds_only_what_it_must(bounced: Bounced) -> None:
@@ -117,7 +117,7 @@ def test_an_endpoint_that_moves_is_followed(bounced: Bounced) -> None:
     old.state = replace(old.state, veths=tuple(pod.veth for pod in old.pods))
     bounced.network.pods.remove(bounced.same)
     moved = bounced.add(DIVIDER, "moved", "10.0.1.12/24")
-    tell(bounced.lab, bounced.network)
+    apply_networks(bounced.lab, bounced.network)
     before = bounced.counts(RECEIVER)
     assert ping(bounced.sender.namespace, moved.address)
     assert sent(before, bounced.counts(RECEIVER)) == {PathTaken.RELAYED: 1}
@@ -137,11 +137,11 @@ def test_a_dead_node_is_forgotten(bounced: Bounced) -> None:
     bounced.network.pods.remove(bounced.same)
     bounced.network.pods.remove(bounced.other)
     replacement = bounced.add(BOUNCER, "again", "10.0.1.12/24")
-    tell(bounced.lab, bounced.network)
+    apply_networks(bounced.lab, bounced.network)
     assert ping(bounced.sender.namespace, replacement.address)
 
 
-def test_what_was_learned_is_asked_again_in_time(bounced: Bounced) -> None:
+def test_a_learned_path_expires(bounced: Bounced) -> None:
     assert ping(bounced.sender.namespace, bounced.same.address)
     node = bounced.node(SENDER)
     memory = node.plane.memories.open(0)
@@ -154,7 +154,7 @@ def test_what_was_learned_is_asked_again_in_time(bounced: Bounced) -> None:
     assert sent(before, bounced.counts(SENDER)) == {PathTaken.BOUNCER: 1}
 
 
-def test_an_address_nobody_has_ends_at_the_bouncer(bounced: Bounced) -> None:
+def test_an_address_without_endpoint_is_dropped_at_the_bouncer(bounced: Bounced) -> None:
     before = bounced.node(BOUNCER).dropped(DropReason.NO_ENDPOINT)
     assert not ping(bounced.sender.namespace, "10.0.1.200", timeout=0.05)
     assert bounced.node(BOUNCER).dropped(DropReason.NO_ENDPOINT) == before + 1
@@ -163,12 +163,12 @@ def test_an_address_nobody_has_ends_at_the_bouncer(bounced: Bounced) -> None:
     assert bounced.node(DIVIDER).dropped(DropReason.NO_ENDPOINT) == before + 1
 
 
-def test_nodes_that_blame_each_other_stop(bounced: Bounced) -> None:
-    """Two bouncers with wrong tables send a packet to and fro; its time runs out."""
+def test_a_loop_between_bouncers_ends(bounced: Bounced) -> None:
+    """Two bouncers with wrong tables send a packet to each other until its limit of hops."""
     one, two = bounced.node(BOUNCER), bounced.node(RECEIVER)
     lost = ip_address("10.0.1.77")
-    one.plane.change_endpoints([RemoteEndpoint(VNI, lost, two.address)])
-    two.plane.change_endpoints([RemoteEndpoint(VNI, lost, one.address)])
+    for node, blamed in ((one, two), (two, one)):
+        node.apply(endpoints=(*node.state.endpoints, RemoteEndpoint(VNI, lost, blamed.address)))
     before = one.dropped(DropReason.RELAY_LIMIT) + two.dropped(DropReason.RELAY_LIMIT)
     assert not ping(bounced.sender.namespace, str(lost), timeout=0.1)
     assert one.dropped(DropReason.RELAY_LIMIT) + two.dropped(DropReason.RELAY_LIMIT) == before + 1

@@ -18,7 +18,7 @@ from alcove.dataplane.model import (
     TrafficProfile,
     TrafficRule,
 )
-from alcove.testing.networks import LabNetwork, tell
+from alcove.testing.networks import LabNetwork, apply_networks
 from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.probes import connect, tcp_server
 
@@ -48,7 +48,7 @@ class Pipes:
                     )
                 )
         self.network.services = tuple(services)
-        tell(lab, self.network)
+        apply_networks(lab, self.network)
 
 
 @pytest.fixture(scope="module")

@@ -50,9 +50,9 @@ def shown(namespace: str, *arguments: str) -> list[dict[str, object]]:
 
 def addresses_in(namespace: str, link: str) -> set[str]:
     [found] = shown(namespace, "addr", "show", "dev", link)
-    told = found["addr_info"]
-    assert isinstance(told, list)
-    return {f"{one['local']}/{one['prefixlen']}" for one in told if one["scope"] == "global"}
+    infos = found["addr_info"]
+    assert isinstance(infos, list)
+    return {f"{one['local']}/{one['prefixlen']}" for one in infos if one["scope"] == "global"}
 
 
 def static_routes_in(namespace: str, link: str) -> set[object]:
@@ -77,7 +77,7 @@ def test_routes_to_addresses_of_balancers_go_with_them(node: LabNode) -> None:
     assert static_routes_in(namespace, "net") == {"10.0.0.0/16", "fd00::/48", "172.20.0.0/16"}
 
 
-def test_what_somebody_else_put_there_is_removed_when_the_kernel_is_read_again(node: LabNode) -> None:
+def test_foreign_addresses_are_removed_by_a_resync(node: LabNode) -> None:
     namespace = node.plane.gateways.namespace_name(VNI)
     apply(node, gateway("10.0.1.1/24"))
     enter = ["nsenter", f"--net={path_of(namespace)}", "ip"]
@@ -90,7 +90,7 @@ def test_what_somebody_else_put_there_is_removed_when_the_kernel_is_read_again(n
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_changes_every_namespace_has_what_it_should(node: LabNode, seed: int) -> None:
+def test_after_any_changes_every_namespace_has_the_desired_addresses(node: LabNode, seed: int) -> None:
     chance = random.Random(seed)
     pools = ("10.0.1.1/24", "10.0.2.1/24", "10.0.1.2/24", "fd00:0:0:1::1/64", "fd00:0:0:2::1/64")
     extras = tuple(ip_network(f"198.51.100.{number}/32") for number in range(4))

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from alcove.dataplane import bpf, links
+from alcove.dataplane import links
 from alcove.dataplane.drops import DropReason
 from alcove.dataplane.namespaces import inside
-from alcove.testing.networks import LabNetwork, tell
+from alcove.testing.networks import LabNetwork, apply_networks
 from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.packets import (
     ACK,
@@ -25,6 +25,7 @@ from alcove.testing.packets import (
     ipv4,
     ipv6,
     neighbor_solicit,
+    run_once,
     tcp,
     udp,
     vxlan,
@@ -50,7 +51,7 @@ class Arena:
         self.far = far.add_pod("far", VNI, f"{FAR}/24")
         self.network.pods += [self.hostile, self.victim, self.far]
         self.other.pods.append(node.add_pod("stranger", OTHER_VNI, f"{VICTIM}/24", f"{VICTIM6}/64"))
-        tell(lab, self.network, self.other)
+        apply_networks(lab, self.network, self.other)
         self.gun = Tap(self.hostile.namespace, "eth0")
         watched = (self.victim, self.far, self.other.pods[0], node, far)
         self.watchers = [Tap(one.namespace, "eth0") for one in watched]
@@ -73,7 +74,7 @@ def datagram(source: str = ME, target: str = VICTIM, **more: int) -> bytes:
 
 IP4: dict[str, tuple[bytes, DropReason]] = {
     "another pod's address": (ipv4(VICTIM, FAR, 17, datagram(VICTIM, FAR)), DropReason.SPOOFED_ADDRESS),
-    "an address nobody has": (ipv4("10.0.1.200", VICTIM, 17, datagram("10.0.1.200")), DropReason.SPOOFED_ADDRESS),
+    "an address without endpoint": (ipv4("10.0.1.200", VICTIM, 17, datagram("10.0.1.200")), DropReason.SPOOFED_ADDRESS),
     "the gateway's address": (ipv4("10.0.1.1", VICTIM, 17, datagram("10.0.1.1")), DropReason.SPOOFED_ADDRESS),
     "a node's address": (ipv4(NODE, VICTIM, 17, datagram(NODE)), DropReason.SPOOFED_ADDRESS),
     "no address": (ipv4("0.0.0.0", VICTIM, 17, datagram("0.0.0.0")), DropReason.SPOOFED_ADDRESS),
@@ -83,7 +84,7 @@ IP4: dict[str, tuple[bytes, DropReason]] = {
         DropReason.NO_ROUTE,
     ),
     "to loopback": (ipv4(ME, "127.0.0.1", 17, datagram(target="127.0.0.1")), DropReason.MARTIAN),
-    "to nobody": (ipv4(ME, "0.0.0.0", 17, datagram(target="0.0.0.0")), DropReason.MARTIAN),
+    "to no address": (ipv4(ME, "0.0.0.0", 17, datagram(target="0.0.0.0")), DropReason.MARTIAN),
     "reserved": (ipv4(ME, "240.0.0.1", 17, datagram(target="240.0.0.1")), DropReason.MARTIAN),
     "multicast": (ipv4(ME, "224.0.0.251", 17, datagram(target="224.0.0.251")), DropReason.MULTICAST),
     "broadcast": (ipv4(ME, "255.255.255.255", 17, datagram(target="255.255.255.255")), DropReason.MULTICAST),
@@ -225,7 +226,7 @@ def test_neighbor_discovery(arena: Arena) -> None:
         assert_dropped(arena, arena.frame(packet, 0x86DD, target="33:33:00:00:00:01"), reason)
 
 
-def test_honest_questions_are_answered_for_anybody(arena: Arena) -> None:
+def test_valid_neighbour_queries_are_answered(arena: Arena) -> None:
     me = arena.hostile.veth.mac
     with Tap(arena.hostile.namespace, "eth0") as tap:
         tap.send(arena.frame(arp(1, me, ME, VICTIM), 0x0806, target=BROADCAST))
@@ -238,7 +239,7 @@ def test_honest_questions_are_answered_for_anybody(arena: Arena) -> None:
         assert answer[-6:] == bytes.fromhex(ROUTER_MAC.replace(":", ""))
 
 
-def test_wrong_checksums_reach_nobodys_application(arena: Arena) -> None:
+def test_wrong_checksums_reach_no_application(arena: Arena) -> None:
     """They are the receiver's to judge; the data plane neither mends nor minds them."""
     bad = ipv4(ME, VICTIM, 17, datagram(), bad_checksum=True)
     with Tap(arena.hostile.namespace, "eth0") as gun, Tap(arena.victim.namespace, "eth0") as tap:
@@ -280,11 +281,11 @@ def run(pod: NamespacePod, frame: bytes) -> int:
         assert link is not None
         context = bytearray(192)
         context[40:44] = link.index.to_bytes(4, "little")
-        verdict, _ = bpf.run_once(plane.programs.descriptors["from_pod"], frame, bytes(context))
+        verdict, _ = run_once(plane.programs.descriptors["from_pod"], frame, bytes(context))
     return verdict
 
 
-def test_every_truncation_of_every_packet_is_judged(arena: Arena) -> None:
+def test_every_truncated_packet_is_dropped_or_redirected(arena: Arena) -> None:
     """No cut-off frame passes to the host's stack: dropped, or sent to where a whole one would be."""
     for packets, kind in ((IP4, 0x0800), (IP6, 0x86DD)):
         for packet, _ in packets.values():

@@ -19,7 +19,7 @@ from alcove.dataplane.model import (
     TrafficRule,
 )
 from alcove.dataplane.namespaces import inside
-from alcove.testing.networks import LabNetwork, tell
+from alcove.testing.networks import LabNetwork, apply_networks
 from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.packets import ROUTER_MAC, Tap, ethernet, ipv4, udp
 from alcove.testing.probes import IMPATIENT, TIMEOUT, opened, udp_socket
@@ -39,7 +39,7 @@ class Field:
                 lab.nodes[node].add_pod(name, VNI, f"10.0.1.{host}/24", f"fd00:0:0:1::{host}/64")
             )
         self.client, self.near, self.far = self.network.pods
-        tell(lab, self.network)
+        apply_networks(lab, self.network)
 
     def serve(self, backend: NamespacePod) -> None:
         four, six = (
@@ -50,7 +50,7 @@ class Field:
             DataplaneService(VNI, ip_address(VIP), 80, Protocol.UDP, (four,)),
             DataplaneService(VNI, ip_address(VIP6), 80, Protocol.UDP, (six,)),
         )
-        tell(self.lab, self.network)
+        apply_networks(self.lab, self.network)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_fragments_pass_services_and_policies(field: Field, where: str) -> None:
             )
 
 
-def test_a_later_fragment_alone_is_nobodys_where_ports_matter(field: Field) -> None:
+def test_a_later_fragment_alone_is_dropped_where_ports_matter(field: Field) -> None:
     field.serve(field.near)
     node = field.lab.nodes[0]
     piece = ipv4(
@@ -168,7 +168,7 @@ def test_udp_yet_to_be_cut_arrives_whole(field: Field, where: str) -> None:
         assert field.lab.nodes[1].took(PathTaken.FALLBACK) >= 4
 
 
-def test_the_fallback_device_is_no_way_in(field: Field) -> None:
+def test_the_fallback_device_accepts_no_packets_of_others(field: Field) -> None:
     """Its MAC differs from the router's, else it would take our frames for its own."""
     node = field.lab.nodes[0]
     with inside(node.namespace):

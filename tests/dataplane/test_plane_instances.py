@@ -30,7 +30,7 @@ from alcove.dataplane.veths import port_name
 from alcove.testing.nodes import BPF_ROOT, UNDERLAY, Lab, LabNode
 from alcove.testing.probes import IMPATIENT, tcp_server, tcp_talks
 
-WORLD = "203.0.113.5"
+OUTSIDE = "203.0.113.5"
 VNI = 4200
 VIP = IPv4Address("172.20.0.80")
 LISTS: tuple[str, ...] = (
@@ -48,7 +48,7 @@ LISTS += (
 
 
 def everything_in(node: LabNode) -> dict[str, str]:
-    """What the node's kernel holds, as its own tools tell; and names and pins of the lab's instances."""
+    """What the node's kernel holds, as its own tools show; and names and pins of the lab's instances."""
     found = {}
     for command in LISTS:
         words = ["nsenter", f"--net=/run/netns/{node.name}", *command.split()]
@@ -61,7 +61,7 @@ def everything_in(node: LabNode) -> dict[str, str]:
 
 
 class Tenant:
-    """An instance with one pod behind a door, reaching the world."""
+    """An instance with one pod that has a node port and egress."""
 
     def __init__(self, node: LabNode, name: str, number: int) -> None:
         self.node, self.name = node, name
@@ -89,7 +89,7 @@ class Tenant:
             node_ports=(NodePort(VNI, node.address, 30080 + number, Protocol.TCP, VIP, 80),),
             forbidden=(UNDERLAY,),
         )
-        self.door = 30080 + number
+        self.node_port = 30080 + number
 
     def start(self) -> DataPlane:
         with inside(self.node.namespace):
@@ -98,21 +98,23 @@ class Tenant:
             self.plane.apply(self.state)
         return self.plane
 
-    def works(self, world: int) -> bool:
-        """Out to the world, and in by the door."""
-        with tcp_server(world, WORLD, 80) as out, tcp_server(self.namespace, "10.0.1.11", 8080) as web:
+    def works(self, outside: int) -> bool:
+        """Whether egress and the node port work."""
+        with tcp_server(outside, OUTSIDE, 80) as out, tcp_server(self.namespace, "10.0.1.11", 8080) as web:
             address = str(self.node.address)
-            return tcp_talks(self.namespace, WORLD, 80, out) and tcp_talks(world, address, self.door, web)
+            return tcp_talks(self.namespace, OUTSIDE, 80, out) and tcp_talks(
+                outside, address, self.node_port, web
+            )
 
 
 @contextmanager
 def machine(*names: str) -> Iterator[tuple[LabNode, int, list[Tenant]]]:
     """One node, as a machine's own namespace; the instances, named after the lab, are not started yet."""
     with Lab(1, started=False) as lab:
-        node, world = lab.nodes[0], lab.add_host("world", f"{WORLD}/24")
+        node, outside = lab.nodes[0], lab.add_host("outside", f"{OUTSIDE}/24")
         tenants = [Tenant(node, lab.token + name, number) for number, name in enumerate(names)]
         try:
-            yield node, world, tenants
+            yield node, outside, tenants
         finally:
             with inside(node.namespace):
                 for one in tenants:
@@ -122,10 +124,10 @@ def machine(*names: str) -> Iterator[tuple[LabNode, int, list[Tenant]]]:
 
 @pytest.mark.parametrize("how", ["destroyed", "removed by name after a kill"])
 def test_an_instance_that_is_gone_leaves_nothing(how: str) -> None:
-    with machine("") as (node, world, (one,)):
+    with machine("") as (node, outside, (one,)):
         before = everything_in(node)
         plane = one.start()
-        assert one.works(world)
+        assert one.works(outside)
         assert {key for key, message in everything_in(node).items() if message != before[key]} > {
             "pins",
             LISTS[3],
@@ -143,24 +145,24 @@ def test_an_instance_that_is_gone_leaves_nothing(how: str) -> None:
 
 def test_two_instances_share_a_machine() -> None:
     """Of the same networks' numbers and addresses, their names alike, on one device."""
-    with machine("p", "") as (node, world, (one, other)):
+    with machine("p", "") as (node, outside, (one, other)):
         before = everything_in(node)
         one.start()
         alone = everything_in(node)
         other.start()
-        assert one.works(world)
-        assert other.works(world)
+        assert one.works(outside)
+        assert other.works(outside)
         with inside(node.namespace):
             other.plane.resync(other.state)
             one.plane.resync(one.state)
-        assert one.works(world)
-        assert other.works(world)
+        assert one.works(outside)
+        assert other.works(outside)
         with inside(node.namespace):
             other.plane.destroy()
-        assert one.works(world)
+        assert one.works(outside)
         assert everything_in(node) == alone
         with tcp_server(other.namespace, "0.0.0.0", 8080) as web:
-            assert not tcp_talks(world, str(node.address), other.door, web, timeout=IMPATIENT)
+            assert not tcp_talks(outside, str(node.address), other.node_port, web, timeout=IMPATIENT)
         with inside(node.namespace):
             one.plane.destroy()
         assert everything_in(node) == before

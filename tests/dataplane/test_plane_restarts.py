@@ -35,7 +35,7 @@ from alcove.dataplane.model import (
 from alcove.dataplane.namespaces import inside
 from alcove.dataplane.node_dataplane import DataPlane
 from alcove.dataplane.veths import make_guarded, port_name
-from alcove.testing.networks import LabNetwork, tell
+from alcove.testing.networks import LabNetwork, apply_networks
 from alcove.testing.nodes import Lab, LabNode, NamespacePod
 from alcove.testing.probes import connect, ping, tcp_server, udp_socket
 
@@ -57,7 +57,7 @@ def network_on(lab: Lab) -> LabNetwork:
         DataplaneService(VNI, ip_address(VIP), 80, Protocol.TCP, backend),
         DataplaneService(VNI, ip_address(VIP), 80, Protocol.UDP, backend),
     )
-    tell(lab, network)
+    apply_networks(lab, network)
     return network
 
 
@@ -138,11 +138,11 @@ def test_an_upgrade_under_load_loses_no_packet(two_nodes: Lab, other_version: Pa
         assert heard == list(range(sent))
 
 
-def test_500_ports_are_taken_up_within_two_seconds(one_node: Lab) -> None:
+def test_500_veths_are_adopted_within_two_seconds(one_node: Lab) -> None:
     node = one_node.nodes[0]
     for number in range(500):
         node.add_pod(f"p{number}", VNI, f"10.0.{1 + number // 250}.{number % 250 + 2}/16")
-    tell(one_node, LabNetwork(VNI, pods=node.pods))
+    apply_networks(one_node, LabNetwork(VNI, pods=node.pods))
     node.plane.close()
     start = time.perf_counter()
     node.start()
@@ -154,7 +154,7 @@ def test_500_ports_are_taken_up_within_two_seconds(one_node: Lab) -> None:
 
 
 class Changing:
-    """A node between two worlds: ports, policies, services, gateways and doors come and go."""
+    """A node between two states: veths, policies, services, gateways and node ports come and go."""
 
     def __init__(self, node: LabNode) -> None:
         self.node = node
@@ -163,7 +163,7 @@ class Changing:
         self.third = node.make_pod("third", VNI + 1, "10.0.1.11/24")
         self.pods = (self.first, self.second, self.third)
         node.pods += self.pods
-        self.worlds = (self.world_a(), self.world_b())
+        self.states = (self.first_state(), self.second_state())
 
     def base(self) -> DataplaneState:
         vnis = (VNI, VNI + 1)
@@ -173,7 +173,7 @@ class Changing:
             subnets=tuple(Subnet(vni, ip_network("10.0.1.0/24")) for vni in vnis),
         )
 
-    def world_a(self) -> DataplaneState:
+    def first_state(self) -> DataplaneState:
         policy = TrafficProfile((TrafficRule((PrefixBlock(ip_network("10.0.1.0/24")),)),))
         service = DataplaneService(
             VNI, ip_address(VIP), 80, Protocol.TCP, (ServiceBackend(ip_address("10.0.1.12"), 8080),)
@@ -185,7 +185,7 @@ class Changing:
             gateways=(gateway,), node_ports=(node_port,),
         )  # fmt: skip
 
-    def world_b(self) -> DataplaneState:
+    def second_state(self) -> DataplaneState:
         policy = TrafficProfile(
             (TrafficRule((PrefixBlock(ip_network("10.0.0.0/16"), (ip_network("10.0.1.77/32"),)),)),)
         )
@@ -218,7 +218,7 @@ class Changing:
         return [pod.veth for pod in self.pods if own.get(pod.veth.name) in done]
 
     def check(self, plane: DataPlane, state: DataplaneState) -> None:
-        """The kernel holds exactly what the world asks for: entries, links, namespaces, memories."""
+        """The kernel holds exactly the desired state: entries, links, namespaces, memories."""
         found = plane.find(state, plane.slots())
         settings = plane.settings
         wanted = desired(settings.instance, settings.node, state, found, plane.bulk, settings.node6)
@@ -243,7 +243,7 @@ class Changing:
             assert links.read_attached(plane.netlink, index) == plane.programs.ids["from_pod"]
 
     def works(self, state: DataplaneState) -> None:
-        vni = VNI if state is self.worlds[0] else VNI + 1
+        vni = VNI if state is self.states[0] else VNI + 1
         pods = [self.pod_of(veth) for veth in state.veths if veth.vni == vni]
         place = self.node.plane.gateways.open(vni)
         for pod in pods:
@@ -252,7 +252,7 @@ class Changing:
 
 
 def killed_at(changing: Changing, state: DataplaneState, step: int) -> bool:
-    """The agent starts, goes to the world and is killed before that step. False: it ended before."""
+    """The agent starts, applies the state and is killed before that step. False if it exited before."""
     child = os.fork()
     if child == 0:
         left = step
@@ -285,7 +285,7 @@ def changing() -> Iterator[Changing]:
 @pytest.mark.parametrize("direction", ["from nothing", "to the second", "to the first"])
 def test_killed_between_any_two_steps_the_next_run_converges(changing: Changing, direction: str) -> None:
     node = changing.node
-    first, second = changing.worlds
+    first, second = changing.states
     start, goal = {
         "from nothing": (DataplaneState(), first),
         "to the second": (first, second),
@@ -309,8 +309,8 @@ def test_killed_between_any_two_steps_the_next_run_converges(changing: Changing,
     assert steps > 15, "there were steps to be killed at"
 
 
-def test_drift_is_mended(changing: Changing) -> None:
-    node, state = changing.node, changing.worlds[0]
+def test_drift_is_repaired(changing: Changing) -> None:
+    node, state = changing.node, changing.states[0]
     plane = node.start()
     changing.go(plane, state)
     drift = random.Random(3)
@@ -338,7 +338,7 @@ def test_drift_is_mended(changing: Changing) -> None:
 
 
 def test_a_device_that_vanished_leaves_no_entry(changing: Changing) -> None:
-    node, state = changing.node, changing.worlds[0]
+    node, state = changing.node, changing.states[0]
     plane = node.start()
     changing.go(plane, state)
     with inside(node.namespace):
@@ -354,7 +354,7 @@ def test_a_device_that_vanished_leaves_no_entry(changing: Changing) -> None:
     plane.close()
 
 
-def test_a_link_whose_place_is_taken_is_made_anew(changing: Changing) -> None:
+def test_a_link_whose_slot_is_used_is_created_again(changing: Changing) -> None:
     """Numbers of links that are far apart share a place."""
     node = changing.node
     plane = node.start()
@@ -380,8 +380,8 @@ def test_a_link_whose_place_is_taken_is_made_anew(changing: Changing) -> None:
     plane.close()
 
 
-def test_a_full_map_says_so_and_nothing_breaks(changing: Changing) -> None:
-    node, state = changing.node, changing.worlds[0]
+def test_a_full_map_is_an_error_and_nothing_breaks(changing: Changing) -> None:
+    node, state = changing.node, changing.states[0]
     plane = node.start()
     changing.go(plane, state)
     many = tuple(
@@ -397,8 +397,10 @@ def test_a_full_map_says_so_and_nothing_breaks(changing: Changing) -> None:
     plane.close()
 
 
-def test_a_rejected_program_says_why_and_the_old_one_stays(changing: Changing, tmp_path: Path) -> None:
-    node, state = changing.node, changing.worlds[0]
+def test_a_rejected_program_is_an_error_with_its_log_and_the_old_one_stays(
+    changing: Changing, tmp_path: Path
+) -> None:
+    node, state = changing.node, changing.states[0]
     plane = node.start()
     changing.go(plane, state)
     folder = tmp_path / "bpf"
@@ -421,7 +423,7 @@ def test_a_rejected_program_says_why_and_the_old_one_stays(changing: Changing, t
     plane.close()
 
 
-def test_no_underlay_is_said(changing: Changing) -> None:
+def test_a_missing_underlay_device_is_an_error(changing: Changing) -> None:
     node = changing.node
     node.settings = replace(node.settings, underlay="eth9")
     with pytest.raises(Unsupported, match="eth9"):
@@ -431,7 +433,7 @@ def test_no_underlay_is_said(changing: Changing) -> None:
 def test_a_network_never_inherits_anothers_memory(changing: Changing) -> None:
     """One goes as another comes, in one step."""
     node = changing.node
-    first, second = changing.worlds
+    first, second = changing.states
     plane = node.start()
     changing.go(plane, replace(first, gateways=()))
     memory = plane.memories.open(plane.slots()[VNI])
@@ -447,13 +449,13 @@ def test_a_network_never_inherits_anothers_memory(changing: Changing) -> None:
 
 
 def test_nothing_is_left_open(changing: Changing) -> None:
-    """Restarts, drops read, worlds applied: no descriptor stays behind."""
+    """Restarts, drops read, states applied: no descriptor stays behind."""
     node = changing.node
     plane = node.start()
-    changing.go(plane, changing.worlds[0])
+    changing.go(plane, changing.states[0])
     plane.close()
     before = len(list(Path("/proc/self/fd").iterdir()))
-    for state in changing.worlds * 2:
+    for state in changing.states * 2:
         plane = node.start()
         changing.go(plane, state)
         plane.drops()

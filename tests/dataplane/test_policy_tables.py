@@ -18,7 +18,7 @@ from alcove.dataplane.model import (
     TrafficRule,
 )
 from alcove.dataplane.policies import compile_profile
-from alcove.testing.networks import LabNetwork, tell
+from alcove.testing.networks import LabNetwork, apply_networks
 from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.packets import ROUTER_MAC, SYN, Tap, ethernet, icmp, ipv4, tcp, udp
 from alcove.testing.probes import (
@@ -48,7 +48,7 @@ class Policed:
                 lab.nodes[node].add_pod(name, VNI, f"10.0.1.{host}/24", f"fd00:0:0:1::{host}/64")
             )
         self.client, self.near, self.far = self.network.pods
-        tell(lab, self.network)
+        apply_networks(lab, self.network)
 
     def police(
         self, pod: NamespacePod, ingress: TrafficProfile | None = None, egress: TrafficProfile | None = None
@@ -167,7 +167,7 @@ def test_egress(policed: Policed, name: str, where: str) -> None:
 
 @pytest.mark.parametrize("where", ["near", "far"])
 def test_replies_pass_where_nothing_may_be_opened(policed: Policed, where: str) -> None:
-    """The client may be called by nobody, the server may call nobody: what the client opens works all the same."""
+    """The client accepts no connections, the server may open none: connections of the client work."""
     server = policed.server(where)
     policed.police(policed.client, ingress=NOTHING)
     policed.police(server, egress=NOTHING)
@@ -226,7 +226,7 @@ def test_a_new_policy_holds_for_open_connections_too(policed: Policed, where: st
 @pytest.mark.parametrize("six", [False, True])
 @pytest.mark.parametrize("where", ["near", "far"])
 def test_a_policy_that_comes_later_knows_replies(policed: Policed, where: str, six: bool) -> None:
-    """Opened while there was no policy anywhere; then nobody may call the client."""
+    """Opened while there was no policy anywhere; then a policy isolates the client."""
     server = policed.server(where)
     target, own = (
         (server.address6, policed.client.address6) if six else (server.address, policed.client.address)
@@ -344,11 +344,11 @@ def test_no_packet_slips_through_while_policies_change(policed: Policed) -> None
         assert target.catch(b"slipped", timeout=0.05) is None
 
 
-def test_a_service_is_judged_by_its_backend(policed: Policed) -> None:
+def test_policies_apply_to_the_backend_of_a_service(policed: Policed) -> None:
     vip = ip_address("172.20.0.5")
     backend = ServiceBackend(ip_address(policed.far.address), 8080)
     policed.network.services = (DataplaneService(VNI, vip, 80, Protocol.TCP, (backend,)),)
-    tell(policed.lab, policed.network)
+    apply_networks(policed.lab, policed.network)
     with tcp_server(policed.far.namespace, policed.far.address, 8080) as web:
         for port, works in ((8080, True), (80, False)):
             patience = TIMEOUT if works else IMPATIENT
@@ -361,12 +361,12 @@ def test_a_service_is_judged_by_its_backend(policed: Policed) -> None:
             assert tcp_talks(policed.client.namespace, str(vip), 80, web, timeout=patience) is works
             policed.police(policed.far)
     policed.network.services = ()
-    tell(policed.lab, policed.network)
+    apply_networks(policed.lab, policed.network)
 
 
 @pytest.mark.parametrize("where", ["near", "far"])
-def test_an_error_about_an_allowed_connection_is_heard(policed: Policed, where: str) -> None:
-    """Port unreachable comes back though the client lets nobody in; an error about nothing does not."""
+def test_an_icmp_error_of_an_allowed_connection_is_delivered(policed: Policed, where: str) -> None:
+    """Port unreachable comes back though a policy isolates the client; an error about nothing does not."""
     server = policed.server(where)
     policed.police(policed.client, ingress=NOTHING)
     with opened(policed.client.namespace, socket.AF_INET, socket.SOCK_DGRAM) as asker:

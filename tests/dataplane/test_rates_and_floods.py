@@ -22,7 +22,7 @@ from alcove.dataplane.model import (
 )
 from alcove.dataplane.namespaces import inside
 from alcove.dataplane.netlink import Netlink
-from alcove.testing.networks import LabNetwork, tell
+from alcove.testing.networks import LabNetwork, apply_networks
 from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.packets import ROUTER_MAC, SYN, Tap, ethernet, ipv4, tcp
 from alcove.testing.probes import connect, tcp_server, udp_socket
@@ -79,7 +79,7 @@ def test_a_port_keeps_to_its_rate(two_nodes: Lab, where: int) -> None:
     network = pods(two_nodes, LOUD, (0, "client", 11), rate_bytes_per_second=rate)
     network.pods += pods(two_nodes, LOUD, (where, "server", 12)).pods
     client, server = network.pods
-    tell(two_nodes, network)
+    apply_networks(two_nodes, network)
     assert 0.8 * rate < received(client, server, 1.0) < 1.2 * rate
     assert received(server, client, 0.3) > 4 * rate, "the other way is not limited"
 
@@ -90,7 +90,7 @@ def test_a_pod_cannot_shake_off_its_rate(one_node: Lab) -> None:
     network = pods(one_node, LOUD, (0, "client", 11), rate_bytes_per_second=rate)
     network.pods += pods(one_node, LOUD, (0, "server", 12)).pods
     client, server = network.pods
-    tell(one_node, network)
+    apply_networks(one_node, network)
     with inside(client.namespace):
         netlink = Netlink()
     link = links.read_link(netlink, "eth0")
@@ -109,7 +109,7 @@ def test_a_higher_class_goes_first_on_a_full_underlay() -> None:
         first, second, third, fourth = network.pods
         lab.nodes[0].set_port(first, traffic_class=TrafficClass.PREMIUM)
         lab.nodes[0].set_port(second, traffic_class=TrafficClass.BEST_EFFORT)
-        tell(lab, network)
+        apply_networks(lab, network)
         got: dict[str, float] = {}
         low = threading.Thread(target=lambda: got.update(low=received(second, fourth, 1.5)))
         low.start()
@@ -143,7 +143,7 @@ def test_one_networks_syn_flood_leaves_others_connections_alone(one_node: Lab) -
     for network in (loud, quiet):
         backend = ServiceBackend(ip_address(network.pods[1].address), 8080)
         network.services = (DataplaneService(network.vni, ip_address(VIP), 80, Protocol.TCP, (backend,)),)
-    tell(one_node, loud, quiet)
+    apply_networks(one_node, loud, quiet)
     slots = node.plane.slots()
     with quiet_connection(quiet) as (near, far), Tap(loud.pods[0].namespace, "eth0") as gun:
         mac, source = loud.pods[0].veth.mac, loud.pods[0].address
@@ -163,7 +163,7 @@ def test_a_networks_own_new_connections_work_in_its_flood(one_node: Lab) -> None
     network = pods(one_node, LOUD, (0, "a", 11), (0, "b", 12))
     backend = ServiceBackend(ip_address(network.pods[1].address), 8080)
     network.services = (DataplaneService(LOUD, ip_address(VIP), 80, Protocol.UDP, (backend,)),)
-    tell(one_node, network)
+    apply_networks(one_node, network)
     client, server = network.pods
     with udp_socket(server.namespace, server.address, 8080) as far:
         for port in range(20_000, 40_000):
@@ -176,7 +176,7 @@ def test_a_networks_own_new_connections_work_in_its_flood(one_node: Lab) -> None
 
 def test_a_node_that_was_cut_off_goes_on_where_it_was(two_nodes: Lab) -> None:
     network = pods(two_nodes, LOUD, (0, "a", 11), (1, "b", 12))
-    tell(two_nodes, network)
+    apply_networks(two_nodes, network)
     client, server = network.pods
     with tcp_server(server.namespace, server.address, 91) as listener:
         near = connect(client.namespace, server.address, 91)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from alcove.dataplane.drops import DropReason
 from alcove.dataplane.maps import FLOW, TUPLE, FlowKind
 from alcove.dataplane.model import DataplaneService, Protocol, ServiceBackend
-from alcove.testing.networks import LabNetwork, tell
+from alcove.testing.networks import LabNetwork, apply_networks
 from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.packets import ROUTER_MAC, Tap, crc32c, ethernet, ipv4, ipv6, sctp
 from alcove.testing.probes import connect, opened, ping, tcp_server, tcp_talks, udp_socket, udp_talks
@@ -33,7 +33,7 @@ class Served:
 
     def serve(self, *services: DataplaneService) -> None:
         self.network.services = services
-        tell(self.lab, self.network)
+        apply_networks(self.lab, self.network)
 
     def flows(self, node: int, kind: FlowKind) -> dict[bytes, bytes]:
         memory = self.lab.nodes[node].plane.memories.open(0)
@@ -137,7 +137,7 @@ def test_a_service_address_answers_on_no_other_port(served: Served) -> None:
     assert served.lab.nodes[0].dropped(DropReason.NO_ROUTE) >= 2
 
 
-def test_an_established_connection_outlives_its_backends_place(served: Served) -> None:
+def test_an_established_connection_outlives_its_backends_entry(served: Served) -> None:
     served.serve(service(served.near))
     with tcp_server(served.near.namespace, served.near.address, 8080) as tcp:
         client = connect(served.client.namespace, VIP, 80)
@@ -190,15 +190,15 @@ def test_two_flows_at_once_from_one_port_to_one_backend(served: Served, order: s
     backend: NamespacePod = getattr(served, where)
     other = replace(service(backend), address=ip_address(OTHER_VIP))
     served.serve(service(backend), other)
-    ways = [(VIP, 80), (backend.address, 8080)]
+    targets = [(VIP, 80), (backend.address, 8080)]
     if order == "direct first":
-        ways.reverse()
+        targets.reverse()
     if order == "two services":
-        ways = [(VIP, 80), (OTHER_VIP, 80)]
+        targets = [(VIP, 80), (OTHER_VIP, 80)]
     with tcp_server(backend.namespace, backend.address, 8080) as tcp:
         tcp.settimeout(5)
         clients, servers = [], []
-        for target, port in ways:
+        for target, port in targets:
             client = connect(served.client.namespace, target, port, source_port=46000)
             assert client is not None, f"{target}:{port}"
             clients.append(client)
@@ -227,7 +227,7 @@ def test_udp_to_service_and_backend_from_one_socket(served: Served) -> None:
 
 
 def test_half_evicted_flow_heals(served: Served) -> None:
-    """The table evicts each direction by itself; a lost way back is written again, a lost way there too."""
+    """The table evicts each direction by itself; a lost entry of either direction is written again."""
     served.serve(service(served.near))
     node = served.lab.nodes[0]
     with tcp_server(served.near.namespace, served.near.address, 8080) as tcp:
@@ -306,8 +306,8 @@ def test_udp_without_checksum_stays_without(served: Served) -> None:
 
 @pytest.mark.parametrize("six", [False, True])
 @pytest.mark.parametrize("where", ["near", "far"])
-def test_a_backends_refusal_is_heard_as_the_services(served: Served, where: str, six: bool) -> None:
-    """Nobody listens: the backend's "port unreachable" reaches the socket that asked the service."""
+def test_a_backends_icmp_error_comes_from_the_service(served: Served, where: str, six: bool) -> None:
+    """No socket listens: the backend's "port unreachable" reaches the socket that asked the service."""
     backend: NamespacePod = getattr(served, where)
     served.serve(service(backend, protocol=Protocol.UDP, six=six))
     family = socket.AF_INET6 if six else socket.AF_INET

@@ -1,5 +1,5 @@
-"""Nodes of `alcove up` on their underlay: they reach each other, the API and the world, and nothing else here;
-what is taken away leaves the machine as it was.
+"""Nodes of `alcove up` on their underlay: they reach each other, the API and hosts outside, and nothing else of
+this machine; removal leaves the machine as it was.
 """
 
 import os
@@ -22,9 +22,9 @@ pytestmark = pytest.mark.root
 
 def made(data: Path, nodes: int) -> LocalCluster:
     data.mkdir()
-    asked = LocalCluster(data=data, name="c", number=cluster.first_number(data), port=6443, nodes=nodes)
-    asked.save()
-    claimed = cluster_numbers.claim(asked)
+    requested = LocalCluster(data=data, name="c", number=cluster.first_number(data), port=6443, nodes=nodes)
+    requested.save()
+    claimed = cluster_numbers.claim(requested)
     claimed.save()
     underlay.make(claimed)
     return claimed
@@ -68,9 +68,9 @@ def test_nodes_reach_the_api_and_no_other_service_of_this_machine(one: LocalClus
         assert other.getsockname()[1] == one.port + 1
 
 
-def test_there_is_no_other_way_in_by_ipv6(one: LocalCluster) -> None:
-    told = Path("/proc/net/if_inet6")
-    assert not told.exists() or one.uplink not in told.read_text()
+def test_nodes_have_no_ipv6_on_the_uplink(one: LocalCluster) -> None:
+    interfaces = Path("/proc/net/if_inet6")
+    assert not interfaces.exists() or one.uplink not in interfaces.read_text()
 
 
 def test_clusters_do_not_reach_each_other(one: LocalCluster, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_clusters_do_not_reach_each_other(one: LocalCluster, tmp_path: Path) -> 
         assert ping(inside_of(one.node(1), stack), str(one.node(2).address))
 
 
-def test_the_way_out_is_this_machines(one: LocalCluster) -> None:
+def test_egress_is_through_this_machine(one: LocalCluster) -> None:
     """A server elsewhere on this machine's networks sees this machine's address, not the node's."""
     own = os.open("/proc/self/ns/net", os.O_RDONLY)
     outside = namespaces.make(f"alcove-{one.token}-outside")
@@ -127,7 +127,7 @@ def test_the_way_out_is_this_machines(one: LocalCluster) -> None:
         os.close(outside)
 
 
-def test_making_it_again_mends_what_is_missing(one: LocalCluster) -> None:
+def test_creating_it_again_repairs_what_is_missing(one: LocalCluster) -> None:
     namespaces.remove(one.node(2).namespace)
     subprocess.run(["nft", "delete", "table", "ip", one.table], check=True)
     more = replace(one, nodes=3)
@@ -138,7 +138,7 @@ def test_making_it_again_mends_what_is_missing(one: LocalCluster) -> None:
         assert all(ping(node, str(one.gateway)) for node in nodes)
 
 
-def test_what_is_taken_away_leaves_the_machine_as_it_was(tmp_path: Path) -> None:
+def test_removal_leaves_the_machine_as_it_was(tmp_path: Path) -> None:
     one, two = made(tmp_path / "one", 3), made(tmp_path / "two", 1)
     kinds = {each.split()[0] for each in traces(one)}
     assert kinds == {"namespace", "link", "table", "claim"}

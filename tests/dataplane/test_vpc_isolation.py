@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from alcove.dataplane.drops import DropReason
-from alcove.testing.networks import LabNetwork, tell
+from alcove.testing.networks import LabNetwork, apply_networks
 from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.probes import IMPATIENT, ping, tcp_server, tcp_talks, udp_socket, udp_talks
 
@@ -24,7 +24,7 @@ def networks() -> Iterator[tuple[Lab, LabNetwork, LabNetwork]]:
             for node, subnet, host in PLACES:
                 addresses = (f"10.0.{subnet}.{host}/24", f"fd00:0:0:{subnet}::{host}/64")
                 network.pods.append(lab.nodes[node].add_pod(f"{network.vni}-{host}", network.vni, *addresses))
-        tell(lab, red, blue)
+        apply_networks(lab, red, blue)
         yield lab, red, blue
 
 
@@ -63,11 +63,13 @@ def test_nothing_reaches_the_other_vpcs_pod_of_the_same_address(
                 assert not tcp_talks(client.namespace, target, 8080, tcp, timeout=0.05)
 
 
-def test_an_address_only_the_other_vpc_has_is_nobody(networks: tuple[Lab, LabNetwork, LabNetwork]) -> None:
+def test_an_address_that_only_the_other_vpc_has_is_not_reachable(
+    networks: tuple[Lab, LabNetwork, LabNetwork],
+) -> None:
     lab, red, _ = networks
     alien = lab.nodes[1].add_pod("alien", BLUE, "10.0.1.99/24")
     networks[2].pods.append(alien)
-    tell(lab, red, networks[2])
+    apply_networks(lab, red, networks[2])
     before = lab.nodes[0].dropped(DropReason.NO_ENDPOINT)
     assert not ping(red.pods[0].namespace, alien.address, timeout=IMPATIENT)
     assert lab.nodes[0].dropped(DropReason.NO_ENDPOINT) == before + 1

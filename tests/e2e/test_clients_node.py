@@ -41,12 +41,12 @@ const map = (name, data) => ({apiVersion: 'v1', kind: 'ConfigMap', metadata: {na
 """
 
 OBJECTS = """
-const told = {};
+const result = {};
 (async () => {
   for (const n of ['a', 'b', 'c']) await core.createNamespacedConfigMap({namespace, body: map(n, {n: '0'})});
   const page = await core.listNamespacedConfigMap({namespace, limit: 2});
   const rest = await core.listNamespacedConfigMap({namespace, limit: 2, _continue: page.metadata._continue});
-  told.pages = [page.items.length, rest.items.length];
+  result.pages = [page.items.length, rest.items.length];
   const since = rest.metadata.resourceVersion;
 
   const patched = [];
@@ -58,11 +58,11 @@ const told = {};
     const options = k8s.setHeaderOptions('Content-Type', strategy);
     patched.push((await core.patchNamespacedConfigMap({name: 'a', namespace, body}, options)).data.n);
   }
-  told.patched = patched;
+  result.patched = patched;
   const apply = k8s.setHeaderOptions('Content-Type', k8s.PatchStrategy.ServerSideApply);
   const applied = await core.patchNamespacedConfigMap(
     {name: 'a', namespace, body: map('a', {m: '9'}), fieldManager: 'tests', force: true}, apply);
-  told.applied = applied.data;
+  result.applied = applied.data;
   await core.deleteNamespacedConfigMap({name: 'b', namespace});
 
   const seen = [];
@@ -71,7 +71,7 @@ const told = {};
   const request = await watch.watch(path, {resourceVersion: since}, (type, obj) => seen.push(type + ' ' + obj.metadata.name), () => {});
   await until(() => seen.length >= 5);
   request.abort();
-  told.seen = seen;
+  result.seen = seen;
 
   const heard = [];
   const informer = k8s.makeInformer(kc, path, () => core.listNamespacedConfigMap({namespace}));
@@ -82,7 +82,7 @@ const told = {};
   await core.deleteNamespacedConfigMap({name: 'd', namespace});
   await until(() => heard.includes('delete d'));
   await informer.stop();
-  told.heard = heard;
+  result.heard = heard;
 
   const generic = k8s.KubernetesObjectApi.makeApiClient(kc);
   const names = {plural: 'widgets', singular: 'widget', kind: 'Widget'};
@@ -99,9 +99,9 @@ const told = {};
   const body = {apiVersion: 'example.com/v1', kind: 'Widget', metadata: {name: 'w', namespace}, spec: {size: 1}};
   await generic.create(body);
   await generic.patch({...body, spec: {size: 2}}, undefined, undefined, 'tests', true, k8s.PatchStrategy.ServerSideApply);
-  told.widgets = (await custom.listNamespacedCustomObject(kind)).items.map((each) => each.spec.size);
-  try { await core.readNamespacedConfigMap({name: 'nobody', namespace}); } catch (error) { told.refused = error.code; }
-  console.log(JSON.stringify(told));
+  result.widgets = (await custom.listNamespacedCustomObject(kind)).items.map((each) => each.spec.size);
+  try { await core.readNamespacedConfigMap({name: 'nobody', namespace}); } catch (error) { result.refused = error.code; }
+  console.log(JSON.stringify(result));
   process.exit(0);
 })().catch((error) => { console.error(error); process.exit(1); });
 """
@@ -109,14 +109,14 @@ const told = {};
 PODS = """
 const {Writable, PassThrough} = require('stream');
 const net = require('net');
-const told = {};
-const sink = (into) => new Writable({write(chunk, _, done) { told[into] = (told[into] || '') + chunk; done(); }});
+const result = {};
+const sink = (into) => new Writable({write(chunk, _, done) { result[into] = (result[into] || '') + chunk; done(); }});
 (async () => {
   await new k8s.Log(kc).log(namespace, 'web', 'main', sink('log'), {});
-  await until(() => (told.log || '').includes('first'));
+  await until(() => (result.log || '').includes('first'));
   await new Promise((done, failed) => new k8s.Exec(kc).exec(
     namespace, 'web', 'main', ['sh', '-c', 'echo out; echo bad >&2; exit 3'], sink('out'), sink('bad'), null, false,
-    (status) => { told.exit = status.details.causes[0].message; done(); }).catch(failed));
+    (status) => { result.exit = status.details.causes[0].message; done(); }).catch(failed));
   const input = new PassThrough();
   const running = new Promise((done, failed) => new k8s.Exec(kc).exec(
     namespace, 'web', 'main', ['sh', '-c', 'read x; echo heard $x'], sink('heard'), null, input, false, done).catch(failed));
@@ -127,34 +127,34 @@ const sink = (into) => new Writable({write(chunk, _, done) { told[into] = (told[
   await new Promise((done) => server.listen(0, '127.0.0.1', done));
   await new Promise((done) => {
     const socket = net.connect(server.address().port, '127.0.0.1', () => socket.write('GET / HTTP/1.0\\r\\n\\r\\n'));
-    socket.on('data', (data) => { told.page = (told.page || '') + data; if (told.page.endsWith('hello\\n')) done(); });
+    socket.on('data', (data) => { result.page = (result.page || '') + data; if (result.page.endsWith('hello\\n')) done(); });
   });
-  console.log(JSON.stringify(told));
+  console.log(JSON.stringify(result));
   process.exit(0);
 })().catch((error) => { console.error(error); process.exit(1); });
 """
 
 
 def run(script: str, kubeconfig: Path, folder: Path) -> dict[str, Any]:
-    """What the script tells."""
+    """What the script prints."""
     (folder / "client.js").write_text(BEGIN + script)
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
     done = subprocess.run(
         ["node", str(folder / "client.js")], env=environment, capture_output=True, text=True, timeout=100
     )
     assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 def test_objects_watches_and_kinds_of_ones_own(tenant: Caller, tmp_path: Path) -> None:
-    told = run(OBJECTS, tenant.kubeconfig, tmp_path)
-    assert told["pages"] == [2, 1]
-    assert told["patched"] == ["1", "2", "3"]
-    assert told["applied"] == {"n": "3", "m": "9"}
-    assert told["seen"] == [*["MODIFIED a"] * 4, "DELETED b"]
-    assert told["heard"] == ["add a", "add c", "add d", "delete d"]
-    assert told["widgets"] == [2] and told["refused"] == 404
+    result = run(OBJECTS, tenant.kubeconfig, tmp_path)
+    assert result["pages"] == [2, 1]
+    assert result["patched"] == ["1", "2", "3"]
+    assert result["applied"] == {"n": "3", "m": "9"}
+    assert result["seen"] == [*["MODIFIED a"] * 4, "DELETED b"]
+    assert result["heard"] == ["add a", "add c", "add d", "delete d"]
+    assert result["widgets"] == [2] and result["refused"] == 404
 
 
 @pytest.fixture(scope="module")
@@ -170,11 +170,11 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_a_pods_log_commands_and_ports(web: Path, tmp_path: Path) -> None:
-    told = run(PODS, web, tmp_path)
-    assert told["log"] == "first\n"
-    assert (told["out"], told["bad"], told["exit"]) == ("out\n", "bad\n", "3")
-    assert told["heard"] == "heard me\n"
-    assert told["page"].endswith("\r\n\r\nhello\n")
+    result = run(PODS, web, tmp_path)
+    assert result["log"] == "first\n"
+    assert (result["out"], result["bad"], result["exit"]) == ("out\n", "bad\n", "3")
+    assert result["heard"] == "heard me\n"
+    assert result["page"].endswith("\r\n\r\nhello\n")
 
 
 def test_the_example_follows_pods(tenant: Caller) -> None:

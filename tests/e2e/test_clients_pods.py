@@ -30,7 +30,7 @@ SERVES = "mkdir /tmp/w; echo hello >/tmp/w/index.html; echo first; sleep 1; echo
 
 @pytest.fixture(scope="module")
 def tenant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
-    """One with a pod `web` that has told two lines and serves a page."""
+    """One with a pod `web` that has logged two lines and serves a page."""
     with RealCluster(tmp_path_factory.mktemp("clients")) as cluster:
         caller = cluster.make_tenant("acme")
         assert caller.post("/api/v1/namespaces/default/pods", pod("web", SERVES)).status == 201
@@ -53,7 +53,7 @@ def test_kubernetes_reads_and_follows_logs(core: Any) -> None:
 
 
 def test_kubernetes_runs_commands(core: Any) -> None:
-    told = streams.stream(
+    output = streams.stream(
         core.connect_get_namespaced_pod_exec,
         "web",
         "default",
@@ -63,7 +63,7 @@ def test_kubernetes_runs_commands(core: Any) -> None:
         stdin=False,
         tty=False,
     )
-    assert told == "hello\n"
+    assert output == "hello\n"
     running = streams.stream(
         core.connect_get_namespaced_pod_exec,
         "web",
@@ -100,7 +100,7 @@ async def test_asyncio_logs_and_commands(tenant: Caller) -> None:
         assert await core.read_namespaced_pod_log("web", "default") == "first\nsecond\n"
     async with async_stream.WsApiClient(configuration) as api:
         core = untyped_async.client.CoreV1Api(api)
-        told = await core.connect_get_namespaced_pod_exec(
+        output = await core.connect_get_namespaced_pod_exec(
             "web",
             "default",
             command=["cat", "/tmp/w/index.html"],
@@ -109,7 +109,7 @@ async def test_asyncio_logs_and_commands(tenant: Caller) -> None:
             stdin=False,
             tty=False,
         )
-        assert told == "hello\n"
+        assert output == "hello\n"
 
 
 @pytest.fixture
@@ -135,6 +135,6 @@ def test_lightkube_reads_logs(tenant: Caller) -> None:
     assert [line.rstrip("\n") for line in client.log("web")] == ["first", "second"]
 
 
-def test_who_asks_for_a_pod_that_is_not_there_is_told(core: Any) -> None:
+def test_a_missing_pod_is_reported(core: Any) -> None:
     with pytest.raises(untyped.client.ApiException, match="404 Not Found"):
         streams.stream(core.connect_get_namespaced_pod_exec, "nobody", "default", command=["true"])

@@ -100,22 +100,22 @@ def blocking(tenant: Caller) -> Iterator[Any]:
 def test_kubernetes_informer_follows(tenant: Caller, blocking: Any) -> None:
     core = untyped.client.CoreV1Api(blocking)
     core.create_namespaced_config_map("default", config_map("before", n="1"))
-    told: list[tuple[str, str]] = []
+    events: list[tuple[str, str]] = []
     following = informers.SharedInformer(
         core.list_namespaced_config_map, namespace="default", resync_period=1
     )
     for kind in (informers.ADDED, informers.MODIFIED, informers.DELETED):
-        following.add_event_handler(kind, lambda each, kind=kind: told.append((kind, each.metadata.name)))
+        following.add_event_handler(kind, lambda each, kind=kind: events.append((kind, each.metadata.name)))
     following.start()
     try:
-        wait_until(lambda: ("ADDED", "before") in told)
+        wait_until(lambda: ("ADDED", "before") in events)
         core.create_namespaced_config_map("default", config_map("later", n="1"))
         core.patch_namespaced_config_map("before", "default", {"data": {"n": "2"}})
         core.delete_namespaced_config_map("later", "default")
-        wait_until(lambda: ("DELETED", "later") in told)
+        wait_until(lambda: ("DELETED", "later") in events)
         assert [each.data for each in following.cache.list()] == [{"n": "2"}]
         time.sleep(1.2)  # It lists once more, and finds nothing new.
-        assert told.count(("ADDED", "before")) == 1
+        assert events.count(("ADDED", "before")) == 1
     finally:
         following.stop()
 

@@ -124,8 +124,8 @@ PLAYBOOK = """
       register: pods
     - assert: {that: pods.resources | length == 2}
     - kubernetes.core.k8s_exec: {namespace: default, pod: "{{ pods.resources[0].metadata.name }}", command: cat /tmp/w/index.html}
-      register: told
-    - assert: {that: "told.stdout == 'hello\\n' and told.rc == 0"}
+      register: result
+    - assert: {that: "result.stdout == 'hello\\n' and result.rc == 0"}
     - kubernetes.core.k8s_log: {namespace: default, name: "{{ pods.resources[0].metadata.name }}"}
       register: log
     - assert: {that: "log.log_lines[0] == 'first'"}

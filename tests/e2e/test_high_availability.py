@@ -56,7 +56,7 @@ def deployment(name: str) -> Object:
 
 
 class Work(Struct, frozen=True):
-    """A tenant at work, and everything that it was told."""
+    """A tenant at work, and every response that it got."""
 
     cluster: ReplicatedCluster
     tenant: Path
@@ -176,14 +176,14 @@ def suffer(work: Work, fault: Fault, name: str) -> None:
 
 
 def check(work: Work) -> None:
-    """Everything that anybody was told is so."""
+    """Every response that anybody got is true."""
     for each in work.writers:
         each.stop()
     caller = work.caller()
     wanted = {name: revision for writer in work.writers for name, revision in writer.acknowledged.items()}
     items = caller.get(MAPS).json["items"]
     found = {each["metadata"]["name"]: int(each["metadata"]["resourceVersion"]) for each in items}
-    assert len(wanted) > 100, "too few writes to tell anything"
+    assert len(wanted) > 100, "too few writes for a result"
     assert {name: found.get(name) for name in wanted} == wanted
     check_watches(work, found)
     check_pods(work, caller)
@@ -198,8 +198,8 @@ def check_watches(work: Work, found: dict[str, int]) -> None:
         seen = [revision for revision, _, _ in follower.events]
         assert seen == sorted(set(seen)), "events out of order, or twice"
         assert not follower.errors
-        told = {event["metadata"]["name"]: revision for revision, _, event in follower.events}
-        missed = {name for name in found if name not in told and name.startswith("m")}
+        revisions = {event["metadata"]["name"]: revision for revision, _, event in follower.events}
+        missed = {name for name in found if name not in revisions and name.startswith("m")}
         assert not missed, "a watch has a gap"
     assert any(follower.resumed for follower in work.maps), "no watch was broken: nothing was shown"
 

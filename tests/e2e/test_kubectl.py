@@ -37,8 +37,8 @@ def caller(request: pytest.FixtureRequest, server: LocalServer, tenant: Caller) 
 
 
 def read(caller: Caller, *what: str) -> dict[str, object]:
-    told: dict[str, object] = json.loads(caller.kubectl("get", *what, "-o", "json"))
-    return told
+    obj: dict[str, object] = json.loads(caller.kubectl("get", *what, "-o", "json"))
+    return obj
 
 
 def test_apply_get_describe_edit_delete(caller: Caller, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_apply_get_describe_edit_delete(caller: Caller, tmp_path: Path) -> None:
     assert "NotFound" in caller.kubectl("get", "deployment", "web", check=False)
 
 
-def test_server_side_apply_tells_of_conflicts(caller: Caller) -> None:
+def test_server_side_apply_reports_conflicts(caller: Caller) -> None:
     apply = ("apply", "--server-side", "-f", "-")
     caller.kubectl(*apply, "--field-manager=first", stdin=DEPLOYMENT)
     other = DEPLOYMENT.replace("replicas: 2", "replicas: 5")
@@ -153,7 +153,7 @@ def test_api_resources_and_explain(caller: Caller) -> None:
 
 
 @pytest.mark.skipif(bool(needs.kubectl(27)), reason=needs.kubectl(27))
-def test_unknown_fields_are_told(caller: Caller) -> None:
+def test_unknown_fields_are_reported(caller: Caller) -> None:
     wrong = DEPLOYMENT.replace("replicas: 2", "replicas: 2\n  repliacs: 3")
     message = caller.kubectl("apply", "-f", "-", stdin=wrong, check=False)
     assert 'unknown field "spec.repliacs"' in message

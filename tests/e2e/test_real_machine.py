@@ -49,8 +49,8 @@ def _run_a_pod(session: CliSession) -> str:
         return str(wait_until(lambda: started(session), 30))
     except AssertionError as error:
         status = session.get(PODS, POD.name, POD.tenant, POD.namespace).get("status")
-        told = [(each.get("reason"), each.get("message")) for each in session.items(EVENTS, POD.tenant)]
-        raise AssertionError(f"{error}\n{status}\n{told}") from None
+        events = [(each.get("reason"), each.get("message")) for each in session.items(EVENTS, POD.tenant)]
+        raise AssertionError(f"{error}\n{status}\n{events}") from None
 
 
 def _holder(machine: SimulatedMachine) -> int:

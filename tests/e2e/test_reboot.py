@@ -117,7 +117,7 @@ class Tenant:
         }
 
     def note(self, way: str) -> str:
-        """What its client is told there."""
+        """What its client reads there."""
         ask = f"printf 'GET /note HTTP/1.0\\r\\n\\r\\n' | nc -w 3 {way} | tail -n 1"
         return self._kubectl("exec", "client", "--", "sh", "-c", ask).strip()
 
@@ -125,8 +125,8 @@ class Tenant:
         wait_until(lambda: self.note(way) == note, 20)
 
     def pods(self) -> dict[str, Object]:
-        told = orjson.loads(self._kubectl("get", "pods", "-o", "json"))
-        return {each["metadata"]["name"]: each for each in told["items"]}
+        pods = orjson.loads(self._kubectl("get", "pods", "-o", "json"))
+        return {each["metadata"]["name"]: each for each in pods["items"]}
 
     def _phases(self) -> dict[str, str]:
         return {name: objects.get(each, "status", "phase") for name, each in self.pods().items()}

@@ -123,8 +123,8 @@ def test_clients_of_a_restored_cluster_list_anew(tmp_path: Path) -> None:
 def test_a_whole_cluster_goes_back_to_its_backup_and_on(tmp_path: Path) -> None:
     """The procedure of docs/operating.md, on hollow nodes: what runs is what the backup had, and more can be made."""
     data, file, kubeconfig = tmp_path / "data", tmp_path / "backup.tar", tmp_path / "acme.kubeconfig"
-    place = ("--data", str(data))
-    up = ("up", "--hollow", "--no-demo", *place, "--port", str(free_port()))
+    data_option = ("--data", str(data))
+    up = ("up", "--hollow", "--no-demo", *data_option, "--port", str(free_port()))
     try:
         alcove(*up)
         way = ("--kubeconfig", str(data / "admin.kubeconfig"))
@@ -132,11 +132,11 @@ def test_a_whole_cluster_goes_back_to_its_backup_and_on(tmp_path: Path) -> None:
         alcove("tenant", "kubeconfig", "acme", "--output", str(kubeconfig), *way)
         acme = Caller(kubeconfig)
         deploy(acme, "kept", 2)
-        alcove("backup", str(file), *place)
+        alcove("backup", str(file), *data_option)
         deploy(acme, "lost", 2)
         acme.close()
-        alcove("down", *place)
-        alcove("restore", str(file), "--replace", *place)
+        alcove("down", *data_option)
+        alcove("restore", str(file), "--replace", *data_option)
         alcove(*up)
         wait_until(lambda: owners(acme) == {"kept": 2}, 60)
         deploy(acme, "new", 1)
@@ -167,7 +167,7 @@ def owners(caller: Caller) -> dict[str, int]:
     return dict(found)
 
 
-def test_a_watch_from_a_future_that_is_gone_is_told_so(tmp_path: Path) -> None:
+def test_a_watch_from_a_future_that_is_gone_expires(tmp_path: Path) -> None:
     """As after an older file was copied back by hand: there, revisions do go back."""
     server = LocalServer(tmp_path / "data")
     with server:

@@ -217,8 +217,8 @@ def test_usage_of_pods_and_of_the_node(users: dict[str, User], ring0: User) -> N
         rows = wait_until(lambda user=user: user.kubectl("top", "pod", "--no-headers").stdout, 30)
         assert [row.split()[0] for row in rows.splitlines()] == ["web"]
         assert user.kubectl("top", "node").returncode != 0
-    told = wait_until(lambda: ring0.kubectl("top", "node", "--no-headers").stdout, 30)
-    assert told.split()[0] == "node-1"
+    output = wait_until(lambda: ring0.kubectl("top", "node", "--no-headers").stdout, 30)
+    assert output.split()[0] == "node-1"
 
 
 def test_an_agent_that_is_killed_ends_streams_and_serves_again(users: dict[str, User], cluster: Path) -> None:

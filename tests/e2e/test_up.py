@@ -44,11 +44,11 @@ def cluster(tmp_path: Path) -> Iterator[Path]:
 def test_up_status_kill_down_and_up_again(cluster: Path) -> None:
     before = pids(cluster)
     assert set(before) == {"apiserver", "controllers", "scheduler", "node-1"}
-    place = ("--data", str(cluster))
+    data_option = ("--data", str(cluster))
     caller = Caller(cluster / "admin.kubeconfig")
     caller.kubectl("create", "namespace", "kept")
     # Twice is harmless: whoever runs goes on running, and more nodes come to them.
-    again = alcove("up", "--hollow", "--no-demo", "--nodes", "2", *place)
+    again = alcove("up", "--hollow", "--no-demo", "--nodes", "2", *data_option)
     assert again.returncode == 0 and "already up" in again.stdout, again.stderr
     assert before.items() <= pids(cluster).items()
     assert "node-2   Ready" in caller.kubectl("get", "nodes")
@@ -56,21 +56,21 @@ def test_up_status_kill_down_and_up_again(cluster: Path) -> None:
     os.kill(before["apiserver"], signal.SIGKILL)
     wait_until(lambda: pids(cluster).get("apiserver", before["apiserver"]) != before["apiserver"], 20)
     wait_until(lambda: "kept" in caller.kubectl("get", "namespaces", check=False), 20)
-    completed = alcove("status", *place)
+    completed = alcove("status", *data_option)
     assert "signal SIGKILL" in completed.stdout and "node-2" in completed.stdout
     # Fewer nodes: those beyond go, and their objects with them.
-    assert alcove("up", "--hollow", "--no-demo", "--nodes", "1", *place).returncode == 0
+    assert alcove("up", "--hollow", "--no-demo", "--nodes", "1", *data_option).returncode == 0
     assert "node-2" not in caller.kubectl("get", "nodes")
-    assert "apiserver: serving" in alcove("logs", *place).stdout
-    assert alcove("logs", "nobody", *place).returncode == 5
-    assert alcove("down", *place).stdout == "down\n"
-    completed = alcove("status", *place)
+    assert "apiserver: serving" in alcove("logs", *data_option).stdout
+    assert alcove("logs", "nobody", *data_option).returncode == 5
+    assert alcove("down", *data_option).stdout == "down\n"
+    completed = alcove("status", *data_option)
     assert completed.returncode == 3 and "alcove up" in completed.stderr
-    assert alcove("down", *place).stdout == "already down\n"
+    assert alcove("down", *data_option).stdout == "already down\n"
     # State survives.
-    assert alcove("up", "--hollow", "--no-demo", *place).returncode == 0
+    assert alcove("up", "--hollow", "--no-demo", *data_option).returncode == 0
     assert "kept" in caller.kubectl("get", "namespaces")
-    assert alcove("destroy", "--yes", *place).stdout == "destroyed\n"
+    assert alcove("destroy", "--yes", *data_option).stdout == "destroyed\n"
     assert not cluster.exists()
 
 

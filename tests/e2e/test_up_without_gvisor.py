@@ -59,8 +59,8 @@ def test_ring0_runs_in_crun_and_tenants_are_hollow_and_it_is_said_first(tmp_path
     )
     assert done.returncode == 0, done.stdout + done.stderr
     up, tenant, ring0, doctor = (part.strip() for part in _parts(done.stdout))
-    said, made = up.index("gVisor fails its trial"), up.index("API server")
-    assert said < made and "backports" in up[:made] and "tenants' pods are hollow" in up[:made]
+    trial, made = up.index("gVisor fails its trial"), up.index("API server")
+    assert trial < made and "backports" in up[:made] and "tenants' pods are hollow" in up[:made]
     assert "ready (crun, hollow" in up and "demo: tenants red and blue" in up
     assert tenant == "Running 10.0.0.11"
     assert ring0.endswith("really")
@@ -70,7 +70,7 @@ def test_ring0_runs_in_crun_and_tenants_are_hollow_and_it_is_said_first(tmp_path
 
 
 def _parts(text: str) -> list[str]:
-    """What `up` said, and what was said after each heading."""
+    """The output of `up`, and the lines after each heading."""
     parts = [""]
     for line in text.splitlines():
         if line.startswith("== "):

@@ -57,15 +57,15 @@ def _modules() -> list[Path]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
-    place = tmp_path / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
-    install = [str(place / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", str(wheel)]
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    install = [str(venv / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", str(wheel)]
     subprocess.run(install, check=True, capture_output=True, text=True)
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [place / "bin" / words[0], *words[1:]],
+            [venv / "bin" / words[0], *words[1:]],
             cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
 

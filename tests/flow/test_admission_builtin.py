@@ -444,23 +444,23 @@ def test_what_is_outside_of_the_limits_is_refused(tenant: Caller) -> None:
     of_claim = {"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}, "max": {"storage": "2Gi"}}
     must(tenant.post(f"{DEFAULT}/limitranges", limits(given, of_pod, of_claim)))
 
-    def told(requests: dict[str, str], limits: dict[str, str]) -> str:
+    def refusal(requests: dict[str, str], limits: dict[str, str]) -> str:
         memory = {"memory": "1Mi"}
         answer = tenant.post(PODS, asking("p", requests={**memory, **requests}, limits={**memory, **limits}))
         return refused(answer).removeprefix('pods "p" is forbidden: ')
 
-    assert told({"cpu": "1"}, {"cpu": "2"}) == "maximum cpu usage per Container is 1, but limit is 2"
-    assert told({"cpu": "50m"}, {"cpu": "100m"}) == (
+    assert refusal({"cpu": "1"}, {"cpu": "2"}) == "maximum cpu usage per Container is 1, but limit is 2"
+    assert refusal({"cpu": "50m"}, {"cpu": "100m"}) == (
         "minimum cpu usage per Container is 100m, but request is 50m"
     )
-    assert told({"cpu": "100m"}, {"cpu": "500m"}) == (
+    assert refusal({"cpu": "100m"}, {"cpu": "500m"}) == (
         "cpu max limit to request ratio per Container is 4, but provided ratio is 5.000000"
     )
-    assert told({"cpu": "10m"}, {"cpu": "3"}) == (
+    assert refusal({"cpu": "10m"}, {"cpu": "3"}) == (
         "[minimum cpu usage per Container is 100m, but request is 10m, maximum cpu usage per Container is 1, but "
         "limit is 3, cpu max limit to request ratio per Container is 4, but provided ratio is 300.000000]"
     )
-    assert told({"cpu": "1"}, {"cpu": "1", "memory": "2Gi"}) == (
+    assert refusal({"cpu": "1"}, {"cpu": "1", "memory": "2Gi"}) == (
         "maximum memory usage per Pod is 1Gi, but limit is 2Gi"
     )
     for size, message in (("3Gi", "maximum"), ("1Mi", "minimum")):
@@ -502,7 +502,7 @@ _CSR = _request()
 # Policies
 
 
-def test_a_policys_status_tells_of_types_that_cannot_be(tenant: Caller) -> None:
+def test_a_policys_status_reports_impossible_types(tenant: Caller) -> None:
     policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
     rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["deployments"]}
     policy = {
@@ -517,8 +517,8 @@ def test_a_policys_status_tells_of_types_that_cannot_be(tenant: Caller) -> None:
     assert made["status"]["observedGeneration"] == 1
     assert warning["fieldRef"] == "spec.validations[0].expression"
     assert "undefined field 'replicas'" in warning["warning"]
-    mended = {"spec": {"validations": [{"expression": "object.spec.replicas < 9"}]}}
-    changed = tenant.patch(f"{policies}/few", mended).json
+    corrected = {"spec": {"validations": [{"expression": "object.spec.replicas < 9"}]}}
+    changed = tenant.patch(f"{policies}/few", corrected).json
     assert changed["status"] == {"observedGeneration": 2, "typeChecking": {}}
     labelled = tenant.patch(f"{policies}/few", {"metadata": {"labels": {"a": "b"}}}).json
     assert labelled["status"] == changed["status"]

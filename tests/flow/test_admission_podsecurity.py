@@ -24,8 +24,8 @@ def pod(name: str = "p", security: dict[str, Any] | None = None, **spec: Any) ->
 
 
 def label(caller: Caller, namespace: str = "default", **labels: str) -> ServerResponse:
-    told = {f"{PREFIX}/{key.replace('_', '-')}": value for key, value in labels.items()}
-    return caller.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": told}})
+    prefixed = {f"{PREFIX}/{key.replace('_', '-')}": value for key, value in labels.items()}
+    return caller.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": prefixed}})
 
 
 def warnings(answer: ServerResponse) -> str:
@@ -81,7 +81,7 @@ def test_ring0s_own_pods_are_privileged_if_they_ask(server: LocalServer) -> None
     server.system.delete(f"{PODS}/root?gracePeriodSeconds=0")
 
 
-def test_restricted_tells_everything_at_once(tenant: Caller) -> None:
+def test_restricted_reports_all_violations_at_once(tenant: Caller) -> None:
     label(tenant, enforce="restricted")
     assert tenant.post(PODS, pod()).json["message"] == (
         'pods "p" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false '

@@ -31,8 +31,8 @@ def config(name: str) -> dict[str, Any]:
 
 
 def used(caller: Caller, name: str = "q") -> dict[str, str]:
-    told: dict[str, str] = caller.get(f"{QUOTAS}/{name}").json["status"]["used"]
-    return told
+    used: dict[str, str] = caller.get(f"{QUOTAS}/{name}").json["status"]["used"]
+    return used
 
 
 def must(answer: ServerResponse, status: int = 201) -> Any:
@@ -107,8 +107,8 @@ def test_what_a_status_says_is_counted_not_believed(tenant: Caller) -> None:
     must(tenant.post(PODS, pod("p")))
     made["status"]["used"] = {"pods": "0"}
     made["metadata"].pop("resourceVersion")
-    told = must(tenant.put(f"{QUOTAS}/q/status", made), 200)
-    assert told["status"]["used"] == {"pods": "1"}
+    body = must(tenant.put(f"{QUOTAS}/q/status", made), 200)
+    assert body["status"]["used"] == {"pods": "1"}
     assert tenant.post(PODS, pod("p2")).status == 403
 
 
@@ -124,14 +124,14 @@ def test_raising_the_limit_lets_more_in_and_counts_what_is_new_in_it(tenant: Cal
 
 def test_pods_must_say_what_a_quota_counts(tenant: Caller) -> None:
     must(tenant.post(QUOTAS, quota(hard={"limits.cpu": "2", "requests.memory": "1Gi"})))
-    told = tenant.post(PODS, pod("p")).json["message"]
-    assert told == (
+    message = tenant.post(PODS, pod("p")).json["message"]
+    assert message == (
         'pods "p" is forbidden: failed quota: q: must specify limits.cpu for: c; requests.memory for: c'
     )
     must(tenant.post(PODS, pod("p", {"cpu": "500m", "memory": "256Mi"})))
     assert used(tenant) == {"limits.cpu": "500m", "requests.memory": "256Mi"}
-    told = tenant.post(PODS, pod("q", {"cpu": "1600m", "memory": "1Gi"})).json["message"]
-    assert told.endswith(
+    message = tenant.post(PODS, pod("q", {"cpu": "1600m", "memory": "1Gi"})).json["message"]
+    assert message.endswith(
         "exceeded quota: q, requested: limits.cpu=1600m,requests.memory=1Gi, "
         "used: limits.cpu=500m,requests.memory=256Mi, limited: limits.cpu=2,requests.memory=1Gi"
     )
@@ -156,8 +156,8 @@ def test_scopes(tenant: Caller) -> None:
     must(tenant.post(PODS, pod("c", activeDeadlineSeconds=60)))
     assert used(tenant, "short") == {"pods": "1"}
     assert used(tenant, "best-effort") == {"pods": "1"}
-    told = tenant.patch(f"{PODS}/a", {"spec": {"activeDeadlineSeconds": 5}}).json["message"]
-    assert "exceeded quota: short" in told
+    message = tenant.patch(f"{PODS}/a", {"spec": {"activeDeadlineSeconds": 5}}).json["message"]
+    assert "exceeded quota: short" in message
     must(tenant.delete(f"{PODS}/c"), 200)
     must(tenant.patch(f"{PODS}/a", {"spec": {"activeDeadlineSeconds": 5}}), 200)
     assert used(tenant, "short") == {"pods": "1"}
@@ -278,11 +278,11 @@ def test_a_tenant_as_a_whole(server: LocalServer, tenant: Caller, limited: str) 
     assert ": exceeded quota: tenant t" in refused.json["message"]
     must(tenant.post("/api/v1/namespaces", config("more")))
     assert tenant.post("/api/v1/namespaces", config("too-many")).status == 403
-    told = server.system.get(limited).json["status"]
-    assert told["quota"]["used"] == {"count/configmaps": "5", "count/namespaces": "4"}
+    status = server.system.get(limited).json["status"]
+    assert status["quota"]["used"] == {"count/configmaps": "5", "count/namespaces": "4"}
     # Whoever writes the tenant's status cannot change what is used.
     must(server.system.patch(f"{limited}/status", {"status": {"quota": None}}), 200)
-    assert server.system.get(limited).json["status"]["quota"] == told["quota"]
+    assert server.system.get(limited).json["status"]["quota"] == status["quota"]
 
 
 @pytest.fixture

@@ -131,11 +131,11 @@ def test_subresources_show_what_was_posted(acme: Caller) -> None:
         acme.patch(f"{PODS}/p/status", {"status": {"message": "hi"}})
         acme.post(f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}})
         acme.post(f"{PODS}/p/eviction", {"metadata": {"name": "p"}})
-        told = [
+        requests = [
             (each["request"]["operation"], each["request"]["subResource"], each["request"]["object"]["kind"])
             for each in webhook.seen
         ]
-    assert told == [
+    assert requests == [
         ("UPDATE", "scale", "Scale"),
         ("UPDATE", "status", "Pod"),
         ("CREATE", "binding", "Binding"),
@@ -215,7 +215,7 @@ def test_which_writes_a_webhook_is_asked_about(acme: Caller, fields: dict[str, A
         assert (answer.status, len(webhook.seen)) == ((400, 1) if is_called else (201, 0)), answer.body
 
 
-def test_a_condition_that_cannot_be_told_refuses(acme: Caller) -> None:
+def test_a_condition_that_cannot_be_evaluated_refuses(acme: Caller) -> None:
     with WebhookServer(lambda _path, review: allowed(review)) as webhook:
         conditions = [{"name": "a", "expression": "object.data.missing == 'x'"}]
         install(acme, "validating", hook(webhook, matchConditions=conditions))
@@ -269,7 +269,7 @@ def test_configurations_themselves_are_never_shown(acme: Caller) -> None:
         ),
     ],
 )
-def test_a_refusal_is_told_with_its_own_code(
+def test_a_refusal_is_reported_with_its_own_code(
     acme: Caller, status: dict[str, Any], code: int, message: str
 ) -> None:
     with WebhookServer(lambda _path, review: denied(review, **status)) as webhook:
@@ -421,7 +421,7 @@ def test_what_a_connection_asks_for_can_be_changed(
         install(acme, "validating", hook(webhook, "/check", rules=rules))
         answer = acme.request("POST", f"{PODS}/p/exec?command=ls", connection="Upgrade", upgrade="SPDY/3.1")
         checked = [review["request"]["object"] for review in webhook.seen[1:]]
-    # The pod is nowhere, so what is told comes after admission.
+    # The pod is nowhere, so the error comes after admission.
     assert message in answer.json["message"], answer.body
     wanted = {"apiVersion": "v1", "kind": "PodExecOptions", "command": seen}
     assert checked == ([] if seen is None else [wanted])
@@ -656,7 +656,7 @@ def test_a_tenants_webhook_never_reaches_inside(server: LocalServer, tenant: Cal
             listener.accept()
 
 
-def test_an_unknown_name_and_a_forbidden_one_are_told_alike(tenant: Caller) -> None:
+def test_an_unknown_name_and_a_forbidden_one_are_reported_alike(tenant: Caller) -> None:
     messages: list[str] = []
     for number, host in enumerate(("no-such-host.invalid", "localhost")):
         given = hook(rules=[rule("CREATE", "configmaps")])

@@ -133,7 +133,7 @@ class Ballast:
             self._fill()
 
 
-def told(caller: Caller, name: str, reason: str) -> list[str]:
+def event_messages(caller: Caller, name: str, reason: str) -> list[str]:
     found = caller.get("/api/v1/namespaces/default/events").json["items"]
     return [
         each["message"]
@@ -175,9 +175,9 @@ def test_the_one_that_filled_it_goes_and_others_do_not_notice(cluster: SmallDisk
         create(acme, foreign)
         create(acme, pod("late", runtimeClassName="crun", tolerations=ANYWHERE))
         # Whether or not the node evicts before they are set up, they find no room.
-        wait_until(lambda: told(acme, "late", "FailedMount"))
+        wait_until(lambda: event_messages(acme, "late", "FailedMount"))
         ballast.hold()
-        assert told(acme, "late", "FailedMount")[0].endswith("No space left on device")
+        assert event_messages(acme, "late", "FailedMount")[0].endswith("No space left on device")
         found = ended(acme, "fat", 40)
         assert (found["status"]["phase"], found["status"]["reason"]) == ("Failed", "Evicted")
         assert "low on resource: ephemeral-storage" in found["status"]["message"]
@@ -214,7 +214,7 @@ def test_a_pull_that_has_no_room_says_so(cluster: SmallDisk, acme: Caller) -> No
             return reason in ("ErrImagePull", "ImagePullBackOff")
 
         until(acme, "unfetched", waits)
-        [first, *_] = told(acme, "unfetched", "Failed")
+        [first, *_] = event_messages(acme, "unfetched", "Failed")
         assert "no space left on device" in first
         assert str(data) not in first
     finally:
@@ -230,7 +230,7 @@ def test_pods_come_again_when_there_is_room(cluster: SmallDisk, acme: Caller) ->
     with Ballast(cluster):
         wait_until(lambda: has_pressure(cluster), 30)
         create(acme, pod("waits", runtimeClassName="crun"))
-        wait_until(lambda: told(acme, "waits", "FailedScheduling"), 20)
+        wait_until(lambda: event_messages(acme, "waits", "FailedScheduling"), 20)
     wait_until(lambda: not has_pressure(cluster), 120)
     ready(acme, "waits", 30)
     remove(acme, "waits")

@@ -134,15 +134,15 @@ def test_a_pod_that_goes_round_the_scheduler_takes_no_room_it_does_not_fit_in(
 
 def test_events_say_what_happened(cluster: LocalServer) -> None:
     caller = cluster.as_tenant("acme")
-    caller.post(PODS, pod("told"))
-    running(caller, "told")
+    caller.post(PODS, pod("noted"))
+    running(caller, "noted")
 
     def reasons() -> set[str]:
         events = caller.get("/api/v1/namespaces/default/events").json["items"]
-        return {each["reason"] for each in events if each["involvedObject"]["name"] == "told"}
+        return {each["reason"] for each in events if each["involvedObject"]["name"] == "noted"}
 
     wait_until(lambda: {"Scheduled", "Created", "Started"} <= reasons())
-    caller.delete(f"{PODS}/told")
+    caller.delete(f"{PODS}/noted")
     wait_until(lambda: "Killing" in reasons())
 
 
@@ -221,8 +221,8 @@ async def test_a_machine_without_the_rights_says_so(
         working.cancel()
         await asyncio.wait((working,))
     node = cluster.system.get("/api/v1/nodes/n4").json
-    told = {each["type"]: each for each in node["status"]["conditions"]}["AlcoveHollow"]
-    assert told["status"] == "True" and "requires root" in told["message"]
+    condition = {each["type"]: each for each in node["status"]["conditions"]}["AlcoveHollow"]
+    assert condition["status"] == "True" and "requires root" in condition["message"]
     cluster.system.delete("/api/v1/nodes/n4")
 
 

@@ -64,10 +64,10 @@ def test_users_of_its_own(cluster: RealCluster, acme: Caller, handler: str) -> N
     ]
     uid = create(acme, wanted)
     found = ended(acme, f"mapped-{handler}")
-    said = log_of(cluster, uid)
-    assert found["status"]["phase"] == "Succeeded", (said, events(acme, f"mapped-{handler}"))
-    assert said[:4] == ["0", "0 65536", "v", "own"]
-    assert said[4:] == ["0", "0", "1000", f"mapped-{handler}", "token"]
+    lines = log_of(cluster, uid)
+    assert found["status"]["phase"] == "Succeeded", (lines, events(acme, f"mapped-{handler}"))
+    assert lines[:4] == ["0", "0 65536", "v", "own"]
+    assert lines[4:] == ["0", "0", "1000", f"mapped-{handler}", "token"]
     state = found["status"]["containerStatuses"][0]["state"]["terminated"]
     assert state["message"] == "done\n"
     remove(acme, f"mapped-{handler}")
@@ -81,10 +81,10 @@ def test_a_pod_with_users_of_its_own_serves_as_any_other(
     wanted["spec"]["containers"][0]["readinessProbe"] = {"httpGet": {"port": 80}, "periodSeconds": 1}
     uid = create(acme, wanted)
     ready(acme, f"served-{handler}")
-    said = acme.kubectl(
+    output = acme.kubectl(
         "exec", f"served-{handler}", "--", "sh", "-c", "id -u; echo x > /tmp/x && stat -c %u /tmp/x"
     )
-    assert said.split() == ["0", "0"]
+    assert output.split() == ["0", "0"]
     if handler == "crun":
         owners = {Path(f"/proc/{each}").stat().st_uid for each in _of_pod(uid, "httpd")}
         assert owners and all(owner >= 65_536 for owner in owners), "on the node it is nobody's root"
@@ -124,7 +124,7 @@ def test_a_runtime_that_cannot_is_named(acme: Caller) -> None:
     remove(acme, "in-runc")
 
 
-def test_what_the_operator_has_to_do_is_told_and_then_it_runs(cluster: RealCluster, acme: Caller) -> None:
+def test_what_the_operator_has_to_do_is_reported_and_then_it_runs(cluster: RealCluster, acme: Caller) -> None:
     system, data = cluster.server.system, cluster.nodes[0].data
     node = system.get(f"/api/v1/nodes/{cluster.nodes[0].name}").json
     features = {each["name"]: each.get("features") for each in node["status"]["runtimeHandlers"]}

@@ -1,4 +1,4 @@
-"""One node for two planes: pods of the same name on both, a plane that is away, and one that is no longer told of."""
+"""One node for two planes: pods of the same name on both, a plane that is away, and one that is removed."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ def test_pods_of_both_planes_run_beside_each_other(planes: Planes) -> None:
         wait_until(lambda: planes.beta.get(f"{PODS}/web").status == 404)
         assert is_ready(planes.acme, "web")
         events = planes.beta.get("/api/v1/namespaces/default/events").json["items"]
-        assert {"Started", "Killing"} <= {each["reason"] for each in events}, "told on the pod's own plane"
+        assert {"Started", "Killing"} <= {each["reason"] for each in events}, (
+            "recorded on the pod's own plane"
+        )
 
 
 def test_a_plane_that_is_away_changes_nothing_for_the_other(planes: Planes) -> None:
@@ -107,7 +109,7 @@ def test_planes_come_and_go_while_the_agent_runs(planes: Planes, tmp_path: Path)
         planes.create(planes.acme, "acme", "web")
         planes.create(planes.beta, "beta", "web")
         wait_until(lambda: is_ready(planes.acme, "web"))
-        assert not is_ready(planes.beta, "web"), "the node has not heard of that plane"
+        assert not is_ready(planes.beta, "web"), "the node has not joined that plane"
         (folder / "beta.kubeconfig").write_bytes(way.read_bytes())
         wait_until(lambda: is_ready(planes.beta, "web"))
         before = planes.beta.get(f"{PODS}/web").json["status"]["containerStatuses"]

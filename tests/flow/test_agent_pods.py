@@ -115,15 +115,15 @@ def test_what_a_container_finds_around_it(cluster: RealCluster, acme: Caller) ->
     }
     uid = create(acme, wanted)
     found = ended(acme, "around")
-    said = log_of(cluster, uid)
-    assert said[0] == "a/ab$(A)/v$(A)/around/1"
-    assert said[1] == found["status"]["podIP"]
-    assert said[2] == "me"
-    assert f"{said[1]}\tme.sub.default.svc.cluster.local me" in said
-    assert "10.9.8.7\talias.example" in said
-    assert any(line.startswith("nameserver ") for line in said)
-    assert "search default.svc.cluster.local svc.cluster.local cluster.local" in " ".join(said)
-    assert said[-1] == "500"
+    lines = log_of(cluster, uid)
+    assert lines[0] == "a/ab$(A)/v$(A)/around/1"
+    assert lines[1] == found["status"]["podIP"]
+    assert lines[2] == "me"
+    assert f"{lines[1]}\tme.sub.default.svc.cluster.local me" in lines
+    assert "10.9.8.7\talias.example" in lines
+    assert any(line.startswith("nameserver ") for line in lines)
+    assert "search default.svc.cluster.local svc.cluster.local cluster.local" in " ".join(lines)
+    assert lines[-1] == "500"
 
 
 def test_config_that_is_missing_is_waited_for(acme: Caller) -> None:

@@ -119,11 +119,11 @@ def test_a_pod_waits_for_what_it_names_and_says_so(acme: Caller) -> None:
     body = with_volumes(pod("waits"), v={"configMap": {"name": "late"}})
     assert acme.post(PODS, body).status == 201
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         events = acme.get("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=waits").json
         return any('configmap "late" not found' in each["message"] for each in events["items"])
 
-    wait_until(is_told, 30)
+    wait_until(is_reported, 30)
     state = acme.get(f"{PODS}/waits").json["status"]["containerStatuses"][0]["state"]
     assert state["waiting"]["reason"] == "ContainerCreating"
     assert acme.post("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "late"}}).status == 201

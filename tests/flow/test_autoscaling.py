@@ -11,10 +11,11 @@ import orjson
 import pytest
 
 from alcove.api import meta
-from alcove.client.transport import Response, Stream, Transport
+from alcove.client.transport import Stream, Transport
 from alcove.controllers.autoscaling import HorizontalPodAutoscalerController, controller
 from alcove.controllers.deployments import DeploymentController
 from alcove.controllers.replicasets import ReplicaSetController
+from alcove.http.client import ReceivedResponse
 from alcove.testing.controllers import RunningControllers
 from alcove.testing.server import Caller, LocalServer, wait_until
 
@@ -37,7 +38,7 @@ class Metered:
         with self._lock:
             self._used[tenant] = cpu
 
-    def answer(self, path: str) -> Response | None:
+    def answer(self, path: str) -> ReceivedResponse | None:
         if not path.startswith("/apis/metrics.k8s.io/v1beta1/tenants/"):
             return None
         tenant = path.split("/")[5]
@@ -51,7 +52,7 @@ class Metered:
                 "reason": "NotFound",
                 "message": "nothing is measured here",
             }
-            return Response(404, {}, orjson.dumps(error))
+            return ReceivedResponse(404, {}, orjson.dumps(error))
         now = meta.format_time(time.time())
         items = [
             {
@@ -62,7 +63,7 @@ class Metered:
             }
             for name in self.pods(tenant)
         ]
-        return Response(200, {}, orjson.dumps({"items": items}))
+        return ReceivedResponse(200, {}, orjson.dumps({"items": items}))
 
 
 class _Through:
@@ -72,7 +73,7 @@ class _Through:
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Response:
+    ) -> ReceivedResponse:
         if method == "GET" and path.endswith("/scale"):
             await self._happen(path.split("/")[5])
         return self._metered.answer(path) or await self._inner.request(method, path, headers, body)
@@ -80,7 +81,7 @@ class _Through:
     async def _happen(self, tenant: str) -> None:
         if (act := self._metered.meanwhile.pop(tenant, None)) is not None:
             await asyncio.to_thread(act)
-            await asyncio.sleep(0.5)  # The watch tells of it.
+            await asyncio.sleep(0.5)  # The watch reports it.
 
     @asynccontextmanager
     async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:
@@ -199,13 +200,13 @@ def test_bounds_need_no_metrics(tenant: Caller, metered: Metered) -> None:
     wait_until(lambda: size(tenant) == 2)
 
 
-def test_what_is_not_known_is_told(tenant: Caller, metered: Metered) -> None:
+def test_unknown_targets_and_metrics_are_reported(tenant: Caller, metered: Metered) -> None:
     autoscale(tenant)
     wait_until(lambda: conditions(tenant).get("AbleToScale") == ("False", "FailedGetScale"))
     deploy(tenant, 2)
     wait_until(lambda: conditions(tenant).get("ScalingActive") == ("False", "FailedGetResourceMetric"))
-    told = {"FailedGetScale", "FailedGetResourceMetric", "FailedComputeMetricsReplicas"}
-    wait_until(lambda: told <= reasons(tenant))
+    expected = {"FailedGetScale", "FailedGetResourceMetric", "FailedComputeMetricsReplicas"}
+    wait_until(lambda: expected <= reasons(tenant))
     assert size(tenant) == 2
 
 
@@ -215,8 +216,8 @@ def test_metrics_of_other_apis_are_not_there(tenant: Caller, metered: Metered) -
     autoscale(tenant, {"type": "Pods", "pods": {"metric": {"name": "requests"}, "target": aimed}})
     wait_until(lambda: conditions(tenant).get("ScalingActive") == ("False", "FailedGetPodsMetric"))
     status = tenant.get(f"{SCALERS}/web").json["status"]["conditions"]
-    told = next(each["message"] for each in status if each["type"] == "ScalingActive")
-    assert "no custom metrics API (custom.metrics.k8s.io) registered" in told
+    message = next(each["message"] for each in status if each["type"] == "ScalingActive")
+    assert "no custom metrics API (custom.metrics.k8s.io) registered" in message
 
 
 def test_two_autoscalers_of_the_same_pods_leave_them_alone(tenant: Caller, metered: Metered) -> None:

@@ -148,8 +148,8 @@ def test_unknown_fields_are_pruned_or_refused(sea: Caller) -> None:
 
 def test_transition_rules_status_and_scale(sea: Caller) -> None:
     made = sea.post(SHIPS, ship(crew=8)).json
-    told = sea.patch(f"{SHIPS}/argo", {"spec": {"name": "boat"}})
-    assert told.status == 422 and "a ship keeps its name" in told.json["message"]
+    response = sea.patch(f"{SHIPS}/argo", {"spec": {"name": "boat"}})
+    assert response.status == 422 and "a ship keeps its name" in response.json["message"]
     assert sea.patch(f"{SHIPS}/argo", {"status": {"afloat": True}}).json.get("status") is None
     afloat = sea.patch(
         f"{SHIPS}/argo/status", {"status": {"afloat": True, "replicas": 3}, "spec": {"masts": 9}}
@@ -243,7 +243,7 @@ def test_a_forced_crd_is_everybodys_and_only_ring0_changes_it(server: LocalServe
     assert tenant.get(SHIPS).status == 404
 
 
-def test_a_tenants_watch_of_crds_tells_what_its_list_shows(server: LocalServer, tenant: Caller) -> None:
+def test_a_tenants_watch_of_crds_reports_what_its_list_shows(server: LocalServer, tenant: Caller) -> None:
     since = tenant.get(CRDS).json["metadata"]["resourceVersion"]
     shared = crd()
     shared["metadata"]["labels"] = {"arktos.futurewei.com/crd-sharing-policy": "forced"}

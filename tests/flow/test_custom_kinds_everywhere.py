@@ -1,4 +1,4 @@
-"""Custom kinds over all tenants: each tenant's own, so only what all objects have in common is told."""
+"""Custom kinds over all tenants: each tenant's own, so only what all objects have in common is returned."""
 
 from alcove.testing.server import Caller, LocalServer
 

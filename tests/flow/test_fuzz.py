@@ -85,7 +85,7 @@ def some_object(draw: st.DrawFn, schemas: Any, schema: Any, depth: int) -> Any:
 def test_every_answer_is_one_a_client_understands(
     target: Caller, operations: list[tuple[str, str, Any]], data: st.DataObject
 ) -> None:
-    # By its number: a failure that told the schemas too would take minutes to be told.
+    # By its number: a failure that printed the schemas too would take minutes to print.
     path, method, schemas = operations[data.draw(st.integers(0, len(operations) - 1))]
     path = path.replace("{namespace}", "default").replace(
         "{name}", data.draw(st.sampled_from(["a", "b", "c"]))

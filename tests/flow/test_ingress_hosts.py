@@ -40,8 +40,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
         for number in (1, 2):
             node = {"metadata": {"name": f"n{number}"}}
             assert made.system.post("/api/v1/nodes", node).status == 201
-            told = {"status": {"addresses": [{"type": "InternalIP", "address": f"192.0.2.{number}"}]}}
-            assert made.system.patch(f"/api/v1/nodes/n{number}/status", told).status == 200
+            patch = {"status": {"addresses": [{"type": "InternalIP", "address": f"192.0.2.{number}"}]}}
+            assert made.system.patch(f"/api/v1/nodes/n{number}/status", patch).status == 200
         yield made
 
 

@@ -131,7 +131,7 @@ def make_ingress(cluster: NodeCluster, tenant: str, name: str, host: str, secret
 
 
 def ask(cluster: NodeCluster, node: int, host: str, trusted: bytes = b"") -> str:
-    """What the world hears from a node by that name, with TLS if it trusts somebody; empty: nothing."""
+    """What a client gets from a node by that host name, with TLS if it trusts somebody; empty: nothing."""
     address = str(cluster.nodes[node].node.address)
     client = connect(cluster.world, address, 443 if trusted else 80)
     if client is None:
@@ -162,30 +162,30 @@ def test_a_name_leads_to_its_tenants_pods_by_every_node_it_is_on(
     for tenant in TENANTS:
         wanted = {f"{tenant}/{pod.address}" for pod in pods[tenant]}
         for node in (0, 1):
-            heard: set[str] = set()
+            answers: set[str] = set()
 
             def all_heard(
-                node: int = node, tenant: str = tenant, heard: set[str] = heard, wanted: set[str] = wanted
+                node: int = node, tenant: str = tenant, answers: set[str] = answers, wanted: set[str] = wanted
             ) -> bool:
                 answer = ask(cluster, node, f"{tenant}.example")
                 if "/" in answer:
-                    heard.add(answer)
-                return heard == wanted
+                    answers.add(answer)
+                return answers == wanted
 
             wait_until(all_heard, 20.0)
 
 
-def test_its_status_tells_where(cluster: NodeCluster, pods: dict[str, list[AttachedPod]]) -> None:
-    path = make_ingress(cluster, "red", "told", "told.example")
+def test_its_status_has_the_addresses(cluster: NodeCluster, pods: dict[str, list[AttachedPod]]) -> None:
+    path = make_ingress(cluster, "red", "shown", "shown.example")
     own = sorted(str(pod.node.node.address) for pod in pods["red"])
 
-    def told() -> list[str]:
+    def addresses() -> list[str]:
         found = cluster.server.system.get(path).json
         return sorted(
             each["ip"] for each in found.get("status", {}).get("loadBalancer", {}).get("ingress") or ()
         )
 
-    wait_until(lambda: told() == own)
+    wait_until(lambda: addresses() == own)
 
 
 def test_another_tenant_does_not_get_a_name_that_is_taken(

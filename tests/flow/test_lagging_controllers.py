@@ -1,4 +1,4 @@
-"""Controllers behind a balancer of two API servers, one of which always hears late: every tenant is completed."""
+"""Controllers behind a balancer of two API servers, one of which always lags behind: every tenant is completed."""
 
 import shutil
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from alcove.testing import etcd
-from alcove.testing.balancer import Balancer
 from alcove.testing.cluster import tenant_is_ready
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.etcd import EtcdCluster
 from alcove.testing.etcd_relay import EtcdRelay
+from alcove.testing.relay import Balancer
 from alcove.testing.replicated import SHARED_KEYS
 from alcove.testing.server import LocalServer, wait_until
 

@@ -1,4 +1,4 @@
-"""Two API servers on one etcd, and the second hears late of what the first wrote: it refuses nothing for that.
+"""Two API servers on one etcd, and the second receives late what the first wrote: it refuses nothing for that.
 
 A relay between the second server and its etcd holds the events of watches back until the server has asked the store
 how far it is behind. Without that question, each of these requests would be refused.
@@ -38,7 +38,7 @@ class Pair(Struct, frozen=True):
 
     def late(self, write: Callable[[], ServerResponse], ask: Callable[[], ServerResponse]) -> ServerResponse:
         """The second server's answer to `ask`, which it gets when the first has acknowledged `write`, and before it
-        hears of it."""
+        receives it."""
         # A read that names no revision: the second knows all that came before.
         assert self.second.system.get(f"{CORE}/namespaces/default").status == 200
         with self.relay.held(), ThreadPoolExecutor(1) as pool:
@@ -106,7 +106,7 @@ class Say(Struct, frozen=True):
 
 
 class Case(Struct, frozen=True):
-    """What the first server is told, and what the second is asked then. `before` is known to both."""
+    """What is written to the first server, and what is read from the second then. `before` is known to both."""
 
     name: str
     write: Say
@@ -354,7 +354,7 @@ def test_a_fence_holds_by_a_lease_that_the_other_server_wrote(pair: Pair) -> Non
 
 
 def test_nothing_is_made_in_a_namespace_that_the_other_server_is_ending(pair: Pair) -> None:
-    """It would stay for ever, should the namespace be gone before this server hears of its end."""
+    """It would stay for ever, should the namespace be gone before this server receives its deletion."""
     first, second = pair.callers()
     first.post(f"{CORE}/namespaces", named("ending"))
     answer = pair.late(

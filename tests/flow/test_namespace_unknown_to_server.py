@@ -1,4 +1,4 @@
-"""A server that has not heard of a namespace yet refuses a create there: controllers try again, and complete it."""
+"""A server that has not received a namespace yet refuses a create there: controllers try again, and complete it."""
 
 import random
 from collections.abc import Iterator
@@ -65,5 +65,5 @@ def test_everything_is_made_once_the_server_knows_it(tenant: Caller, faulty: Fau
     faulty.odds = CALM
     for _, path in MADE:
         wait_until(lambda path=path: tenant.get(path).json["items"])
-    told = tenant.get(f"{NEW}/events").json["items"]
-    assert not [each for each in told if each["type"] == "Warning" and "not found" in each["message"]]
+    events = tenant.get(f"{NEW}/events").json["items"]
+    assert not [each for each in events if each["type"] == "Warning" and "not found" in each["message"]]

@@ -76,13 +76,13 @@ def test_a_namespace_says_what_it_waits_for(acme: Caller, name: str) -> None:
     held = {"metadata": {"name": "held", "finalizers": ["example.com/held"]}}
     assert acme.post(f"{path}/configmaps", held).status == 201
     acme.delete(path)
-    told = wait_until(lambda: conditions(acme, path).get("NamespaceFinalizersRemaining"))
-    assert told["status"] == "True" and told["reason"] == "SomeFinalizersRemain"
-    assert "example.com/held in 1 resource instances" in told["message"]
+    condition = wait_until(lambda: conditions(acme, path).get("NamespaceFinalizersRemaining"))
+    assert condition["status"] == "True" and condition["reason"] == "SomeFinalizersRemain"
+    assert "example.com/held in 1 resource instances" in condition["message"]
 
     def remaining() -> bool:
-        told = conditions(acme, path)["NamespaceContentRemaining"]
-        return told["message"] == "Some resources are remaining: configmaps. has 1 resource instances"
+        condition = conditions(acme, path)["NamespaceContentRemaining"]
+        return condition["message"] == "Some resources are remaining: configmaps. has 1 resource instances"
 
     wait_until(remaining)
     assert conditions(acme, path)["NamespaceDeletionDiscoveryFailure"]["status"] == "False"
@@ -224,6 +224,18 @@ def test_a_namespace_that_is_not_empty_cannot_be_finalized_by_anybody(tenant_adm
     assert refused.status == 409 and "not empty, it still has configmaps" in refused.json["message"]
     tenant_admin.patch(f"{path}/configmaps/held", {"metadata": {"finalizers": []}})
     wait_until(lambda: tenant_admin.get(path).status == 404)
+
+
+def test_an_invalid_finalizer_of_a_namespace_is_refused(tenant_admin: Caller, name: str) -> None:
+    path = f"/api/v1/namespaces/{name}"
+    assert tenant_admin.post("/api/v1/namespaces", {"metadata": {"name": name}}).status == 201
+    namespace = tenant_admin.get(path).json
+    namespace["spec"]["finalizers"].append("mine")
+    refused = tenant_admin.put(f"{path}/finalize", namespace)
+    assert refused.status == 422 and "neither a standard finalizer name" in refused.json["message"]
+    namespace["spec"]["finalizers"][-1] = "example.com/mine"
+    assert tenant_admin.put(f"{path}/finalize", namespace).status == 200
+    assert tenant_admin.get(path).json["spec"]["finalizers"] == ["kubernetes", "example.com/mine"]
 
 
 def test_nothing_stays_of_a_namespace_deleted_as_soon_as_it_was_made(tenant_admin: Caller) -> None:

@@ -108,7 +108,7 @@ def annotations(caller: Caller, name: str) -> dict[str, str]:
     return found
 
 
-def told(caller: Caller, about: str, reason: str) -> str:
+def event_message(caller: Caller, about: str, reason: str) -> str:
     """The message of an event about an object."""
     path = "/api/v1/namespaces/default/events"
 
@@ -145,7 +145,9 @@ def test_a_flat_network_has_a_number_and_services_and_nothing_else(
     assert dns["clusterIP"] == "10.96.0.10" and {p["protocol"] for p in dns["ports"]} == {"UDP", "TCP"}
     api = wait_until(lambda: acme.get(f"{SERVICES}/kubernetes-floor").json["spec"].get("clusterIP"))
     assert ip_address(api) in ip_network("10.96.0.0/16")
-    assert told(acme, "floor", "SuccessfulProvision") == f"successfully provision network {name}/floor"
+    assert (
+        event_message(acme, "floor", "SuccessfulProvision") == f"successfully provision network {name}/floor"
+    )
     assert {each.split("/")[0] for each in ring0_objects(ring0, f"{name}/floor")} == {"dividers"}
 
 
@@ -212,8 +214,10 @@ def test_a_vpc_of_another_tenant_is_refused(
     ready(acme, "net", vpcID=f"{name}-v")
     network(other, "net", vpcID=f"{name}-v")
     now = in_phase(other, "net", "Failed", f'VPC "{name}-v" is owned by a network of another tenant')
-    assert name not in now["message"].replace(f"{name}-v", ""), "nothing else is told"
-    assert told(other, "net", "FailedProvision").startswith(f"failed to provision network {name}-b/net: VPC")
+    assert name not in now["message"].replace(f"{name}-v", ""), "nothing else is disclosed"
+    assert event_message(other, "net", "FailedProvision").startswith(
+        f"failed to provision network {name}-b/net: VPC"
+    )
     assert not ring0_objects(ring0, f"{name}-b/net"), "nothing half-made"
     network(other, "squat", vpcID=f"{name}-default-network")
     in_phase(other, "squat", "Failed", "reserved for networks of another tenant")
@@ -293,12 +297,12 @@ def test_what_a_tenant_writes_into_a_status_is_not_believed(ring0: Caller, acme:
 
 def node(ring0: Caller, name: str, ip: str) -> None:
     ring0.post("/api/v1/nodes", {"metadata": {"name": name}})
-    told = {
+    new_status = {
         "addresses": [{"type": "InternalIP", "address": ip}],
         "conditions": [{"type": "Ready", "status": "True"}],
     }
     obj = ring0.get(f"/api/v1/nodes/{name}").json
-    assert ring0.put(f"/api/v1/nodes/{name}/status", {**obj, "status": told}).status == 200
+    assert ring0.put(f"/api/v1/nodes/{name}/status", {**obj, "status": new_status}).status == 200
 
 
 def bind(ring0: Caller, made: dict[str, Any], to: str) -> None:
@@ -345,7 +349,7 @@ def test_a_pod_names_its_network_by_field_label_or_not_at_all(ring0: Caller, acm
 
 def test_a_pod_that_came_before_its_network_waits_and_goes_on(ring0: Caller, acme: Caller) -> None:
     made = pod(acme, "early", network="late")
-    assert told(acme, "early", "FailedProvision") == 'network "late" not found'
+    assert event_message(acme, "early", "FailedProvision") == 'network "late" not found'
     assert wait_until(lambda: annotations(acme, "early")) == {READINESS: "false"}
     ready(acme, "late")
     assert len(addresses(ring0, made)) == 1
@@ -357,7 +361,7 @@ def test_several_nics(ring0: Caller, acme: Caller, name: str) -> None:
     assert addresses(ring0, made, 2) == ["10.0.128.2", "10.0.0.9"]
     assert [each["spec"]["itf"] for each in endpoints(ring0, made)] == ["eth0", "eth1"]
     blocked = pod(acme, "half", network="net", nics=[{"subnet": f"{name}-a"}, {"ip": "10.0.0.9"}])
-    assert told(acme, "half", "FailedProvision") == "address 10.0.0.9 is taken"
+    assert event_message(acme, "half", "FailedProvision") == "address 10.0.0.9 is taken"
     assert not endpoints(ring0, blocked), "all of its nics, or none"
 
 
@@ -382,7 +386,7 @@ def test_a_pod_that_wants_what_cannot_be_fails_and_takes_nothing(
             )
         )
         assert failed["reason"] == "FailedProvision" and failed["message"] == message.format(name)
-        assert told(acme, f"bad-{number}", "FailedProvision") == message.format(name)
+        assert event_message(acme, f"bad-{number}", "FailedProvision") == message.format(name)
         assert not endpoints(ring0, made)
     assert addresses(ring0, pod(acme, "good", network="net")) == ["10.0.1.2"], "no address was taken"
 
@@ -390,7 +394,7 @@ def test_a_pod_that_wants_what_cannot_be_fails_and_takes_nothing(
 def test_a_subnet_that_is_not_the_networks_is_waited_for(ring0: Caller, acme: Caller, name: str) -> None:
     ready(acme, "net", vpcID=f"{name}-v")
     made = pod(acme, "web", network="net", nics=[{"subnet": "net0"}])
-    assert told(acme, "web", "FailedProvision") == 'network "net" has no subnet "net0"'
+    assert event_message(acme, "web", "FailedProvision") == 'network "net" has no subnet "net0"'
     assert not endpoints(ring0, made) and acme.get(f"{PODS}/web").json["status"]["phase"] == "Pending"
 
 
@@ -399,7 +403,7 @@ def test_an_address_that_is_taken_is_waited_for(ring0: Caller, acme: Caller) -> 
     first = pod(acme, "first", network="net", nics=[{"ip": "10.1.0.9"}])
     assert addresses(ring0, first) == ["10.1.0.9"]
     second = pod(acme, "second", network="net", nics=[{"ip": "10.1.0.9"}])
-    assert told(acme, "second", "FailedProvision") == "address 10.1.0.9 is taken"
+    assert event_message(acme, "second", "FailedProvision") == "address 10.1.0.9 is taken"
     assert acme.get(f"{PODS}/second").json["status"]["phase"] == "Pending"
     acme.delete(f"{PODS}/first?gracePeriodSeconds=0")
     assert addresses(ring0, second) == ["10.1.0.9"]
@@ -411,7 +415,7 @@ def test_a_full_subnet_is_waited_for_until_room_appears(ring0: Caller, acme: Cal
     wait_until(lambda: sum(bool(endpoints(ring0, each)) for each in made) == 5)
     waiting = [each for each in made if not endpoints(ring0, each)]
     for each in waiting:
-        message = told(acme, each["metadata"]["name"], "FailedProvision")
+        message = event_message(acme, each["metadata"]["name"], "FailedProvision")
         assert message == f'no address left in subnet "{name}-net-subnet" (10.1.0.0/29): all 5 are in use'
         assert acme.get(f"{PODS}/{each['metadata']['name']}").json["status"]["phase"] == "Pending"
     holders = [each for each in made if each not in waiting]
@@ -427,10 +431,10 @@ def test_an_address_that_is_given_back_wakes_who_still_waits(ring0: Caller, acme
     for number in range(WOKEN_MAX + 1):
         pod(acme, f"gone{number}", network="net")
     for number in range(WOKEN_MAX + 1):
-        told(acme, f"gone{number}", "FailedProvision")
+        event_message(acme, f"gone{number}", "FailedProvision")
         acme.delete(f"{PODS}/gone{number}?gracePeriodSeconds=0")
     last = pod(acme, "last", network="net")
-    told(acme, "last", "FailedProvision")
+    event_message(acme, "last", "FailedProvision")
     acme.delete(f"{PODS}/first0?gracePeriodSeconds=0")
     wait_until(lambda: endpoints(ring0, last), seconds_max=RETRY_SECONDS / 2)
 
@@ -456,7 +460,7 @@ def test_a_flat_network_ignores_nics_and_says_so(ring0: Caller, acme: Caller) ->
     made = pod(acme, "web", network="floor", nics=[{"subnet": "x", "ip": "192.168.0.12"}, {}])
     [address] = addresses(ring0, made)
     assert ip_address(address) in ip_network("100.96.0.0/11")
-    assert told(acme, "web", "NicsIgnored") == 'nics were ignored: network "floor" is flat'
+    assert event_message(acme, "web", "NicsIgnored") == 'nics were ignored: network "floor" is flat'
 
 
 def test_pods_that_are_over_have_no_address(ring0: Caller, acme: Caller) -> None:
@@ -509,13 +513,13 @@ def test_services_with_chosen_addresses_and_with_none(ring0: Caller, acme: Calle
     chosen = service(acme, "chosen", clusterIP="10.96.3.3")
     assert addresses(ring0, chosen) == ["10.96.3.3"]
     rival = service(acme, "rival", clusterIP="10.96.3.3")
-    assert told(acme, "rival", "FailedProvision") == "address 10.96.3.3 is taken"
+    assert event_message(acme, "rival", "FailedProvision") == "address 10.96.3.3 is taken"
     assert not endpoints(ring0, rival)
     service(acme, "stray", clusterIP="192.0.2.1")
-    message = told(acme, "stray", "FailedProvision")
+    message = event_message(acme, "stray", "FailedProvision")
     assert message == "address 192.0.2.1 is outside the network's range for services (10.96.0.0/16)"
     service(acme, "both", ipFamilyPolicy="RequireDualStack")
-    assert told(acme, "both", "FailedProvision").endswith('but network "default" has only IPv4')
+    assert event_message(acme, "both", "FailedProvision").endswith('but network "default" has only IPv4')
     headless = service(acme, "headless", clusterIP="None", selector={"a": "b"})
     away = service(acme, "away", type="ExternalName", externalName="example.org")
     assert cluster_ip(acme, "chosen") == "10.96.3.3"
@@ -524,7 +528,7 @@ def test_services_with_chosen_addresses_and_with_none(ring0: Caller, acme: Calle
 
 def test_a_service_that_came_before_its_network_waits_and_goes_on(ring0: Caller, acme: Caller) -> None:
     made = service(acme, "early", network="late")
-    assert told(acme, "early", "FailedProvision") == 'network "late" not found'
+    assert event_message(acme, "early", "FailedProvision") == 'network "late" not found'
     ready(acme, "late")
     assert addresses(ring0, made) == [cluster_ip(acme, "early")]
 

@@ -58,7 +58,7 @@ async def client(path: Path) -> AsyncIterator[Client]:
     await transport.close()
 
 
-def place(cidr: str = "10.0.0.0/24") -> AddressPool:
+def address_pool(cidr: str = "10.0.0.0/24") -> AddressPool:
     scope = next(_SCOPES)
     return AddressPool(vpc="v", net=f"n{scope}", network=ip_network(cidr), scope=scope, vni=scope)
 
@@ -67,41 +67,41 @@ def purpose(number: int) -> EndpointPurpose:
     return EndpointPurpose(owner_uid=f"uid-{number}", what=f"test/{number}")
 
 
-async def endpoints(path: Path, where: AddressPool) -> list[Object]:
+async def endpoints(path: Path, address_range: AddressPool) -> list[Object]:
     async with client(path) as asked:
-        return await asked.list(SYSTEM, VPC_ENDPOINTS, fields=f"spec.net={where.net}")
+        return await asked.list(SYSTEM, VPC_ENDPOINTS, fields=f"spec.net={address_range.net}")
 
 
 async def test_lowest_first_and_freed_ones_again(path: Path) -> None:
-    where = place()
+    address_range = address_pool()
     async with allocator(path) as one, client(path) as asked:
-        made = [await one.claim(where, purpose(number)) for number in range(5)]
+        made = [await one.claim(address_range, purpose(number)) for number in range(5)]
         assert [each["spec"]["ip"] for each in made] == [f"10.0.0.{n}" for n in range(2, 7)]
         for each in (made[3], made[1]):
             await asked.delete(SYSTEM, VPC_ENDPOINTS, each["metadata"]["name"])
-        pool = one.pool(where)
-        while pool.used > 3:  # noqa: ASYNC110 - what the server tells has no event of its own
+        pool = one.pool(address_range)
+        while pool.used > 3:  # noqa: ASYNC110 - the server's state has no event of its own
             await asyncio.sleep(0.01)
-        again = [(await one.claim(where, purpose(number)))["spec"]["ip"] for number in range(3)]
+        again = [(await one.claim(address_range, purpose(number)))["spec"]["ip"] for number in range(3)]
         assert again == ["10.0.0.3", "10.0.0.5", "10.0.0.7"]
 
 
 async def test_chosen_addresses(path: Path) -> None:
-    where = place()
+    address_range = address_pool()
     async with allocator(path) as one, allocator(path) as other:
-        chosen = await one.claim(where, purpose(1), ip_address("10.0.0.200"))
+        chosen = await one.claim(address_range, purpose(1), ip_address("10.0.0.200"))
         assert chosen["spec"]["ip"] == "10.0.0.200"
         for rival in (one, other):
             with pytest.raises(AddressTaken, match=r"10\.0\.0\.200 is taken"):
-                await rival.claim(where, purpose(2), ip_address("10.0.0.200"))
+                await rival.claim(address_range, purpose(2), ip_address("10.0.0.200"))
         for wrong in ("10.0.0.0", "10.0.0.1", "10.0.0.255", "10.0.1.5", "fd00::5"):
-            with pytest.raises(OutOfRange, match=str(where.network)):
-                await one.claim(where, purpose(3), ip_address(wrong))
-    assert len(await endpoints(path, where)) == 1
+            with pytest.raises(OutOfRange, match=str(address_range.network)):
+                await one.claim(address_range, purpose(3), ip_address(wrong))
+    assert len(await endpoints(path, address_range)) == 1
 
 
 async def test_wishes_are_checked_together_before_any_is_fulfilled(path: Path) -> None:
-    first, second = place("10.0.0.0/29"), place("10.0.1.0/30")
+    first, second = address_pool("10.0.0.0/29"), address_pool("10.0.1.0/30")
     async with allocator(path) as one:
         one.check([AddressRequest((first,))] * 5)
         one.check([AddressRequest((first, second))] * 6)
@@ -117,15 +117,15 @@ async def test_wishes_are_checked_together_before_any_is_fulfilled(path: Path) -
 
 @pytest.mark.parametrize("cidr", ["10.0.0.0/25", "fd00::/121"])
 async def test_rivals_never_share_an_address_and_find_every_one(path: Path, cidr: str) -> None:
-    where = place(cidr)
-    size = ranges.last_usable(where.network) - ranges.first_usable(where.network) + 1
+    address_range = address_pool(cidr)
+    size = ranges.last_usable(address_range.network) - ranges.first_usable(address_range.network) + 1
     refused = Counter[str]()
 
     async def take_all(one: AddressAllocator, first: int) -> list[str]:
         taken = []
         for number in range(first, first + size):
             try:
-                taken.append((await one.claim(where, purpose(number)))["spec"]["ip"])
+                taken.append((await one.claim(address_range, purpose(number)))["spec"]["ip"])
             except RangeFull:
                 refused["full"] += 1
         return taken
@@ -136,7 +136,7 @@ async def test_rivals_never_share_an_address_and_find_every_one(path: Path, cidr
         )
     everything = [ip for each in taken for ip in each]
     assert len(everything) == len(set(everything)) == size and refused["full"] == 2 * size
-    assert sorted(each["spec"]["ip"] for each in await endpoints(path, where)) == sorted(everything)
+    assert sorted(each["spec"]["ip"] for each in await endpoints(path, address_range)) == sorted(everything)
 
 
 @settings(max_examples=8, deadline=None)
@@ -148,7 +148,7 @@ def test_a_model_with_rivals_crashes_and_restarts(path: Path, seed: int) -> None
 async def _scenario(path: Path, chance: random.Random) -> None:
     """Workers claim and release; any of them may be cut off in the middle of anything and start anew,
     knowing only what the objects say."""
-    where = place("10.0.0.0/27")
+    address_range = address_pool("10.0.0.0/27")
     owners = count()
     held: dict[str, str] = {}
     """address → owner, of claims that were acknowledged and not yet given back."""
@@ -158,7 +158,7 @@ async def _scenario(path: Path, chance: random.Random) -> None:
             if chance.random() < 0.6 or not held:
                 number = next(owners)
                 try:
-                    made = await one.claim(where, purpose(number))
+                    made = await one.claim(address_range, purpose(number))
                 except RangeFull:
                     continue
                 ip = made["spec"]["ip"]
@@ -167,7 +167,7 @@ async def _scenario(path: Path, chance: random.Random) -> None:
             else:
                 ip = chance.choice(list(held))
                 del held[ip]
-                await asked.delete(SYSTEM, VPC_ENDPOINTS, f"{where.scope}-{ip}")
+                await asked.delete(SYSTEM, VPC_ENDPOINTS, f"{address_range.scope}-{ip}")
             await asyncio.sleep(0)
 
     async def life() -> None:
@@ -184,16 +184,16 @@ async def _scenario(path: Path, chance: random.Random) -> None:
             await life()
 
     await asyncio.gather(lives(), lives())
-    there = {each["spec"]["ip"]: each for each in await endpoints(path, where)}
+    there = {each["spec"]["ip"]: each for each in await endpoints(path, address_range)}
     for ip, owner in held.items():
         assert there[ip]["metadata"]["labels"]["mizar.com/owner"] == owner, "an acknowledged claim stays"
     async with allocator(path) as last:
-        pool = last.pool(where)
+        pool = last.pool(address_range)
         assert pool.used == len(there), "a new allocator knows exactly what the objects say"
 
 
 async def test_a_range_of_16_million_addresses_is_not_walked(path: Path) -> None:
-    where = place("10.0.0.0/8")
+    address_range = address_pool("10.0.0.0/8")
     async with allocator(path) as one:
-        assert (await one.claim(where, purpose(1)))["spec"]["ip"] == "10.0.0.2"
-        assert one.pool(where).free == 2**24 - 3 - 1
+        assert (await one.claim(address_range, purpose(1)))["spec"]["ip"] == "10.0.0.2"
+        assert one.pool(address_range).free == 2**24 - 3 - 1

@@ -1,4 +1,4 @@
-"""Controllers that are cut off at any moment, again and again: what they leave is mended, and nothing leaks."""
+"""Controllers that are cut off at any moment, again and again: the next start repairs what they left, and nothing leaks."""
 
 import contextlib
 import random

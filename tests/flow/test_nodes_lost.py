@@ -1,4 +1,4 @@
-"""Nodes that are heard of no more, and what becomes of the pods of all tenants there."""
+"""Nodes that stop renewing their leases, and what happens to the pods of all tenants there."""
 
 import threading
 import time
@@ -62,7 +62,7 @@ def renew(ring0: Caller, name: str) -> None:
 
 @contextmanager
 def beating(server: LocalServer, *, by_lease: str, by_status: str) -> Iterator[None]:
-    """Two nodes that are heard of, each in its own way."""
+    """Two nodes that report their status, each in another way."""
     over = threading.Event()
     ring0 = Caller(server.admin_kubeconfig)
 

@@ -39,9 +39,9 @@ def ten(tenant: Caller) -> Iterator[Caller]:
 
 
 def test_a_list_is_in_order_and_has_a_revision(ten: Caller) -> None:
-    told = ten.get(MAPS).json
-    assert names(told) == [f"m{number}" for number in range(10)]
-    assert told["kind"] == "ConfigMapList" and int(told["metadata"]["resourceVersion"]) > 0
+    body = ten.get(MAPS).json
+    assert names(body) == [f"m{number}" for number in range(10)]
+    assert body["kind"] == "ConfigMapList" and int(body["metadata"]["resourceVersion"]) > 0
 
 
 def test_label_and_field_selectors(ten: Caller) -> None:
@@ -153,7 +153,7 @@ def test_table_metadata_and_yaml(ten: Caller) -> None:
 # watch
 
 
-def test_watch_from_a_revision_tells_everything_since(ten: Caller) -> None:
+def test_watch_from_a_revision_reports_everything_since(ten: Caller) -> None:
     since = ten.get(MAPS).json["metadata"]["resourceVersion"]
     make(ten, "x")
     ten.patch(f"{MAPS}/x", {"data": {"n": "2"}})

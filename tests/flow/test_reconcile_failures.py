@@ -46,17 +46,17 @@ def is_seen(caller: Caller, name: str) -> bool:
     return bool(caller.get(f"{PATH}/{name}").json.get("data") == {"seen": "yes"})
 
 
-def test_it_is_told_to_its_tenant_and_to_nobody_else(server: LocalServer, tenant: Caller) -> None:
+def test_it_is_reported_to_its_tenant_and_to_nobody_else(server: LocalServer, tenant: Caller) -> None:
     other = server.make_tenant("bystander")
     for number in range(10):
         assert tenant.post(PATH, {"metadata": {"name": f"bad{number}"}}).status == 201
     for caller in (tenant, other):
         assert caller.post(PATH, {"metadata": {"name": "good"}}).status == 201
     wait_until(lambda: is_seen(tenant, "good") and is_seen(other, "good"))
-    told = wait_until(lambda: "bad3" in tenant.kubectl("get", "events") and tenant.kubectl("get", "events"))
-    assert "Warning" in told and "ReconcileFailed" in told
-    assert "the picky controller cannot handle this object (KeyError)" in told
-    assert "of all things" not in told
+    output = wait_until(lambda: "bad3" in tenant.kubectl("get", "events") and tenant.kubectl("get", "events"))
+    assert "Warning" in output and "ReconcileFailed" in output
+    assert "the picky controller cannot handle this object (KeyError)" in output
+    assert "of all things" not in output
     assert "No resources found" in other.kubectl("get", "events", check=False)
 
 
@@ -72,8 +72,8 @@ def test_failures_of_one_object_are_counted_in_one_event(tenant: Caller) -> None
 
 
 def test_a_mended_object_is_done_at_once(tenant: Caller) -> None:
-    tenant.post(PATH, {"metadata": {"name": "bad-mended"}})
-    wait_until(lambda: "bad-mended" in tenant.kubectl("get", "events"))
-    tenant.delete(f"{PATH}/bad-mended")
+    tenant.post(PATH, {"metadata": {"name": "bad-repaired"}})
+    wait_until(lambda: "bad-repaired" in tenant.kubectl("get", "events"))
+    tenant.delete(f"{PATH}/bad-repaired")
     tenant.post(PATH, {"metadata": {"name": "good-after"}})
     wait_until(lambda: is_seen(tenant, "good-after"))

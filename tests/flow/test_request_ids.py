@@ -70,7 +70,7 @@ def test_every_answer_has_an_id_of_its_own(own_server: LocalServer, acme: Caller
     assert {401, 404} <= {answer.status for answer in answers}
 
 
-def test_a_webhook_is_told_the_id_of_the_write(acme: Caller) -> None:
+def test_a_webhook_gets_the_id_of_the_write(acme: Caller) -> None:
     rules = [
         {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
     ]

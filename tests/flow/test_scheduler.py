@@ -46,20 +46,20 @@ def condition(caller: Caller, name: str) -> Object:
     return next((each for each in conditions if each["type"] == "PodScheduled"), {})
 
 
-def test_pods_are_bound_and_told_of(admin: Caller) -> None:
+def test_pods_are_bound_and_get_an_event(admin: Caller) -> None:
     create(admin, "web", cpu="1")
     wait_until(lambda: node_of(admin, "web"))
     assert condition(admin, "web")["status"] == "True"
-    told = wait_until(lambda: admin.kubectl("get", "events", "-o", "jsonpath={.items[*].message}"))
-    assert told == f"Successfully assigned default/web to {node_of(admin, 'web')}"
+    messages = wait_until(lambda: admin.kubectl("get", "events", "-o", "jsonpath={.items[*].message}"))
+    assert messages == f"Successfully assigned default/web to {node_of(admin, 'web')}"
 
 
-def test_what_fits_nowhere_is_told_why_and_placed_when_it_fits(admin: Caller) -> None:
+def test_a_pod_that_fits_nowhere_gets_the_reason_and_is_placed_when_it_fits(admin: Caller) -> None:
     create(admin, "big", cpu="4")
     create(admin, "bigger", cpu="4")
     create(admin, "late", cpu="3")
-    told = wait_until(lambda: condition(admin, "late").get("message"))
-    assert told == (
+    message = wait_until(lambda: condition(admin, "late").get("message"))
+    assert message == (
         "0/2 nodes are available: 2 Insufficient cpu. "
         "preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."
     )
@@ -114,8 +114,8 @@ def test_one_tenant_never_evicts_another(cluster: LocalServer, admin: Caller) ->
         "/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "max"}, "value": 1_000_000_000}
     )
     create(admin, "mine", cpu="4", priorityClassName="max")
-    told = wait_until(lambda: condition(admin, "mine").get("message"))
-    assert told.endswith(
+    message = wait_until(lambda: condition(admin, "mine").get("message"))
+    assert message.endswith(
         "preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."
     )
     for name in ("theirs-1", "theirs-2"):
@@ -144,8 +144,8 @@ def test_a_sandbox_is_had_only_where_it_was_proven(cluster: LocalServer, admin: 
     runtime = {"metadata": {"name": "strong"}, "handler": "runsc"}
     assert admin.post("/apis/node.k8s.io/v1/runtimeclasses", runtime).status == 201
     create(admin, "sandboxed", runtimeClassName="strong")
-    told = wait_until(lambda: condition(admin, "sandboxed").get("message"))
-    assert told.startswith("0/2 nodes are available: 2 node(s) didn't have the pod's runtime handler.")
+    message = wait_until(lambda: condition(admin, "sandboxed").get("message"))
+    assert message.startswith("0/2 nodes are available: 2 node(s) didn't have the pod's runtime handler.")
     proven = {"status": {"runtimeHandlers": [{"name": "runc"}, {"name": "runsc"}]}}
     assert cluster.system.patch("/api/v1/nodes/n2/status", proven).status == 200
     wait_until(lambda: node_of(admin, "sandboxed") == "n2")
@@ -159,8 +159,8 @@ def test_what_is_guaranteed_to_one_tenant_no_other_gets(cluster: LocalServer, ad
     create(admin, "small", cpu="2")
     wait_until(lambda: node_of(admin, "small"))
     create(admin, "more", cpu="1")
-    told = wait_until(lambda: condition(admin, "more").get("message"))
-    assert told == "remaining cpu is guaranteed to other tenants"
+    message = wait_until(lambda: condition(admin, "more").get("message"))
+    assert message == "remaining cpu is guaranteed to other tenants"
     assert cluster.system.patch(path, {"spec": {"quota": None}}).status == 200
     wait_until(lambda: node_of(admin, "more"))
 

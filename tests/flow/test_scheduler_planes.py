@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from alcove.testing.proxy import BadNetwork
+from alcove.testing.relay import BadNetwork
 from alcove.testing.scheduler import LEASE, NODES, PODS, TwoPlanes, bound, create
 from alcove.testing.server import Caller, wait_until
 
@@ -48,7 +48,7 @@ def test_a_plane_that_is_away_keeps_what_it_has_even_over_a_restart(planes: TwoP
         for number in range(4):
             create(planes.small, f"s{number}", cpu="1")
         # It cannot know that plane's pods, but it knows what they may have.
-        wait_until(lambda: _has_told_or_bound(planes.small, 4))
+        wait_until(lambda: _has_reported_or_bound(planes.small, 4))
         assert len(bound(planes.small)) <= 2
         planes.own.start()
         wait_until(lambda: len(bound(planes.small)) == 2, 30)
@@ -69,7 +69,7 @@ def test_a_node_that_is_made_anew_still_has_what_an_absent_plane_has_there(plane
     with planes.scheduler():
         for number in range(4):
             create(planes.small, f"s{number}", cpu="1")
-        wait_until(lambda: _has_told_or_bound(planes.small, 4))
+        wait_until(lambda: _has_reported_or_bound(planes.small, 4))
         planes.own.start()
         wait_until(lambda: len(bound(planes.small)) == 1, 30)
         create(planes.small, "last", cpu="1")
@@ -89,7 +89,7 @@ def test_what_is_noted_of_a_plane_that_is_no_more_is_free(planes: TwoPlanes) -> 
     assert planes.home.system.put("/api/v1/tenants/big/finalize", finalized).status == 200
     with planes.home_scheduler():
         create(planes.small, "s", cpu=str(CPU))
-        wait_until(lambda: _has_told_or_bound(planes.small, 1))
+        wait_until(lambda: _has_reported_or_bound(planes.small, 1))
         wait_until(lambda: "s" in bound(planes.small), 60)
 
 
@@ -111,7 +111,7 @@ def test_planes_come_and_go_with_their_files(planes: TwoPlanes, tmp_path: Path) 
         # What it had is left alone: its tenant is still there.
         for number in range(CPU):
             create(planes.small, f"s{number}", cpu="1")
-        wait_until(lambda: _has_told_or_bound(planes.small, CPU + 1))
+        wait_until(lambda: _has_reported_or_bound(planes.small, CPU + 1))
         assert "later" not in bound(planes.big)
         assert all(used <= CPU for used in planes.placed().values())
         kubeconfig.write_bytes(planes.own.admin_kubeconfig.read_bytes())
@@ -128,7 +128,7 @@ def test_a_leader_whose_fence_is_taken_away_takes_it_again(planes: TwoPlanes) ->
         wait_until(lambda: "after" in bound(planes.big), 30)
 
 
-def _has_told_or_bound(caller: Caller, count: int) -> bool:
+def _has_reported_or_bound(caller: Caller, count: int) -> bool:
     items = caller.get(PODS).json["items"]
     return sum(bool(each["status"].get("conditions")) for each in items) == count
 

@@ -54,8 +54,8 @@ def test_a_deployment_keeps_its_labels_and_a_pod_its_owners(tenant: Caller) -> N
     assert "labels" not in shown and shown["annotations"] == {"a": "1"}
     pod = made(tenant, f"{DEFAULT}/pods", POD)
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "m", "uid": "u"}
-    told = tenant.patch(f"{pod}/status", {"metadata": {"ownerReferences": [owner]}}).json["metadata"]
-    assert "ownerReferences" not in told
+    metadata = tenant.patch(f"{pod}/status", {"metadata": {"ownerReferences": [owner]}}).json["metadata"]
+    assert "ownerReferences" not in metadata
 
 
 def test_rules_of_metadata_hold_beside_a_status_too(tenant: Caller) -> None:

@@ -107,12 +107,12 @@ def test_a_terminating_tenant_takes_nothing_new_and_says_what_it_waits_for(
     control_plane.system.delete(f"/api/v1/tenants/{name}")
     refused = control_plane.system.post(f"/api/v1/tenants/{name}/namespaces", {"metadata": {"name": "late"}})
     assert refused.status == 403 and "being terminated" in refused.json["message"]
-    told = wait_until(
+    found_conditions = wait_until(
         lambda: conditions(control_plane.system.get(f"/api/v1/tenants/{name}")).get(
             "TenantFinalizersRemaining"
         )
     )
-    assert "kubernetes.io/pvc-protection in 1 resource instances" in told["message"]
+    assert "kubernetes.io/pvc-protection in 1 resource instances" in found_conditions["message"]
     remaining = conditions(control_plane.system.get(f"/api/v1/tenants/{name}"))["TenantContentRemaining"]
     assert "clusterroles.rbac.authorization.k8s.io has 1 resource instances" in remaining["message"]
     control_plane.system.patch(f"{held}/held", {"metadata": {"finalizers": []}})

@@ -86,12 +86,12 @@ def test_rivals_lose_nothing(pair: tuple[Caller, Caller], tmp_path: Path) -> Non
     assert len(pair[1].get(f"{MAPS}/counter").json["data"]) == 30
 
 
-def test_a_watch_on_one_tells_of_writes_to_the_other(pair: tuple[Caller, Caller]) -> None:
+def test_a_watch_on_one_reports_writes_to_the_other(pair: tuple[Caller, Caller]) -> None:
     first, second = pair
     since = second.get(MAPS).json["metadata"]["resourceVersion"]
-    first.post(MAPS, {"metadata": {"name": "told"}})
+    first.post(MAPS, {"metadata": {"name": "other"}})
     body = second.get(f"{MAPS}?watch=true&resourceVersion={since}&timeoutSeconds=2").body
-    assert b'"ADDED"' in body and b'"told"' in body
+    assert b'"ADDED"' in body and b'"other"' in body
 
 
 def as_node(admin: Caller, authority_of: Caller, name: str, directory: Path) -> Caller:

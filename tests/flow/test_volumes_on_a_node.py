@@ -83,7 +83,7 @@ class Node:
                 await asyncio.sleep(0.02)
 
     async def hear_until(self, check: Callable[[], bool]) -> None:
-        """Only hears, and does nothing."""
+        """Only receives events, and does nothing."""
         for _ in range(500):
             if check():
                 return

@@ -29,9 +29,13 @@ def heard_of(server: LocalServer, names: tuple[str, ...]) -> Iterator[None]:
 
     def beat() -> None:
         while True:
-            said = {"type": "Ready", "status": "True", "lastHeartbeatTime": meta.format_time(time.time())}
+            condition = {
+                "type": "Ready",
+                "status": "True",
+                "lastHeartbeatTime": meta.format_time(time.time()),
+            }
             for name in names:
-                ring0.patch(f"/api/v1/nodes/{name}/status", {"status": {"conditions": [said]}})
+                ring0.patch(f"/api/v1/nodes/{name}/status", {"status": {"conditions": [condition]}})
             if over.wait(BEAT_SECONDS):
                 return
 

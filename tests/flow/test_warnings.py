@@ -1,4 +1,4 @@
-"""Warnings through a real server: told with the answer, told by kubectl, told once, and not where nothing changed."""
+"""Warnings through a real server: sent with the response, printed by kubectl, sent once, and not where nothing changed."""
 
 import json
 from typing import Any

@@ -100,7 +100,7 @@ def test_rolling_out_and_back(tenant_admin: Caller) -> None:
     assert "ScalingReplicaSet" in message
 
 
-def test_a_broken_image_stops_the_rollout_and_is_told(tenant_admin: Caller) -> None:
+def test_a_broken_image_stops_the_rollout_and_is_reported(tenant_admin: Caller) -> None:
     with nodes(tenant_admin, broken="broken"):
         tenant_admin.post(DEPLOYMENTS, made("web", 4, progressDeadlineSeconds=2))
         tenant_admin.kubectl("rollout", "status", "deploy/web", "--timeout=20s")

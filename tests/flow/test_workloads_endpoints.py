@@ -42,8 +42,8 @@ def test_slices_and_endpoints_follow_the_pods(tenant_admin: Caller) -> None:
     run_pod(tenant_admin, "a", "10.9.0.1")
     run_pod(tenant_admin, "b", "10.9.0.2", ready=False)
     wait_until(lambda: ready(tenant_admin) == {"10.9.0.1": True, "10.9.0.2": False})
-    told = wait_until(lambda: tenant_admin.get(f"{BASE}/endpoints/web").json.get("subsets"))
-    assert [each["ip"] for each in told[0]["addresses"]] == ["10.9.0.1"]
+    subsets = wait_until(lambda: tenant_admin.get(f"{BASE}/endpoints/web").json.get("subsets"))
+    assert [each["ip"] for each in subsets[0]["addresses"]] == ["10.9.0.1"]
     assert "10.9.0.1:8080" in tenant_admin.kubectl("get", "endpoints", "web")
     tenant_admin.kubectl("label", "--overwrite", "pod/a", "app=other")
     wait_until(lambda: ready(tenant_admin) == {"10.9.0.2": False})

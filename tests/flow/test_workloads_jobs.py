@@ -50,8 +50,8 @@ def test_a_job_completes_when_enough_pods_have_succeeded(tenant_admin: Caller) -
         end(tenant_admin, first)
         wait_until(lambda: first not in unfinished(tenant_admin))  # noqa: B023
     wait_until(lambda: condition(tenant_admin, "sum", "Complete"))
-    told = status(tenant_admin, "sum")
-    assert told["succeeded"] == 5 and told["completionTime"] and "active" not in told
+    new_status = status(tenant_admin, "sum")
+    assert new_status["succeeded"] == 5 and new_status["completionTime"] and "active" not in new_status
     assert len(pods(tenant_admin)) == 5
     assert not any(TRACKING in each["metadata"].get("finalizers", ()) for each in pods(tenant_admin))
     tenant_admin.kubectl("wait", "--for=condition=complete", "job/sum", "--timeout=5s")

@@ -47,8 +47,8 @@ def test_so_many_pods_no_more_no_fewer(tenant_admin: Caller) -> None:
     wait_until(lambda: len(pods(tenant, "web")) == 5 and there[0] not in pods(tenant, "web"))
     tenant.kubectl("scale", "rs/web", "--replicas=2")
     wait_until(lambda: len(pods(tenant, "web")) == 2 and status(tenant, "web")["replicas"] == 2)
-    told = wait_until(lambda: tenant.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}"))
-    assert "SuccessfulCreate" in told
+    output = wait_until(lambda: tenant.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}"))
+    assert "SuccessfulCreate" in output
 
 
 def test_readiness_comes_to_the_status(tenant_admin: Caller) -> None:
@@ -82,19 +82,19 @@ def test_pods_are_adopted_and_released_by_their_labels(tenant_admin: Caller) -> 
     assert tenant.get(f"{PODS}/loose").status == 200
 
 
-def test_what_is_refused_is_told_and_mended_later(tenant_admin: Caller) -> None:
+def test_a_refused_pod_is_reported_and_created_later(tenant_admin: Caller) -> None:
     tenant = tenant_admin
     tenant.kubectl("create", "quota", "few", "--hard=pods=1")
     tenant.post(SETS, made("web", 3))
     failure = wait_until(lambda: status(tenant, "web").get("conditions"))[0]
     assert (failure["type"], failure["reason"]) == ("ReplicaFailure", "FailedCreate")
     assert "exceeded quota: few" in failure["message"]
-    told = wait_until(
+    message = wait_until(
         lambda: tenant.kubectl(
             "get", "events", "--field-selector=reason=FailedCreate", "-o", "jsonpath={.items[*].message}"
         )
     )
-    assert "Error creating: pods" in told
+    assert "Error creating: pods" in message
     tenant.kubectl("delete", "quota", "few")
     wait_until(lambda: "conditions" not in status(tenant, "web") and len(pods(tenant, "web")) == 3, 30)
 

@@ -17,8 +17,8 @@ def deployment(name: str = "web", **spec: Any) -> dict[str, Any]:
         "metadata": {"labels": {"app": "web"}},
         "spec": {"containers": [{"name": "c", "image": "nginx"}]},
     }
-    told = {"selector": {"matchLabels": {"app": "web"}}, "template": template, **spec}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": told}
+    full_spec = {"selector": {"matchLabels": {"app": "web"}}, "template": template, **spec}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": full_spec}
 
 
 def pod(name: str = "p", **spec: Any) -> dict[str, Any]:
@@ -69,8 +69,8 @@ def test_where_body_and_path_disagree(tenant: Caller) -> None:
     assert tenant.post(MAPS, {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "a"}}).status == 400
     assert tenant.post("/api/v1/namespaces/nowhere/configmaps", {"metadata": {"name": "a"}}).status == 404
     tenant.post(MAPS, {"metadata": {"name": "a"}})
-    told = tenant.put(f"{MAPS}/a", {"metadata": {"name": "b"}})
-    assert told.status == 400 and "does not match the name on the URL" in told.json["message"]
+    response = tenant.put(f"{MAPS}/a", {"metadata": {"name": "b"}})
+    assert response.status == 400 and "does not match the name on the URL" in response.json["message"]
 
 
 # update
@@ -135,11 +135,11 @@ def test_scale(tenant: Caller) -> None:
     assert tenant.patch(f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": -1}}).status == 422
 
 
-def test_immutable_fields_are_told(tenant: Caller) -> None:
+def test_immutable_fields_are_reported(tenant: Caller) -> None:
     tenant.post(DEPLOYMENTS, deployment())
-    told = tenant.patch(f"{DEPLOYMENTS}/web", {"spec": {"selector": {"matchLabels": {"app": "other"}}}})
-    assert told.status == 422 and "field is immutable" in told.json["message"]
-    assert told.json["details"]["causes"]
+    response = tenant.patch(f"{DEPLOYMENTS}/web", {"spec": {"selector": {"matchLabels": {"app": "other"}}}})
+    assert response.status == 422 and "field is immutable" in response.json["message"]
+    assert response.json["details"]["causes"]
 
 
 # binding, eviction
@@ -199,8 +199,8 @@ def test_preconditions(tenant: Caller) -> None:
             "resourceVersion": made["metadata"]["resourceVersion"],
         }
     }
-    told = tenant.delete(f"{MAPS}/a", right).json
-    assert told["status"] == "Success" and told["details"]["uid"] == made["metadata"]["uid"]
+    body = tenant.delete(f"{MAPS}/a", right).json
+    assert body["status"] == "Success" and body["details"]["uid"] == made["metadata"]["uid"]
     assert tenant.delete(f"{MAPS}/a").status == 404
 
 
@@ -267,7 +267,7 @@ def test_unknown_and_duplicate_fields(tenant: Caller) -> None:
     assert tenant.request("POST", f"{MAPS}?fieldValidation=Perhaps", raw).status == 422
 
 
-def test_faults_of_applied_yaml_are_told_in_its_own_words(tenant: Caller) -> None:
+def test_faults_of_applied_yaml_are_reported_in_its_own_words(tenant: Caller) -> None:
     text = b"apiVersion: v1\nkind: ConfigMap\ndata:\n  x: one\n  x: two\n"
     path = f"{MAPS}/twice?fieldManager=me&fieldValidation=Strict"
     answer = tenant.request("PATCH", path, text, content_type="application/apply-patch+yaml")
@@ -341,7 +341,7 @@ def test_a_built_in_role_that_is_back_is_replaced_at_the_revision_it_came_with(t
 
 
 def test_deleting_what_is_ending_changes_nothing(tenant: Caller) -> None:
-    """Else whoever deletes whatever it hears of would hear of that for ever."""
+    """Otherwise a client that deletes every object of which it gets an event would never finish."""
     pods = "/api/v1/namespaces/default/pods"
     container = {"name": "main", "image": "example.com/app"}
     metadata = {"name": "held", "finalizers": ["example.com/held"]}

@@ -1,4 +1,4 @@
-"""Two nodes, two tenants: a node reaches what the pods on it need, and of everything else learns nothing."""
+"""Two nodes, two tenants: a node can access what its pods need, and learns nothing about anything else."""
 
 import base64
 import http.client
@@ -14,7 +14,7 @@ CANARY = b"hunter2-canary"
 
 
 def shows(body: bytes, text: bytes = CANARY) -> bool:
-    """As it is, or as secrets have it."""
+    """Whether the response contains the value, plain or encoded as in Secrets."""
     return text in body or base64.b64encode(text) in body
 
 
@@ -30,7 +30,7 @@ class World(Struct, frozen=True):
         return self.server.system
 
     def make_pod(self, tenant: str, name: str, node: str) -> Object:
-        """With everything of its own that a pod can name."""
+        """Creates a pod with one object of every kind that a pod can refer to."""
         base = f"/api/v1/tenants/{tenant}/namespaces/default"
         about = {"metadata": {"name": name}}
         for path, body in (
@@ -115,7 +115,7 @@ def test_a_node_lists_its_pods_of_all_tenants(world: World) -> None:
         assert found == expected
 
 
-def test_a_node_tells_of_its_pods_and_itself(world: World) -> None:
+def test_a_node_updates_the_status_of_its_pods_and_itself(world: World) -> None:
     status = {"status": {"phase": "Running"}}
     assert world.a.patch(in_default("red", "pods/mine/status"), status).status == 200
     condition = {"type": "Ready", "status": "True"}
@@ -142,9 +142,9 @@ def test_a_node_gets_tokens_for_its_pod(world: World) -> None:
     assert answer.status == 201, answer.body
     token = answer.json["status"]["token"]
     who = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    told = world.server.anonymous(token).post(who, asked).json["status"]["userInfo"]
-    assert told["username"] == "system:serviceaccount:default:mine"
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    user_info = world.server.anonymous(token).post(who, review).json["status"]["userInfo"]
+    assert user_info["username"] == "system:serviceaccount:default:mine"
 
 
 def test_a_node_ends_its_pod(world: World) -> None:
@@ -289,7 +289,7 @@ def test_another_nodes_objects_are_not_its_own(world: World) -> None:
         {"spec": {"unschedulable": None}},
     ],
 )
-def test_a_node_does_not_say_what_it_is_trusted_with(world: World, body: Object) -> None:
+def test_a_node_cannot_change_its_labels_taints_or_owners(world: World, body: Object) -> None:
     ring0 = {
         "metadata": {"labels": {"placed-by-ring0": "yes"}},
         "spec": {"unschedulable": True, "taints": [{"key": "bad", "effect": "NoSchedule"}]},
@@ -325,7 +325,7 @@ def test_new_pods_of_a_node_are_mirrors_in_ring0(world: World) -> None:
     assert world.a.delete(f"{path}/static-node-a?gracePeriodSeconds=0").status == 200
 
 
-def test_events_are_told_in_ones_own_name(world: World) -> None:
+def test_a_node_writes_events_only_under_its_own_name(world: World) -> None:
     about = {"kind": "Pod", "name": "theirs", "namespace": "default"}
     event = {"metadata": {"name": "e2"}, "involvedObject": about, "source": {"host": "node-b"}}
     check_refused(world.a.post(in_default("red", "events"), event))
@@ -337,7 +337,7 @@ def test_events_are_told_in_ones_own_name(world: World) -> None:
     check_refused(world.a.patch(later, {"note": "x"}))
 
 
-def test_a_node_becomes_nobody_else(world: World) -> None:
+def test_a_node_cannot_impersonate_or_bind_roles(world: World) -> None:
     path = in_default("red", "secrets/theirs")
     check_refused(world.a.get(path, impersonate_user="system:node:node-b", impersonate_group="system:nodes"))
     check_refused(world.a.get(path, impersonate_user="admin", impersonate_group="system:masters"))
@@ -361,7 +361,7 @@ def rights(caller: Caller, tenant: str, name: str) -> list[int]:
     return [caller.get(in_default(tenant, path)).status for path in paths]
 
 
-def test_a_right_moves_with_its_pod(world: World) -> None:
+def test_a_permission_moves_with_its_pod(world: World) -> None:
     pod = world.make_pod("blue", "moving", "node-a")
     services = "/api/v1/tenants/blue/services"
     tokens = in_default("blue", "serviceaccounts/moving/token")

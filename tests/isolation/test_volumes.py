@@ -1,4 +1,5 @@
-"""A volume of one tenant is never another's, whatever the other writes; and no tenant reaches a node's files."""
+"""A volume of one tenant is never bound to another's claim, whatever the other writes; no tenant reaches a
+node's files."""
 
 import random
 import time

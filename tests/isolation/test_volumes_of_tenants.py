@@ -1,4 +1,4 @@
-"""Two tenants' pods on one node, really run: neither reaches the other's files, by path, by link or by device."""
+"""Pods of two tenants that run on one node: neither reaches the other's files, by path, by link or by device."""
 
 import asyncio
 import base64
@@ -61,14 +61,14 @@ class Pod:
         self.paths["local"] = VolumePath(data, False, self.paths["empty"].parts)
 
     def mounts(self, **parts: str) -> list[BindMount]:
-        asked = [
+        mounts = [
             {"name": name, "mountPath": f"/{name}", **({"subPath": parts[name]} if name in parts else {})}
             for name in self.paths
         ]
-        return container_mounts(self.pod, {"name": "main", "volumeMounts": asked}, self.paths)
+        return container_mounts(self.pod, {"name": "main", "volumeMounts": mounts}, self.paths)
 
     async def run(self, script: str, mapping: IdMapping | None = None) -> list[str]:
-        """What a shell in a container of the pod says, both streams, and its exit code last."""
+        """The output (both streams) of a shell in a container of the pod, with its exit code last."""
         lab = self.node.lab
         id = await self.start(script, mapping)
         async with asyncio.timeout(60):
@@ -119,13 +119,13 @@ async def node(request: pytest.FixtureRequest, server: LocalServer) -> AsyncIter
 
 async def test_what_a_pod_has_is_there_and_only_what_it_may_is_writable(node: Node) -> None:
     pod = await node.pod()
-    said = await pod.run(
+    output = await pod.run(
         "cat /secret/key; echo; cat /config/key; echo; "
         "for v in empty memory local; do echo x >/$v/file && cat /$v/file; done; "
         "for v in secret config; do (echo x >/$v/file) 2>/dev/null || echo refused; "
         "rm /$v/key 2>/dev/null || echo refused; ln -sfn / /$v/..data 2>/dev/null || echo refused; done"
     )
-    assert said == [SECRET, "first", "x", "x", "x", *(["refused"] * 6), "0"]
+    assert output == [SECRET, "first", "x", "x", "x", *(["refused"] * 6), "0"]
     assert (pod.paths["local"].path / "file").read_text() == "x\n"
 
 
@@ -140,10 +140,10 @@ async def test_nothing_of_anothers_by_path_or_link(node: Node) -> None:
         f"ln {target} /empty/h{number}; "
         for number, target in enumerate(targets)
     )
-    said = await attacker.run(
+    output = await attacker.run(
         f"({script}) 2>/dev/null; rm /secret/key 2>/dev/null; grep -rl {SECRET} /empty /local /memory /proc/1/root/tmp 2>/dev/null; true"
     )
-    assert SECRET not in "".join(said), said
+    assert SECRET not in "".join(output), output
 
 
 async def test_links_in_a_volume_are_not_followed_on_the_node(node: Node) -> None:
@@ -158,7 +158,7 @@ async def test_links_in_a_volume_are_not_followed_on_the_node(node: Node) -> Non
             attacker.mounts(**parts)
 
 
-async def test_devices_are_nobodys_way_in(node: Node) -> None:
+async def test_device_files_do_not_reach_another_tenants_disk(node: Node) -> None:
     victim, attacker = await node.pod(), await node.pod()
     (victim.paths["local"].path / "file").write_text(SECRET)
     os.sync()
@@ -166,12 +166,12 @@ async def test_devices_are_nobodys_way_in(node: Node) -> None:
     major, minor = os.major(device), os.minor(device)
     for name in ("empty", "local"):  # Even if the node itself had put one there.
         os.mknod(attacker.paths[name].path / "planted", 0o666 | 0o060000, device)
-    said = await attacker.run(
+    output = await attacker.run(
         f"for v in empty local memory tmp dev; do mknod /$v/made b {major} {minor} 2>/dev/null; "
         f"dd if=/$v/made bs=1M count=8 2>/dev/null | grep -c {SECRET}; "
         f"dd if=/$v/planted bs=1M count=8 2>/dev/null | grep -c {SECRET}; done; ls /dev | grep -c loop"
     )
-    assert set(said[:-1]) == {"0"}, said
+    assert set(output[:-1]) == {"0"}, output
 
 
 async def test_changes_of_objects_reach_a_running_container(node: Node) -> None:
@@ -189,24 +189,24 @@ async def test_root_of_a_pod_with_a_user_namespace_owns_its_volumes(node: Node) 
     """gVisor has users of its own making."""
     pod = await node.pod()
     mapping = IdMapping(300_000)
-    said = await pod.run(
+    output = await pod.run(
         "for v in empty memory local; do echo x >/$v/file && chown 7 /$v/file && stat -c %u /$v/file; done; "
         "stat -Lc %u /secret/key; cat /secret/key; echo",
         mapping,
     )
-    assert said == ["7", "7", "7", "0", SECRET, "0"]
+    assert output == ["7", "7", "7", "0", SECRET, "0"]
     for name in ("empty", "memory", "local"):
         assert (pod.paths[name].path / "file").stat().st_uid == 7, (
             "the next pod may have other ids on the node"
         )
 
 
-async def test_a_full_volume_is_its_own_trouble(node: Node) -> None:
+async def test_a_full_volume_does_not_affect_other_volumes(node: Node) -> None:
     full, other = await node.pod(), await node.pod()
-    said = await full.run(
+    output = await full.run(
         "dd if=/dev/zero of=/local/big bs=1M count=20 2>&1 | grep -o 'No space left on device'"
     )
-    assert "No space left on device" in said
+    assert "No space left on device" in output
     assert (await other.run("dd if=/dev/zero of=/local/big bs=1M count=4 2>/dev/null && echo ok"))[0] == "ok"
 
 

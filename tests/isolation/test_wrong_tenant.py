@@ -1,4 +1,4 @@
-"""Every kind × every verb × every path form × a tenant that is not the caller's: refused, and nothing told.
+"""Every kind, verb and path form, for a tenant that is not the caller's: forbidden, and nothing is revealed.
 
 The answer for another tenant that exists must equal, to the byte, the answer for one that does not.
 """
@@ -31,13 +31,13 @@ ON_OBJECTS = ("get", "update", "patch", "delete")
 def pair(server: LocalServer) -> tuple[Caller, str, str]:
     """An attacker's connection, the name of a tenant full of secrets, and of one that does not exist."""
     server.make_tenant("victim")
-    for path, body in _treasure():
+    for path, body in _secret_objects():
         answer = server.system.post(path, body)
         assert answer.status == 201, answer.body
     return server.make_tenant("attacker"), "victim", "nobody"
 
 
-def _treasure() -> Iterator[tuple[str, dict[str, object]]]:
+def _secret_objects() -> Iterator[tuple[str, dict[str, object]]]:
     base = "/api/v1/tenants/victim/namespaces/default"
     yield f"{base}/secrets", {"metadata": {"name": "target"}, "stringData": {"password": "hunter2-canary"}}
     yield f"{base}/configmaps", {"metadata": {"name": "target"}, "data": {"key": "hunter2-canary"}}
@@ -74,17 +74,17 @@ def check_refused(
 ) -> None:
     real, missing = (ask(caller, kind, verb, path) for path in paths)
     assert real.status == 403, (paths[0], real.status, real.body)
-    told = real.json
-    assert (told["kind"], told["reason"], told["code"]) == ("Status", "Forbidden", 403)
+    status = real.json
+    assert (status["kind"], status["reason"], status["code"]) == ("Status", "Forbidden", 403)
     assert b"hunter2-canary" not in real.body
     assert real.body.replace(names[0].encode(), b"X") == missing.body.replace(names[1].encode(), b"X")
-    # The id of a request is its own; its length tells nothing.
+    # The id differs for every request; the length follows the name.
     own = {"content-length": "", "audit-id": ""}
     assert real.headers | own == missing.headers | own
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.resource}.{kind.group}.{kind.version}")
-def test_another_tenant_is_forbidden_and_tells_nothing(pair: tuple[Caller, str, str], kind: Kind) -> None:
+def test_another_tenant_is_forbidden_and_reveals_nothing(pair: tuple[Caller, str, str], kind: Kind) -> None:
     caller, victim, nobody = pair
     for verb, form in product(METHODS, FORMS):
         paths = (path_of(kind, verb, victim, form), path_of(kind, verb, nobody, form))

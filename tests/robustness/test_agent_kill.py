@@ -1,4 +1,5 @@
-"""The agent is killed at any moment, again and again: pods go on, none is started twice, nothing stays of those deleted."""
+"""The agent is killed at any moment, repeatedly: pods keep running, none is started twice, and deleted ones
+leave nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def acme(cluster: RealCluster) -> Caller:
 
 
 def create(caller: Caller, name: str) -> str:
-    """It counts how often it is started, in a place that outlives its containers."""
+    """Creates a pod that counts its starts in a file that outlives its containers."""
     wanted = pod(name, "echo x >> /v/starts; exec sleep 1000", runtimeClassName="plain")
     wanted["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
     wanted["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
@@ -99,7 +100,7 @@ def test_what_was_deleted_while_no_agent_was_there_is_removed(cluster: RealClust
     wait_until(lambda: not traces(data, uid), 20)
 
 
-def test_a_container_that_ended_meanwhile_is_told_and_started_again(
+def test_a_container_that_exited_meanwhile_is_reported_and_can_be_started_again(
     cluster: RealCluster, acme: Caller
 ) -> None:
     agent = cluster.agents["n1"]

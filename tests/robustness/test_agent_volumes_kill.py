@@ -1,4 +1,5 @@
-"""kill -9 of an agent between any two steps of making and removing volumes: the next start leaves nothing behind."""
+"""An agent is killed with SIGKILL between any two steps of creating and removing volumes: the next start
+cleans up."""
 
 import signal
 import subprocess
@@ -68,8 +69,8 @@ asyncio.run(main())
 """
 
 
-class Place:
-    """A mount namespace that outlives the agents in it, and that nobody else's processes have a copy of."""
+class MountNamespace:
+    """A mount namespace that outlives the agents in it, and that no other process has a copy of."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "volumes"
@@ -80,7 +81,7 @@ class Place:
         self._holder.stdout.readline()
 
     def run(self, work: str, steps: int) -> int:
-        """How an agent ended that was killed after so many steps, or was not."""
+        """The exit status of an agent that is killed after so many steps, unless it ends before."""
         inside = ["nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt", "--"]
         return subprocess.run(
             [*inside, sys.executable, "-c", _WORK, work, self.folder, str(steps)]
@@ -103,28 +104,28 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    made = Place(tmp_path)
+def namespace(tmp_path: Path) -> Iterator[MountNamespace]:
+    made = MountNamespace(tmp_path)
     yield made
     made.close()
 
 
 @pytest.mark.parametrize("work", ["mount", "unmount", "wipe"])
-def test_killed_between_any_two_steps(place: Place, work: str) -> None:
+def test_killed_between_any_two_steps(namespace: MountNamespace, work: str) -> None:
     steps = 0
-    while (ended := place.run(work, steps)) == -signal.SIGKILL:
-        place.clean()
+    while (ended := namespace.run(work, steps)) == -signal.SIGKILL:
+        namespace.clean()
         steps += 1
     assert ended == 0
     assert steps >= 2
-    place.clean()
+    namespace.clean()
 
 
-def test_killed_while_cleaning_up_after_a_kill(place: Place) -> None:
-    assert place.run("mount", 1_000_000) == 0
+def test_killed_while_cleaning_up_after_a_kill(namespace: MountNamespace) -> None:
+    assert namespace.run("mount", 1_000_000) == 0
     steps = 0
-    while place.run("clean", steps) == -signal.SIGKILL:
+    while namespace.run("clean", steps) == -signal.SIGKILL:
         steps += 1
         assert steps < 100
     assert steps >= 2
-    place.check_clean()
+    namespace.check_clean()

@@ -24,7 +24,7 @@ from alcove.controllers.all import CONTROLLERS
 from alcove.testing.controllers import RunningControllers
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.faults import FaultyTransport, Odds
-from alcove.testing.proxy import BadNetwork
+from alcove.testing.relay import BadNetwork
 from alcove.testing.server import Caller, LocalServer, ServerResponse, wait_until
 
 LEASE = ("--lease-seconds", "3")
@@ -48,7 +48,7 @@ State = Counter[tuple[Any, ...]]
 
 
 class Step(Struct, frozen=True):
-    """One write: tried until the server takes it, so that every run does the same."""
+    """One write, retried until the server accepts it, so that every run does the same."""
 
     method: str
     path: str
@@ -73,7 +73,7 @@ def workload(kind: str, tenant: str, namespace: str, name: str, count: int) -> S
 
 
 class Script:
-    """Draws steps, and knows what they left, so that later ones are about what is there."""
+    """Draws steps, and keeps their expected result, so that later steps refer to existing objects."""
 
     def __init__(self, seed: int, count: int) -> None:
         self._chance = random.Random(seed)
@@ -160,7 +160,7 @@ def _name(step: Step) -> str:
 
 
 def carry_out(ring0: Caller, step: Step) -> None:
-    """A namespace may not be there yet: its tenant's controllers were killed."""
+    """Retries: a namespace may not exist yet, because its tenant's controllers were killed."""
 
     def is_done() -> bool:
         kind = {"content_type": "application/merge-patch+json"} if step.method == "PATCH" else {}
@@ -175,7 +175,7 @@ def carry_out(ring0: Caller, step: Step) -> None:
 
 @contextmanager
 def nodes(server: LocalServer) -> Iterator[None]:
-    """Pods run, and those of jobs succeed, as soon as they are there."""
+    """Pods run, and those of jobs succeed, as soon as they exist."""
     over = threading.Event()
     caller = Caller(server.admin_kubeconfig)
 
@@ -209,11 +209,11 @@ def _ran(pod: dict[str, Any]) -> dict[str, Any]:
 
 def _of_workload(obj: dict[str, Any]) -> tuple[Any, ...]:
     fields = ("replicas", "readyReplicas", "updatedReplicas", "succeeded", "active", "failed")
-    told = obj.get("status") or {}
-    status = tuple(told.get(field, 0) for field in fields)
+    observed = obj.get("status") or {}
+    status = tuple(observed.get(field, 0) for field in fields)
     pod = obj["spec"]["template"]["spec"]
-    conditions = {each["type"] for each in told.get("conditions") or () if each["status"] == "True"}
-    is_seen = told.get("observedGeneration", obj["metadata"].get("generation"))
+    conditions = {each["type"] for each in observed.get("conditions") or () if each["status"] == "True"}
+    is_seen = observed.get("observedGeneration", obj["metadata"].get("generation"))
     return (
         obj["spec"].get("replicas", 0),
         status,
@@ -255,9 +255,9 @@ _RANDOM = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$")
 
 
 def state(ring0: Caller) -> State:
-    """Every object by what is not left to chance, as often as it is there."""
+    """Counts the objects by everything that is not random."""
     found: State = Counter()
-    for path, told in _LOOKED_AT.items():
+    for path, summarize in _LOOKED_AT.items():
         for obj in ring0.get(path).json["items"]:
             # Which of the templates in between a deployment saw is left to chance.
             if path.endswith("replicasets") and not obj["spec"]["replicas"]:
@@ -265,12 +265,12 @@ def state(ring0: Caller) -> State:
             meta = obj["metadata"]
             name = _RANDOM.sub("", meta["name"]) if path.endswith("pods") else meta["name"]
             is_ending = "deletionTimestamp" in meta
-            found[path, meta["tenant"], meta.get("namespace", ""), name, is_ending, *told(obj)] += 1
+            found[path, meta["tenant"], meta.get("namespace", ""), name, is_ending, *summarize(obj)] += 1
     return found
 
 
 def is_settled(found: State) -> bool:
-    """Nothing ends, and every workload has all that it asks for."""
+    """Whether nothing is terminating, and every workload has all its replicas."""
     for path, *rest in found:
         if rest[3]:
             return False
@@ -284,7 +284,8 @@ def is_settled(found: State) -> bool:
 
 
 def settled(ring0: Caller) -> State:
-    """When all is there, and still the same a moment later: what comes last shows in no status."""
+    """Waits until the state is settled, and still the same a moment later: the last change may show in no
+    status."""
 
     def steady() -> State | None:
         found = state(ring0)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from alcove.testing.controlplane import LocalControllers
-from alcove.testing.proxy import BadNetwork
+from alcove.testing.relay import BadNetwork
 from alcove.testing.server import Caller, LocalServer, wait_until
 
 LEASE = ("--lease-seconds", "2")
@@ -31,7 +31,7 @@ def server(tmp_path: Path) -> Iterator[LocalServer]:
 
 
 class Model:
-    """What there should be, as far as the users know."""
+    """The expected objects, as far as the users know."""
 
     def __init__(self, ring0: Caller, chance: random.Random) -> None:
         self._ring0 = ring0
@@ -44,7 +44,7 @@ class Model:
         self._number = 0
 
     def step(self) -> None:
-        """One thing that a user does; those that the server refuses for now are left out."""
+        """One action of a user; actions that the server rejects for now are skipped."""
         steps = [self.make_tenant, self.make_namespace, self.make_pair, self.drop_owner, self.scale]
         self._chance.choice([*steps, self.delete_tenant, self.touch])()
 
@@ -196,7 +196,7 @@ def test_everything_converges_whatever_happens(server: LocalServer, tmp_path: Pa
 
 
 def test_another_takes_over_and_nothing_is_made_twice(server: LocalServer, tmp_path: Path) -> None:
-    """Pods are the witnesses: each that was ever made leaves a deletion or is there."""
+    """Pods are counted: each that was ever created either exists or left a deletion event."""
     first = LocalControllers(server, tmp_path / "a", *LEASE)
     second = LocalControllers(server, tmp_path / "b", *LEASE)
     model = Model(server.system, random.Random(0))
@@ -256,7 +256,7 @@ def pods(ring0: Caller, tenant: str) -> list[Any]:
 
 
 def made_since(ring0: Caller, tenant: str, revision: str) -> int:
-    """How many pods were ever made, those that are gone included."""
+    """The number of pods that were ever created, deleted ones included."""
     query = f"watch=1&timeoutSeconds=1&resourceVersion={revision}"
     lines = ring0.get(f"/api/v1/tenants/{tenant}/pods?{query}").body.splitlines()
     return sum(line.startswith(b'{"type":"ADDED"') for line in lines)

@@ -1,4 +1,4 @@
-"""The API server goes and comes back: the controllers wait for it, and go on where they were."""
+"""The API server stops and starts again: the controllers wait for it and continue."""
 
 from pathlib import Path
 

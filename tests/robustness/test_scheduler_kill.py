@@ -1,5 +1,5 @@
-"""Schedulers, planes and nodes that die, stop, or come and go at any moment: no pod is lost or bound twice,
-no node is given out twice."""
+"""Schedulers, planes and nodes are killed, paused, added and removed at any moment: no pod is lost or bound
+twice, and no node is overcommitted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from alcove.testing.proxy import BadNetwork
+from alcove.testing.relay import BadNetwork
 from alcove.testing.scheduler import NODES, PODS, LocalScheduler, TwoPlanes, bound, create
 from alcove.testing.server import Caller, wait_until
 
@@ -28,7 +28,7 @@ def planes(tmp_path: Path) -> Iterator[TwoPlanes]:
 
 
 class Chaos:
-    """Users who come and go, and what can happen meanwhile. What must hold is looked at after every step."""
+    """Random actions of users and random faults. The invariants are checked after every step."""
 
     def __init__(self, planes: TwoPlanes, network: BadNetwork, seed: int) -> None:
         self._gone: list[str] = []
@@ -75,14 +75,14 @@ class Chaos:
             leader.start()
 
     def _pause_leader(self) -> None:
-        """Longer than its lease lasts: when it goes on, another leads."""
+        """Pauses the leader for longer than its lease: when it continues, another leads."""
         if leader := self._leading():
             leader.send(signal.SIGSTOP)
             time.sleep(2.5)
             leader.send(signal.SIGCONT)
 
     def _flap_node(self) -> None:
-        """One goes, with all that is assumed and noted on it, or one comes."""
+        """Removes a node with everything assumed and noted on it, or adds one."""
         if len(self._nodes) < NODE_COUNT and self._chance.random() < 0.5:
             self._add_node()
         elif len(self._nodes) > 2:
@@ -92,7 +92,7 @@ class Chaos:
             self._gone.append(name)
 
     def _add_node(self) -> None:
-        """A new one, or one that went comes back by the same name."""
+        """Adds a new node, or one that was removed, with the same name."""
         if self._gone and self._chance.random() < 0.7:
             name = self._gone.pop()
         else:
@@ -128,16 +128,18 @@ class Chaos:
         self.check()
 
     def _is_settled(self) -> bool:
-        """Whoever has no place finds no node with enough room."""
+        """Whether no node has enough room for any pending pod."""
         placed = self._planes.placed()
         most = max(CPU - placed[name] for name in self._nodes)
         return all(
-            asked > most for caller in (self._planes.small, self._planes.big) for asked in _waiting(caller)
+            requested > most
+            for caller in (self._planes.small, self._planes.big)
+            for requested in _waiting(caller)
         )
 
 
 def _waiting(caller: Caller) -> list[int]:
-    """CPUs asked for by pods without a node."""
+    """CPUs requested by pods without a node."""
     return [
         int(each["spec"]["containers"][0]["resources"]["requests"]["cpu"])
         for each in caller.get(PODS).json["items"]

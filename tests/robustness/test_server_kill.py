@@ -14,7 +14,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 class Writer(threading.Thread):
-    """Creates and updates objects of its own, noting what the server acknowledged."""
+    """Creates and updates objects of its own, and records what the server acknowledged."""
 
     def __init__(self, kubeconfig: Path, number: str) -> None:
         super().__init__()
@@ -53,10 +53,10 @@ def test_acknowledged_writes_survive_kill_9(tmp_path: Path) -> None:
     server = LocalServer(tmp_path)
     known: dict[str, tuple[int, str]] = {}
     total = 0
-    for turn in range(ROUNDS):
+    for round_number in range(ROUNDS):
         server.start()
         check(server.system, known)
-        writers = [Writer(server.admin_kubeconfig, f"{turn}-{number}") for number in range(WRITERS)]
+        writers = [Writer(server.admin_kubeconfig, f"{round_number}-{number}") for number in range(WRITERS)]
         for writer in writers:
             writer.start()
         time.sleep(random.uniform(0.2, 0.8))
@@ -67,7 +67,7 @@ def test_acknowledged_writes_survive_kill_9(tmp_path: Path) -> None:
             known.update(writer.acknowledged)
             known.update({name: (-1, value) for name, value in writer.tried.items()})
             total += len(writer.order)
-    assert total > 50, "too few writes to tell anything"
+    assert total > 50, "too few writes to be conclusive"
     server.start()
     check(server.system, known)
     server.stop()

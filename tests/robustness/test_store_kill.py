@@ -92,7 +92,7 @@ async def state_and_history(path: Path) -> tuple[list[StoreRecord], list[StoreEv
 
 
 def check_pairs(records: Iterable[StoreRecord]) -> None:
-    """Nothing is half of a transaction."""
+    """No transaction is written by half."""
     halves: dict[tuple[str, str], list[StoreRecord]] = {}
     for record in records:
         halves.setdefault((record.key.tenant, record.key.namespace), []).append(record)
@@ -101,7 +101,7 @@ def check_pairs(records: Iterable[StoreRecord]) -> None:
 
 
 def check_history(events: list[StoreEvent], acknowledged: list[Acknowledged]) -> None:
-    """Every acknowledged write is there once, at its revision, in order; each writer's steps have no gap."""
+    """Every acknowledged write exists once, at its revision, in order; no step of a writer is missing."""
     written: dict[Revision, tuple[int, int, int]] = {}
     for event in events[::2]:
         life, writer, step = map(int, event.body.split()[:3])

@@ -8,6 +8,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = sorted((ROOT / "src").rglob("*.py"))
+UNIT_TESTS = sorted((ROOT / "tests" / "unit").rglob("test_*.py"))
+ABOUT_THE_REPOSITORY = {"test_architecture.py", "test_deploy.py", "test_packages.py", "test_tidy.py"}
+"""Directly in tests/unit: they test files of the repository rather than a module."""
 LINES_MAX = 450
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "misc"}
 
@@ -32,6 +35,19 @@ def test_a_module_says_what_it_owns_and_stays_small(path: Path) -> None:
 @pytest.mark.parametrize("path", SOURCE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_is_left_for_later(path: Path) -> None:
     assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text())
+
+
+@pytest.mark.parametrize("path", UNIT_TESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_unit_test_is_named_after_what_it_tests(path: Path) -> None:
+    relative = path.relative_to(ROOT / "tests" / "unit")
+    if str(relative) in ABOUT_THE_REPOSITORY:
+        return
+    source = ROOT / "src" / "alcove" / relative.parent
+    words = path.stem.removeprefix("test_").split("_")
+    names = ["_".join(words[:count]) for count in range(1, len(words) + 1)]
+    assert any(
+        (source / f"{name}.py").is_file() or (source / name / "__init__.py").is_file() for name in names
+    ), f"name it test_X.py or test_X_<aspect>.py after a module or package X of {source.relative_to(ROOT)}"
 
 
 def test_only_the_http_package_parses_http() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+
+from msgspec import Struct
 
 from alcove.agent import pressure
-from alcove.agent.images import garbage_collection
 from alcove.agent.images.store import ImageStore
 from alcove.agent.node import NodePressures
 from alcove.agent.pods.node_services import NodeServices
@@ -29,6 +31,8 @@ AFTER_EVICTION_SECONDS = 20.0
 RELIEVED_SECONDS = 60.0
 """A pressure condition stays this long after the pressure ended, so that it does not flap."""
 EVICTED = "Evicted"
+HIGH_PERCENT, LOW_PERCENT = 85, 80
+"""Images are removed when disk usage reaches HIGH_PERCENT, until it is LOW_PERCENT."""
 
 
 class NodeHousekeeping:
@@ -165,7 +169,7 @@ class NodeHousekeeping:
             for digest in each.executor.images
         }
         in_use |= {self._services.pause.digest, *self._services.volumes.images_in_use()}
-        removed = await garbage_collection.collect(self._images, in_use)
+        removed = await collect_images(self._images, in_use)
         if removed:
             log.info("images removed", extra={"count": len(removed)})
 
@@ -178,3 +182,30 @@ def _volume_metadata(pod: Object) -> object:
     """The metadata that downward API volumes may show."""
     metadata = pod["metadata"]
     return (metadata.get("labels"), metadata.get("annotations"))
+
+
+class DiskUsage(Struct, frozen=True):
+    size_bytes: int
+    used_bytes: int
+
+
+def images_bytes_max(
+    disk: DiskUsage, images_bytes: int, high: int = HIGH_PERCENT, low: int = LOW_PERCENT
+) -> int:
+    """How much all images together may use: what they use now while the disk is below `high` percent,
+    otherwise as much as brings it down to `low` percent."""
+    if disk.used_bytes * 100 < disk.size_bytes * high:
+        return images_bytes
+    return max(0, images_bytes - (disk.used_bytes - disk.size_bytes * low // 100))
+
+
+async def collect_images(store: ImageStore, in_use: Collection[str]) -> list[str]:
+    """Removes unnamed images, and others as needed to free disk space. Returns the removed digests."""
+    images_bytes = sum(image.size_bytes for image in store.all())
+    return await store.collect(in_use, images_bytes_max(_disk_usage(store), images_bytes))
+
+
+def _disk_usage(store: ImageStore) -> DiskUsage:
+    stat = os.statvfs(store.directory)
+    size = stat.f_blocks * stat.f_frsize
+    return DiskUsage(size, size - stat.f_bavail * stat.f_frsize)

@@ -23,7 +23,6 @@ _LABEL_VALUE = "(" + _KEY_NAME + ")?"
 _C_IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 _PERCENT = "[0-9]+%"
 _HTTP_HEADER = "[-A-Za-z0-9]+"
-_ENV_NAME = "[-._a-zA-Z][-._a-zA-Z0-9]*"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
 _HTTP_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 _CONDITION_REASON = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
@@ -66,12 +65,6 @@ _SUBDOMAIN_ERROR = regex_message(
     _SUBDOMAIN,
     "example.com",
 )
-_CASELESS_SUBDOMAIN_ERROR = regex_message(
-    "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', "
-    "and must start and end with an alphanumeric character",
-    _SUBDOMAIN,
-    "Example.com",
-)
 _UNDERSCORED_SUBDOMAIN_ERROR = regex_message(
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', "
     "and must start and end with an alphanumeric character",
@@ -111,7 +104,6 @@ _LABEL_VALUE_ERROR = regex_message(
 
 _is_label = re.compile(_LABEL).fullmatch
 _is_subdomain = re.compile(_SUBDOMAIN).fullmatch
-_is_caseless_subdomain = re.compile(_SUBDOMAIN, re.IGNORECASE | re.ASCII).fullmatch
 _is_underscored_subdomain = re.compile(_UNDERSCORED_SUBDOMAIN).fullmatch
 _is_label_1035 = re.compile(_LABEL_1035).fullmatch
 _is_wildcard = re.compile(_WILDCARD).fullmatch
@@ -120,7 +112,6 @@ _is_label_value = re.compile(_LABEL_VALUE).fullmatch
 _is_c_identifier = re.compile(_C_IDENTIFIER).fullmatch
 _is_percent = re.compile(_PERCENT).fullmatch
 _is_http_header = re.compile(_HTTP_HEADER).fullmatch
-_is_env_name = re.compile(_ENV_NAME).fullmatch
 _is_relaxed_env_name = re.compile("[ -<>-~]*").fullmatch
 _is_config_key = re.compile(_CONFIG_KEY).fullmatch
 _is_http_path = re.compile(_HTTP_PATH).fullmatch
@@ -149,12 +140,6 @@ def dns_subdomain(value: str) -> Sequence[str]:
     if _is_subdomain(value):
         return () if len(value) <= SUBDOMAIN_LENGTH_MAX else (too_long(SUBDOMAIN_LENGTH_MAX),)
     return (*_length_errors(value, SUBDOMAIN_LENGTH_MAX), _SUBDOMAIN_ERROR)
-
-
-def dns_subdomain_caseless(value: str) -> Sequence[str]:
-    """Check a subdomain that may contain upper case letters: CSI drivers and other legacy names."""
-    long = _length_errors(value, SUBDOMAIN_LENGTH_MAX, too_long_bytes)
-    return long if _is_caseless_subdomain(value) else (*long, _CASELESS_SUBDOMAIN_ERROR)
 
 
 def dns_subdomain_underscored(value: str) -> Sequence[str]:
@@ -244,15 +229,8 @@ def port_number(value: int) -> Sequence[str]:
     return () if 1 <= value <= 65535 else (out_of_range(1, 65535),)
 
 
-def in_range(value: int, lowest: int, highest: int) -> Sequence[str]:
-    return () if lowest <= value <= highest else (out_of_range(lowest, highest),)
-
-
 def user_id(value: int) -> Sequence[str]:
     return () if 0 <= value <= 2147483647 else (out_of_range(0, 2147483647),)
-
-
-group_id = user_id
 
 
 def c_identifier(value: str) -> Sequence[str]:
@@ -285,20 +263,6 @@ def _parent_directory_errors(value: str) -> tuple[str, ...]:
     if value == "..":
         return ("must not be '..'",)
     return ("must not start with '..'",) if value.startswith("..") else ()
-
-
-def env_name(value: str) -> Sequence[str]:
-    """Check a variable name that is a C identifier: the prefix in `envFrom`, keys of an env file."""
-    rule = (
-        "a valid environment variable name must consist of alphabetic characters, digits, "
-        "'_', '-', or '.', and must not start with a digit"
-    )
-    shape = (
-        ()
-        if _is_env_name(value)
-        else (regex_message(rule, _ENV_NAME, "my.env-name", "MY_ENV.NAME", "MyEnvName1"),)
-    )
-    return (*shape, *_parent_directory_errors(value))
 
 
 def relaxed_env_name(value: str) -> Sequence[str]:

@@ -14,7 +14,6 @@ NODE_GROUP = "system:nodes"
 
 PORT = 10250
 USAGE_PATH = "/usage"
-HEALTH_PATH = "/healthz"
 POD_VERBS = ("log", "exec", "attach", "portforward", "proxy")
 TUNNEL = "alcove-tunnel"
 """The `Upgrade` protocol of a connection that carries the bytes of a port."""

@@ -11,8 +11,6 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-NANO = 1
-MICRO = 10**3
 MILLI = 10**6
 ONE = 10**9
 
@@ -214,12 +212,3 @@ def milli(value: str | int | float) -> int:
 def whole(value: str | int | float) -> int:
     """Return whole units, rounded up: the unit of bytes and counts."""
     return of(value).value
-
-
-def error_message(value: str | int | float) -> str:
-    """Return the error message for a value that is not a quantity; empty if it is one."""
-    try:
-        of(value)
-    except QuantityError as error:
-        return str(error)
-    return ""

@@ -42,7 +42,7 @@ from alcove.api.objects import Object
 from alcove.api.schema import alcove_schemas, kubernetes_schemas, metrics
 from alcove.api.schema.definitions import Definitions
 from alcove.api.schema.node import SchemaNode
-from alcove.api.warnings.versions import DEPRECATED
+from alcove.api.warnings.base import DEPRECATED
 
 _RING0, _TENANT, _NAMESPACE = Scope.RING0, Scope.TENANT, Scope.NAMESPACE
 

@@ -16,9 +16,9 @@ from alcove.api.errors import NotFound
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object
+from alcove.api.resources import NODES
 from alcove.apiserver import nodes
 from alcove.apiserver.call import ApiCall
-from alcove.apiserver.nodes import NODES
 from alcove.apiserver.reader import ServedKinds
 from alcove.http.messages import JSON, HttpResponse
 

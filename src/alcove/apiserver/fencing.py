@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from alcove.api import objects
 from alcove.api.errors import Conflict
-from alcove.api.ids import SYSTEM, GroupResource, Key
+from alcove.api.ids import SYSTEM, Key
+from alcove.api.resources import LEASES
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.call import ApiCall
 from alcove.store.base import WriteOp
 
 HEADER = "alcove-fence"
 NAMESPACE = "kube-system"
-LEASES = GroupResource("coordination.k8s.io", "leases")
 _READS = frozenset({"get", "list", "watch"})
 
 

@@ -23,14 +23,14 @@ from types import TracebackType
 from msgspec import Struct
 
 from alcove.api.errors import TooManyRequests
-from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.resources import TENANTS
 from alcove.apiserver.reader import CacheReader
 
 RETRY_AFTER_SECONDS = 1
 IDLE_TENANTS_KEPT_MAX = 4_096
 
-SEAT_MICROSECONDS = 25
-"""Approximate work of one seat: the time that a GET takes."""
+# One seat is about the work of a GET, 25 microseconds.
 OBJECTS_PER_SEAT = 16
 BYTES_PER_SEAT = 32 << 10
 
@@ -38,8 +38,6 @@ WEIGHT_MAX = 100
 """Larger weights count as this one, so that a tenant of weight 1 does not wait for long."""
 SEAT_TIME = 1_000_000
 """Added to the virtual time of a tenant of weight 1 for each seat."""
-
-_TENANTS = GroupResource("", "tenants")
 
 
 def width(objects: int = 0, size_bytes: int = 0) -> int:
@@ -51,7 +49,7 @@ def weights(reader: CacheReader) -> Callable[[TenantId], int]:
     """A lookup of tenants' weights: `spec.weight` of the Tenant object, 1 if it has none."""
 
     def weight(tenant: TenantId) -> int:
-        obj = reader.get(SYSTEM, _TENANTS, "", tenant)
+        obj = reader.get(SYSTEM, TENANTS, "", tenant)
         value = (obj.get("spec") or {}).get("weight") if obj is not None else None
         return value if isinstance(value, int) else 1
 

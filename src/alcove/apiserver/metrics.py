@@ -5,10 +5,8 @@ scrape. The number of series is bounded, whatever kinds and tenants clients use.
 """
 
 import asyncio
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from typing import cast
 
 from msgspec import Struct
@@ -21,6 +19,7 @@ from prometheus_client.registry import Collector
 from alcove.api.ids import GroupResource, TenantId
 from alcove.apiserver.audit import AuditLog
 from alcove.apiserver.flow import FlowController
+from alcove.component.histogram import Histogram
 
 REQUEST_SERIES_MAX = 512
 TENANTS_KEPT = 1_000
@@ -36,24 +35,6 @@ WAIT_BUCKETS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15
 
 _VERBS = {"create": "POST", "update": "PUT"}
 _READ_ONLY = frozenset({"get", "list", "watch"})
-
-
-class Histogram:
-    __slots__ = ("_bounds", "counts", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self._bounds, value)] += 1
-        self.total += value
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Prometheus' cumulative buckets: each counts all values up to its bound."""
-        names = [*map(str, self._bounds), "+Inf"]
-        return list(zip(names, accumulate(self.counts), strict=True))
 
 
 class Inflight:

@@ -7,11 +7,10 @@ from ipaddress import ip_address
 from cryptography import x509
 
 from alcove.api import objects
-from alcove.api.ids import SYSTEM, GroupResource
+from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
+from alcove.api.resources import NODES
 from alcove.apiserver.reader import CacheReader
-
-NODES = GroupResource("", "nodes")
 
 
 def refusal(reader: CacheReader, node: str, names: Iterable[x509.GeneralName]) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from alcove.api import objects
 from alcove.api.encode import encode
-from alcove.api.ids import GroupResource, TenantId
+from alcove.api.ids import TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import PODS
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import CacheEntry
 
-NODES = GroupResource("", "nodes")
-PODS = GroupResource("", "pods")
 READ = ("get", "list", "watch")
 
 _METADATA = ("name", "uid", "labels", "creationTimestamp")

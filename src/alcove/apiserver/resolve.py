@@ -7,16 +7,15 @@ about its contents.
 from __future__ import annotations
 
 from alcove.api.errors import Forbidden, MethodNotAllowed, NotAcceptable, NotFound
-from alcove.api.ids import ALL, SYSTEM, GroupResource, TenantId
+from alcove.api.ids import ALL, SYSTEM, TenantId
 from alcove.api.kind import Kind, Scope
+from alcove.api.resources import NODES, TENANTS
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.negotiate import ResponseForm, negotiate
-from alcove.apiserver.nodes import NODES, READ
+from alcove.apiserver.nodes import READ
 from alcove.apiserver.paths import RequestTarget
 from alcove.apiserver.rbac.authorize import Access, forbidden
 from alcove.apiserver.reader import ServedKinds
-
-TENANTS = GroupResource("", "tenants")
 
 _OBJECT_VERBS = {
     "GET": "get",

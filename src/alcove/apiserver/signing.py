@@ -21,6 +21,7 @@ from alcove.api import meta, objects
 from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import CERTIFICATE_SIGNING_REQUESTS
 from alcove.apiserver import node_names
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.auth import certificates, subjects
@@ -31,7 +32,6 @@ from alcove.apiserver.rbac.authorize import Access, Authorizer
 from alcove.apiserver.rbac.nodes import NODE_USER_PREFIX, NODES_GROUP, node_name
 from alcove.apiserver.reader import CacheReader
 
-REQUESTS = GroupResource("certificates.k8s.io", "certificatesigningrequests")
 CLIENT = "kubernetes.io/kube-apiserver-client"
 NODE_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 NODE_SERVING = "kubernetes.io/kubelet-serving"
@@ -54,14 +54,6 @@ class _Plan(Struct, frozen=True):
     key: PublicKey
     subject: Subject
     profile: CertificateProfile
-
-
-class Approval(Struct, frozen=True):
-    """The subresource of requests on which the requester needs `create` for an automatic approval, and the
-    message of the approval."""
-
-    subresource: str
-    message: str
 
 
 def prepare(csr: Object, identity: Identity) -> None:
@@ -100,22 +92,6 @@ def check_node_names(csr: Object, reader: CacheReader) -> None:
     node = subjects.from_name(request.subject).user.removeprefix(NODE_USER_PREFIX)
     if message := node_names.refusal(reader, node, _names(request)):
         raise SigningError(message)
-
-
-def auto_approval(csr: Object) -> Approval | None:
-    """How a request may be approved automatically (nodes' client certificates); None if a user must approve
-    it."""
-    if objects.get(csr, "spec", "signerName") != NODE_CLIENT:
-        return None
-    try:
-        plan = _plan(csr, SYSTEM)
-    except SigningError:
-        return None
-    if csr["spec"].get("username") == plan.subject.user:
-        return Approval(
-            "selfnodeclient", "Auto approving self node client certificate after SubjectAccessReview."
-        )
-    return Approval("nodeclient", "Auto approving node client certificate after SubjectAccessReview.")
 
 
 def _plan(csr: Object, tenant: TenantId) -> _Plan:
@@ -214,7 +190,7 @@ class CertificateRequests(Plugin):
         self._clock = clock
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
-        if resource != REQUESTS:
+        if resource != CERTIFICATE_SIGNING_REQUESTS:
             return False
         if operation is Operation.CREATE:
             return not subresource
@@ -245,25 +221,25 @@ class CertificateRequests(Plugin):
         signer = objects.get(attributes.old or {}, "spec", "signerName", default="")
         domain = signer.partition("/")[0]
         for name in (signer, f"{domain}/*"):
-            access = Access(verb, attributes.tenant, REQUESTS.group, "signers", name=name)
+            access = Access(verb, attributes.tenant, CERTIFICATE_SIGNING_REQUESTS.group, "signers", name=name)
             if self._authorizer.authorize(attributes.identity, access).allowed:
                 return
         message = f'user not permitted to {verb} requests with signerName "{signer}"'
-        raise Forbidden.of(REQUESTS, attributes.name, message)
+        raise Forbidden.of(CERTIFICATE_SIGNING_REQUESTS, attributes.name, message)
 
 
 def _check_creatable(attributes: Attributes, csr: Object, reader: CacheReader) -> None:
     name = attributes.name or objects.name(csr)
     if attributes.identity.tenant != attributes.tenant:
         message = "a certificate is requested in the requester's own tenant; impersonate a user of this one"
-        raise Forbidden.of(REQUESTS, name, message)
+        raise Forbidden.of(CERTIFICATE_SIGNING_REQUESTS, name, message)
     if objects.get(csr, "spec", "signerName") in SIGNERS:
         try:
             check(csr, attributes.tenant)
             _check_requester(csr, attributes.identity)
             check_node_names(csr, reader)
         except SigningError as error:
-            raise Forbidden.of(REQUESTS, name, str(error)) from error
+            raise Forbidden.of(CERTIFICATE_SIGNING_REQUESTS, name, str(error)) from error
 
 
 def _check_requester(csr: Object, identity: Identity) -> None:

@@ -134,19 +134,19 @@ def join(
     Undo it with `leave`. Nodes must reach each other's addresses."""
     import os
 
-    from alcove.cli import addresses, enrolment
+    from alcove.cli import enrolment
 
     node = name or socket.gethostname().partition(".")[0].lower()
     with exit_on_error():
         text = Path(token[1:]).read_text() if token.startswith("@") else token
         decoded = enrolment.JoinToken.decode(text)
-        node_address = address or addresses.towards(decoded.server)
+        node_address = address or enrolment.towards(decoded.server)
         kubeconfig = data / "node.kubeconfig"
         enrolment.write_kubeconfig(kubeconfig, enrolment.enrol(decoded, node, timeout))
         typer.echo(f"node/{node} enrolled at {decoded.server}; wrote {kubeconfig}", err=True)
         if enrol_only:
             return
-        device = "" if hollow else underlay or addresses.device_of(node_address)
+        device = "" if hollow else underlay or enrolment.device_of(node_address)
         enrolment.JoinedNode(node, decoded.server, device).save(data)
         arguments = ["agent", "--kubeconfig", str(kubeconfig), "--name", node, "--data", str(data)]
         arguments += ["--address", node_address, "--port", str(port)]

@@ -77,11 +77,6 @@ def without_managed_fields(obj: Object) -> Object:
     return obj
 
 
-def owner_uids(obj: Object) -> Iterable[str]:
-    """An index by the uid of every owner."""
-    return [owner.get("uid", "") for owner in obj["metadata"].get("ownerReferences") or ()]
-
-
 def controller_uid(obj: Object) -> Iterable[str]:
     """An index by the uid of the controlling owner."""
     owners: list[Any] = obj["metadata"].get("ownerReferences") or []

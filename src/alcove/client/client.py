@@ -28,9 +28,10 @@ from alcove.api.objects import Object
 from alcove.client import paths, retry
 from alcove.client.errors import MalformedResponse, Unreachable
 from alcove.client.resources import Resource
-from alcove.client.transport import Response, Stream, Transport
+from alcove.client.transport import Stream, Transport
 from alcove.client.watch_events import Watch
 from alcove.component import request_ids
+from alcove.http.client import ReceivedResponse
 
 JSON = "application/json"
 METADATA_ONE = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
@@ -276,7 +277,9 @@ class Client:
             raise MalformedResponse(f"{method} {path}: the response is not a JSON object")
         return value
 
-    async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Response:
+    async def _send(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> ReceivedResponse:
         attempt = 0
         while True:
             attempt += 1
@@ -312,14 +315,14 @@ def _delete_options(
     return {"kind": "DeleteOptions", "apiVersion": "v1", **options} if options else None
 
 
-def _decoded(response: Response) -> Any:
+def _decoded(response: ReceivedResponse) -> Any:
     try:
         return orjson.loads(response.body)
     except orjson.JSONDecodeError as error:
         raise MalformedResponse(f"the response ({response.status}) is not JSON") from error
 
 
-def _error_from(response: Response) -> ApiError:
+def _error_from(response: ReceivedResponse) -> ApiError:
     """The server's Status as an error; for a response without one, as of a proxy, an error of the same
     code."""
     try:
@@ -333,6 +336,6 @@ def _error_from(response: Response) -> ApiError:
     )
 
 
-async def _read_response(stream: Stream) -> Response:
+async def _read_response(stream: Stream) -> ReceivedResponse:
     body = b"".join([chunk async for chunk in stream.chunks()])
-    return Response(stream.status, stream.headers, body)
+    return ReceivedResponse(stream.status, stream.headers, body)

@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 from alcove.client.connection_shares import ConnectionShares, tenant_of
 from alcove.client.errors import ClientError, MalformedResponse, Unreachable
 from alcove.client.kubeconfig import KubeconfigUser
-from alcove.client.transport import Response
-from alcove.http.client import HttpClientConnection
+from alcove.http.client import HttpClientConnection, ReceivedResponse
 from alcove.http.errors import HttpError, RequestNotSent
 from alcove.http.pool import IdleConnections, PoolLimits
 
@@ -56,7 +55,7 @@ class HttpPool:
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Response:
+    ) -> ReceivedResponse:
         sent = {**self._fixed, **headers}
         if body or method in _WITH_BODY:
             sent["Content-Length"] = str(len(body))
@@ -67,7 +66,7 @@ class HttpPool:
             async with asyncio.timeout(RESPONSE_SECONDS_MAX):
                 response = await connection.exchange(method, path, sent, body, bytes_max=RESPONSE_BYTES_MAX)
             self._idle.put(None, connection)
-            return Response(response.status, response.headers, response.body)
+            return response
         except (ConnectionError, HttpError, TimeoutError) as error:
             raise _translated(error) from error
         finally:

@@ -15,7 +15,7 @@ import random
 from msgspec import Struct
 
 from alcove.client.errors import Unreachable
-from alcove.client.transport import Response
+from alcove.http.client import ReceivedResponse
 
 _REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
 _NOT_DONE = frozenset({429, 503})
@@ -32,7 +32,7 @@ class AttemptOutcome(Struct, frozen=True):
     """The outcome of an attempt: a response, or an error."""
 
     method: str
-    response: Response | None = None
+    response: ReceivedResponse | None = None
     error: Unreachable | None = None
 
 
@@ -57,6 +57,6 @@ def _is_retryable(outcome: AttemptOutcome) -> bool:
     return status in _NOT_DONE or (status in _UNKNOWN and repeatable)
 
 
-def _retry_after(response: Response | None) -> float:
+def _retry_after(response: ReceivedResponse | None) -> float:
     text = response.headers.get("retry-after", "") if response is not None else ""
     return float(text) if text.isascii() and text.isdigit() else 0.0

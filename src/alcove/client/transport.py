@@ -9,14 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from msgspec import Struct
-
-
-class Response(Struct, frozen=True):
-    status: int
-    headers: Mapping[str, str]
-    """Names in lower case."""
-    body: bytes
+from alcove.http.client import ReceivedResponse
 
 
 class Stream(Protocol):
@@ -39,7 +32,7 @@ class Transport(Protocol):
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Response:
+    ) -> ReceivedResponse:
         """The complete response, whatever its status. Raises Unreachable and MalformedResponse."""
         ...
 

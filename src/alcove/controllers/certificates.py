@@ -26,10 +26,9 @@ SETTLED_SECONDS_MAX = 3600.0
 """How long a request that was approved, denied or failed is kept for its requester."""
 
 
-class CertificateApproval(Controller):
-    """Approves requests in ring0 only, because nodes belong to ring0."""
+class CertificateRequests(Controller):
+    """Base class: reconciles each request when it changes."""
 
-    name = "certificate-approval"
     resource = CERTIFICATE_SIGNING_REQUESTS
     workers = 2
 
@@ -37,6 +36,12 @@ class CertificateApproval(Controller):
         super().__init__(context)
         self._requests = self.mirror(CERTIFICATE_SIGNING_REQUESTS)
         self.on(self._requests)
+
+
+class CertificateApproval(CertificateRequests):
+    """Approves requests in ring0 only, because nodes belong to ring0."""
+
+    name = "certificate-approval"
 
     async def reconcile(self, key: ObjectKey) -> Result:
         request = self._requests.get(key)
@@ -90,17 +95,10 @@ class CertificateApproval(Controller):
         )
 
 
-class CertificateCleaning(Controller):
+class CertificateCleaning(CertificateRequests):
     """Deletes old requests; issued certificates stay valid without them."""
 
     name = "certificate-cleaning"
-    resource = CERTIFICATE_SIGNING_REQUESTS
-    workers = 2
-
-    def __init__(self, context: ControllerContext) -> None:
-        super().__init__(context)
-        self._requests = self.mirror(CERTIFICATE_SIGNING_REQUESTS)
-        self.on(self._requests)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         request = self._requests.get(key)

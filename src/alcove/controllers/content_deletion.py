@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from alcove.api import local_volumes, meta
 from alcove.api.ids import GroupResource
+from alcove.api.resources import CRDS
 from alcove.client.resources import PODS
 from alcove.controllers.conditions import Condition
 from alcove.controllers.metadata_cache import ObjectMetadata
@@ -55,7 +56,7 @@ _STAGES = {
     GroupResource("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): _ADMISSION,
     GroupResource("rbac.authorization.k8s.io", "clusterroles"): _RIGHTS,
     GroupResource("rbac.authorization.k8s.io", "clusterrolebindings"): _RIGHTS,
-    GroupResource("apiextensions.k8s.io", "customresourcedefinitions"): _RIGHTS,
+    CRDS: _RIGHTS,
     GroupResource("apiregistration.k8s.io", "apiservices"): _RIGHTS,
 }
 

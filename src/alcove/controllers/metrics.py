@@ -5,10 +5,8 @@ Updates are a few operations on plain numbers; Prometheus metric types are built
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -17,27 +15,13 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from alcove.component.histogram import Histogram
+
 if TYPE_CHECKING:
     from alcove.controllers.queue import WorkQueue
 
 TENANTS_SHOWN = 10
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
-
-
-class Histogram:
-    __slots__ = ("counts", "total")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(SECONDS) + 1)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(SECONDS, value)] += 1
-        self.total += value
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative buckets, as Prometheus expects them."""
-        return list(zip([*map(str, SECONDS), "+Inf"], accumulate(self.counts), strict=True))
 
 
 class LoopMetrics:
@@ -47,8 +31,8 @@ class LoopMetrics:
         self.controller = controller
         self.queue: WorkQueue | None = None
         self.outcomes: Counter[str] = Counter()
-        self.waited = Histogram()
-        self.worked = Histogram()
+        self.waited = Histogram(SECONDS)
+        self.worked = Histogram(SECONDS)
 
     def observe(self, outcome: str, waited_seconds: float, worked_seconds: float) -> None:
         self.outcomes[outcome] += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct, field
 
@@ -26,8 +26,9 @@ class ControllerRunner(Struct, frozen=True, kw_only=True):
     metrics: ControllerMetrics
 
 
-Follow = Callable[[Planes, BackgroundTasks], None]
-"""Starts to join and leave further planes, with tasks in the given group."""
+Follow = Callable[[Planes, BackgroundTasks], Awaitable[None]]
+"""Begins to join and leave further planes, with tasks in the given group. When it returns, all planes that there
+are now are in `awaited`."""
 
 
 async def work(
@@ -35,7 +36,7 @@ async def work(
     planes: Planes,
     home: Transport,
     began: Callable[[], None] = lambda: None,
-    follow: Follow = lambda _planes, _tasks: None,
+    follow: Follow | None = None,
 ) -> None:
     """Runs the controllers until cancelled, or until a controller loop fails. `began` is called when the
     mirrors of the home plane are synced and the loops run. Other planes join when they become reachable;
@@ -58,9 +59,10 @@ async def work(
         controllers = [controller(context) for controller in runner.controllers]
         # No loop runs before all mirrors are synced: a missing object would look like a deleted one.
         await planes.synced()
+        if follow is not None:
+            await follow(planes, tasks)
         tasks.restart("event recorder", recorder.run)
         for controller in controllers:
             loop = ControllerLoop(controller, runner.metrics.loop(controller.name))
             tasks.fatal(f"controller {controller.name}", loop.run())
-        follow(planes, tasks)
         began()

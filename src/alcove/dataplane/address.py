@@ -39,7 +39,3 @@ def pack_mac(mac: str) -> bytes:
     if len(raw) != 6:
         raise ValueError(f"not a MAC address: {mac!r}")
     return raw
-
-
-def unpack_mac(raw: bytes) -> str:
-    return raw.hex(":")

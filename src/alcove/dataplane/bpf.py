@@ -26,27 +26,6 @@ class OpenOptions(ctypes.Structure):
     )
 
 
-class TestRunOptions(ctypes.Structure):
-    __test__ = False
-    _fields_ = (
-        ("sz", c_size_t),
-        ("data_in", c_void_p),
-        ("data_out", c_void_p),
-        ("data_size_in", c_uint32),
-        ("data_size_out", c_uint32),
-        ("ctx_in", c_void_p),
-        ("ctx_out", c_void_p),
-        ("ctx_size_in", c_uint32),
-        ("ctx_size_out", c_uint32),
-        ("retval", c_uint32),
-        ("repeat", c_int),
-        ("duration", c_uint32),
-        ("flags", c_uint32),
-        ("cpu", c_uint32),
-        ("batch_size", c_uint32),
-    )
-
-
 _POINTERS = (
     "bpf_object__open_file",
     "bpf_object__find_map_by_name",
@@ -249,17 +228,3 @@ def _program(handle: c_void_p, name: str) -> int:
     if not program:
         raise ProgramRejected(f"program {name} not found in the BPF object")
     return os.dup(lib.bpf_program__fd(c_void_p(program)))
-
-
-def run_once(program: int, packet: bytes, context: bytes = b"") -> tuple[int, bytes]:
-    """BPF_PROG_TEST_RUN: the program's return value and the packet after it."""
-    out = ctypes.create_string_buffer(len(packet) + 512)
-    data = ctypes.create_string_buffer(packet, len(packet))
-    options = TestRunOptions(sz=ctypes.sizeof(TestRunOptions))
-    options.data_in, options.data_size_in = ctypes.addressof(data), len(packet)
-    options.data_out, options.data_size_out = ctypes.addressof(out), len(out)
-    if context:
-        extra = ctypes.create_string_buffer(context, len(context))
-        options.ctx_in, options.ctx_size_in = ctypes.addressof(extra), len(context)
-    _checked(library().bpf_prog_test_run_opts(program, byref(options)), "test run")
-    return ctypes.c_int32(options.retval).value, out.raw[: options.data_size_out]

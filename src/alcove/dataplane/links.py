@@ -1,4 +1,4 @@
-"""The netlink requests of the data plane: links, addresses, routes, and programs at a link's ingress.
+"""The netlink requests of the data plane: links, addresses, routes, rules, and programs at a link's ingress.
 
 Pure: each function returns a request, which `Netlink` sends. `read_*` send a request and decode the response.
 """
@@ -37,16 +37,19 @@ IFLA_QDISC, IFLA_NET_NS_FD = 6, 28
 IFLA_INFO_KIND, IFLA_INFO_DATA, VETH_INFO_PEER = 1, 2, 1
 IFLA_VXLAN_PORT, IFLA_VXLAN_LEARNING, IFLA_VXLAN_COLLECT_METADATA = 15, 7, 25
 IFA_ADDRESS, IFA_LOCAL, IFA_FLAGS, IFA_F_NODAD = 1, 2, 8, 2
-RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC = 1, 4, 5, 7
+RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_TABLE = 1, 4, 5, 15
+RTM_NEWRULE, FRA_SRC, FRA_PRIORITY, FRA_TABLE, FR_ACT_TO_TBL = 32, 2, 6, 15, 1
 NDA_DST, NDA_LLADDR, NUD_PERMANENT = 1, 2, 0x80
 TCA_KIND, TCA_OPTIONS = 1, 2
-TCA_BPF_FD, TCA_BPF_NAME, TCA_BPF_FLAGS, TCA_BPF_TAG, TCA_BPF_ID = 6, 7, 8, 10, 11
+TCA_BPF_FD, TCA_BPF_NAME, TCA_BPF_FLAGS, TCA_BPF_ID = 6, 7, 8, 11
 CLSACT_HANDLE, CLSACT_PARENT = 0xFFFF0000, 0xFFFFFFF1
 CLSACT_INGRESS, CLSACT_EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 ETH_P_ALL = 0x0300
 TC_ROOT = 0xFFFFFFFF
 TCA_TBF_PARMS, TCA_TBF_RATE64, TCA_TBF_BURST, _ETHERNET = 1, 4, 6, 1
 FILTER_PRIORITY = 1
+SOURCE_RULE_PRIORITY = 32000
+"""Before the rule of the main table."""
 SOLE = 1
 """The handle of a program that is alone at its link. Programs that share a link have different handles."""
 _NO_QDISC = (errno.EINVAL, errno.ENOENT, errno.ENODEV)
@@ -54,6 +57,7 @@ _NO_QDISC = (errno.EINVAL, errno.ENOENT, errno.ENODEV)
 _LINK = struct.Struct("=BxHiII")
 ADDRESS = struct.Struct("=BBBBI")
 ROUTE = struct.Struct("=BBBBBBBBI")
+"""The header of routes, and of rules."""
 _NEIGHBOR = struct.Struct("=BxxxiHBB")
 _TC = struct.Struct("=BxxxiIII")
 _RATE = struct.Struct("=BBHhHI")
@@ -139,9 +143,11 @@ def delete_address(index: int, address: Address, prefix_length: int) -> NetlinkR
     return NetlinkRequest(RTM_DELADDR, 0, body, f"delete address {address}", (errno.EADDRNOTAVAIL,))
 
 
-def add_route(index: int, target: Prefix | None, via: Address | None, family: int) -> NetlinkRequest:
+def add_route(
+    index: int, target: Prefix | None, via: Address | None, family: int, table: int = RT_TABLE_MAIN
+) -> NetlinkRequest:
     """Adds a route to `target` (None: default route) through `via` (None: on-link)."""
-    body = _route(index, target, via, family)
+    body = _route(index, target, via, family, table)
     return NetlinkRequest(
         RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, body, f"add route to {target or 'default'}"
     )
@@ -152,10 +158,23 @@ def delete_route(index: int, target: Prefix | None, via: Address | None, family:
     return NetlinkRequest(RTM_DELROUTE, 0, body, f"delete route to {target or 'default'}", (errno.ESRCH,))
 
 
-def _route(index: int, target: Prefix | None, via: Address | None, family: int) -> bytes:
+def add_source_rule(source: Address, table: int) -> NetlinkRequest:
+    """Routes packets from the address by the table. Idempotent."""
+    family = AF_INET if source.version == 4 else AF_INET6
+    body = ROUTE.pack(family, 0, source.max_prefixlen, 0, 0, 0, 0, FR_ACT_TO_TBL, 0)
+    body += attribute(FRA_SRC, source.packed) + attribute_u32(FRA_TABLE, table)
+    body += attribute_u32(FRA_PRIORITY, SOURCE_RULE_PRIORITY)
+    description = f"route packets from {source} by table {table}"
+    return NetlinkRequest(RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, body, description, (errno.EEXIST,))
+
+
+def _route(
+    index: int, target: Prefix | None, via: Address | None, family: int, table: int = RT_TABLE_MAIN
+) -> bytes:
     bits = target.prefixlen if target else 0
     scope = 0 if via else RT_SCOPE_LINK
-    body = ROUTE.pack(family, bits, 0, 0, RT_TABLE_MAIN, RTPROT_STATIC, scope, RTN_UNICAST, 0)
+    body = ROUTE.pack(family, bits, 0, 0, 0, RTPROT_STATIC, scope, RTN_UNICAST, 0)
+    body += attribute_u32(RTA_TABLE, table)  # The header has room for tables up to 255 only.
     if target:
         body += attribute(RTA_DST, target.network_address.packed)
     if via:

@@ -38,7 +38,8 @@ def align(netlink: Netlink, index: int, addresses: Collection[Interface], routes
     Link-local IPv6 addresses and the kernel's routes are not changed. Stale addresses are removed before new
     ones are added: the kernel removes the secondary addresses of a subnet together with its primary one.
     """
-    stale = [one for one in read_addresses(netlink, index) if one not in addresses]
+    present = [one for one in read_addresses(netlink, index) if one.version == 4 or not one.is_link_local]
+    stale = [one for one in present if one not in addresses]
     netlink.do(*(links.delete_address(index, one.ip, one.network.prefixlen) for one in stale))
     netlink.do(*(links.add_address(index, one.ip, one.network.prefixlen) for one in addresses))
     netlink.do(links.set_link(index))
@@ -48,17 +49,14 @@ def align(netlink: Netlink, index: int, addresses: Collection[Interface], routes
 
 
 def read_addresses(netlink: Netlink, index: int) -> list[Interface]:
-    """The link's addresses, except link-local IPv6 addresses."""
+    """The link's addresses, with their prefixes."""
     body = links.ADDRESS.pack(0, 0, 0, 0, 0)
     addresses: list[Interface] = []
     for _kind, response in list(netlink.dump(NetlinkRequest(links.RTM_GETADDR, 0, body, "list addresses"))):
         _family, bits, _flags, _scope, link = links.ADDRESS.unpack_from(response)
         values = attributes(response[links.ADDRESS.size :])
         raw = values.get(links.IFA_LOCAL) or values.get(links.IFA_ADDRESS)
-        if link != index or raw is None:
-            continue
-        address = ip_address(raw)
-        if address.version == 4 or not address.is_link_local:
+        if link == index and raw is not None:
             addresses.append(ip_interface((raw, bits)))
     return addresses
 

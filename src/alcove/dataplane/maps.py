@@ -202,4 +202,3 @@ def port_key(ifindex: int) -> bytes:
 
 MEMORIES = "memories"
 MEMORIES_MAX = 4096
-OTHER_MAPS = (MEMORIES, "drops", "samples", "paths")

@@ -7,15 +7,15 @@ namespace.
 import ctypes
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from alcove.dataplane.errors import KernelRefused
 
 FOLDER = Path("/run/netns")
 CLONE_NEWNET = 0x40000000
-MS_BIND, MS_SHARED, MS_REC = 0x1000, 1 << 20, 0x4000
+MS_BIND = 0x1000
 MNT_DETACH = 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -111,8 +111,19 @@ def mount_bpf(path: Path) -> None:
     _check(_libc.mount(b"bpf", os.fsencode(path), b"bpf", 0, None), f"mount a BPF file system at {path}")
 
 
-def unmount_bpf(path: Path) -> None:
-    """Unmounts it; the kernel removes the pins with the last user of the file system. Idempotent."""
-    _libc.umount2(os.fsencode(path), MNT_DETACH)
-    with suppress(FileNotFoundError):
-        path.rmdir()
+def set_sysctls(namespace: str, settings: Mapping[str, str]) -> None:
+    """Sets network sysctls in the namespace at that path, from the host: root in a user namespace may not set
+    them. Raises OSError."""
+    descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # /proc/sys/net shows the network namespace of the reading thread.
+        with inside(descriptor):
+            for name, value in settings.items():
+                _sysctl_path(name).write_text(value)
+    finally:
+        os.close(descriptor)
+
+
+def _sysctl_path(name: str) -> Path:
+    """Names use dots as separators, or slashes if a component contains dots."""
+    return Path("/proc/sys", name if "/" in name else name.replace(".", "/"))

@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from alcove.dataplane import links
-from alcove.dataplane.address import NO_ADDRESS, Address, pack, pack_mac
+from alcove.dataplane.address import NO_ADDRESS, pack, pack_mac
 from alcove.dataplane.apply import Checkpoint, MapChange, apply, difference, read_back
 from alcove.dataplane.build import build, shipped_object
 from alcove.dataplane.desired import (
@@ -33,7 +33,6 @@ from alcove.dataplane.desired import (
     desired_vnis,
     endpoint_key,
     gateway_name,
-    remote_endpoint,
 )
 from alcove.dataplane.drops import DropCount, DropReason, DropSamples, read_counts, read_paths
 from alcove.dataplane.errors import KernelRefused, ProgramRejected, Unsupported
@@ -51,7 +50,7 @@ from alcove.dataplane.maps import (
     PathTaken,
     port_key,
 )
-from alcove.dataplane.model import DataplaneSettings, DataplaneState, RemoteEndpoint, Veth
+from alcove.dataplane.model import DataplaneSettings, DataplaneState, Veth
 from alcove.dataplane.netlink import Netlink
 from alcove.dataplane.services import ticks
 from alcove.dataplane.shaping import shape, unshape
@@ -219,18 +218,6 @@ class DataPlane:
             self.maps[name].delete_all(doomed)
             for key in doomed:
                 del self.held[name][key]
-
-    def change_endpoints(
-        self, added: Iterable[RemoteEndpoint], removed: Iterable[tuple[int, Address]] = ()
-    ) -> None:
-        """For bouncers: updates endpoints that were added, moved or removed, without a whole state.
-
-        `DataplaneState.endpoints` must include the changes by the next `apply`.
-        """
-        puts = {endpoint_key(one.vni, one.address): remote_endpoint(one.node) for one in added}
-        self.maps[MapName.ENDPOINTS].put_all(puts)
-        self.held[MapName.ENDPOINTS].update(puts)
-        self._delete(MapName.ENDPOINTS, [endpoint_key(vni, address) for vni, address in removed])
 
     def apply(self, state: DataplaneState) -> None:
         """Brings the kernel to the desired state. Veths whose link is missing are skipped until `add_port`.

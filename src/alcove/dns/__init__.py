@@ -2,7 +2,7 @@
 
     objects ──▶ model ──▶ records ──▶ zone ──┐
                                              ├──▶ answers ──▶ network_resolver ──▶ server (UDP, TCP)
-    upstream ──▶ cache ──▶ forwarder ────────┘
+    cache ──▶ upstream ──────────────────────┘
 
 A zone contains the names of its network only; the network of a query is determined by the socket it was
 received on.

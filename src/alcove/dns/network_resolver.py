@@ -12,10 +12,9 @@ from alcove.dns import wire
 from alcove.dns.answers import DnsAnswer, answer
 from alcove.dns.cache import DnsQuestion
 from alcove.dns.encode import chained, encode
-from alcove.dns.forwarder import Forwarder
 from alcove.dns.records import RecordType
 from alcove.dns.reply import TCP_BYTES_MAX, Reply, compose, failure, is_rotatable, refuse, rotated, size_max
-from alcove.dns.upstream import Upstream
+from alcove.dns.upstream import Forwarder, Upstream
 from alcove.dns.wire import CD, HEADER_BYTES, IN, RA, TC, MalformedMessage, Query, Rcode
 from alcove.dns.zone import DnsZone
 

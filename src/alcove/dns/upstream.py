@@ -1,4 +1,4 @@
-"""Queries the node's resolvers, from the node's network namespace.
+"""Queries the node's resolvers, from the node's network namespace, and caches their replies for each network.
 
 Every query uses a new socket with a random source port and a random id; only a reply from that server with
 that id and question is accepted. Truncated replies are queried again over TCP.
@@ -11,18 +11,21 @@ UpstreamError
 import asyncio
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import pack
 
 from msgspec import Struct
 
 from alcove.dns import reply as replies
-from alcove.dns.cache import DnsQuestion
+from alcove.dns.cache import DnsQuestion, ReplyCache
 from alcove.dns.records import RecordType
-from alcove.dns.reply import UDP_BYTES_MAX, Reply
+from alcove.dns.reply import UDP_BYTES_MAX, Reply, failure
 from alcove.dns.wire import CD, DO, HEADER_BYTES, IN, RD, TC, MalformedMessage, Rcode
 
 _FATAL_CODES = (Rcode.SERVFAIL, Rcode.REFUSED, Rcode.NOTIMP, Rcode.FORMERR)
+WAITING_MAX = 128
+"""Concurrent upstream queries of one network; more fail with SERVFAIL, so that other networks are not
+affected."""
 
 
 class UpstreamError(Exception):
@@ -143,3 +146,51 @@ def _matching_reply(sent: bytes, received: bytes) -> Reply | None:
     except MalformedMessage:
         return None
     return reply if question.lower() == sent[HEADER_BYTES : HEADER_BYTES + len(question)] else None
+
+
+class Forwarder:
+    """Forwards one network's queries for names outside its zone to the upstream servers, and caches the
+    replies.
+
+    Each network has a separate cache, so that a tenant cannot learn another tenant's queries from response
+    times.
+    """
+
+    def __init__(self, upstream: Upstream, clock: Callable[[], float]) -> None:
+        self._upstream = upstream
+        self._cache = ReplyCache(clock)
+        self._pending: dict[DnsQuestion, asyncio.Future[Reply]] = {}
+        self._waiting = 0
+
+    def cached(self, question: DnsQuestion) -> Reply | None:
+        return self._cache.get(question)
+
+    async def ask(self, question: DnsQuestion) -> Reply:
+        """The upstream reply, or SERVFAIL; never raises. Concurrent queries of the same question are sent
+        once."""
+        if self._waiting >= WAITING_MAX:
+            return failure(Rcode.SERVFAIL)
+        self._waiting += 1
+        try:
+            pending = self._pending.get(question)
+            if pending is None:
+                return await self._ask_upstream(question)
+            return await asyncio.shield(pending)
+        finally:
+            self._waiting -= 1
+
+    async def _ask_upstream(self, question: DnsQuestion) -> Reply:
+        pending: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._pending[question] = pending
+        reply = failure(Rcode.SERVFAIL)
+        try:
+            reply = await self._upstream.ask(question)
+            self._cache.put(question, reply)
+        except Overloaded:
+            pass
+        except UpstreamError:
+            self._cache.put(question, reply)
+        finally:
+            del self._pending[question]
+            pending.set_result(reply)
+        return reply

@@ -23,7 +23,7 @@ from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.admission.order import AdmissionSettings, plugins
 from alcove.apiserver.app import App, AppParts
 from alcove.apiserver.audit import AuditLog
-from alcove.apiserver.auth import bootstrap, openid
+from alcove.apiserver.auth import bootstrap, signingkeys
 from alcove.apiserver.auth.authenticate import Authenticator
 from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.revocations import RevokedConnections
@@ -200,11 +200,11 @@ async def _serving(
                 "/openapi/v2": openapi.everything,
                 "/openapi/v3": openapi.index,
                 "/metrics": recorder.metrics,
-                openid.CONFIGURATION_PATH: lambda call: HttpResponse(
-                    200, openid.configuration(tokens.issuer(call.tenant), signing_keys)
+                signingkeys.OPENID_CONFIGURATION_PATH: lambda call: HttpResponse(
+                    200, signing_keys.openid_configuration(tokens.issuer(call.tenant))
                 ),
-                openid.KEYS_PATH: lambda call: HttpResponse(
-                    200, openid.key_set(signing_keys), b"application/jwk-set+json"
+                signingkeys.OPENID_KEYS_PATH: lambda call: HttpResponse(
+                    200, signing_keys.jwks(), b"application/jwk-set+json"
                 ),
             },
             {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol
@@ -23,8 +23,9 @@ from alcove.client.errors import BadKubeconfig
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.kubeconfig import KubeconfigUser
 from alcove.client.pool import HttpPool
-from alcove.client.transport import Response, Stream, Transport
+from alcove.client.transport import Stream, Transport
 from alcove.component.tasks import BackgroundTasks
+from alcove.http.client import ReceivedResponse
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class SwappableTransport:
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Response:
+    ) -> ReceivedResponse:
         return await self._pool.request(method, path, headers, body)
 
     def stream(self, path: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Stream]:
@@ -97,27 +98,32 @@ class DedicatedPlane(Struct, frozen=True):
         """Reads the kubeconfigs. Raises BadKubeconfig."""
         return cls({PlaneId(tenant): kubeconfig.load(path) for tenant, path in paths.items()}, directory)
 
-    def follow(
+    async def follow(
         self,
         joins: PlaneJoins,
         tasks: BackgroundTasks,
         on_plane_change: OnPlaneChange = lambda _plane, _account: None,
     ) -> None:
-        """Starts tasks that join the planes, until they are cancelled."""
-        tasks.fatal("dedicated planes", self._join(joins, on_plane_change))
-        if self.directory is not None:
-            tasks.fatal("planes folder", PlaneFollower(self.directory, joins, on_plane_change).run())
-
-    async def _join(self, joins: PlaneJoins, on_plane_change: OnPlaneChange) -> None:
+        """Joins the planes, and starts tasks that follow the directory and close connections when they are
+        cancelled. When it returns, `joins` has every plane there is: a plane that a process does not know
+        would look like one that was removed."""
         transports = [HttpPool(user) for user in self.planes.values()]
-        try:
-            for (plane, user), transport in zip(self.planes.items(), transports, strict=True):
-                on_plane_change(plane, user)
-                joins.join(plane, transport)
-            await asyncio.Event().wait()
-        finally:
-            for transport in transports:
-                await transport.close()
+        tasks.fatal("dedicated planes", _close_at_end(transports))
+        for (plane, user), transport in zip(self.planes.items(), transports, strict=True):
+            on_plane_change(plane, user)
+            joins.join(plane, transport)
+        if self.directory is not None:
+            follower = PlaneFollower(self.directory, joins, on_plane_change)
+            await follower.poll()
+            tasks.fatal("planes folder", follower.run())
+
+
+async def _close_at_end(transports: Sequence[HttpPool]) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        for transport in transports:
+            await transport.close()
 
 
 class PlaneFollower:

@@ -16,8 +16,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from alcove.api.errors import ApiError
+from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object, get
+from alcove.apiserver.auth.certificates import CertificateAuthority
+from alcove.apiserver.auth.subjects import Subject
+from alcove.apiserver.rbac.nodes import NODE_USER_PREFIX, NODES_GROUP
 from alcove.cli.connection import ConnectionFailed
+from alcove.cli.kubeconfig import KubeconfigCertificate, render
 from alcove.cli.session import CliSession
 from alcove.client.resources import NODES
 from alcove.dataplane.errors import DataPlaneError
@@ -25,7 +30,6 @@ from alcove.processes.machine import (
     cleanup,
     cluster_numbers,
     encryption_key,
-    node_kubeconfigs,
     preflight,
     readiness,
     supervisor_state,
@@ -44,6 +48,8 @@ POLL_SECONDS = 0.05
 TRIES_MAX = 3
 """After this many exits of a process `up` fails instead of waiting."""
 
+FRESH_SECONDS = 90 * 86400.0
+"""An older kubeconfig is rewritten; certificates are valid for a year."""
 T = TypeVar("T")
 
 
@@ -91,7 +97,7 @@ def _start(data: Path, request: RequestedCluster, progress: Progress) -> LocalCl
     if not cluster.hollow:
         cluster = _connect(cluster, progress)
     # Before the API server is up: agents have other work to do first.
-    node_kubeconfigs.issue(cluster)
+    _issue_kubeconfigs(cluster)
     encryption_key.ensure(data)
     for node in () if cluster.hollow else cluster.all_nodes():
         trial.hand_over(data / TRIAL, node.directory / "runtimes")
@@ -235,3 +241,40 @@ def _remove_surplus_nodes(cluster: LocalCluster, session: CliSession) -> None:
             if session.find(NODES, directory.name) is not None:
                 session.delete(NODES, directory.name)
             cleanup.forget_node(cluster, cluster.node(int(directory.name[5:])))
+
+
+def _server_url(cluster: LocalCluster) -> str:
+    """URL of the API server for nodes."""
+    return f"https://{'127.0.0.1' if cluster.hollow else cluster.gateway}:{cluster.port}"
+
+
+def _issue_kubeconfigs(cluster: LocalCluster) -> None:
+    """Writes each local node's kubeconfig if it is missing, old, or names another server. Certificates are
+    signed by the cluster's CA directly; a node on another machine requests its own (`alcove node join`)."""
+    due = [node for node in cluster.all_nodes() if _is_kubeconfig_due(cluster, node)]
+    if not due:
+        return
+    authority = CertificateAuthority.open(cluster.data / "pki", time.time())
+    for node in due:
+        user = f"{NODE_USER_PREFIX}{node.name}"
+        issued = authority.client(Subject(SYSTEM, user, (NODES_GROUP,)), time.time())
+        credential = KubeconfigCertificate(issued.certificate_pem, issued.key_pem)
+        text = render(_server_url(cluster), authority.certificate_pem, SYSTEM, user, credential)
+        node.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write_kubeconfig(node.kubeconfig, text)
+
+
+def _is_kubeconfig_due(cluster: LocalCluster, node: LocalNode) -> bool:
+    try:
+        age = time.time() - node.kubeconfig.stat().st_mtime
+        return age > FRESH_SECONDS or f"server: {_server_url(cluster)}/" not in node.kubeconfig.read_text()
+    except FileNotFoundError:
+        return True
+
+
+def _write_kubeconfig(path: Path, text: str) -> None:
+    """Writes the file atomically: the agent starts when it exists."""
+    temporary = path.with_suffix(".new")
+    temporary.touch(mode=0o600)
+    temporary.write_text(text)
+    temporary.replace(path)

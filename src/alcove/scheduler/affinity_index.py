@@ -9,11 +9,17 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from alcove.scheduler.affinity_rules import AffinityRule, RuleKey, rules_of
-from alcove.scheduler.groups import PodGroup
+from alcove.scheduler.groups import (
+    AffinityRule,
+    NamespaceLabels,
+    PodGroup,
+    PodSelection,
+    RuleKey,
+    picks,
+    rules_of,
+)
 from alcove.scheduler.pods import SchedulerPod
 from alcove.scheduler.podterms import SelectedPods, SpreadConstraint
-from alcove.scheduler.selections import NamespaceLabels, PodSelection, picks
 from alcove.scheduler.shapes import PodShape
 
 SELECTIONS_MAX = 8192

@@ -42,7 +42,6 @@ from alcove.scheduler.profiles import PROFILES, Profiles
 from alcove.scheduler.queue import SchedulingQueue
 from alcove.scheduler.requeue import Requeuer
 from alcove.scheduler.scheduler_cache import SchedulerCache
-from alcove.scheduler.storage import ClaimKey, VolumeClaim
 
 log = logging.getLogger(__name__)
 
@@ -87,9 +86,8 @@ class Scheduler:
             profiles,
         )
         self._planes: dict[PlaneId, TenantId | None] = {HOME: None}
-        self._closed: set[PlaneId] = set()
         self._stalled: dict[PlaneId, set[TenantId]] = {}
-        """Plane → tenants on hold because the plane is closed or has too many bindings in flight."""
+        """Plane → tenants on hold because the plane has too many bindings in flight."""
         self._prepared: deque[InFlightBinding] = deque()
         self._calls = 0
         self._attempt_began = 0.0
@@ -111,22 +109,16 @@ class Scheduler:
         """Removes the plane with its pods. Its escrow is counted until it is deleted."""
         self._planes.pop(name, None)
         self.cache.notes.forget_plane(name)
-        self._closed.discard(name)
         for pods in list(self.tracker.pods.values()):
             for pod in [each for each in pods.values() if each.plane == name]:
                 self._observer.forget(pod)
-        self._resume(name)
-
-    def set_plane_open(self, name: PlaneId, is_open: bool) -> None:
-        """Sets whether decisions can be sent to the plane. Bindings in flight are not affected."""
-        (self._closed.discard if is_open else self._closed.add)(name)
         self._resume(name)
 
     def _resume(self, plane: PlaneId) -> None:
         if plane not in self._stalled:
             return
         # Wait for several free seats: else each completed binding would wake all tenants for a single one.
-        if plane not in self._closed and self.ledger.in_flight(plane) <= self._flights_max * 3 // 4:
+        if self.ledger.in_flight(plane) <= self._flights_max * 3 // 4:
             for tenant in self._stalled.pop(plane, ()):
                 self.queue.hold(tenant, False)
 
@@ -141,7 +133,10 @@ class Scheduler:
         # The watch may show a binding before its response arrives.
         self._resume(event.plane)
         if event.kind in (ObjectKind.CLAIM, ObjectKind.VOLUME):
-            self._check_preparing(event.tenant)
+            ready, failed = self.ledger.check_preparing(event.tenant)
+            self._prepared.extend(ready)
+            for flight in failed:
+                self.unprepared(ref(flight.pod))
 
     def bound(self, pod: ScheduledPodRef) -> None:
         """The plane accepted the binding."""
@@ -203,9 +198,9 @@ class Scheduler:
         times = [due for due in (self.queue.due(), self.ledger.next_due()) if due is not None]
         return min(times, default=None)
 
-    def schedule_next(self, may_tell: bool = True) -> Decision | None:
+    def schedule_next(self, may_report: bool = True) -> Decision | None:
         """The next decision. None if there is nothing to decide now, or not within the limits of one call;
-        then `fairness.has_ready` is true. `may_tell`: whether Unschedulable reports may be returned."""
+        then `fairness.has_ready` is true. `may_report`: whether Unschedulable reports may be returned."""
         now = self._clock()
         self.queue.tick(now)
         self._waking.flush()
@@ -213,7 +208,7 @@ class Scheduler:
         urgent = self._resend(now) or self._bind_prepared(now)
         if urgent is not None:
             return urgent
-        if may_tell and self._calls % REPORT_TURNS == 0 and (report := self._report_waiting(now)):
+        if may_report and self._calls % REPORT_TURNS == 0 and (report := self._report_waiting(now)):
             return report
         for _ in range(ATTEMPTS_MAX):
             account = self.fairness.next()
@@ -224,15 +219,13 @@ class Scheduler:
                 return decision
             if self._clock() - now > ATTEMPTS_SECONDS_MAX:
                 break
-        return self._report_waiting(now) if may_tell else None
+        return self._report_waiting(now) if may_report else None
 
     def _resend(self, now: float) -> Decision | None:
         """Handles unconfirmed bindings, and pods that waited too long for volumes."""
         while (flight := self.ledger.due(now)) is not None:
             if flight.is_preparing:
                 self.unprepared(ref(flight.pod))
-            elif flight.plane in self._closed:
-                self.ledger.mark_unconfirmed(flight.pod, now)
             else:
                 return BindPod(ref(flight.pod), flight.node, is_repeated=True)
         return None
@@ -271,10 +264,9 @@ class Scheduler:
         if queued is None:
             return None
         pod, ticket = queued
-        plane = pod.plane
-        if plane in self._closed or not self._has_seat(pod):
+        if not self._has_seat(pod):
             self.queue.put_back(pod, ticket)
-            self._stalled.setdefault(plane, set()).add(pod.tenant)
+            self._stalled.setdefault(pod.plane, set()).add(pod.tenant)
             self.queue.hold(pod.tenant, True)
             return None
         amounts = pod.shape.requests.amounts
@@ -400,28 +392,6 @@ class Scheduler:
         )
         return Preempt(ref(pod), node, tuple(ref(victim) for victim in candidate.victims), explanation.text)
 
-    def _check_preparing(self, tenant: TenantId) -> None:
-        """Checks the tenant's pods that wait for volumes: binds the ready ones, and releases the failed
-        ones."""
-        for flight in list(self.ledger.flights.values()):
-            pod = flight.pod
-            if not flight.is_preparing or pod.tenant != tenant:
-                continue
-            claims = self.cache.storage(tenant).claims
-            found = [claims.get((pod.namespace, use.name)) for use in pod.shape.claims]
-            provisioning = {claim.key for claim in found if claim is not None and claim.selected_node}
-            if any(claim is None for claim in found) or flight.selected - provisioning - _bound(found):
-                # A provisioner that fails removes the selected-node annotation from the claim.
-                self.unprepared(ref(pod))
-            elif len(_bound(found)) == len(found):
-                self._prepared.append(flight)
-            else:
-                flight.selected |= provisioning
-
 
 def _may_be_bound_yet(pod: Object) -> bool:
     return not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")
-
-
-def _bound(claims: list[VolumeClaim | None]) -> set[ClaimKey]:
-    return {claim.key for claim in claims if claim is not None and claim.is_bound}

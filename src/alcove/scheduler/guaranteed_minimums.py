@@ -19,10 +19,20 @@ from fractions import Fraction
 
 from msgspec import Struct
 
+from alcove.api import objects
+from alcove.api.ids import TenantId
+from alcove.api.objects import Object, get
+from alcove.scheduler import resource_amounts
 from alcove.scheduler.resource_amounts import Amounts
 
 GUARANTEED_FRACTION = Fraction(9, 10)
 """Fraction of each resource that can be guaranteed: a tenth is always shared by weight alone."""
+
+PREEMPTS = "scheduling.alcove.io/preempts-tenants"
+"""Ring0's policy, on the Tenant: names of tenants (comma-separated) whose pods of lower priority this
+tenant's pods may evict."""
+_REQUESTS = "requests."
+_COUNT = "count/"
 
 
 class TenantLimits(Struct, frozen=True):
@@ -65,3 +75,31 @@ def hold(limits: Iterable[TenantLimits], capacity: Mapping[str, int]) -> list[Gu
 
 def _limited_minimum(limits: TenantLimits) -> Amounts:
     return {name: min(amount, limits.most.get(name, amount)) for name, amount in limits.least.items()}
+
+
+def read_limits(tenant: Object) -> TenantLimits:
+    spec = tenant.get("spec") or {}
+    weight = spec.get("weight")
+    return TenantLimits(
+        weight if isinstance(weight, int) and weight > 0 else 1,
+        _requested(get(spec, "quota", "hard")),
+        _requested(get(spec, "quota", "min")),
+    )
+
+
+def _requested(quota: Object | None) -> Amounts:
+    """The quota's resources that scheduling a pod uses, by the names in pod requests."""
+    amounts: Amounts = {}
+    for name, value in (quota or {}).items():
+        if name.startswith("limits."):
+            continue
+        resource = name.removeprefix(_REQUESTS).removeprefix(_COUNT)
+        read = resource_amounts.read_valid({resource: value})
+        if resource in read:
+            amounts[resource] = min(read[resource], amounts.get(resource, read[resource]))
+    return amounts
+
+
+def read_victims(tenant: Object) -> tuple[TenantId, ...]:
+    names = objects.annotations(tenant).get(PREEMPTS, "")
+    return tuple(TenantId(name.strip()) for name in names.split(",") if name.strip())

@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from msgspec import Struct, field
 
+from alcove.api.ids import TenantId
 from alcove.client.keys import PlaneId, TenantKey
 from alcove.scheduler.fairness import FairShareQueue
 from alcove.scheduler.pods import PodState, SchedulerPod
@@ -115,6 +116,27 @@ class Ledger:
         """Its volumes are ready: the pod is being bound."""
         flight.is_preparing = False
         self._wake_at(flight, now + ANSWER_SECONDS_MAX)
+
+    def check_preparing(self, tenant: TenantId) -> tuple[list[InFlightBinding], list[InFlightBinding]]:
+        """Those of the tenant's pods that wait for volumes which can be bound now, and which failed."""
+        ready: list[InFlightBinding] = []
+        failed: list[InFlightBinding] = []
+        for flight in self.flights.values():
+            pod = flight.pod
+            if not flight.is_preparing or pod.tenant != tenant:
+                continue
+            claims = self._cache.storage(tenant).claims
+            found = [claims.get((pod.namespace, use.name)) for use in pod.shape.claims]
+            bound = {claim.key for claim in found if claim is not None and claim.is_bound}
+            provisioning = {claim.key for claim in found if claim is not None and claim.selected_node}
+            if any(claim is None for claim in found) or flight.selected - provisioning - bound:
+                # A provisioner that fails removes the selected-node annotation from the claim.
+                failed.append(flight)
+            elif len(bound) == len(found):
+                ready.append(flight)
+            else:
+                flight.selected |= provisioning
+        return ready, failed
 
     def release(self, pod: SchedulerPod) -> None:
         """Releases everything the pod holds: it was refused, deleted or has finished."""

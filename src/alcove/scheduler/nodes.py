@@ -6,9 +6,9 @@ from typing import Any
 from msgspec import Struct
 
 from alcove.api.objects import Object, get
+from alcove.api.tolerations import NodeTaint, read_taints
 from alcove.scheduler import resource_amounts
 from alcove.scheduler.resource_amounts import Amounts
-from alcove.scheduler.taints import NodeTaint, read_taints
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object, labels, name
 from alcove.client.keys import HOME
-from alcove.scheduler import storage, tenants
+from alcove.scheduler import guaranteed_minimums, storage
 from alcove.scheduler.budgets import DisruptionBudget, read_budget
 from alcove.scheduler.evaluator import NodeEvaluator
 from alcove.scheduler.events import ObjectKind, SchedulerEvent
@@ -125,11 +125,11 @@ class Observer:
         tenant = TenantId(name(event.obj))
         desired: Object = {} if event.is_gone else event.obj
         account = self._fairness.account(tenant)
-        limits = tenants.read_limits(desired)
+        limits = guaranteed_minimums.read_limits(desired)
         if limits != account.limits:
             self._fairness.set_limits(account, limits)
             self._waking.quota(None)
-        self._victims[tenant] = tenants.read_victims(desired)
+        self._victims[tenant] = guaranteed_minimums.read_victims(desired)
         if event.is_gone:
             self._deleted_tenants.add(tenant)
         else:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from msgspec import Struct
@@ -135,10 +135,10 @@ class SchedulerRunner:
     async def run(
         self,
         home: Transport,
-        joined: Callable[[], None] = lambda: None,
+        follow: Callable[[], Awaitable[None]] | None = None,
         began: Callable[[], None] = lambda: None,
     ) -> None:
-        """Runs until cancelled. `joined` is called once planes can join, `began` when scheduling starts."""
+        """Runs until cancelled. `follow` is called once planes can join, `began` when scheduling starts."""
         async with self._planes, self._tasks:
             self._planes.join(HOME, home)
             for each in WATCHED:
@@ -146,7 +146,8 @@ class SchedulerRunner:
                     each.selection, tenant=each.tenant, trim=each.trim, only=HOME if each.is_home else None
                 )
                 mirror.subscribe(self._on_change(each.kind))
-            joined()
+            if follow is not None:
+                await follow()
             # Scheduling on a partial list would overcommit nodes.
             while not self._planes.is_synced(HOME):  # noqa: ASYNC110 - there is no event for one plane
                 await asyncio.sleep(LISTED_SECONDS)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from alcove.api.ids import TenantId
 from alcove.client.keys import PlaneId
 from alcove.scheduler.affinity_index import AffinityIndex
-from alcove.scheduler.disks import DisksInUse
 from alcove.scheduler.nodes import NodeFacts
 from alcove.scheduler.notes import PlaneNotes
 from alcove.scheduler.pods import SchedulerPod
@@ -18,6 +17,7 @@ from alcove.scheduler.resource_amounts import Amounts
 from alcove.scheduler.shapes import PodShape
 from alcove.scheduler.snapshot import Demand, NodeSnapshot
 from alcove.scheduler.storage import TenantStorage
+from alcove.scheduler.volumesources import DisksInUse
 
 NOWHERE = -1
 

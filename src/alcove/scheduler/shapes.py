@@ -14,7 +14,8 @@ import orjson
 from alcove.api.errors import BadRequest
 from alcove.api.objects import Object, get, labels
 from alcove.api.quantity import QuantityError
-from alcove.scheduler import nodeselectors, podterms, requests, taints, volumesources
+from alcove.api.tolerations import Toleration, read_tolerations
+from alcove.scheduler import nodeselectors, podterms, requests, volumesources
 from alcove.scheduler.bounds import (
     HOST_PORTS_MAX,
     NODE_REQUIREMENTS_MAX,
@@ -29,7 +30,6 @@ from alcove.scheduler.podterms import PodAffinityTerms, SpreadConstraint
 from alcove.scheduler.requests import Requests
 from alcove.scheduler.resource_amounts import PODS
 from alcove.scheduler.snapshot import Demand
-from alcove.scheduler.taints import Toleration
 from alcove.scheduler.volumesources import ClaimUse, SharedDisk
 
 DEFAULT_PROFILE = "default-scheduler"
@@ -156,7 +156,7 @@ def _read(shape: PodShape, pod: Object, spec: Object) -> None:
     resized = requests.read_resized(pod) if spec.get("nodeName") else requests.NOT_RESIZED
     shape.requests = requests.read_requests(spec, resized)
     shape.ports = requests.read_ports(spec)
-    shape.tolerations = taints.read_tolerations(spec.get("tolerations") or ())
+    shape.tolerations = read_tolerations(spec.get("tolerations") or ())
     shape.runtime_class = spec.get("runtimeClassName") or ""
     shape.containers = len(spec.get("initContainers") or ()) + len(spec.get("containers") or ())
     shape.images = _images(spec)

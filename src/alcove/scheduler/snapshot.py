@@ -13,12 +13,45 @@ from msgspec import Struct
 
 from alcove.scheduler.arrays import Bools, Ints
 from alcove.scheduler.hostports import HostPort, HostPorts
-from alcove.scheduler.journal import Journal
 from alcove.scheduler.label_columns import Columns
 from alcove.scheduler.nodes import NodeFacts
 from alcove.scheduler.resource_amounts import CPU, MEMORY, PODS, STORAGE
 from alcove.scheduler.taints import TaintSets
 from alcove.scheduler.variants import Variants
+
+JOURNAL_MAX = 1 << 16
+
+
+class Journal:
+    """A journal of changed slots, so that cached results are updated incrementally.
+
+    Readers remember a position and get the changes since; a reader that is too far behind gets None and
+    recomputes.
+    """
+
+    __slots__ = ("_base", "_slots")
+
+    def __init__(self) -> None:
+        self._slots: list[int] = []
+        self._base = 0
+
+    @property
+    def position(self) -> int:
+        return self._base + len(self._slots)
+
+    def note(self, slot: int) -> None:
+        self._slots.append(slot)
+        if len(self._slots) > JOURNAL_MAX:
+            dropped = JOURNAL_MAX // 2
+            del self._slots[:dropped]
+            self._base += dropped
+
+    def since(self, position: int) -> list[int] | None:
+        """Slots that changed after `position`, possibly repeated. None if the position is no longer kept."""
+        if position < self._base:
+            return None
+        return self._slots[position - self._base :]
+
 
 CPU_ROW, MEMORY_ROW, STORAGE_ROW, PODS_ROW = range(4)
 SLOTS_MIN = 64

@@ -1,10 +1,15 @@
 """The scheduling-relevant volumes of a pod: claims and inline disks."""
 
-from collections.abc import Sequence
+from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
 from msgspec import Struct
 
 from alcove.api.objects import Object
+from alcove.scheduler.arrays import Bools
 
 _DISKS = ("gcePersistentDisk", "awsElasticBlockStore", "rbd", "iscsi")
 _SCHEDULED = ("persistentVolumeClaim", "ephemeral", *_DISKS)
@@ -25,7 +30,7 @@ class SharedDisk(Struct, frozen=True):
     pool: str = ""
     is_read_only: bool = False
 
-    def conflicts(self, other: "SharedDisk") -> bool:
+    def conflicts(self, other: SharedDisk) -> bool:
         """Disks conflict unless both are read-only; an AWS disk always conflicts."""
         if self.kind != other.kind or self.pool != other.pool or not self.ids & other.ids:
             return False
@@ -76,3 +81,35 @@ def _disk(kind: str, source: Object) -> SharedDisk:
 
 def _one(name: str | None) -> frozenset[str]:
     return frozenset((name or "",))
+
+
+class DisksInUse:
+    """Inline disks of placed pods, and the nodes on which they are in use."""
+
+    def __init__(self) -> None:
+        self._used: dict[tuple[str, str], dict[int, Counter[SharedDisk]]] = {}
+        """(kind, id) → slot → number of pods by the way they use the disk."""
+
+    def use(self, slot: int, disks: Iterable[SharedDisk], sign: int = 1) -> None:
+        """Counts a pod's use of the disks on the node (or, with -1, removes it)."""
+        for disk in disks:
+            for one in disk.ids:
+                nodes = self._used.setdefault((disk.kind, one), {})
+                uses = nodes.setdefault(slot, Counter())
+                uses[disk] += sign
+                if uses[disk] == 0:
+                    del uses[disk]
+                if not uses:
+                    del nodes[slot]
+                if not nodes:
+                    del self._used[(disk.kind, one)]
+
+    def available(self, slots: int, disks: Iterable[SharedDisk]) -> Bools:
+        """For each of `slots` slots, whether a pod there could use all the disks."""
+        free = np.ones(slots, dtype=np.bool_)
+        for disk in disks:
+            for one in disk.ids:
+                for slot, uses in self._used.get((disk.kind, one), {}).items():
+                    if any(disk.conflicts(other) for other in uses):
+                        free[slot] = False
+        return free

@@ -45,7 +45,7 @@ from alcove.agent.runtime.flavors import RuntimeFlavor
 from alcove.agent.runtime.handlers import TRIED
 from alcove.agent.runtime.oci import OciRuntime
 from alcove.agent.runtime.resources import PROCESSES_MAX, container_limits_of
-from alcove.agent.runtime.users import resolve
+from alcove.agent.runtime.users import Accounts, resolve
 from alcove.api.objects import Object
 from alcove.dataplane import namespaces
 from alcove.testing import needs
@@ -182,12 +182,16 @@ class ContainerLab:
         shared = await self._shared(sandbox, pod or {}, mapping)
         limits = structs.replace(container_limits_of(container), processes=processes_max)
         context = self._place(id, shared, mapping, limits)
-        user = resolve(pod or {}, container, "", builtin.ACCOUNTS)
+        user = resolve(pod or {}, container, "", self._accounts())
         config = container_config(pod or {}, container, builtin.CONFIG, variables, user, mounts, context)
         stdin = bool(container.get("stdin"))
         return ContainerSpec(
             id, sandbox, config, self.log(id), {"pod": sandbox}, stdin, bool(container.get("stdinOnce"))
         )
+
+    def _accounts(self) -> Accounts:
+        etc = self.rootfs / "etc"
+        return Accounts((etc / "passwd").read_text(), (etc / "group").read_text())
 
     async def container(
         self,

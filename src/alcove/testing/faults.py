@@ -15,11 +15,10 @@ import orjson
 from msgspec import Struct
 
 from alcove.api.errors import ApiError, Conflict, Expired, NotFound, ServiceUnavailable, status
-from alcove.api.ids import GroupResource
+from alcove.api.resources import NAMESPACES
 from alcove.client.errors import Unreachable
-from alcove.client.transport import Response, Stream, Transport
-
-NAMESPACES = GroupResource("", "namespaces")
+from alcove.client.transport import Stream, Transport
+from alcove.http.client import ReceivedResponse
 
 
 class Odds(Struct, frozen=True, kw_only=True):
@@ -56,7 +55,7 @@ class FaultyTransport:
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Response:
+    ) -> ReceivedResponse:
         self.requests.append(f"{method} {path}")
         odds = self.odds
         if self._happens(odds.slow):
@@ -111,5 +110,5 @@ class _FaultyStream:
             yield self._transport.spoil(chunk)
 
 
-def _refused(error: ApiError) -> Response:
-    return Response(error.code, {}, orjson.dumps(status(error)))
+def _refused(error: ApiError) -> ReceivedResponse:
+    return ReceivedResponse(error.code, {}, orjson.dumps(status(error)))

@@ -46,7 +46,7 @@ def endpoints_of(network: LabNetwork) -> tuple[RemoteEndpoint, ...]:
     )
 
 
-def tell(lab: Lab, *networks: LabNetwork) -> None:
+def apply_networks(lab: Lab, *networks: LabNetwork) -> None:
     """Applies the networks to every node of the lab."""
     prefixes: tuple[Prefix, ...] = (SERVICE_PREFIX, SERVICE_PREFIX6)
     for node in lab.nodes:

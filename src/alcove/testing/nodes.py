@@ -7,7 +7,7 @@ import os
 import secrets
 import string
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_interface, ip_network
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from alcove.agent import mount_calls
 from alcove.dataplane import links, namespaces
 from alcove.dataplane.address import Prefix
 from alcove.dataplane.apply import Checkpoint
@@ -40,9 +41,16 @@ def mount() -> None:
     """Mounts the BPF file system of this process's nodes until exit. Removes those of killed processes."""
     for left in BPF_ROOT.parent.glob("alcove-lab-*"):
         if not Path("/proc", left.name.rpartition("-")[2]).exists():
-            namespaces.unmount_bpf(left)
+            _unmount(left)
     namespaces.mount_bpf(BPF_ROOT)
-    atexit.register(namespaces.unmount_bpf, BPF_ROOT)
+    atexit.register(_unmount, BPF_ROOT)
+
+
+def _unmount(path: Path) -> None:
+    """The kernel removes the pins with the last user of the file system."""
+    mount_calls.unmount(path)
+    with suppress(FileNotFoundError):
+        path.rmdir()
 
 
 def lacking() -> str:

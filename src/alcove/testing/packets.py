@@ -1,9 +1,11 @@
-"""Packets built byte by byte, valid or not, and raw sockets to send and capture them."""
+"""Packets built byte by byte, valid or not; raw sockets to send and capture them; test runs of BPF programs."""
 
+import ctypes
 import socket
 import struct
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
+from alcove.dataplane import bpf
 from alcove.dataplane.address import pack_mac
 from alcove.dataplane.namespaces import inside
 
@@ -164,3 +166,40 @@ class Tap:
 
     def __exit__(self, *_: object) -> None:
         self.socket.close()
+
+
+class TestRunOptions(ctypes.Structure):
+    __test__ = False
+    _fields_ = (
+        ("sz", ctypes.c_size_t),
+        ("data_in", ctypes.c_void_p),
+        ("data_out", ctypes.c_void_p),
+        ("data_size_in", ctypes.c_uint32),
+        ("data_size_out", ctypes.c_uint32),
+        ("ctx_in", ctypes.c_void_p),
+        ("ctx_out", ctypes.c_void_p),
+        ("ctx_size_in", ctypes.c_uint32),
+        ("ctx_size_out", ctypes.c_uint32),
+        ("retval", ctypes.c_uint32),
+        ("repeat", ctypes.c_int),
+        ("duration", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("cpu", ctypes.c_uint32),
+        ("batch_size", ctypes.c_uint32),
+    )
+
+
+def run_once(program: int, packet: bytes, context: bytes = b"") -> tuple[int, bytes]:
+    """BPF_PROG_TEST_RUN: the program's return value and the packet after it."""
+    out = ctypes.create_string_buffer(len(packet) + 512)
+    data = ctypes.create_string_buffer(packet, len(packet))
+    options = TestRunOptions(sz=ctypes.sizeof(TestRunOptions))
+    options.data_in, options.data_size_in = ctypes.addressof(data), len(packet)
+    options.data_out, options.data_size_out = ctypes.addressof(out), len(out)
+    if context:
+        extra = ctypes.create_string_buffer(context, len(context))
+        options.ctx_in, options.ctx_size_in = ctypes.addressof(extra), len(context)
+    failed = bpf.library().bpf_prog_test_run_opts(program, ctypes.byref(options))
+    if failed:
+        raise OSError(-failed, "test run")
+    return ctypes.c_int32(options.retval).value, out.raw[: options.data_size_out]

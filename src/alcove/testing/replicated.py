@@ -13,11 +13,11 @@ import shutil
 from pathlib import Path
 
 from alcove.testing.agent import LocalAgent
-from alcove.testing.balancer import Balancer
 from alcove.testing.cluster import tenant_is_ready
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.etcd import EtcdCluster
 from alcove.testing.local import LocalProcess
+from alcove.testing.relay import Balancer
 from alcove.testing.scheduler import LocalScheduler
 from alcove.testing.server import LocalServer, wait_until
 

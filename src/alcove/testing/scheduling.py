@@ -146,7 +146,7 @@ class Scene:
         self.cache.place(placed, obj["spec"]["nodeName"])
         return placed
 
-    def passing(self, obj: Object, tenant: TenantId = TENANT) -> set[str]:
+    def feasible(self, obj: Object, tenant: TenantId = TENANT) -> set[str]:
         """Names of the feasible nodes."""
         ranked = self.evaluator.rank(self.pod(obj, tenant))
         return {name for name, slot in self.cache.nodes.slots.items() if ranked[slot] >= 0}
@@ -202,5 +202,5 @@ class Desk:
         """Runs all pending decisions; returns the nodes by pod name."""
         return {each.pod.name: each.node for each in self.decide() if isinstance(each, BindPod)}
 
-    def told(self) -> dict[str, str]:
+    def unschedulable(self) -> dict[str, str]:
         return {each.pod.name: each.text for each in self.decide() if isinstance(each, Unschedulable)}

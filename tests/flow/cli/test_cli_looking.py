@@ -48,7 +48,7 @@ def shop(alcove: Alcove, cluster: LocalServer) -> str:
     return "shop"
 
 
-def test_top_tells_each_tenants_share(alcove: Alcove, shop: str) -> None:
+def test_top_shows_each_tenants_share(alcove: Alcove, shop: str) -> None:
     done = alcove("top", "--interval", "0.1", "-o", "json")
     assert done.exit_code == 0, done.output
     row = next(row for row in orjson.loads(done.stdout) if row["tenant"] == shop)
@@ -56,7 +56,7 @@ def test_top_tells_each_tenants_share(alcove: Alcove, shop: str) -> None:
     assert row["share"] == row["cpu%"] == "25.0%"
 
 
-def test_events_tell_what_happened(alcove: Alcove, shop: str, cluster: LocalServer) -> None:
+def test_events_show_what_happened(alcove: Alcove, shop: str, cluster: LocalServer) -> None:
     event = {
         "metadata": {"name": "e1"},
         "type": "Warning",

@@ -85,7 +85,7 @@ def test_a_revoked_token_is_refused(alcove: Alcove, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "alcove1.AAAA", "alcove1."])
-def test_a_damaged_token_is_told(alcove: Alcove, text: str) -> None:
+def test_a_damaged_token_is_reported(alcove: Alcove, text: str) -> None:
     done = alcove("node", "join", text, "--name", "x", "--enrol-only")
     assert done.exit_code == 1 and "token" in done.stderr
 

@@ -29,8 +29,8 @@ def test_a_tenant_is_made_shown_and_deleted(alcove: Alcove) -> None:
 
 def test_waiting_for_a_tenant_means_that_its_network_is_ready(alcove: Alcove) -> None:
     assert alcove("tenant", "create", "connected").exit_code == 0
-    told = alcove("network", "list", "--tenant", "connected", "-o", "json")
-    assert [item["status"]["phase"] for item in orjson.loads(told.stdout)["items"]] == ["Ready"]
+    result = alcove("network", "list", "--tenant", "connected", "-o", "json")
+    assert [item["status"]["phase"] for item in orjson.loads(result.stdout)["items"]] == ["Ready"]
     rows = [line.split() for line in alcove("network", "list").stdout.splitlines()]
     assert rows[0][:2] == ["TENANT", "NAME"] and ["connected", "default"] in [row[:2] for row in rows]
     shown = alcove("network", "show", "connected").stdout
@@ -43,12 +43,12 @@ def test_the_kubeconfig_of_a_tenant_is_its_administrators(alcove: Alcove, tmp_pa
     assert alcove("tenant", "kubeconfig", "globex", "-o", str(path)).exit_code == 0
     assert path.stat().st_mode & 0o077 == 0
     assert "default" in Caller(path).kubectl("get", "namespaces")
-    told = yaml.safe_load(alcove("tenant", "kubeconfig", "globex").stdout)
-    assert told["current-context"] == "admin@globex"
+    result = yaml.safe_load(alcove("tenant", "kubeconfig", "globex").stdout)
+    assert result["current-context"] == "admin@globex"
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "expected"),
     [
         (("tenant", "show", "nobody"), 5, 'tenants "nobody" not found'),
         (("tenant", "create", "system"), 1, "already exists"),
@@ -61,14 +61,14 @@ def test_the_kubeconfig_of_a_tenant_is_its_administrators(alcove: Alcove, tmp_pa
     ],
 )
 def test_what_goes_wrong_is_said_with_a_code(
-    alcove: Alcove, words: tuple[str, ...], code: int, said: str
+    alcove: Alcove, words: tuple[str, ...], code: int, expected: str
 ) -> None:
     done = alcove(*words)
     assert (done.exit_code, done.stdout) == (code, "")
-    assert said in done.stderr
+    assert expected in done.stderr
 
 
-def test_a_tenants_user_is_told_what_is_forbidden(
+def test_a_tenants_user_sees_what_is_forbidden(
     alcove: Alcove, cluster: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alcove("tenant", "create", "initech")
@@ -88,14 +88,14 @@ def test_a_wait_that_is_over_exits_with_4(alcove: Alcove, cluster: LocalServer) 
 
 @pytest.mark.parametrize("form", ["json", "yaml", "name", "wide"])
 def test_every_form_of_output(alcove: Alcove, form: str) -> None:
-    told = alcove("tenant", "list", "-o", form)
-    assert told.exit_code == 0 and "system" in told.stdout
+    result = alcove("tenant", "list", "-o", form)
+    assert result.exit_code == 0 and "system" in result.stdout
     match form:
         case "json":
-            assert orjson.loads(told.stdout)["kind"] == "List"
+            assert orjson.loads(result.stdout)["kind"] == "List"
         case "yaml":
-            assert yaml.safe_load(told.stdout)["kind"] == "List"
+            assert yaml.safe_load(result.stdout)["kind"] == "List"
         case "name":
-            assert "tenant/system" in told.stdout.splitlines()
+            assert "tenant/system" in result.stdout.splitlines()
         case "wide":
-            assert "ENDPOINT" in told.stdout
+            assert "ENDPOINT" in result.stdout

@@ -36,8 +36,8 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         done = up(tmp_path / "state", "--port", port)
         assert done.exit_code == 1
         assert port in done.stderr and "--port" in done.stderr
-        told = alcove("doctor", "--data", str(tmp_path / "state"), "-o", "json")
-        assert '"port"' in told.stdout
+        result = alcove("doctor", "--data", str(tmp_path / "state"), "-o", "json")
+        assert '"port"' in result.stdout
     # Nothing was begun: the way back is to go on.
     assert not (tmp_path / "state" / "cluster.json").exists()
 
@@ -53,7 +53,7 @@ def test_more_nodes_than_fit(tmp_path: Path) -> None:
     assert done.exit_code == 1 and "64" in done.stderr
 
 
-def test_a_damaged_cluster_is_told_and_can_be_destroyed(tmp_path: Path) -> None:
+def test_a_damaged_cluster_is_reported_and_can_be_destroyed(tmp_path: Path) -> None:
     data = tmp_path / "state"
     data.mkdir()
     (data / "cluster.json").write_text("{half")
@@ -82,7 +82,7 @@ def test_destroying_the_default_cluster_leaves_the_named_ones(tmp_path: Path) ->
     assert alcove("destroy", "--yes", "--data", str(tmp_path)).stdout == "no cluster found\n"
 
 
-def test_destroy_asks_and_without_a_terminal_it_wants_to_be_told(tmp_path: Path) -> None:
+def test_destroy_asks_and_without_a_terminal_it_needs_yes(tmp_path: Path) -> None:
     done = alcove("destroy", "--data", str(tmp_path))
     assert done.exit_code == 2 and "--yes" in done.stderr
 
@@ -125,8 +125,8 @@ def test_a_disk_that_is_read_only(small_disk: Path) -> None:
     done = up(small_disk / "state")
     assert done.exit_code == 1
     assert "Read-only" in done.stderr and "--data" in done.stderr
-    told = alcove("doctor", "--data", str(small_disk / "state"))
-    assert told.exit_code == 1 and "read-only" in told.stdout
+    result = alcove("doctor", "--data", str(small_disk / "state"))
+    assert result.exit_code == 1 and "read-only" in result.stdout
 
 
 def test_a_disk_that_is_full(small_disk: Path) -> None:

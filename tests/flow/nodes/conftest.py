@@ -49,8 +49,8 @@ def resolver() -> Iterator[Resolver]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
     with (
-        resolver() as told,
-        node_cluster(tmp_path_factory.mktemp("node-networks"), 3, f"{WORLD}/24", (told,)) as made,
+        resolver() as result,
+        node_cluster(tmp_path_factory.mktemp("node-networks"), 3, f"{WORLD}/24", (result,)) as made,
     ):
         for tenant in TENANTS:
             made.make_tenant(tenant, RANGE)

@@ -175,6 +175,7 @@ def test_a_pod_may_have_several_interfaces(cluster: NodeCluster) -> None:
     pod = cluster.place_pod("red", 0, "two", nics=nics)
     other = cluster.place_pod("red", 1, "two")
     assert pod.attachment.addresses[1] == "10.9.128.9"
+    pod.node.call(pod.node.network.restore_addresses(pod.key))
     for address in pod.attachment.addresses:
         with tcp_server(pod.namespace, address, 8080) as server:
             assert tcp_talks(other.namespace, address, 8080, server), address

@@ -117,7 +117,7 @@ def test_a_pod_that_went_while_the_agent_was_away_keeps_nobody_waiting(cluster: 
     cluster.must(cluster.server.system.delete(f"{path}?gracePeriodSeconds=0"))
     pod.node.start()
     other = cluster.place_pod("blue", 0)
-    assert pod.key in pod.node.network.attached(), "until it is told"
+    assert pod.key in pod.node.network.attached(), "until it is deleted"
     pod.node.call(pod.node.network.detach(pod.key))
     cluster.remove_pod(other)
 

@@ -58,8 +58,8 @@ def test_a_load_balancer_has_an_address_of_ring0s(
         found = cluster.server.system.get(service).json["status"]["loadBalancer"].get("ingress", [])
         return list(found)
 
-    [told] = wait_until(ingress)
-    assert told == {"ip": "198.51.100.2", "ipMode": "VIP"}
+    [result] = wait_until(ingress)
+    assert result == {"ip": "198.51.100.2", "ipMode": "VIP"}
     cluster.lab.route(cluster.world, "198.51.100.0/24", near.node.node.address)
     with tcp_server(far.namespace, far.address, 8080) as server:
         assert came_as(cluster, server, "198.51.100.2", 80).startswith("10.7.0.")
@@ -94,10 +94,10 @@ def test_the_world_comes_in_by_host_names(cluster: NodeCluster, pods: dict[str, 
     try:
         for tenant in TENANTS:
             for node in cluster.nodes.all[:2]:
-                told = wait_until(
+                result = wait_until(
                     partial(fetched, cluster, str(node.node.address), f"{tenant}.example"), 20.0
                 )
-                assert told.endswith(f"this is {tenant}")
+                assert result.endswith(f"this is {tenant}")
     finally:
         for server in servers.values():
             server.close()

@@ -30,8 +30,8 @@ async def test_streams_and_exit_codes(any_rig: NodeRig, server: LocalServer, env
     done = await rig.kubectl(acme, "exec", "runs", "--", "sh", "-c", script, env=env)
     assert (done.code, done.out) == (3, "out\n")
     assert done.errors == "bad\ncommand terminated with exit code 3\n"
-    told = await rig.kubectl(acme, "exec", "-i", "runs", "--", "cat", stdin=b"through\n", env=env)
-    assert (told.code, told.out) == (0, "through\n")
+    output = await rig.kubectl(acme, "exec", "-i", "runs", "--", "cat", stdin=b"through\n", env=env)
+    assert (output.code, output.out) == (0, "through\n")
     assert (await rig.kubectl(acme, "exec", "runs", "--", "true", env=env)).code == 0
     missing = await rig.kubectl(acme, "exec", "runs", "--", "/no/such/command", env=env)
     assert missing.code != 0
@@ -132,7 +132,7 @@ async def test_the_python_client_runs_commands_as_it_is(rig: NodeRig, server: Lo
     assert await asyncio.to_thread(run) == ("got it\n", "bad\n", 5)
 
 
-# Over SPDY, old ones do not tell a lost connection from the end of the command.
+# Over SPDY, old ones cannot distinguish a lost connection from the end of the command.
 @pytest.mark.skipif(bool(needs.kubectl(31)), reason=needs.kubectl(31))
 async def test_a_node_that_dies_ends_the_client(rig: NodeRig, server: LocalServer) -> None:
     await rig.pod("acme", "dies", [SLEEPS])
@@ -144,8 +144,8 @@ async def test_a_node_that_dies_ends_the_client(rig: NodeRig, server: LocalServe
         assert await running.stdout.readline() == b"begun\n"
         await rig.stop()
         assert await running.wait() != 0
-    told = await rig.kubectl(server.as_tenant("acme"), "exec", "dies", "--", "true")
-    assert f'error dialing backend: node "{rig.name}" cannot be reached: connection refused' in told.errors
+    output = await rig.kubectl(server.as_tenant("acme"), "exec", "dies", "--", "true")
+    assert f'error dialing backend: node "{rig.name}" cannot be reached: connection refused' in output.errors
 
 
 async def test_files_are_copied_both_ways(any_rig: NodeRig, server: LocalServer, folder: Path) -> None:

@@ -174,7 +174,7 @@ def _resident_kb(pid: int) -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE") >> 10
 
 
-async def test_a_node_that_dies_under_a_follower_is_told_as_a_failure(
+async def test_a_node_that_dies_under_a_follower_is_reported_as_a_failure(
     rig: NodeRig, server: LocalServer
 ) -> None:
     await rig.pod("acme", "doomed", [shell("echo here; sleep 1000")])

@@ -107,14 +107,14 @@ async def rig(server: LocalServer, folder: Path) -> AsyncIterator[Rig]:
 def _app() -> web.Application:
     async def echo(request: web.Request) -> web.Response:
         body = await request.read()
-        told = {
+        result = {
             "method": request.method,
             "path": request.raw_path,
             "headers": {name.lower(): value for name, value in request.headers.items()},
             "body": hashlib.md5(body).hexdigest(),
             "length": len(body),
         }
-        return web.json_response(told, headers={"X-Told": "yes", "Access-Control-Allow-Origin": "*"})
+        return web.json_response(result, headers={"X-Reply": "yes", "Access-Control-Allow-Origin": "*"})
 
     async def cookies(_request: web.Request) -> web.Response:
         response = web.Response(text="both")
@@ -158,7 +158,7 @@ async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def answering(handler: Handler) -> AsyncIterator[int]:
-    """A backend that says exactly what it is told to."""
+    """A backend that sends exactly the given bytes."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -198,17 +198,17 @@ async def test_a_pod_is_asked_what_the_client_asks(rig: Rig, server: LocalServer
         url = f"{pod_url(f'web:{port}')}/some/%C3%A4//a%2Fb/path/?q=%20a&q=b"
         headers = {"X-Own": "1", "X-Remote-User": "root", "Connection": "X-Own"}
         async with client.post(URL(url, encoded=True), data=b"hello", headers=headers) as answer:
-            told = await answer.json()
+            echo = await answer.json()
             assert answer.status == 200
-            assert answer.headers["X-Told"] == "yes"
+            assert answer.headers["X-Reply"] == "yes"
             assert "Access-Control-Allow-Origin" not in answer.headers
             assert int(answer.headers["Content-Length"]) > 0
-        assert told["method"] == "POST"
-        assert told["path"] == "/some/%C3%A4//a%2Fb/path/?q=%20a&q=b"
-        assert (told["length"], told["body"]) == (5, hashlib.md5(b"hello").hexdigest())
-        assert told["headers"]["x-forwarded-uri"].endswith(f"/web:{port}/proxy/some/%C3%A4//a%2Fb/path/")
-        assert told["headers"]["x-forwarded-proto"] == "https"
-        assert not {"x-remote-user", "x-own"} & told["headers"].keys()
+        assert echo["method"] == "POST"
+        assert echo["path"] == "/some/%C3%A4//a%2Fb/path/?q=%20a&q=b"
+        assert (echo["length"], echo["body"]) == (5, hashlib.md5(b"hello").hexdigest())
+        assert echo["headers"]["x-forwarded-uri"].endswith(f"/web:{port}/proxy/some/%C3%A4//a%2Fb/path/")
+        assert echo["headers"]["x-forwarded-proto"] == "https"
+        assert not {"x-remote-user", "x-own"} & echo["headers"].keys()
 
 
 async def test_the_callers_token_stays_here(rig: Rig, server: LocalServer) -> None:
@@ -224,9 +224,9 @@ async def test_the_callers_token_stays_here(rig: Rig, server: LocalServer) -> No
     async with serving() as port:
         await rig.place("acme", "web", [])
         caller = server.anonymous(token)
-        told = await asyncio.to_thread(caller.get, f"{pod_url(f'web:{port}')}/x")
-        assert told.status == 200, told.body
-        assert "authorization" not in told.json["headers"]
+        response = await asyncio.to_thread(caller.get, f"{pod_url(f'web:{port}')}/x")
+        assert response.status == 200, response.body
+        assert "authorization" not in response.json["headers"]
 
 
 async def test_every_method_goes_through(rig: Rig, server: LocalServer) -> None:
@@ -488,9 +488,9 @@ async def test_nodes_are_ring0s_to_ask(rig: Rig, server: LocalServer) -> None:
         assert isinstance(listed, dict)
         assert listed["kind"] == "PodList"
         assert [each["metadata"]["name"] for each in listed["items"]] == ["web"]
-        told = await asyncio.to_thread(get, rig.name, "stats/summary")
-        assert isinstance(told, dict)
-        assert told["node"]["memory"]["workingSetBytes"] > 0
+        summary = await asyncio.to_thread(get, rig.name, "stats/summary")
+        assert isinstance(summary, dict)
+        assert summary["node"]["memory"]["workingSetBytes"] > 0
         assert rig.agent is not None
         assert await asyncio.to_thread(get, f"{rig.name}:{rig.agent.port}", "healthz") == b"ok"
         echoed = await asyncio.to_thread(get, f"{rig.name}:{port}", "x")
@@ -533,9 +533,9 @@ async def test_a_body_of_any_size_goes_up(rig: Rig, server: LocalServer) -> None
         body = b"0123456789abcdef" * (3 << 20)
         for url in (f"{pod_url(f'web:{port}')}/x", f"{pod_url(f'web:{port}')}/y"):
             async with client.put(url, data=body) as answer:
-                told = await answer.json()
-            assert (told["length"], told["body"]) == (len(body), hashlib.md5(body).hexdigest())
-            assert told["headers"]["content-length"] == str(len(body))
+                echo = await answer.json()
+            assert (echo["length"], echo["body"]) == (len(body), hashlib.md5(body).hexdigest())
+            assert echo["headers"]["content-length"] == str(len(body))
 
 
 async def test_a_body_goes_up_as_it_comes(rig: Rig, server: LocalServer) -> None:

@@ -48,10 +48,10 @@ async def test_no_other_tenant_gets_a_stream_or_learns_anything(
         "/tenants/{}/api/v1/namespaces/default/pods/{}",
     )
     for form in forms:
-        told = {ask(beta, form.format(*each), verb) for each in product(("acme",), ("secret", "missing"))}
-        codes = {code for code, _ in told}
+        answers = {ask(beta, form.format(*each), verb) for each in product(("acme",), ("secret", "missing"))}
+        codes = {code for code, _ in answers}
         assert codes == {403}
-        assert len({text.replace("missing", "secret") for _, text in told}) == 1
+        assert len({text.replace("missing", "secret") for _, text in answers}) == 1
     code, text = ask(beta, "/api/v1/namespaces/default/pods/secret", verb)
     assert (code, "hush" in text) == (404, False)
 
@@ -170,7 +170,7 @@ async def test_webhooks_see_what_is_asked_for_and_may_refuse_it(rig: NodeRig, se
             assert beta.delete(where).status == 200
 
 
-async def test_mistakes_are_told_in_kubernetes_words(rig: NodeRig, server: LocalServer) -> None:
+async def test_mistakes_are_reported_in_kubernetes_words(rig: NodeRig, server: LocalServer) -> None:
     acme = server.as_tenant("acme")
     await rig.pod("acme", "two", [{"name": "one"}, {"name": "other"}])
     path = "/api/v1/namespaces/default/pods/two"

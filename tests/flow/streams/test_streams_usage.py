@@ -39,9 +39,9 @@ async def test_a_tenant_sees_its_own_pods_and_no_nodes(rig: NodeRig, server: Loc
     names = {}
     for tenant in ("acme", "beta"):
         caller = server.as_tenant(tenant)
-        told = await asyncio.to_thread(caller.get, PODS)
-        assert told.status == 200
-        names[tenant] = [each["metadata"]["name"] for each in told.json["items"]]
+        response = await asyncio.to_thread(caller.get, PODS)
+        assert response.status == 200
+        names[tenant] = [each["metadata"]["name"] for each in response.json["items"]]
     assert names == {"acme": ["mine"], "beta": ["theirs"]}
     acme = server.as_tenant("acme")
     refused = await asyncio.to_thread(
@@ -79,6 +79,6 @@ async def test_a_node_that_is_gone_is_missing_and_slows_nobody(rig: NodeRig, ser
     acme = server.as_tenant("acme")
     await asyncio.to_thread(acme.get, PODS)
     begun = time.monotonic()
-    told = await asyncio.to_thread(acme.get, PODS)
+    response = await asyncio.to_thread(acme.get, PODS)
     assert time.monotonic() - begun < 2.0
-    assert [each["metadata"]["name"] for each in told.json["items"]] == ["here"]
+    assert [each["metadata"]["name"] for each in response.json["items"]] == ["here"]

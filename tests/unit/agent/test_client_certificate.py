@@ -1,4 +1,4 @@
-"""A kubeconfig with another certificate is the same kubeconfig otherwise."""
+"""Replacing the certificate in a kubeconfig keeps everything else."""
 
 from __future__ import annotations
 

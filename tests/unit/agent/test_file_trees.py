@@ -1,4 +1,4 @@
-"""Trees of files as hostile containers leave them."""
+"""Removing and measuring file trees that hostile containers have created."""
 
 import os
 import subprocess
@@ -64,6 +64,6 @@ def test_flushing(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.root
-def test_what_cannot_be_removed_is_told() -> None:
+def test_a_failed_removal_is_reported() -> None:
     with pytest.raises(OSError, match="cannot remove"):
         file_trees.remove(Path("/proc/self"))

@@ -1,4 +1,4 @@
-"""What a node may promise."""
+"""The capacity of nodes."""
 
 from pathlib import Path
 

@@ -1,7 +1,9 @@
-"""What a node does when something runs short: it says so, and ends pods one after the other."""
+"""A node under resource pressure: it sets a condition, evicts pods one at a time, and removes images."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,7 +11,15 @@ import pytest
 
 from alcove.agent import pressure
 from alcove.agent.cgroups import CgroupUsage
-from alcove.agent.housekeeping import AFTER_EVICTION_SECONDS, RELIEVED_SECONDS, NodeHousekeeping
+from alcove.agent.housekeeping import (
+    AFTER_EVICTION_SECONDS,
+    RELIEVED_SECONDS,
+    DiskUsage,
+    NodeHousekeeping,
+    collect_images,
+    images_bytes_max,
+)
+from alcove.agent.images.store import ImageStore
 from alcove.agent.node import NodePressures
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.view import PodRuntimeView, PodTermination, TerminationCause
@@ -31,7 +41,7 @@ class Worker:
         self.view.end = PodTermination(TerminationCause.FAILED, grace_seconds, reason, message)
 
 
-class Roster(list[Worker]):
+class Workers(list[Worker]):
     def find(self, key: ObjectKey) -> Worker | None:
         return next((each for each in self if each.key.object_key == key), None)
 
@@ -40,24 +50,24 @@ class Node:
     def __init__(self, used: dict[str, int]) -> None:
         self.now = 1_000.0
         self.events: list[tuple[str, str]] = []
-        self.roster = Roster(Worker(name) for name in used)
+        self.workers = Workers(Worker(name) for name in used)
         usage = {
             worker.key.directory_name: CgroupUsage(working_set_bytes=used[worker.key.name])
-            for worker in self.roster
+            for worker in self.workers
         }
-        shop = SimpleNamespace(
+        services = SimpleNamespace(
             folders=SimpleNamespace(data=Path("/")),
             group="/g",
             cgroups=SimpleNamespace(usage=lambda group: usage[group.removeprefix("/g/")]),
             note=lambda key, _type, reason, _message: self.events.append((key.name, reason)),
         )
-        self.housekeeping = NodeHousekeeping(self.roster, shop, None, lambda: self.now)  # type: ignore[arg-type]
+        self.housekeeping = NodeHousekeeping(self.workers, services, None, lambda: self.now)  # type: ignore[arg-type]
 
     def ended(self) -> list[str]:
-        return [worker.key.name for worker in self.roster if worker.view.end is not None]
+        return [worker.key.name for worker in self.workers if worker.view.end is not None]
 
 
-async def test_one_pod_at_a_time_goes_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_pod_at_a_time_is_evicted_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node({"small": 10 << 20, "big": 50 << 20})
     monkeypatch.setattr(pressure, "measure", lambda _data: NO_MEMORY)
     await node.housekeeping._check_pressure()
@@ -70,7 +80,9 @@ async def test_one_pod_at_a_time_goes_for_memory(monkeypatch: pytest.MonkeyPatch
     assert node.ended() == ["small", "big"]
 
 
-async def test_a_shortage_is_told_for_a_while_after_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pressure_condition_stays_for_a_while_after_the_pressure_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     node = Node({})
     monkeypatch.setattr(pressure, "measure", lambda _data: NO_MEMORY)
     await node.housekeeping._check_pressure()
@@ -83,8 +95,27 @@ async def test_a_shortage_is_told_for_a_while_after_it_ended(monkeypatch: pytest
     assert node.housekeeping.pressures() == NodePressures()
 
 
-async def test_nobody_goes_while_there_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_pod_is_evicted_without_pressure(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node({"a": 1 << 34})
     monkeypatch.setattr(pressure, "measure", lambda _data: FINE)
     await node.housekeeping._check_pressure()
     assert not node.ended() and node.housekeeping.pressures() == NodePressures()
+
+
+@pytest.mark.parametrize(
+    ("used", "images", "expected"),
+    [(0, 0, 0), (84, 50, 50), (85, 50, 45), (100, 50, 30), (95, 5, 0), (90, 0, 0)],
+)
+def test_how_much_disk_images_may_use(used: int, images: int, expected: int) -> None:
+    assert images_bytes_max(DiskUsage(100, used), images) == expected
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("busybox") is None, reason="needs root and busybox")
+async def test_no_image_is_removed_while_the_disk_has_space(tmp_path: Path) -> None:
+    store = ImageStore(tmp_path)
+    image = store.add_builtin()
+    disk = os.statvfs(tmp_path)
+    is_full = disk.f_bavail * 100 < disk.f_blocks * 15
+    assert await collect_images(store, [image.digest] if is_full else []) == []
+    assert store.all() == [image]

@@ -69,7 +69,7 @@ def test_binds_keep_out_devices_and_writes(folder: Path) -> None:
     assert (target / "new").exists()
 
 
-def test_what_cannot_be_mounted_is_told(folder: Path) -> None:
+def test_a_failed_mount_is_reported(folder: Path) -> None:
     with pytest.raises(MountFailed, match="No such file"):
         mount_calls.mount("tmpfs", folder / "missing", "tmpfs", 0, "")
     with pytest.raises(MountFailed):

@@ -1,4 +1,4 @@
-"""Pods are handed to the nodes they are bound to, and a node that hosts one asks for no others."""
+"""Pods are dispatched to the nodes they are bound to; with one node, only its pods are watched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a node is short of something, and who has to go."""
+"""When a node is under resource pressure, and which pod is evicted."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def candidate(name: str, used_mb: int, asked_mb: int = 0, priority: int = 0) -> 
         ([], None),
     ],
 )
-def test_who_goes(candidates: list[EvictionCandidate], expected: str | None) -> None:
+def test_which_pod_is_evicted(candidates: list[EvictionCandidate], expected: str | None) -> None:
     chosen = choose(candidates, "memory")
     assert (chosen.key.name if chosen else None) == expected
 

@@ -10,8 +10,8 @@ from alcove.api import addresses
 from alcove.api.fields import FieldError
 
 
-def bodies(faults: list[FieldError]) -> list[str]:
-    return [fault.body.split(": ", 2)[2] for fault in faults]
+def bodies(errors: list[FieldError]) -> list[str]:
+    return [error.body.split(": ", 2)[2] for error in errors]
 
 
 NOT_IP = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"

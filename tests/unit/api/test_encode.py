@@ -52,7 +52,7 @@ def test_missing_metadata_is_made() -> None:
     )
 
 
-def test_what_json_cannot_hold_is_the_clients_fault() -> None:
+def test_values_that_json_cannot_hold_are_a_bad_request() -> None:
     deep: list[object] = []
     for _ in range(400):
         deep = [deep]

@@ -83,12 +83,12 @@ def test_what_is_no_quantity(text: str, message: str) -> None:
     with pytest.raises(QuantityError) as raised:
         parse(text)
     assert str(raised.value) == message
-    assert quantity.error_message(text) == message
 
 
 def test_hostile_texts_cost_little() -> None:
     for text in ("9" * 3_000_000, "1e" + "9" * 3_000_000, "0." + "0" * 3_000_000 + "1"):
-        assert quantity.error_message(text)
+        with pytest.raises(QuantityError):
+            parse(text)
     assert str(parse("1e-999999999")) == "1e-9"
 
 

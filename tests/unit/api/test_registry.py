@@ -30,8 +30,8 @@ def test_every_kind_is_found_by_resource_and_by_kind(kinds: KindRegistry) -> Non
 def test_definitions_are_of_the_kinds_they_are_named_for(kinds: KindRegistry) -> None:
     documents = kubernetes_schemas.documents()
     for kind in kinds:
-        told = documents[kind.definition]["x-kubernetes-group-version-kind"]
-        assert {"group": kind.group, "version": kind.version, "kind": kind.kind} in told
+        messages = documents[kind.definition]["x-kubernetes-group-version-kind"]
+        assert {"group": kind.group, "version": kind.version, "kind": kind.kind} in messages
         assert kind.schema.type is SchemaType.OBJECT
         assert kind.schema.name == kind.kind
         assert kind.schema.properties["metadata"].name == "ObjectMeta"

@@ -84,7 +84,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED)
-def test_refused_in_kubernetes_words(text: str, message: str) -> None:
+def test_invalid_selectors_have_the_message_of_kubernetes(text: str, message: str) -> None:
     with pytest.raises(BadRequest) as refused:
         selectors.parse(text)
     assert refused.value.message == message
@@ -125,7 +125,7 @@ def test_from_object_refuses_what_is_no_selector() -> None:
         selectors.from_object({"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["1"]}]})
 
 
-def test_as_equality_tells_only_what_is_exact() -> None:
+def test_only_exact_requirements_count_as_equality() -> None:
     selector = selectors.parse("a=1,b==2,c in (3),d in (4,5),e!=6,f,!g,h>1")
     assert selector.as_equality() == (("a", "1"), ("b", "2"), ("c", "3"))
     assert selectors.from_labels({"b": "2", "a": "1"}).as_equality() == (("a", "1"), ("b", "2"))
@@ -228,13 +228,13 @@ FIELD_REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "message"), FIELD_REFUSED)
-def test_field_refused_in_kubernetes_words(text: str, message: str) -> None:
+def test_invalid_field_selectors_have_the_message_of_kubernetes(text: str, message: str) -> None:
     with pytest.raises(BadRequest) as refused:
         selectors.parse_fields(text)
     assert refused.value.message == message
 
 
-def test_field_selector_tells_its_fields_and_exact_values() -> None:
+def test_field_selector_lists_its_fields_and_exact_values() -> None:
     selector = selectors.parse_fields("metadata.name=web,spec.nodeName!=n1,metadata.name!=x")
     assert selector.fields == ("metadata.name", "spec.nodeName")
     assert selector.exact("metadata.name") == "web"

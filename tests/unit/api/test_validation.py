@@ -19,20 +19,20 @@ from alcove.api.validation import (
 )
 
 
-def told(faults: list[FieldError]) -> list[str]:
-    return [str(fault) for fault in faults]
+def messages(errors: list[FieldError]) -> list[str]:
+    return [str(error) for error in errors]
 
 
-def test_checks_tell_one_fault_each() -> None:
-    faults: list[FieldError] = []
-    check_name("", names.dns_label, "a", faults)
-    check_choice("x", ("p", "q"), "b", faults)
-    check_required_choice("", ("p",), "c", faults)
-    check_required_choice("x", ("p",), "d", faults)
-    check_port_or_name(0, "e", faults)
-    check_port_or_name("80", "f", faults)
-    check_id(-1, "g", faults)
-    assert told(faults) == [
+def test_checks_report_one_error_each() -> None:
+    errors: list[FieldError] = []
+    check_name("", names.dns_label, "a", errors)
+    check_choice("x", ("p", "q"), "b", errors)
+    check_required_choice("", ("p",), "c", errors)
+    check_required_choice("x", ("p",), "d", errors)
+    check_port_or_name(0, "e", errors)
+    check_port_or_name("80", "f", errors)
+    check_id(-1, "g", errors)
+    assert messages(errors) == [
         "a: Required value",
         'b: Unsupported value: "x": supported values: "p", "q"',
         "c: Required value",
@@ -43,23 +43,25 @@ def test_checks_tell_one_fault_each() -> None:
     ]
 
 
-def test_good_values_tell_nothing() -> None:
-    faults: list[FieldError] = []
-    check_name("a", names.dns_label, "a", faults)
-    check_choice("p", ("p", "q"), "b", faults)
-    check_required_choice("p", ("p",), "c", faults)
-    check_port_or_name(65535, "e", faults)
-    check_port_or_name("http", "f", faults)
-    check_id(0, "g", faults)
-    assert read_quantity("1Gi", "h", faults) is not None
-    check_forbidden_fields({"a": 1, "b": ""}, ("a",), "no", "x", faults)
-    assert faults == []
+def test_valid_values_have_no_errors() -> None:
+    errors: list[FieldError] = []
+    check_name("a", names.dns_label, "a", errors)
+    check_choice("p", ("p", "q"), "b", errors)
+    check_required_choice("p", ("p",), "c", errors)
+    check_port_or_name(65535, "e", errors)
+    check_port_or_name("http", "f", errors)
+    check_id(0, "g", errors)
+    assert read_quantity("1Gi", "h", errors) is not None
+    check_forbidden_fields({"a": 1, "b": ""}, ("a",), "no", "x", errors)
+    assert errors == []
 
 
-def test_a_bad_quantity_is_a_fault_not_an_error() -> None:
-    faults: list[FieldError] = []
-    assert read_quantity("x", "f", faults) is None
-    assert told(faults)[0].startswith('f: Invalid value: "x": quantities must match the regular expression')
+def test_an_invalid_quantity_is_a_field_error_not_an_exception() -> None:
+    errors: list[FieldError] = []
+    assert read_quantity("x", "f", errors) is None
+    assert messages(errors)[0].startswith(
+        'f: Invalid value: "x": quantities must match the regular expression'
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_a_bad_quantity_is_a_fault_not_an_error() -> None:
         ({"a": 1}, {"a": 1}, True),
     ],
 )
-def test_same_is_what_go_structs_cannot_tell_apart(new: Any, old: Any, expected: bool) -> None:
+def test_same_means_equal_as_go_structs(new: Any, old: Any, expected: bool) -> None:
     assert same(new, old) is expected
     assert same(old, new) is expected
 

@@ -45,7 +45,7 @@ async def written(path: Path, *entries: AuditEntry) -> list[dict[str, Any]]:
 
 
 async def test_entry_is_a_kubernetes_audit_event(tmp_path: Path) -> None:
-    asked = entry(
+    recorded = entry(
         version="v1",
         resource="pods",
         namespace="default",
@@ -54,7 +54,7 @@ async def test_entry_is_a_kubernetes_audit_event(tmp_path: Path) -> None:
         user_agent="kubectl/1.32",
         annotations={"authorization.k8s.io/decision": "allow"},
     )
-    assert await written(tmp_path / "audit.log", asked) == [
+    assert await written(tmp_path / "audit.log", recorded) == [
         {
             "kind": "Event",
             "apiVersion": "audit.k8s.io/v1",
@@ -122,7 +122,7 @@ async def test_file_is_for_its_owner_only_and_appended_to(tmp_path: Path) -> Non
     assert [file.stat().st_mode & 0o777 for file in files(tmp_path)] == [0o600]
 
 
-async def test_lines_are_written_without_being_asked(tmp_path: Path) -> None:
+async def test_lines_are_flushed_in_the_background(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     log = AuditLog(path)
     log.record(entry())

@@ -24,7 +24,8 @@ SMALL = FlowLimits(
 
 
 class Crowd:
-    """Requests against one flow, each held until it is let go, and the order they were let in."""
+    """Requests to one flow controller, each held until it is released, and the order in which they were
+    admitted."""
 
     def __init__(self, flow: FlowController) -> None:
         self.flow = flow
@@ -45,7 +46,7 @@ class Crowd:
                 self.gates.append(gate)
                 await gate.wait()
 
-    def let_go(self, count: int | None = None) -> None:
+    def release(self, count: int | None = None) -> None:
         going, self.gates = self.gates[:count], self.gates[count or len(self.gates) :]
         for gate in going:
             gate.set()
@@ -53,11 +54,11 @@ class Crowd:
     async def finish(self) -> None:
         async with asyncio.timeout(20):
             while not all(task.done() for task in self.tasks):
-                self.let_go()
+                self.release()
                 await asyncio.sleep(0)
 
 
-async def turns(count: int = 5) -> None:
+async def run_loop(count: int = 5) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -118,11 +119,11 @@ async def test_flood_delays_a_neighbour_by_one_turn_at_most() -> None:
 async def test_narrow_request_goes_before_wide_ones_that_came_first() -> None:
     crowd = Crowd(FlowController(SMALL))
     crowd.send(A, 8, held=True)
-    await turns()
-    for tenant, width_asked in ((A, 8), (A, 8), (B, 8), (C, 1)):
-        crowd.send(tenant, width_asked)
-    await turns()
-    crowd.let_go()
+    await run_loop()
+    for tenant, seats in ((A, 8), (A, 8), (B, 8), (C, 1)):
+        crowd.send(tenant, seats)
+    await run_loop()
+    crowd.release()
     await crowd.finish()
     assert crowd.served[1] == (C, 1)
 
@@ -131,13 +132,13 @@ async def test_wide_request_is_not_starved_by_narrow_ones() -> None:
     crowd = Crowd(FlowController(SMALL))
     for _ in range(8):
         crowd.send(A, held=True)
-    await turns()
+    await run_loop()
     wide = crowd.send(B, 8)
     for _ in range(40):
         crowd.send(A, held=True)
     for _ in range(100):
-        await turns(2)
-        crowd.let_go(2)
+        await run_loop(2)
+        crowd.release(2)
         if wide.done():
             break
     assert crowd.served.index((B, 8)) <= 8 + 8
@@ -148,7 +149,7 @@ async def test_waiting_for_own_seats_does_not_hold_up_others() -> None:
     crowd = Crowd(FlowController(FlowLimits(seats=20, seats_per_tenant=8, seats_of_system=2)))
     for _ in range(20):
         crowd.send(A, held=True)
-    await turns()
+    await run_loop()
     assert crowd.served == [(A, 1)] * 8
     assert crowd.flow.try_acquire(B, 4)
     crowd.flow.release(B, 4)
@@ -162,26 +163,26 @@ async def test_ring0_has_its_share_however_many_wait() -> None:
     for tenant in (A, B, C):
         for _ in range(20):
             crowd.send(tenant, 2, held=True)
-    await turns()
+    await run_loop()
     assert flow.waiting > 0
     assert flow.try_acquire(SYSTEM, 2)
     assert not flow.try_acquire(SYSTEM, 1)
     late = crowd.send(SYSTEM, 2)
-    await turns()
+    await run_loop()
     assert not late.done()
     flow.release(SYSTEM, 2)
-    await turns()
+    await run_loop()
     assert late.done()
     await crowd.finish()
     assert no_seat_is_lost(flow)
 
 
-async def test_full_queue_is_told_to_come_back() -> None:
+async def test_full_queue_rejects_with_retry_after() -> None:
     flow = FlowController(SMALL)
     crowd = Crowd(flow)
     for _ in range(8 + 50):
         crowd.send(A, held=True)
-    await turns()
+    await run_loop()
     with pytest.raises(TooManyRequests, match='too many requests of tenant "a"') as caught:
         await flow.acquire(A)
     assert caught.value.details is not None
@@ -196,31 +197,31 @@ async def test_all_queues_together_are_bounded() -> None:
     for tenant in (A, B, C):
         for _ in range(40):
             crowd.send(tenant, held=True)
-    await turns()
+    await run_loop()
     assert flow.waiting == 100
-    await turns()
+    await run_loop()
     assert flow.rejected_full == 120 - 8 - 100
     for task in crowd.tasks:
         task.cancel()
     await asyncio.gather(*crowd.tasks, return_exceptions=True)
-    await turns()
+    await run_loop()
     assert no_seat_is_lost(flow)
 
 
-async def test_waiting_too_long_is_told_to_come_back() -> None:
+async def test_waiting_too_long_rejects_with_retry_after() -> None:
     now = 100.0
     flow = FlowController(SMALL, clock=lambda: now)
     crowd = Crowd(flow)
     crowd.send(A, 8, held=True)
-    await turns()
+    await run_loop()
     early = crowd.send(A)
-    await turns()
+    await run_loop()
     now = 103.0
     late = crowd.send(A)
-    await turns()
+    await run_loop()
     now = 105.0
     flow.expire()
-    await turns()
+    await run_loop()
     assert isinstance(early.exception(), TooManyRequests)
     assert not late.done()
     assert (flow.rejected_late, flow.waiting) == (1, 1)
@@ -230,7 +231,7 @@ async def test_waiting_too_long_is_told_to_come_back() -> None:
     assert no_seat_is_lost(flow)
 
 
-async def test_expiry_comes_by_itself() -> None:
+async def test_a_waiting_request_times_out_by_itself() -> None:
     flow = FlowController(FlowLimits(seats=10, seats_per_tenant=8, seats_of_system=2, wait_seconds_max=0.01))
     assert flow.try_acquire(A, 8)
     async with asyncio.timeout(10):
@@ -243,7 +244,7 @@ async def test_cancelled_request_leaves_no_seat_behind(granted_first: bool) -> N
     flow = FlowController(SMALL)
     assert flow.try_acquire(A, 8)
     waiting = asyncio.create_task(flow.acquire(A, 4))
-    await turns()
+    await run_loop()
     if granted_first:
         flow.release(A, 8)
         while flow.waiting:
@@ -251,15 +252,15 @@ async def test_cancelled_request_leaves_no_seat_behind(granted_first: bool) -> N
         waiting.cancel()
     else:
         waiting.cancel()
-        await turns()
+        await run_loop()
         flow.release(A, 8)
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    await turns()
+    await run_loop()
     assert no_seat_is_lost(flow)
 
 
-async def test_idle_tenants_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_tenants_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow_module, "IDLE_TENANTS_KEPT_MAX", 10)
     flow = FlowController(SMALL)
     for n in range(100):
@@ -268,13 +269,13 @@ async def test_idle_tenants_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(flow._shares) <= 11
 
 
-async def test_waits_are_told() -> None:
+async def test_waits_are_observed() -> None:
     now = 1.0
     waits: list[float] = []
     flow = FlowController(SMALL, clock=lambda: now, on_wait=waits.append)
     assert flow.try_acquire(A, 8)
     waiting = asyncio.create_task(flow.acquire(A))
-    await turns()
+    await run_loop()
     now = 3.5
     flow.release(A, 8)
     await waiting
@@ -299,13 +300,13 @@ def test_backlogged_tenants_are_served_equally_within_one_request(
         limits = FlowLimits(seats=12, seats_per_tenant=11, seats_of_system=1)
         crowd = Crowd(FlowController(limits))
         crowd.send(TenantId("z"), 11, held=True)
-        await turns()
+        await run_loop()
         tenants = [TenantId(f"t{n}") for n in range(len(backlog))]
-        left = {tenant: list(asked) for tenant, asked in zip(tenants, backlog, strict=True)}
-        for tenant, asked in left.items():
-            for n, width_asked in enumerate(asked):
-                crowd.send(tenant, width_asked, held=n % 4 < held)
-        await turns()
+        left = {tenant: list(widths) for tenant, widths in zip(tenants, backlog, strict=True)}
+        for tenant, widths in left.items():
+            for n, requested_width in enumerate(widths):
+                crowd.send(tenant, requested_width, held=n % 4 < held)
+        await run_loop()
         assert len(crowd.served) == 1
         await crowd.finish()
         totals = dict.fromkeys(tenants, 0)
@@ -322,30 +323,30 @@ def test_backlogged_tenants_are_served_equally_within_one_request(
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(widths, st.integers(1, 7)), min_size=2, max_size=4), st.integers(0, 3))
 def test_backlogged_tenants_are_served_by_their_weights_within_one_request(
-    asking: list[tuple[list[int], int]], held: int
+    backlogs: list[tuple[list[int], int]], held: int
 ) -> None:
     async def scenario() -> None:
-        weighs = {TenantId(f"t{n}"): weight for n, (_, weight) in enumerate(asking)}
+        weight_of = {TenantId(f"t{n}"): weight for n, (_, weight) in enumerate(backlogs)}
         limits = FlowLimits(seats=12, seats_per_tenant=11, seats_of_system=1)
-        crowd = Crowd(FlowController(limits, weight=lambda tenant: weighs.get(tenant, 1)))
+        crowd = Crowd(FlowController(limits, weight=lambda tenant: weight_of.get(tenant, 1)))
         crowd.send(TenantId("z"), 11, held=True)
-        await turns()
-        left = {tenant: list(asked) for tenant, (asked, _) in zip(weighs, asking, strict=True)}
-        for tenant, asked in left.items():
-            for n, width_asked in enumerate(asked):
-                crowd.send(tenant, width_asked, held=n % 4 < held)
-        await turns()
+        await run_loop()
+        left = {tenant: list(widths) for tenant, (widths, _) in zip(weight_of, backlogs, strict=True)}
+        for tenant, widths in left.items():
+            for n, requested_width in enumerate(widths):
+                crowd.send(tenant, requested_width, held=n % 4 < held)
+        await run_loop()
         assert len(crowd.served) == 1
         await crowd.finish()
-        totals = dict.fromkeys(weighs, 0.0)
+        totals = dict.fromkeys(weight_of, 0.0)
         for tenant, width_served in crowd.served[1:]:
-            totals[tenant] += width_served / weighs[tenant]
+            totals[tenant] += width_served / weight_of[tenant]
             left[tenant].pop(0)
             if not all(left.values()):
                 break
-            for one, other in combinations(weighs, 2):
+            for one, other in combinations(weight_of, 2):
                 # Each may be ahead of the other by one request.
-                most = 5 / min(weighs[one], weighs[other]) + 0.001
+                most = 5 / min(weight_of[one], weight_of[other]) + 0.001
                 assert abs(totals[one] - totals[other]) <= most
 
     asyncio.run(scenario())
@@ -388,19 +389,19 @@ def test_seats_are_never_exceeded_nor_lost(requests: list[tuple[TenantId, int, b
     async def scenario() -> None:
         flow = FlowController(SMALL)
         crowd = Crowd(flow)
-        for n, (tenant, width_asked, held, fate) in enumerate(requests):
-            task = crowd.send(tenant, width_asked, held=held)
+        for n, (tenant, requested_width, held, outcome) in enumerate(requests):
+            task = crowd.send(tenant, requested_width, held=held)
             if n % 3 == 0:
                 await asyncio.sleep(0)
-            if fate == "cancel":
+            if outcome == "cancel":
                 task.cancel()
             assert flow.in_use <= SMALL.seats
             assert all(share.held <= SMALL.seats_per_tenant for share in flow._shares.values())
             assert flow.in_use - flow._system.held <= SMALL.seats - SMALL.seats_of_system
             if n % 5 == 0:
-                crowd.let_go(2)
+                crowd.release(2)
         await crowd.finish()
-        await turns()
+        await run_loop()
         assert no_seat_is_lost(flow)
 
     asyncio.run(scenario())

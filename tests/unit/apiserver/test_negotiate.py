@@ -1,4 +1,4 @@
-"""Which form an Accept header asks for."""
+"""The response form that an Accept header selects."""
 
 import pytest
 
@@ -26,7 +26,7 @@ NEWER, OLDER = "meta.k8s.io/v1", "meta.k8s.io/v1beta1"
         ),
     ],
 )
-def test_the_first_that_we_have_is_taken(accept: str, form: ResponseForm, version: str) -> None:
+def test_the_first_supported_media_type_is_used(accept: str, form: ResponseForm, version: str) -> None:
     assert (choose(accept).form, choose(accept).meta_version) == (form, version)
 
 
@@ -34,6 +34,6 @@ def test_the_first_that_we_have_is_taken(accept: str, form: ResponseForm, versio
     "accept",
     ["text/html", "application/json;as=Table;v=v1;g=other", "application/json;as=Other;v=v1;g=meta.k8s.io"],
 )
-def test_what_we_have_not_is_refused(accept: str) -> None:
+def test_unsupported_media_types_are_not_acceptable(accept: str) -> None:
     with pytest.raises(NotAcceptable):
         choose(accept)

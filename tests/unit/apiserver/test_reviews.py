@@ -1,14 +1,15 @@
-"""Reviews: what `kubectl auth can-i`, `can-i --list` and `whoami` are told, and what delegates are."""
+"""Reviews behind `kubectl auth can-i`, `can-i --list` and `whoami`, and those of delegated authentication."""
 
 import pytest
 
 from alcove.api.errors import BadRequest, Invalid
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import SERVICE_ACCOUNTS
 from alcove.apiserver.auth import certificates
 from alcove.apiserver.auth.authenticate import Authenticator
 from alcove.apiserver.auth.signingkeys import SigningKeys
-from alcove.apiserver.auth.tokens import SERVICE_ACCOUNTS, BoundObject, TokenObjectRef, Tokens
+from alcove.apiserver.auth.tokens import BoundObject, TokenObjectRef, Tokens
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
@@ -67,7 +68,7 @@ def pods(verb: str = "get", namespace: str = "default") -> Object:
     return {"resourceAttributes": {"verb": verb, "resource": "pods", "namespace": namespace}}
 
 
-def test_can_i(world: World) -> None:
+def test_self_subject_access_review(world: World) -> None:
     yes = world.ask("SelfSubjectAccessReview", pods())
     assert yes == {
         "allowed": True,
@@ -78,12 +79,12 @@ def test_can_i(world: World) -> None:
 
 
 def test_can_i_reach_a_path(world: World) -> None:
-    def asked(path: str) -> Object:
+    def url_access(path: str) -> Object:
         return {"nonResourceAttributes": {"verb": "get", "path": path}}
 
-    assert world.ask("SelfSubjectAccessReview", asked("/api"))["allowed"]
-    assert not world.ask("SelfSubjectAccessReview", asked("/metrics"))["allowed"]
-    assert not world.ask("SelfSubjectAccessReview", asked(""))["allowed"]
+    assert world.ask("SelfSubjectAccessReview", url_access("/api"))["allowed"]
+    assert not world.ask("SelfSubjectAccessReview", url_access("/metrics"))["allowed"]
+    assert not world.ask("SelfSubjectAccessReview", url_access(""))["allowed"]
 
 
 def test_can_a_ring0_caller_in_a_tenant(world: World) -> None:
@@ -132,12 +133,12 @@ def test_a_local_review_stays_in_its_namespace(world: World) -> None:
         ("SubjectAccessReview", pods(), "at least one of user or group must be specified"),
     ],
 )
-def test_questions_that_are_none(world: World, kind: str, spec: Object, message: str) -> None:
+def test_invalid_reviews_are_rejected(world: World, kind: str, spec: Object, message: str) -> None:
     with pytest.raises(Invalid, match=message):
         world.ask(kind, spec)
 
 
-def test_a_review_is_no_object_with_a_name(world: World) -> None:
+def test_a_review_with_metadata_is_rejected(world: World) -> None:
     with pytest.raises(Invalid, match=r"metadata: Invalid value: .*must be empty"):
         world.ask("SelfSubjectAccessReview", pods(), name="x")
     assert world.ask("SelfSubjectAccessReview", pods(), creationTimestamp=None, managedFields=[])["allowed"]
@@ -160,13 +161,13 @@ def test_can_i_list(world: World) -> None:
         world.ask("SelfSubjectRulesReview", {})
 
 
-def test_a_masters_list_is_everything(world: World) -> None:
+def test_a_list_for_masters_allows_everything(world: World) -> None:
     boss = Identity(ACME, "boss", ("system:masters",))
     found = world.ask("SelfSubjectRulesReview", {"namespace": "default"}, boss)
     assert {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]} in found["resourceRules"]
 
 
-def test_who_am_i(world: World) -> None:
+def test_self_subject_review(world: World) -> None:
     answer = world.reviews.review("SelfSubjectReview", {"kind": "SelfSubjectReview"}, ANN, ACME)
     assert answer["metadata"] == {"creationTimestamp": "2027-01-15T08:00:00Z"}
     assert answer["status"] == {
@@ -184,7 +185,7 @@ def token(world: World, *audiences: str) -> str:
     return world.tokens.issue(bound, audiences or world.tokens.audiences(ACME), 3600)
 
 
-def test_whose_token_is_this(world: World) -> None:
+def test_token_review(world: World) -> None:
     found = world.ask("TokenReview", {"token": token(world)})
     assert found["authenticated"] is True
     assert found["audiences"] == world.tokens.audiences(ACME)
@@ -198,7 +199,7 @@ def test_a_token_for_the_reviewer(world: World) -> None:
     assert (found["authenticated"], found["audiences"]) == (True, ["vault"])
 
 
-def test_tokens_that_are_nobodys_here(world: World) -> None:
+def test_invalid_tokens_are_rejected(world: World) -> None:
     for spec, tenant in (
         ({"token": token(world)}, OTHER),
         ({"token": token(world)}, SYSTEM),
@@ -216,6 +217,6 @@ def test_a_review_without_a_token(world: World) -> None:
         world.ask("TokenReview", {})
 
 
-def test_what_is_no_review(world: World) -> None:
+def test_an_invalid_review_is_rejected(world: World) -> None:
     with pytest.raises(BadRequest):
         world.ask("Pod", {})

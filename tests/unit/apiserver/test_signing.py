@@ -1,4 +1,4 @@
-"""Certificate requests: who may ask for what, and a certificate that works when all is right."""
+"""Certificate signing requests: who may request what, and the certificate of an approved request."""
 
 import base64
 from datetime import timedelta
@@ -14,6 +14,7 @@ from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object
+from alcove.api.resources import CERTIFICATE_SIGNING_REQUESTS
 from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.apiserver import signing
 from alcove.apiserver.admission.base import Attributes, Operation
@@ -22,7 +23,7 @@ from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
-from alcove.apiserver.signing import CLIENT, NODE_CLIENT, NODE_SERVING, REQUESTS, SigningError
+from alcove.apiserver.signing import CLIENT, NODE_CLIENT, NODE_SERVING, SigningError
 from alcove.testing.memory_reader import MemoryReader
 
 ACME = TenantId("acme")
@@ -83,11 +84,11 @@ def test_a_client_certificate_is_whom_it_asks_for(authority: CertificateAuthorit
 
 
 @pytest.mark.parametrize(
-    ("asked", "seconds"),
+    ("requested_seconds", "seconds"),
     [(None, 365 * 86_400), (3600, 3600), (1, 600), (10**9, 365 * 86_400)],
 )
-def test_lifetimes(authority: CertificateAuthority, asked: int | None, seconds: int) -> None:
-    request = csr(pem(ANN), expirationSeconds=asked) if asked else csr(pem(ANN))
+def test_lifetimes(authority: CertificateAuthority, requested_seconds: int | None, seconds: int) -> None:
+    request = csr(pem(ANN), expirationSeconds=requested_seconds) if requested_seconds else csr(pem(ANN))
     certificate = x509.load_pem_x509_certificate(signing.sign(request, authority, NOW))
     assert certificate.not_valid_after_utc.timestamp() == NOW + seconds
     assert certificate.not_valid_after_utc - certificate.not_valid_before_utc >= timedelta(minutes=10)
@@ -179,7 +180,7 @@ def test_a_request_somebody_changed_is_not_signed(authority: CertificateAuthorit
         signing.sign(csr(text), authority, NOW)
 
 
-def test_who_asks_is_written_by_the_server() -> None:
+def test_the_server_writes_the_requesters_identity() -> None:
     request = csr(pem(ANN), username="root", uid="0", groups=["system:masters"], extra={"x": ["y"]})
     signing.prepare(request, Identity(ACME, "bob", ("dev",), "u1", {"scopes": ("a",)}))
     spec = request["spec"]
@@ -187,21 +188,6 @@ def test_who_asks_is_written_by_the_server() -> None:
     assert spec["extra"] == {"scopes": ["a"]}
     signing.prepare(request, Identity(ACME, "bob"))
     assert "uid" not in request["spec"] and "extra" not in request["spec"]
-
-
-@pytest.mark.parametrize(
-    ("request_", "subresource"),
-    [
-        (csr(pem(NODE), NODE_CLIENT, CLIENT_USAGES, SYSTEM, username="system:node:n1"), "selfnodeclient"),
-        (csr(pem(NODE), NODE_CLIENT, CLIENT_USAGES, SYSTEM, username="system:bootstrap"), "nodeclient"),
-        (csr(pem(NODE), CLIENT, CLIENT_USAGES, SYSTEM, username="system:node:n1"), None),
-        (csr(pem(ANN), NODE_CLIENT, username="ann"), None),
-        (csr(pem(NODE, ADDRESS), NODE_SERVING, SERVING_USAGES, SYSTEM, username="system:node:n1"), None),
-    ],
-)
-def test_what_policy_alone_may_approve(request_: Object, subresource: str | None) -> None:
-    found = signing.auto_approval(request_)
-    assert (found.subresource if found else None) == subresource
 
 
 class World:
@@ -214,7 +200,7 @@ class World:
     def give(self, user: str, verb: str, signer: str) -> None:
         rule = {
             "verbs": [verb],
-            "apiGroups": [REQUESTS.group],
+            "apiGroups": [CERTIFICATE_SIGNING_REQUESTS.group],
             "resources": ["signers"],
             "resourceNames": [signer],
         }
@@ -240,17 +226,17 @@ class World:
             old=old,
             identity=identity,
         )
-        assert self.plugin.handles(attributes.operation, REQUESTS, subresource)
+        assert self.plugin.handles(attributes.operation, CERTIFICATE_SIGNING_REQUESTS, subresource)
         await self.plugin.admit(attributes)
         await self.plugin.validate(attributes)
         return obj
 
 
 KIND = Kind(
-    group=REQUESTS.group,
+    group=CERTIFICATE_SIGNING_REQUESTS.group,
     version="v1",
     kind="CertificateSigningRequest",
-    resource=REQUESTS.resource,
+    resource=CERTIFICATE_SIGNING_REQUESTS.resource,
     singular="certificatesigningrequest",
     scope=Scope.TENANT,
     schema=SchemaNode(SchemaType.OBJECT),
@@ -267,27 +253,27 @@ def approved(request: Object, kind: str = "Approved") -> Object:
     return {**request, "status": {"conditions": [{"type": kind, "status": "True"}]}}
 
 
-async def test_asking_approving_and_having(world: World) -> None:
+async def test_an_approved_request_gets_a_certificate(world: World) -> None:
     world.give("approver", "approve", CLIENT)
-    asked = await world.write(csr(pem(ANN)), USER)
-    assert asked["spec"]["username"] == "ann"
-    signed = await world.write(approved(asked), APPROVER, asked, "approval")
+    request = await world.write(csr(pem(ANN)), USER)
+    assert request["spec"]["username"] == "ann"
+    signed = await world.write(approved(request), APPROVER, request, "approval")
     assert identified(base64.b64decode(signed["status"]["certificate"])).user == "ann"
 
 
-async def test_an_approver_of_a_whole_domain(world: World) -> None:
+async def test_a_wildcard_signer_permission_allows_approval(world: World) -> None:
     world.give("approver", "approve", "kubernetes.io/*")
-    asked = csr(pem(ANN))
-    assert "certificate" in (await world.write(approved(asked), APPROVER, asked, "approval"))["status"]
+    request = csr(pem(ANN))
+    assert "certificate" in (await world.write(approved(request), APPROVER, request, "approval"))["status"]
 
 
 @pytest.mark.parametrize(("verb", "signer"), [("approve", NODE_CLIENT), ("sign", CLIENT), ("get", CLIENT)])
 async def test_who_may_not_approve(world: World, verb: str, signer: str) -> None:
     world.give("approver", verb, signer)
-    asked = csr(pem(ANN))
-    new = approved(asked)
+    request = csr(pem(ANN))
+    new = approved(request)
     with pytest.raises(Forbidden, match=f'user not permitted to approve requests with signerName "{CLIENT}"'):
-        await world.write(new, APPROVER, asked, "approval")
+        await world.write(new, APPROVER, request, "approval")
     assert "certificate" not in new["status"]
 
 
@@ -302,7 +288,7 @@ async def test_the_signer_asked_about_is_the_stored_one(world: World) -> None:
     "request_",
     [approved(csr(pem(ANN)), "Denied"), approved(csr(pem(ANN), "example.com/mine")), csr(pem(ANN))],
 )
-async def test_what_is_not_signed_though_it_may_be_approved(world: World, request_: Object) -> None:
+async def test_denied_and_foreign_and_pending_requests_are_not_signed(world: World, request_: Object) -> None:
     boss = Identity(ACME, "boss", ("system:masters",))
     assert "certificate" not in (await world.write(request_, boss, request_, "approval"))["status"]
 
@@ -349,6 +335,6 @@ async def test_only_signers_write_certificates(world: World) -> None:
 
 
 def test_handles_requests_only(world: World) -> None:
-    assert not world.plugin.handles(Operation.UPDATE, REQUESTS, "")
-    assert not world.plugin.handles(Operation.DELETE, REQUESTS, "")
+    assert not world.plugin.handles(Operation.UPDATE, CERTIFICATE_SIGNING_REQUESTS, "")
+    assert not world.plugin.handles(Operation.DELETE, CERTIFICATE_SIGNING_REQUESTS, "")
     assert not world.plugin.handles(Operation.CREATE, GroupResource("", "pods"), "")

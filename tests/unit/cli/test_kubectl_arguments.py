@@ -45,7 +45,7 @@ def test_words_are_split(line: str, wanted: KubectlInvocation) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         ("get pods --tenant", "needs a value"),
         ("get pods --tenant a --tenant b", "twice"),
@@ -58,8 +58,8 @@ def test_words_are_split(line: str, wanted: KubectlInvocation) -> None:
         ("create tenant A_b", "needs a name"),
     ],
 )
-def test_what_cannot_be_meant_is_told(line: str, said: str) -> None:
-    with pytest.raises(CliError, match=said) as failure:
+def test_ambiguous_arguments_are_reported(line: str, expected: str) -> None:
+    with pytest.raises(CliError, match=expected) as failure:
         plan(line.split())
     assert failure.value.code == 2
 

@@ -1,4 +1,4 @@
-"""Every verb, on a real server, and the errors it answers with."""
+"""Every verb, on a real server, and the errors that it raises."""
 
 import asyncio
 from itertools import count
@@ -82,7 +82,7 @@ async def test_apply_and_status(client: Client, name: str) -> None:
     await client.delete(SYSTEM, DEPLOYMENTS, name, namespace="default", propagation=Propagation.BACKGROUND)
 
 
-async def test_lists_come_page_by_page(client: Client) -> None:
+async def test_lists_are_paginated(client: Client) -> None:
     for number in range(5):
         await client.create(
             SYSTEM,
@@ -103,7 +103,7 @@ async def test_lists_come_page_by_page(client: Client) -> None:
     assert await client.list(SYSTEM, CONFIG_MAPS, labels="page=y") == []
 
 
-async def test_a_watch_first_tells_what_there_is(client: Client, name: str) -> None:
+async def test_a_watch_first_sends_the_existing_objects(client: Client, name: str) -> None:
     await client.create(SYSTEM, CONFIG_MAPS, config(name))
     selection = ListSelection(CONFIG_MAPS, fields=f"metadata.name={name}")
     seen: list[WatchEventType] = []
@@ -126,7 +126,7 @@ async def test_a_token_is_made_under_a_service_account(client: Client) -> None:
     assert made["status"]["token"].count(".") == 2
 
 
-async def test_every_write_tells_its_revision(pool: HttpPool, name: str) -> None:
+async def test_every_write_reports_its_revision(pool: HttpPool, name: str) -> None:
     wrote: list[tuple[TenantId, Resource, Revision]] = []
     client = Client(pool, wrote=lambda *what: wrote.append(what))
     made = await client.create(SYSTEM, CONFIG_MAPS, config(name))
@@ -147,7 +147,7 @@ async def test_without_permission_nothing_is_written(pool: HttpPool, name: str) 
         await client.get(SYSTEM, CONFIG_MAPS, name, namespace="default")
 
 
-async def test_a_busy_server_is_asked_again_and_not_for_ever(pool: HttpPool) -> None:
+async def test_a_busy_server_is_retried_a_bounded_number_of_times(pool: HttpPool) -> None:
     import random
 
     faulty = FaultyTransport(pool, random.Random(1), Odds(busy=1.0))
@@ -157,7 +157,7 @@ async def test_a_busy_server_is_asked_again_and_not_for_ever(pool: HttpPool) -> 
     assert len(faulty.requests) == 3
 
 
-async def test_a_server_that_is_away_is_told_as_unreachable(pool: HttpPool, client: Client) -> None:
+async def test_a_stopped_server_raises_unreachable(pool: HttpPool, client: Client) -> None:
     user = KubeconfigUser("https://127.0.0.1:1", _ca(pool))
     away = Client(HttpPool(user), policy=retry.RetryPolicy(attempts_max=2, first_seconds=0.001))
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):

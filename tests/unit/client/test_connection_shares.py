@@ -1,4 +1,4 @@
-"""Connections shared between tenants: nobody takes them all, and none is lost."""
+"""Connections shared between tenants: no tenant takes all of them, and none is lost."""
 
 import asyncio
 import random
@@ -23,11 +23,11 @@ from alcove.client.connection_shares import RING0, ConnectionShares, tenant_of
         ("/version", RING0),
     ],
 )
-def test_whose_a_request_is(path: str, who: str) -> None:
+def test_the_tenant_of_a_request_path(path: str, who: str) -> None:
     assert tenant_of(path) == who
 
 
-async def test_one_after_another_who_never_gives_back_leaves_one_for_the_next() -> None:
+async def test_tenants_that_never_release_leave_a_connection_for_the_next() -> None:
     shares, had = ConnectionShares(32), Counter[str]()
     for tenant in ("first", "second", "third", "fourth", "fifth"):
         while True:
@@ -49,7 +49,7 @@ async def test_ring0_may_have_every_one() -> None:
     assert shares.free == 0
 
 
-async def test_what_waits_is_served_tenant_by_tenant() -> None:
+async def test_waiting_requests_are_served_round_robin_by_tenant() -> None:
     shares, served = ConnectionShares(2), list[str]()
     for _ in range(2):
         await shares.take(RING0)

@@ -1,4 +1,4 @@
-"""What the server says it serves."""
+"""The resources that the server's discovery lists."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from alcove.client.resources import DEPLOYMENTS, HORIZONTAL_POD_AUTOSCALERS, NET
 from alcove.testing.server import LocalServer
 
 
-async def test_every_resource_is_told_once(client: Client) -> None:
+async def test_every_resource_is_listed_once(client: Client) -> None:
     found = {each.resource: each.verbs for each in await served(client, SYSTEM)}
     assert {PODS, DEPLOYMENTS, TENANTS, NETWORKS, HORIZONTAL_POD_AUTOSCALERS} <= set(found)
     names = [(resource.group, resource.resource) for resource in found]
@@ -18,12 +18,12 @@ async def test_every_resource_is_told_once(client: Client) -> None:
     assert "watch" in found[PODS]
 
 
-async def test_a_tenant_is_not_told_of_ring0s(client: Client, server: LocalServer) -> None:
+async def test_discovery_of_a_tenant_has_no_ring0_resources(client: Client, server: LocalServer) -> None:
     server.make_tenant("discovered")
     found = {each.resource for each in await served(client, TenantId("discovered"))}
     assert PODS in found and TENANTS not in found
 
 
-def test_what_is_no_discovery_is_noticed() -> None:
+def test_an_invalid_discovery_document_raises_an_error() -> None:
     with pytest.raises(KeyError):
         list(_parsed({"kind": "Status"}))

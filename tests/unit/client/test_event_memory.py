@@ -1,4 +1,4 @@
-"""What a recorder remembers, in tables whose size nothing changes."""
+"""The recorder's tables of written events, whose size is fixed."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,20 +15,20 @@ def test_an_object_has_a_burst_and_then_one_now_and_then() -> None:
     )
 
 
-def test_what_was_written_is_found_counted_and_forgotten() -> None:
+def test_a_written_event_is_found_counted_and_evicted() -> None:
     written = WrittenEvents()
     assert written.find("x", 5.0, 600.0) is None
     written.put("x", 5.25)
-    place = written.find("x", 6.0, 600.0)
-    assert place is not None and (written.first(place), written.count(place)) == (5.25, 1)
-    written.add("x", place, 500.0)
-    assert written.find("x", 1_000.0, 600.0) == place and written.count(place) == 2
-    assert written.find("x", 1_200.0, 600.0) is None, "told too long ago"
-    written.forget("x", place)
+    slot = written.find("x", 6.0, 600.0)
+    assert slot is not None and (written.first(slot), written.count(slot)) == (5.25, 1)
+    written.add("x", slot, 500.0)
+    assert written.find("x", 1_000.0, 600.0) == slot and written.count(slot) == 2
+    assert written.find("x", 1_200.0, 600.0) is None, "written too long ago"
+    written.forget("x", slot)
     assert written.find("x", 501.0, 600.0) is None
 
 
-def test_of_three_in_two_places_the_one_told_longest_ago_is_forgotten() -> None:
+def test_the_least_recently_written_of_three_entries_in_two_slots_is_evicted() -> None:
     written = WrittenEvents()
     marks = [3, 3 + SLOTS, 3 + 2 * SLOTS]  # An integer is its own hash.
     for time, mark in enumerate(marks, start=1):
@@ -38,16 +38,16 @@ def test_of_three_in_two_places_the_one_told_longest_ago_is_forgotten() -> None:
 
 
 @given(st.lists(st.integers(0, 40)))
-def test_what_is_found_is_never_somebody_elses(told: list[int]) -> None:
+def test_a_found_entry_always_belongs_to_its_key(marks: list[int]) -> None:
     written, first = WrittenEvents(), dict[int, float]()
-    for time, mark in enumerate(told, start=1):
-        place = written.find(mark * 4_096, float(time), 600.0)
-        if place is None:
+    for time, mark in enumerate(marks, start=1):
+        slot = written.find(mark * 4_096, float(time), 600.0)
+        if slot is None:
             written.put(mark * 4_096, float(time))
             first[mark] = float(time)
         else:
-            assert written.first(place) == first[mark]
-            written.add(mark * 4_096, place, float(time))
+            assert written.first(slot) == first[mark]
+            written.add(mark * 4_096, slot, float(time))
 
 
 def test_the_tables_do_not_grow() -> None:

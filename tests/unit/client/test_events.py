@@ -1,4 +1,4 @@
-"""Events: in the object's tenant, counted when they repeat, silenced when there are too many."""
+"""Events: in the object's tenant, counted when they repeat, rate limited when there are too many."""
 
 import asyncio
 import time
@@ -37,9 +37,9 @@ def pod(name: str, tenant: str = "system") -> Object:
 
 
 async def written(
-    client: Client, tell: Callable[[ControllerEvents], None], clock: Callable[[], float] = time.time
+    client: Client, record: Callable[[ControllerEvents], None], clock: Callable[[], float] = time.time
 ) -> tuple[EventRecorder, list[Object]]:
-    """What came of telling, about one pod."""
+    """Records events about one pod; returns the recorder and the events that the server has."""
     name = f"events-{next(_NUMBERS)}"
 
     def client_of(_plane: PlaneId) -> Client:
@@ -48,7 +48,7 @@ async def written(
     recorder = EventRecorder(client_of, clock)
     events = ControllerEvents(recorder, "tester")
     events_about = _About(events, pod(name))
-    tell(events_about)
+    record(events_about)
     task = asyncio.create_task(recorder.run())
     async with asyncio.timeout(10):
         await recorder.drained()
@@ -58,35 +58,35 @@ async def written(
 
 
 class _About(ControllerEvents):
-    """Says everything about one object."""
+    """Records all events about one object."""
 
     def __init__(self, events: ControllerEvents, obj: Object) -> None:
         super().__init__(events._recorder, "tester")
         self._obj = obj
 
-    def say(self, reason: str, message: str = "m") -> None:
+    def warn(self, reason: str, message: str = "m") -> None:
         self.warning(HOME, self._obj, reason, message)
 
 
-async def test_the_same_is_counted(client: Client) -> None:
-    def tell(events: ControllerEvents) -> None:
+async def test_equal_events_are_counted(client: Client) -> None:
+    def record(events: ControllerEvents) -> None:
         assert isinstance(events, _About)
         for _ in range(5):
-            events.say("Failed")
-        events.say("Other")
+            events.warn("Failed")
+        events.warn("Other")
 
-    _, found = await written(client, tell)
+    _, found = await written(client, record)
     assert {(each["reason"], each["count"]) for each in found} == {("Failed", 5), ("Other", 1)}
     assert found[0]["source"] == {"component": "tester"} and found[0]["type"] == "Warning"
 
 
-async def test_an_object_with_too_much_to_say_is_silenced(client: Client) -> None:
-    def tell(events: ControllerEvents) -> None:
+async def test_an_object_with_too_many_events_is_rate_limited(client: Client) -> None:
+    def record(events: ControllerEvents) -> None:
         assert isinstance(events, _About)
         for number in range(BURST_PER_OBJECT + 10):
-            events.say("Failed", f"number {number}")
+            events.warn("Failed", f"number {number}")
 
-    recorder, found = await written(client, tell, clock=lambda: 1_700_000_000.0 + next(_TICKS) * 1e-3)
+    recorder, found = await written(client, record, clock=lambda: 1_700_000_000.0 + next(_TICKS) * 1e-3)
     assert len(found) == BURST_PER_OBJECT and recorder.dropped == 10
 
 
@@ -106,7 +106,7 @@ async def test_one_tenants_flood_leaves_room_for_others() -> None:
     assert recorder.dropped == before == 10_000 - module.QUEUED_PER_TENANT_MAX
 
 
-async def test_what_cannot_be_written_is_dropped(client: Client) -> None:
+async def test_an_event_that_cannot_be_written_is_dropped(client: Client) -> None:
     recorder = EventRecorder(lambda _plane: client, time.time)
     ControllerEvents(recorder, "tester").normal(HOME, pod("p", "no-such-tenant"), "Fine", "m")
     task = asyncio.create_task(recorder.run())
@@ -116,20 +116,20 @@ async def test_what_cannot_be_written_is_dropped(client: Client) -> None:
     task.cancel()
 
 
-def test_an_event_says_what_it_is_about() -> None:
+def test_an_event_refers_to_its_object() -> None:
     involved = reference(pod("x"))
-    told = PendingEvent(HOME, TenantId("a"), involved, "Normal", "Fine", "ü" * 2_000, "tester")
-    event = described(told, 1_700_000_000.25)
+    pending = PendingEvent(HOME, TenantId("a"), involved, "Normal", "Fine", "ü" * 2_000, "tester")
+    event = described(pending, 1_700_000_000.25)
     assert event["metadata"]["namespace"] == "default" and event["metadata"]["name"].startswith("x.")
     assert event["involvedObject"]["kind"] == "Pod" and event["count"] == 1
     assert len(event["message"].encode()) <= module.MESSAGE_BYTES_MAX
     spaceless = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
-    told = PendingEvent(HOME, SYSTEM, reference(spaceless), "Normal", "Fine", "m", "tester")
-    assert described(told, 0)["metadata"]["namespace"] == "default"
+    pending = PendingEvent(HOME, SYSTEM, reference(spaceless), "Normal", "Fine", "m", "tester")
+    assert described(pending, 0)["metadata"]["namespace"] == "default"
 
 
 class _Slow(Client):
-    """A client to whom one tenant's events take for ever."""
+    """A client for which writing one tenant's events never ends."""
 
     def __init__(self) -> None:
         self.written: list[tuple[TenantId, str]] = []
@@ -143,7 +143,7 @@ class _Slow(Client):
         return obj
 
 
-def test_a_tenant_whose_webhook_sleeps_keeps_no_other_from_telling() -> None:
+def test_a_slow_webhook_of_one_tenant_does_not_delay_events_of_others() -> None:
     client = _Slow()
 
     async def scenario() -> None:
@@ -152,10 +152,12 @@ def test_a_tenant_whose_webhook_sleeps_keeps_no_other_from_telling() -> None:
         for number in range(50):
             events.warning(HOME, pod(f"p{number}", "slow"), "Failed", "m")
         for number in range(3):
-            events.warning(HOME, pod(f"p{number}", "quick"), f"Told{number}", "m")
+            events.warning(HOME, pod(f"p{number}", "quick"), f"Reason{number}", "m")
         task = asyncio.create_task(recorder.run())
         await asyncio.sleep(0.1)
-        assert client.written == [("quick", f"Told{number}") for number in range(3)], "in the order told"
+        assert client.written == [("quick", f"Reason{number}") for number in range(3)], (
+            "in the order recorded"
+        )
         await asyncio.sleep(50 * module.WRITE_SECONDS_MAX + 1)
         assert recorder.dropped == 50 and not recorder._queues
         task.cancel()

@@ -27,14 +27,14 @@ TABLE = [
 ]
 
 
-def test_the_table_is_whole() -> None:
+def test_the_transition_table_is_complete() -> None:
     assert {(state, outcome) for state, outcome, _ in TABLE} == {
         (state, outcome) for state in InformerState for outcome in WatchOutcome
     }
 
 
 @pytest.mark.parametrize(("state", "outcome", "step"), TABLE)
-def test_what_follows(state: InformerState, outcome: WatchOutcome, step: InformerStep) -> None:
+def test_transitions(state: InformerState, outcome: WatchOutcome, step: InformerStep) -> None:
     assert following(state, outcome) == step
 
 

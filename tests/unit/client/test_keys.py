@@ -6,7 +6,7 @@ from alcove.client.keys import HOME, ObjectKey, PlaneId, TenantKey
 KEY = ObjectKey(HOME, TenantId("acme"), "web", "pod")
 
 
-def test_neighbours_are_of_the_same_tenant() -> None:
+def test_derived_keys_have_the_same_tenant() -> None:
     assert KEY.of("other") == ObjectKey(HOME, TenantId("acme"), "web", "other")
     assert KEY.of("role", "") == ObjectKey(HOME, TenantId("acme"), "", "role")
     assert KEY.tenant_key == TenantKey(HOME, TenantId("acme"))

@@ -1,4 +1,4 @@
-"""The lease: one leads, another takes over, and who may not write does not."""
+"""Leader election: one process leads, another takes over, and a process that may not write does not."""
 
 import asyncio
 import random
@@ -16,7 +16,8 @@ from alcove.client.client import Client
 from alcove.client.errors import NotPermitted, Unreachable
 from alcove.client.leader import LeaderElector, LeaderTiming, ObservedLease, may_take, renewed
 from alcove.client.pool import HttpPool
-from alcove.client.transport import Response, Stream
+from alcove.client.transport import Stream
+from alcove.http.client import ReceivedResponse
 from alcove.testing.clock import VirtualClock
 from alcove.testing.server import LocalServer
 
@@ -57,7 +58,7 @@ def test_transitions_count_changes_of_holder() -> None:
 
 
 class OneLease:
-    """A transport to a server with room for one lease, in memory and in virtual time."""
+    """A transport to a server that stores one lease, in memory and in virtual time."""
 
     def __init__(self, shared: dict[str, Object]) -> None:
         self._shared = shared
@@ -65,14 +66,14 @@ class OneLease:
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Response:
+    ) -> ReceivedResponse:
         if self.away:
             raise Unreachable("away", sent=True)
         try:
             answer = self._answer(method, orjson.loads(body) if body else {})
         except ApiError as error:
-            return Response(error.code, {}, orjson.dumps(status(error)))
-        return Response(200, {}, orjson.dumps(answer))
+            return ReceivedResponse(error.code, {}, orjson.dumps(status(error)))
+        return ReceivedResponse(200, {}, orjson.dumps(answer))
 
     def _answer(self, method: str, obj: Object) -> Object:
         there = self._shared.get("lease")
@@ -140,7 +141,7 @@ def test_a_released_lease_is_taken_at_once() -> None:
     two(scenario)
 
 
-def test_who_cannot_renew_stops_before_another_begins() -> None:
+def test_a_leader_that_cannot_renew_stops_before_another_begins() -> None:
     async def scenario(a: LeaderElector, b: LeaderElector, cut_off: OneLease, _b: OneLease) -> None:
         log: list[tuple[str, str, float]] = []
         async with asyncio.TaskGroup() as tasks:
@@ -199,7 +200,7 @@ def test_every_term_has_a_name_of_its_own() -> None:
     two(scenario)
 
 
-def test_who_lost_its_own_lease_need_not_wait_for_it() -> None:
+def test_a_process_can_retake_its_own_lease_immediately() -> None:
     async def scenario(a: LeaderElector, _b: LeaderElector, cut_off: OneLease, _other: OneLease) -> None:
         async with a.leading() as lost:
             cut_off.away = True
@@ -212,7 +213,7 @@ def test_who_lost_its_own_lease_need_not_wait_for_it() -> None:
     two(scenario)
 
 
-def test_it_is_confirmed_by_the_server_and_by_nothing_older() -> None:
+def test_confirm_waits_for_a_renewal_after_the_call() -> None:
     async def scenario(a: LeaderElector, _b: LeaderElector, cut_off: OneLease, _other: OneLease) -> None:
         now = asyncio.get_running_loop().time
         with pytest.raises(NotPermitted):
@@ -234,7 +235,7 @@ def test_it_is_confirmed_by_the_server_and_by_nothing_older() -> None:
     two(scenario)
 
 
-async def test_on_a_real_server(server: LocalServer) -> None:
+async def test_one_leader_at_a_time_on_a_real_server(server: LocalServer) -> None:
     pool = HttpPool(kubeconfig.load(server.admin_kubeconfig))
     client = Client(pool)
     a, b = (LeaderElector(client, "real", name, time.time, LeaderTiming(renew_seconds=0.01)) for name in "ab")

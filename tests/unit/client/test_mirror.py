@@ -1,4 +1,4 @@
-"""A mirror is what its events add up to; what readers get is theirs; tenants are never mixed up."""
+"""A mirror is the sum of its events; readers get copies of their own; tenants are never mixed up."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from alcove.api.ids import Revision, TenantId
 from alcove.api.objects import Object
-from alcove.client.changes import ChangeType, ObjectChange, controller_uid, owner_uids
+from alcove.client.changes import ChangeType, ObjectChange, controller_uid
 from alcove.client.client import ListSelection
 from alcove.client.errors import ServerBehind
 from alcove.client.keys import HOME, ObjectKey, PlaneId
@@ -44,7 +44,7 @@ def mirror() -> Mirror:
     return Mirror(ListSelection(PODS), {"app": by_app})
 
 
-async def test_what_a_reader_gets_is_its_own(mirror: Mirror) -> None:
+async def test_readers_get_copies(mirror: Mirror) -> None:
     put(mirror.add_plane(HOME), pod("a", "x"))
     first = mirror.get(key(A, "x"))
     assert first is not None and "managedFields" not in first["metadata"]
@@ -90,22 +90,22 @@ async def test_an_index_that_raises_hides_nothing_else(mirror: Mirror) -> None:
 
 
 async def test_a_list_removes_what_it_does_not_name(mirror: Mirror) -> None:
-    told: list[tuple[ChangeType, str]] = []
+    changes: list[tuple[ChangeType, str]] = []
     part = mirror.add_plane(HOME)
     for name in ("stays", "goes"):
         put(part, pod("a", name))
-    mirror.subscribe(lambda change: told.append((change.kind, change.key.name)))
-    told.clear()
+    mirror.subscribe(lambda change: changes.append((change.kind, change.key.name)))
+    changes.clear()
     part.begin_list()
     put(part, pod("a", "stays"))
     put(part, pod("a", "comes", 5))
     part.end_list(Revision(9))
-    assert told == [(ChangeType.ADDED, "comes"), (ChangeType.DELETED, "goes")]
+    assert changes == [(ChangeType.ADDED, "comes"), (ChangeType.DELETED, "goes")]
     assert part.revision == 9
 
 
-async def test_subscribers_hear_of_both_states_and_cannot_stop_each_other(mirror: Mirror) -> None:
-    told: list[ObjectChange] = []
+async def test_subscribers_get_old_and_new_object_and_cannot_stop_each_other(mirror: Mirror) -> None:
+    changes: list[ObjectChange] = []
 
     def broken(change: ObjectChange) -> None:
         raise RuntimeError("odd")
@@ -113,20 +113,20 @@ async def test_subscribers_hear_of_both_states_and_cannot_stop_each_other(mirror
     part = mirror.add_plane(HOME)
     put(part, pod("a", "x", 1, app="old"))
     mirror.subscribe(broken)
-    mirror.subscribe(told.append)
+    mirror.subscribe(changes.append)
     put(part, pod("a", "x", 2, app="new"))
-    assert [change.kind for change in told] == [ChangeType.ADDED, ChangeType.UPDATED]
-    assert told[1].old["metadata"]["labels"] == {"app": "old"}  # type: ignore[index]
-    assert told[1].obj["metadata"]["labels"] == {"app": "new"}
+    assert [change.kind for change in changes] == [ChangeType.ADDED, ChangeType.UPDATED]
+    assert changes[1].old["metadata"]["labels"] == {"app": "old"}  # type: ignore[index]
+    assert changes[1].obj["metadata"]["labels"] == {"app": "new"}
 
 
-async def test_when_a_plane_leaves_its_objects_are_told_as_deleted(mirror: Mirror) -> None:
-    told: list[tuple[ChangeType, PlaneId]] = []
+async def test_when_a_plane_leaves_its_objects_are_reported_as_deleted(mirror: Mirror) -> None:
+    changes: list[tuple[ChangeType, PlaneId]] = []
     for plane in (HOME, PlaneId("b")):
         put(mirror.add_plane(plane), pod("b", "x"))
-    mirror.subscribe(lambda change: told.append((change.kind, change.key.plane)))
+    mirror.subscribe(lambda change: changes.append((change.kind, change.key.plane)))
     mirror.remove_plane(PlaneId("b"))
-    assert told[-1] == (ChangeType.DELETED, "b") and mirror.keys(HOME, B)
+    assert changes[-1] == (ChangeType.DELETED, "b") and mirror.keys(HOME, B)
 
 
 def test_own_writes_are_waited_for() -> None:
@@ -154,7 +154,7 @@ def test_waiting_for_own_writes_ends() -> None:
         VirtualClock().run(scenario())
 
 
-async def test_nothing_is_owed_for_good_to_tenants_that_are_gone() -> None:
+async def test_pending_own_writes_of_deleted_tenants_are_bounded() -> None:
     mirror = Mirror(ListSelection(PODS))
     part = mirror.add_plane(HOME)
     for number in range(1, 2_000):
@@ -166,7 +166,7 @@ async def test_nothing_is_owed_for_good_to_tenants_that_are_gone() -> None:
     assert mirror.owes(HOME, A)
 
 
-async def test_a_selecting_mirror_owes_nothing() -> None:
+async def test_a_mirror_with_a_selector_does_not_wait_for_own_writes() -> None:
     mirror = Mirror(ListSelection(PODS, labels="app=web"))
     mirror.add_plane(HOME)
     mirror.owe(HOME, A, Revision(7))
@@ -186,16 +186,16 @@ def test_it_is_what_its_events_add_up_to(steps: list[tuple[bool, str, str, str]]
         mirror = Mirror(ListSelection(PODS), {"app": by_app})
         part = mirror.add_plane(HOME)
         model: dict[tuple[str, str], str] = {}
-        heard: dict[tuple[str, str], Any] = {}
+        observed: dict[tuple[str, str], Any] = {}
 
-        def hear(change: ObjectChange) -> None:
+        def observe(change: ObjectChange) -> None:
             mark = (change.key.tenant, change.key.name)
             if change.kind is ChangeType.DELETED:
-                del heard[mark]
+                del observed[mark]
             else:
-                heard[mark] = change.obj["metadata"]["labels"].get("app", "")
+                observed[mark] = change.obj["metadata"]["labels"].get("app", "")
 
-        mirror.subscribe(hear)
+        mirror.subscribe(observe)
         for revision, (added, tenant, name, app) in enumerate(steps, 1):
             obj = pod(tenant, name, revision, **({"app": app} if app else {}))
             if added:
@@ -204,7 +204,7 @@ def test_it_is_what_its_events_add_up_to(steps: list[tuple[bool, str, str, str]]
             else:
                 part.remove(obj, Revision(revision))
                 model.pop((tenant, name), None)
-        assert heard == model
+        assert observed == model
         for tenant in (A, B):
             for app in ("web", "db"):
                 found = {each.name for each in mirror.find_keys("app", HOME, tenant, app)}
@@ -213,9 +213,8 @@ def test_it_is_what_its_events_add_up_to(steps: list[tuple[bool, str, str, str]]
     asyncio.run(scenario())
 
 
-def test_owners_as_indexes() -> None:
+def test_the_controller_index_has_only_the_controlling_owner() -> None:
     owners = [{"uid": "1", "controller": True}, {"uid": "2"}]
     obj = {"metadata": {"ownerReferences": owners}}
-    assert list(owner_uids(obj)) == ["1", "2"]
     assert list(controller_uid(obj)) == ["1"]
-    assert list(owner_uids({"metadata": {}})) == []
+    assert list(controller_uid({"metadata": {}})) == []

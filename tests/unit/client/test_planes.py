@@ -1,4 +1,4 @@
-"""Mirrors over planes, on a real server with faults in between: what is there in the end is all that counts."""
+"""Mirrors over several planes, on a real server with injected faults: they converge to the server's state."""
 
 import asyncio
 import random
@@ -18,7 +18,8 @@ from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.client.resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, TENANTS
-from alcove.client.transport import Response, Stream
+from alcove.client.transport import Stream
+from alcove.http.client import ReceivedResponse
 from alcove.testing.faults import CALM, FaultyTransport, Odds
 
 _NUMBERS = count()
@@ -112,10 +113,10 @@ async def test_own_writes_are_seen_after_waiting(pool: HttpPool, namespace: str)
 
 async def test_planes_join_and_leave_while_mirrors_run(pool: HttpPool, tenant: TenantId) -> None:
     other = PlaneId(tenant)
-    heard: list[tuple[ChangeType, PlaneId]] = []
+    changes: list[tuple[ChangeType, PlaneId]] = []
     async with Planes() as planes:
         early = planes.mirror(ListSelection(NAMESPACES))
-        early.subscribe(lambda change: heard.append((change.kind, change.key.plane)))
+        early.subscribe(lambda change: changes.append((change.kind, change.key.plane)))
         planes.join(HOME, pool)
         planes.join(other, pool)
         late = planes.mirror(ListSelection(CONFIG_MAPS))
@@ -125,7 +126,7 @@ async def test_planes_join_and_leave_while_mirrors_run(pool: HttpPool, tenant: T
         with pytest.raises(ValueError, match="already joined"):
             planes.join(other, pool)
         await planes.leave(other)
-        assert (ChangeType.DELETED, other) in heard and (ChangeType.DELETED, HOME) not in heard
+        assert (ChangeType.DELETED, other) in changes and (ChangeType.DELETED, HOME) not in changes
         assert not early.keys(other, tenant) and early.keys(HOME, SYSTEM)
         with pytest.raises(PlaneLeft):
             planes.client(other)
@@ -133,47 +134,50 @@ async def test_planes_join_and_leave_while_mirrors_run(pool: HttpPool, tenant: T
         assert planes.mirrors() == [early]
 
 
-async def test_a_plane_that_joins_whole_is_told_of_once_all_of_it_is_here(
+async def test_a_joining_plane_is_announced_only_when_it_is_synced(
     pool: HttpPool, client: Client, tenant: TenantId
 ) -> None:
-    """Half of it would look as if the other half were gone."""
+    """Objects that are not yet listed would look deleted."""
     other = PlaneId(tenant)
     await client.create(tenant, CONFIG_MAPS, {"metadata": {"name": "early"}}, namespace="default")
     slow = SlowLists(pool, "/namespaces?")
-    heard: list[tuple[ChangeType, str, bool]] = []
+    changes: list[tuple[ChangeType, str, bool]] = []
     gone = asyncio.Event()
     async with Planes() as planes:
         maps, spaces = planes.mirror(ListSelection(CONFIG_MAPS)), planes.mirror(ListSelection(NAMESPACES))
 
-        def hear(change: ObjectChange) -> None:
+        def record(change: ObjectChange) -> None:
             if change.key.plane == other:
-                heard.append((change.kind, change.key.name, planes.is_synced(other)))
+                changes.append((change.kind, change.key.name, planes.is_synced(other)))
                 if change.kind is ChangeType.DELETED:
                     gone.set()
 
-        maps.subscribe(hear)
+        maps.subscribe(record)
         joining = asyncio.create_task(planes.join_whole(other, slow))
         await asyncio.sleep(0)  # It has begun.
         async with asyncio.timeout(10):
             await maps.synced()
         late = planes.mirror(ListSelection(SERVICE_ACCOUNTS))
-        late.subscribe(hear)
-        assert not heard and not joining.done() and not spaces.is_synced(other)
+        late.subscribe(record)
+        assert not changes and not joining.done() and not spaces.is_synced(other)
         slow.go_on.set()
         async with asyncio.timeout(10):
             await joining
-        assert (ChangeType.ADDED, "early", True) in heard
+        assert (ChangeType.ADDED, "early", True) in changes
         assert late.is_synced(other)
         await client.delete(tenant, CONFIG_MAPS, "early", namespace="default")
         async with asyncio.timeout(10):
             await gone.wait()
-        assert [kind for kind, name, _ in heard if name == "early"] == [ChangeType.ADDED, ChangeType.DELETED]
+        assert [kind for kind, name, _ in changes if name == "early"] == [
+            ChangeType.ADDED,
+            ChangeType.DELETED,
+        ]
 
 
-async def test_a_plane_speaks_for_its_own_tenant_and_no_other(
+async def test_objects_of_other_tenants_on_a_dedicated_plane_are_ignored(
     pool: HttpPool, client: Client, tenant: TenantId, namespace: str
 ) -> None:
-    """Whoever has a plane of its own could have objects there in anybody's name."""
+    """The owner of a dedicated plane could create objects there in the name of any tenant."""
     other = PlaneId(tenant)
     async with Planes() as planes:
         maps, tenants = planes.mirror(ListSelection(CONFIG_MAPS)), planes.mirror(ListSelection(TENANTS))
@@ -188,7 +192,7 @@ async def test_a_plane_speaks_for_its_own_tenant_and_no_other(
 
 
 class SlowLists:
-    """A transport that opens no watch of some path before `go_on`."""
+    """A transport that opens no watch of a path before `go_on` is set."""
 
     def __init__(self, pool: HttpPool, path: str) -> None:
         self._pool = pool
@@ -197,7 +201,7 @@ class SlowLists:
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Response:
+    ) -> ReceivedResponse:
         return await self._pool.request(method, path, headers, body)
 
     @asynccontextmanager

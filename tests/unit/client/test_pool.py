@@ -1,4 +1,4 @@
-"""Kept connections: used again while they are good, never when they may not be."""
+"""Pooled connections are reused while they are valid, and only then."""
 
 import asyncio
 import gc
@@ -55,7 +55,7 @@ async def test_old_and_closed_connections_are_not_used_again(
     await small.close()
 
 
-async def test_what_only_a_burst_needed_is_closed_soon(
+async def test_connections_of_a_burst_are_closed_soon(
     server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "IDLE", structs.replace(pool.IDLE, spare_seconds_max=0.2))
@@ -64,7 +64,7 @@ async def test_what_only_a_burst_needed_is_closed_soon(
     burst = idle(wide)
     assert len(burst) > pool.IDLE.kept
     async with asyncio.timeout(10):
-        while len(wide._idle) > pool.IDLE.kept:  # noqa: ASYNC110 - nobody tells of what is closed
+        while len(wide._idle) > pool.IDLE.kept:  # noqa: ASYNC110 - closing sends no notification
             await asyncio.sleep(0.05)
     assert sum(connection.is_reusable for connection in burst) == pool.IDLE.kept
     assert (await wide.request("GET", "/version", HEADERS)).status == 200
@@ -79,9 +79,7 @@ async def test_streams_do_not_use_up_the_connections(small: HttpPool) -> None:
     await small.close()
 
 
-async def test_an_answer_that_does_not_come_is_given_up(
-    small: HttpPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_missing_response_times_out(small: HttpPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "RESPONSE_SECONDS_MAX", 0.1)
     with pytest.raises(Unreachable, match="no response") as given_up:
         await small.request("GET", "/api/v1/tenants/all/pods?watch=1", HEADERS)
@@ -89,7 +87,7 @@ async def test_an_answer_that_does_not_come_is_given_up(
     await small.close()
 
 
-def test_connections_that_ended_leave_no_circles(server: LocalServer) -> None:
+def test_closed_connections_leave_no_reference_cycles(server: LocalServer) -> None:
     async def scenario() -> None:
         wide = HttpPool(kubeconfig.load(server.admin_kubeconfig))
         await wide.request("GET", "/version", HEADERS)
@@ -98,7 +96,7 @@ def test_connections_that_ended_leave_no_circles(server: LocalServer) -> None:
         del stream
         await wide.close()
         async with asyncio.timeout(5):
-            while any(each() is not None for each in ended):  # noqa: ASYNC110 - nobody tells of what is gone
+            while any(each() is not None for each in ended):  # noqa: ASYNC110 - nothing signals the end
                 await asyncio.sleep(0.01)
 
     gc.collect()
@@ -110,7 +108,7 @@ def test_connections_that_ended_leave_no_circles(server: LocalServer) -> None:
 
 
 class _Endless:
-    """A connection whose answers never come for one tenant."""
+    """A connection on which one tenant's responses never arrive."""
 
     is_reusable = True
 

@@ -11,7 +11,7 @@ ALL = [value for value in vars(resources).values() if isinstance(value, Resource
 
 
 @pytest.mark.parametrize("resource", ALL, ids=str)
-def test_each_is_a_kind_that_is_served(resource: Resource) -> None:
+def test_each_constant_is_a_registered_kind(resource: Resource) -> None:
     rows = {(group.group, group.version, row.resource): row for group in GROUPS for row in group.rows}
     row = rows[resource.group, resource.version, resource.resource]
     assert row.kind == resource.kind

@@ -1,10 +1,10 @@
-"""What is sent again, and when."""
+"""Which requests are retried, and after how long."""
 
 import pytest
 
 from alcove.client.errors import Unreachable
 from alcove.client.retry import AttemptOutcome, RetryPolicy, wait_seconds
-from alcove.client.transport import Response
+from alcove.http.client import ReceivedResponse
 
 POLICY = RetryPolicy(attempts_max=4, first_seconds=0.1, wait_seconds_max=10)
 LOST = Unreachable("lost", sent=True)
@@ -12,7 +12,7 @@ NEVER_SENT = Unreachable("refused", sent=False)
 
 
 def answered(method: str, status: int, **headers: str) -> AttemptOutcome:
-    return AttemptOutcome(method, Response(status, headers, b""))
+    return AttemptOutcome(method, ReceivedResponse(status, headers, b""))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_waits_double_and_end() -> None:
     assert waits == [pytest.approx(0.1), pytest.approx(0.2), pytest.approx(0.4), None]
 
 
-def test_the_servers_word_counts_within_bounds() -> None:
+def test_retry_after_is_followed_within_bounds() -> None:
     assert wait_seconds(POLICY, 1, answered("GET", 429, **{"retry-after": "3"})) == 3
     assert wait_seconds(POLICY, 1, answered("GET", 429, **{"retry-after": "9999"})) == 10
     odd = wait_seconds(POLICY, 1, answered("GET", 429, **{"retry-after": "tomorrow"}), chance=0.5)

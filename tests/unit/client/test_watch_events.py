@@ -1,4 +1,4 @@
-"""A watch's lines, wherever the network cuts them."""
+"""The lines of a watch, however the network splits them."""
 
 from collections.abc import AsyncIterator, Mapping
 
@@ -57,7 +57,7 @@ async def test_other_lines_are_malformed(odd: bytes) -> None:
         await events(odd)
 
 
-async def test_marks() -> None:
+async def test_bookmarks() -> None:
     end = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
     got = await events(orjson.dumps({"type": "BOOKMARK", "object": end}) + b"\n", line("BOOKMARK", ""))
     assert [event.ends_initial for event in got] == [True, False]

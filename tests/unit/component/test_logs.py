@@ -68,7 +68,7 @@ def test_a_hostile_value_stays_within_its_field(value: str) -> None:
     _, _, rest = text.partition('status" ')
     fields = _FIELD.findall(rest)
     assert [name for name, _ in fields] == ["before", "error", "names", "message_of", "logger"]
-    assert " ".join(f"{name}={told}" for name, told in fields) == rest
+    assert " ".join(f"{name}={result}" for name, result in fields) == rest
     line = JsonFormatter("agent").format(record(error=value))
     assert line.isascii() and line.isprintable() and json.loads(line)["error"] == value
 

@@ -141,7 +141,7 @@ async def test_a_set_of_tasks_ends_when_it_is_closed(caplog: pytest.LogCaptureFi
     assert waiting.cancelled() and not len(tasks) and not caplog.records
 
 
-async def test_stopping_tells_of_faults_but_not_of_peers_that_hung_up(
+async def test_stopping_reports_errors_but_not_of_peers_that_hung_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def hang_up() -> None:

@@ -1,4 +1,4 @@
-"""Several at once: all end before an error is told."""
+"""Several at once: all end before an error is raised."""
 
 import asyncio
 import gc
@@ -24,7 +24,7 @@ def test_results_come_in_order() -> None:
     assert done == [2, 1]
 
 
-def test_an_error_is_told_when_all_have_ended() -> None:
+def test_an_error_is_raised_when_all_have_ended() -> None:
     done: list[int] = []
 
     async def scenario() -> None:

@@ -108,13 +108,15 @@ def test_the_next_look_is_when_the_first_finalizer_may_go() -> None:
 
 def test_conditions_count_what_remains() -> None:
     content = [known(PODS, "a"), known(PODS, "b"), known(CONFIG_MAPS, "c", FOREIGN, ending_for=3)]
-    told = {each.type: each for each in conditions("Namespace", content, ["no"], is_known=True)}
-    assert told["NamespaceContentRemaining"].message == (
+    found_conditions = {each.type: each for each in conditions("Namespace", content, ["no"], is_known=True)}
+    assert found_conditions["NamespaceContentRemaining"].message == (
         "Some resources are remaining: configmaps. has 1 resource instances, pods. has 2 resource instances"
     )
-    assert "example.com/held in 1 resource instances" in told["NamespaceFinalizersRemaining"].message
-    assert told["NamespaceDeletionContentFailure"].status
-    assert not told["NamespaceDeletionDiscoveryFailure"].status
+    assert (
+        "example.com/held in 1 resource instances" in found_conditions["NamespaceFinalizersRemaining"].message
+    )
+    assert found_conditions["NamespaceDeletionContentFailure"].status
+    assert not found_conditions["NamespaceDeletionDiscoveryFailure"].status
 
 
 def test_conditions_of_an_empty_space_are_all_false() -> None:

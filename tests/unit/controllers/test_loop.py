@@ -27,14 +27,14 @@ Reconcile = Callable[[ObjectKey], Awaitable[Result]]
 
 
 class Listening(EventRecorder):
-    """Keeps what it is told."""
+    """Keeps the events that it is given."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(_no_client, clock)
-        self.told: list[PendingEvent] = []
+        self.events: list[PendingEvent] = []
 
-    def record(self, told: PendingEvent) -> None:
-        self.told.append(told)
+    def record(self, event: PendingEvent) -> None:
+        self.events.append(event)
 
 
 def _no_client(_plane: PlaneId) -> Client:
@@ -126,7 +126,7 @@ def test_what_asks_for_later_is_called_then() -> None:
     assert times == [pytest.approx(0), pytest.approx(30), pytest.approx(60)]
 
 
-def test_an_error_delays_nothing_but_its_own_key_and_is_told_to_the_tenant() -> None:
+def test_an_error_delays_nothing_but_its_own_key_and_is_reported_to_the_tenant() -> None:
     async def picky(key: ObjectKey) -> Result:
         if key.name == "bad":
             raise KeyError("secret of somebody else")
@@ -141,10 +141,10 @@ def test_an_error_delays_nothing_but_its_own_key_and_is_told_to_the_tenant() -> 
         assert {f"good{number}" for number in range(50)} <= set(rig.called)
         attempts = rig.called.count("bad")
         assert 15 <= attempts <= 30  # Later each time, but never given up.
-        told = rig.recorder.told
-        assert len(told) == attempts
-        assert (told[0].tenant, told[0].involved["name"], told[0].type) == ("a", "bad", "Warning")
-        assert told[0].involved["kind"] == "ConfigMap" and "secret" not in told[0].message
+        recorded = rig.recorder.events
+        assert len(recorded) == attempts
+        assert (recorded[0].tenant, recorded[0].involved["name"], recorded[0].type) == ("a", "bad", "Warning")
+        assert recorded[0].involved["kind"] == "ConfigMap" and "secret" not in recorded[0].message
 
     Rig(picky).run(scenario)
 
@@ -163,7 +163,7 @@ def test_a_reconciler_that_hangs_holds_neither_all_workers_nor_its_own_for_ever(
         assert "q" in rig.called
         await asyncio.sleep(loops.RECONCILE_SECONDS_MAX * 8)
         assert {f"s{number}" for number in range(10)} <= set(rig.called)
-        assert any("did not finish" in told.message for told in rig.recorder.told)
+        assert any("did not finish" in event.message for event in rig.recorder.events)
 
     Rig(hangs, workers=4).run(scenario)
 
@@ -216,7 +216,7 @@ def test_verdicts(outcome: Result | Exception, expected: ReconcileOutcome) -> No
     assert decide(outcome) is expected
 
 
-def test_the_servers_refusal_is_told_in_its_own_words() -> None:
+def test_the_servers_refusal_is_reported_in_its_own_words() -> None:
     assert tenant_message("map", Forbidden("exceeded quota")) == "exceeded quota"
     assert (
         tenant_message("map", ValueError("x")) == "the map controller cannot handle this object (ValueError)"
@@ -237,7 +237,7 @@ def _owned(owner: Object | None) -> Object:
         (None, []),
     ],
 )
-def test_owners_are_told_of_their_objects(owner: Object | None, expected: Iterable[str]) -> None:
+def test_owners_are_enqueued_for_their_objects(owner: Object | None, expected: Iterable[str]) -> None:
     key = ObjectKey(HOME, TenantId("a"), "web", "pod")
     change = ObjectChange(ChangeType.ADDED, key, _owned(owner))
     found = list(owner_of(CONFIG_MAPS)(change))

@@ -1,4 +1,4 @@
-"""A client's connection against servers that answer oddly, slowly or not at all."""
+"""A client's connection to servers that respond incorrectly, slowly or not at all."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -41,8 +41,9 @@ async def head(reader: asyncio.StreamReader) -> None:
     await reader.readuntil(b"\r\n\r\n")
 
 
-def saying(*answers: bytes, leaving: bool = False) -> Answer:
-    """A server that says these to requests one after another, then waits for the client's end, or leaves."""
+def responding(*answers: bytes, leaving: bool = False) -> Answer:
+    """A server that sends these responses one after another, then waits for the client to close, or closes
+    itself."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for each in answers:
@@ -61,7 +62,7 @@ async def get(made: HttpClientConnection, method: str = "GET", bytes_max: int = 
 
 async def test_one_connection_carries_many_exchanges() -> None:
     answers = [b"HTTP/1.1 20%d X\r\nContent-Length: 2\r\nA-b: c\r\n\r\n%d!" % (n, n) for n in range(3)]
-    async with connected(saying(*answers)) as made:
+    async with connected(responding(*answers)) as made:
         found = [await get(made) for _ in range(3)]
         assert made.is_reusable
     assert [(each.status, each.body) for each in found] == [(200, b"0!"), (201, b"1!"), (202, b"2!")]
@@ -89,20 +90,20 @@ async def test_a_response_may_come_in_many_ways(answer: bytes) -> None:
 
 
 async def test_a_response_may_end_with_the_connection() -> None:
-    async with connected(saying(b"HTTP/1.1 200 OK\r\n\r\nhello", leaving=True)) as made:
+    async with connected(responding(b"HTTP/1.1 200 OK\r\n\r\nhello", leaving=True)) as made:
         assert (await get(made)).body == b"hello"
         assert not made.is_reusable
 
 
 async def test_a_closed_connection_is_no_longer_reusable() -> None:
     answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-    async with connected(saying(answer)) as made:
+    async with connected(responding(answer)) as made:
         assert (await get(made)).status == 200
         assert not made.is_reusable
 
 
 @pytest.mark.parametrize(
-    "said",
+    "raw",
     [
         b"",
         b"HTTP/1.1 200 OK\r\n",
@@ -110,8 +111,8 @@ async def test_a_closed_connection_is_no_longer_reusable() -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n",
     ],
 )
-async def test_a_response_that_breaks_off_is_not_taken_for_a_whole_one(said: bytes) -> None:
-    async with connected(saying(said, leaving=True)) as made:
+async def test_a_truncated_response_raises_an_error(raw: bytes) -> None:
+    async with connected(responding(raw, leaving=True)) as made:
         with pytest.raises(ConnectionError) as lost:
             await get(made)
         assert not isinstance(lost.value, RequestNotSent), "the server may have acted on it"
@@ -120,7 +121,7 @@ async def test_a_response_that_breaks_off_is_not_taken_for_a_whole_one(said: byt
 
 
 @pytest.mark.parametrize(
-    ("said", "error"),
+    ("raw", "error"),
     [
         (b"SSH-2.0-OpenSSH\r\n\r\n", MalformedMessage),
         (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", MalformedMessage),
@@ -134,18 +135,18 @@ async def test_a_response_that_breaks_off_is_not_taken_for_a_whole_one(said: byt
         (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 2_000_000, BodyTooLarge),
     ],
 )
-async def test_what_is_malformed_or_too_large_ends_the_connection(
-    said: bytes, error: type[HttpError]
+async def test_malformed_and_oversized_responses_close_the_connection(
+    raw: bytes, error: type[HttpError]
 ) -> None:
-    async with connected(saying(said)) as made:
+    async with connected(responding(raw)) as made:
         with pytest.raises(error):
             await get(made)
         assert not made.is_reusable
 
 
 @pytest.mark.parametrize("extra", [b"H", OK, b"HTTP/1.1 200 OK\r\nContent-", b"junk"])
-async def test_a_response_that_nobody_asked_for_is_never_anybodys(extra: bytes) -> None:
-    async with connected(saying(OK + extra)) as made:
+async def test_an_unsolicited_response_closes_the_connection(extra: bytes) -> None:
+    async with connected(responding(OK + extra)) as made:
         assert (await get(made)).body == b"ok"
         assert not made.is_reusable
 
@@ -162,25 +163,25 @@ async def test_a_response_that_nobody_asked_for_is_never_anybodys(extra: bytes) 
         await get(made)
         assert made.is_reusable
         later.set()
-        while made.is_open:  # noqa: ASYNC110 - what is closed tells nobody
+        while made.is_open:  # noqa: ASYNC110 - closing sends no notification
             await asyncio.sleep(0.005)
         assert not made.is_reusable
 
 
 async def test_a_response_to_head_has_no_body() -> None:
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
-    async with connected(saying(answer, OK)) as made:
+    async with connected(responding(answer, OK)) as made:
         found = await get(made, "HEAD")
         assert (found.headers["content-length"], found.body) == ("5", b"")
         assert (await get(made)).body == b"ok"
-    async with connected(saying(answer + b"hello")) as made:
+    async with connected(responding(answer + b"hello")) as made:
         with pytest.raises(MalformedMessage):
             await get(made, "HEAD")
 
 
-async def test_a_cancelled_exchange_gives_the_connection_to_nobody() -> None:
+async def test_a_cancelled_exchange_closes_its_connection() -> None:
     for wait in (lambda made: get(made), _begun):
-        async with connected(saying(b"")) as made:
+        async with connected(responding(b"")) as made:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.05):
                     await wait(made)
@@ -220,7 +221,7 @@ async def test_a_body_is_read_no_faster_than_it_is_consumed(monkeypatch: pytest.
 
 async def test_a_body_that_breaks_off_raises_after_what_came() -> None:
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"
-    async with connected(saying(answer, leaving=True)) as made:
+    async with connected(responding(answer, leaving=True)) as made:
         await _begun(made)
         received = []
         with pytest.raises(ConnectionError):
@@ -231,14 +232,14 @@ async def test_a_body_that_breaks_off_raises_after_what_came() -> None:
 
 async def test_http_within_a_tunnel() -> None:
     switch = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tunnel\r\n\r\n"
-    async with connected(saying(switch, OK, OK)) as made:
+    async with connected(responding(switch, OK, OK)) as made:
         await _begun(made)
         assert made.status == 101
         inner = made.tunnelled()
         assert [(await get(inner)).body for _ in range(2)] == [b"ok", b"ok"]
         inner.abort()
     # A backend that speaks before it is asked does not speak HTTP.
-    async with connected(saying(switch + b"220 mail.example\r\n")) as made:
+    async with connected(responding(switch + b"220 mail.example\r\n")) as made:
         await _begun(made)
         with pytest.raises(RequestNotSent):
             await get(made.tunnelled())
@@ -246,14 +247,16 @@ async def test_http_within_a_tunnel() -> None:
 
 async def test_a_large_head_within_the_limit_is_accepted() -> None:
     async with connected(
-        saying(b"HTTP/1.1 200 OK\r\nA: " + b"a" * 60_000 + b"\r\nContent-Length: 0\r\n\r\n")
+        responding(b"HTTP/1.1 200 OK\r\nA: " + b"a" * 60_000 + b"\r\nContent-Length: 0\r\n\r\n")
     ) as made:
         assert len((await get(made)).headers["a"]) == 60_000
 
 
 async def test_aborting_a_connection_fails_the_task_that_waits_for_its_body() -> None:
     """Watches of a replaced credential waited for ever on connections that were closed."""
-    async with connected(saying(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n")) as made:
+    async with connected(
+        responding(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n")
+    ) as made:
         made.begin("GET", "/", HEADERS)
         await made.response()
         chunks = made.chunks()

@@ -1,4 +1,4 @@
-"""A peer that takes nothing notices all the same that it was hung up on."""
+"""A peer that does not read is disconnected all the same."""
 
 import asyncio
 import socket
@@ -10,7 +10,7 @@ from alcove.http.client import HttpClientConnection
 
 
 async def connected() -> tuple[HttpClientConnection, socket.socket]:
-    """A request's connection, and its other end, which nobody reads from."""
+    """A client's connection and the server's socket, from which nothing is read."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         loop = asyncio.get_running_loop()
         _, request = await loop.create_connection(HttpClientConnection, *listener.getsockname())
@@ -18,7 +18,7 @@ async def connected() -> tuple[HttpClientConnection, socket.socket]:
     return request, other
 
 
-async def test_what_was_written_goes_out_before_the_end() -> None:
+async def test_buffered_data_is_sent_before_closing() -> None:
     request, other = await connected()
     with other:
         request.transport.write(b"last words")
@@ -30,7 +30,9 @@ async def test_what_was_written_goes_out_before_the_end() -> None:
             assert await loop.sock_recv(other, 100) == b"last words"
 
 
-async def test_a_full_window_is_no_hiding_place(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_does_not_read_is_disconnected_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(closing, "FLUSH_SECONDS_MAX", 0.1)
     request, other = await connected()
     with other:

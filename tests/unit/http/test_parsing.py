@@ -1,4 +1,4 @@
-"""Messages however they are cut; what is ambiguous is refused on both sides; whatever is not body is bounded."""
+"""Messages are parsed equally however they are split; ambiguous ones are rejected; framing is bounded."""
 
 from itertools import pairwise
 
@@ -17,7 +17,7 @@ SMALL = HttpLimits(head_bytes_max=4_096, headers_max=20, interim_responses_max=2
 
 
 class Sink:
-    """Keeps what the parser finds; adjoining pieces of a body are one."""
+    """Records the parser's events; consecutive body data is joined."""
 
     def __init__(self) -> None:
         self.found: list[Found] = []
@@ -62,19 +62,19 @@ RESPONSES = (
 )
 
 
-def cut(raw: bytes, places: list[int]) -> list[bytes]:
-    edges = [0, *sorted({place % len(raw) for place in places} - {0}), len(raw)]
+def cut(raw: bytes, offsets: list[int]) -> list[bytes]:
+    edges = [0, *sorted({offset % len(raw) for offset in offsets} - {0}), len(raw)]
     return [raw[start:end] for start, end in pairwise(edges)]
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 10_000), max_size=12))
-def test_messages_are_the_same_however_they_are_cut(places: list[int]) -> None:
-    assert parsed(*cut(REQUESTS, places)) == parsed(REQUESTS)
-    assert parsed(*cut(RESPONSES, places), requests=False) == parsed(RESPONSES, requests=False)
+def test_messages_are_the_same_however_they_are_cut(offsets: list[int]) -> None:
+    assert parsed(*cut(REQUESTS, offsets)) == parsed(REQUESTS)
+    assert parsed(*cut(RESPONSES, offsets), requests=False) == parsed(RESPONSES, requests=False)
 
 
-def test_what_requests_say() -> None:
+def test_heads_and_bodies_of_requests_are_parsed() -> None:
     first, end, second, body, *rest = parsed(REQUESTS)
     assert isinstance(first, HttpHead) and isinstance(second, HttpHead)
     assert (first.method, first.target, first.length, end) == (b"GET", b"/a?b", None, END)
@@ -88,7 +88,7 @@ def test_what_requests_say() -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=300), st.booleans())
-def test_whatever_comes_is_http_or_refused(raw: bytes, requests: bool) -> None:
+def test_arbitrary_input_is_parsed_or_rejected(raw: bytes, requests: bool) -> None:
     try:
         parsed(raw, requests=requests)
     except HttpError as error:
@@ -97,9 +97,9 @@ def test_whatever_comes_is_http_or_refused(raw: bytes, requests: bool) -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, len(REQUESTS) - 1), st.binary(min_size=1, max_size=4))
-def test_a_spoiled_request_is_never_two(place: int, spoil: bytes) -> None:
-    """Whatever is changed, no more requests are seen than line ends could begin."""
-    raw = REQUESTS[:place] + spoil + REQUESTS[place + len(spoil) :]
+def test_a_corrupted_request_is_never_parsed_as_two(offset: int, spoil: bytes) -> None:
+    """No more requests are parsed than there are line ends to begin them."""
+    raw = REQUESTS[:offset] + spoil + REQUESTS[offset + len(spoil) :]
     try:
         found = heads(parsed(raw))
     except HttpError:
@@ -171,8 +171,8 @@ def test_the_body_of_a_request_to_upgrade_is_not_taken_for_a_request() -> None:
         % len(smuggled)
     )
     following = b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n"
-    for places in ([], [60], [len(raw)], [len(raw) + 5], list(range(0, 200, 3))):
-        head, body, _, after, _ = parsed(*cut(raw + smuggled + following, places))
+    for offsets in ([], [60], [len(raw)], [len(raw) + 5], list(range(0, 200, 3))):
+        head, body, _, after, _ = parsed(*cut(raw + smuggled + following, offsets))
         assert isinstance(head, HttpHead) and isinstance(after, HttpHead)
         assert not head.upgrade and "upgrade" not in head.headers
         assert (body, after.target) == (smuggled, b"/next")

@@ -1,4 +1,4 @@
-"""Connections that wait for their next use: the one used last first, none that is old, closed or one too many."""
+"""Idle connections: the most recently used is taken first; old, closed and excess ones are closed."""
 
 import asyncio
 
@@ -53,21 +53,21 @@ async def test_one_that_was_closed_meanwhile_is_not_taken() -> None:
     idle.close()
 
 
-async def test_what_nobody_used_for_long_is_closed() -> None:
+async def test_idle_connections_are_closed_after_a_while() -> None:
     idle, connection = pool(idle_seconds_max=0.05), Connection()
     idle.put("a", connection)
     async with asyncio.timeout(10):
-        while len(idle):  # noqa: ASYNC110 - what is closed tells nobody
+        while len(idle):  # noqa: ASYNC110 - closing sends no notification
             await asyncio.sleep(0.01)
     assert not connection.is_reusable
 
 
-async def test_what_only_a_burst_needed_is_closed_sooner() -> None:
+async def test_connections_of_a_burst_are_closed_soon() -> None:
     idle, connections = pool(kept=1, spare_seconds_max=0.05), [Connection() for _ in range(3)]
     for connection in connections:
         idle.put("a", connection)
     async with asyncio.timeout(10):
-        while len(idle) > 1:  # noqa: ASYNC110 - what is closed tells nobody
+        while len(idle) > 1:  # noqa: ASYNC110 - closing sends no notification
             await asyncio.sleep(0.01)
     assert [each.is_reusable for each in connections] == [False, False, True]
     await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Requests put together of what comes, in whatever pieces; bounds; and what is left when a connection ends."""
+"""Requests are assembled from any pieces, within limits; and the state after a connection ends."""
 
 import asyncio
 import gc
@@ -27,7 +27,7 @@ class Wire(asyncio.Transport):
 
 
 class Owner:
-    """Keeps what it is given; handles requests for `/proxy/` before their bodies have come."""
+    """Records the requests; handles those for `/proxy/` before their bodies are complete."""
 
     peer: object = None
     address = "10.0.0.1"
@@ -81,7 +81,7 @@ def test_requests_come_in_pieces(piece: int) -> None:
         (b"nonsense\r\n\r\n", MalformedMessage),
     ],
 )
-def test_what_is_too_large_or_cannot_be_read_is_refused(sent: bytes, error: type[HttpError]) -> None:
+def test_oversized_and_malformed_requests_are_rejected(sent: bytes, error: type[HttpError]) -> None:
     receiving = receiver(Owner())
     with pytest.raises(error):
         for start in range(0, len(sent), 16_000):
@@ -97,7 +97,7 @@ def test_chunks_are_counted_as_they_come() -> None:
             receiving.parser.feed(chunk)
 
 
-def test_a_client_that_expects_continue_is_told_to_go_on() -> None:
+def test_a_client_that_expects_continue_gets_100() -> None:
     owner = Owner()
     receiver(owner).parser.feed(post("/", b"", "Expect: 100-continue"))
     assert owner.wire.written == b"HTTP/1.1 100 Continue\r\n\r\n"

@@ -1,4 +1,4 @@
-"""The connections of a server: how many, for how long, and how it stops."""
+"""The connections of a server: their number, their timeouts, and how the server stops."""
 
 import asyncio
 
@@ -54,7 +54,7 @@ async def test_a_server_that_stops_closes_its_connections() -> None:
         assert await reader.read() == b""
 
 
-async def test_a_handler_that_fails_is_answered_as_the_owner_says() -> None:
+async def test_a_failing_handler_gets_the_owners_error_response() -> None:
     async def fail(_request: HttpRequest) -> HttpResponse:
         raise ZeroDivisionError
 

@@ -1,4 +1,4 @@
-"""Connections that stop being HTTP, and those that only asked to."""
+"""Connections that are upgraded, and upgrade requests that are rejected."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ PLAIN = b"GET /plain HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 class Echo:
-    """A takeover that says everything back."""
+    """A takeover that echoes all data."""
 
     def __init__(self) -> None:
         self.stopped = 0
@@ -70,7 +70,7 @@ async def serving() -> AsyncIterator[tuple[Handler, HttpServer]]:
 
 
 async def until(check: Callable[[], bool]) -> None:
-    while not check():  # noqa: ASYNC110 - what is waited for tells nobody.
+    while not check():  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0)
 
 
@@ -124,7 +124,7 @@ async def test_bytes_that_came_with_the_request_are_not_lost() -> None:
         assert output == b"<early><more>"
 
 
-async def test_who_is_refused_goes_on_in_http() -> None:
+async def test_a_rejected_upgrade_leaves_the_connection_usable() -> None:
     async with serving() as (_, server), asyncio.timeout(10):
         reader, writer = await connected(server)
         writer.write(ASK.replace(b"/up", b"/no") + PLAIN)
@@ -146,7 +146,7 @@ async def test_a_request_before_the_one_that_changes_the_protocol_is_answered_fi
         assert await reader.readexactly(6) == b"<data>"
 
 
-async def test_a_client_that_left_before_the_answer_stops_the_takeover() -> None:
+async def test_a_client_that_disconnects_before_the_response_cancels_the_takeover() -> None:
     async with serving() as (handler, server), asyncio.timeout(10):
         handler.go.clear()
         _, writer = await connected(server)

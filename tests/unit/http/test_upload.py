@@ -1,4 +1,4 @@
-"""A request's body that is still coming: read as it is taken, never lost, never kept without end."""
+"""A request's body that is read while the request is handled: complete, with backpressure, bounded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from alcove.http.upload import HELD_BYTES_MAX, RequestUpload
 
 
 class Reading(asyncio.Transport):
-    """A transport as far as an upload knows one."""
+    """The part of a transport that an upload uses."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Taking:
         self.is_whole = True
 
 
-def test_what_came_before_anybody_took_it_is_kept_in_bounds() -> None:
+def test_data_received_before_a_follower_is_bounded() -> None:
     transport, taking = Reading(), Taking()
     upload = RequestUpload(transport, None)
     upload.received(b"a")
@@ -51,7 +51,7 @@ def test_what_came_before_anybody_took_it_is_kept_in_bounds() -> None:
     assert taking.is_whole
 
 
-def test_one_that_was_whole_before_anybody_took_it() -> None:
+def test_an_upload_that_is_complete_before_it_is_followed() -> None:
     taking = Taking()
     upload = RequestUpload(Reading(), 1)
     upload.received(b"a")
@@ -72,7 +72,7 @@ def test_requests_that_follow_are_read_though_it_was_paused_at_its_end() -> None
     assert transport.is_read, "it is over"
 
 
-def test_what_nobody_wants_is_dropped() -> None:
+def test_a_discarded_upload_keeps_reading_and_holds_nothing() -> None:
     transport = Reading()
     upload = RequestUpload(transport, None)
     upload.received(b"a" * (HELD_BYTES_MAX + 1))

@@ -1,4 +1,4 @@
-"""Ring0's endpoints read: whose an address is."""
+"""The owners of addresses, read from ring0's endpoints."""
 
 from ipaddress import ip_address, ip_interface
 from typing import Any
@@ -31,7 +31,7 @@ def endpoint(name: str = "7-10.0.0.5", **spec: Any) -> Object:
     return {"metadata": {"name": name, "labels": {"mizar.com/owner": "u1"}}, "spec": given}
 
 
-def test_a_nic_is_what_the_endpoint_says() -> None:
+def test_a_nic_is_read_from_its_endpoint() -> None:
     nic = endpoints.nic_of(endpoint())
     assert nic == endpoints.PodNic(
         pod=OwnerRef(TenantId("acme"), "default", "web"),

@@ -28,14 +28,14 @@ def wanted(*given: dict[str, str]) -> list[RequestedNic]:
     return nics.requested_nics({"spec": {"nics": list(given)}}, BACKING, OTHERS, "green")
 
 
-def test_neither_subnet_nor_address_named_is_the_first_with_room() -> None:
+def test_without_subnet_and_address_the_first_subnet_with_free_addresses_is_used() -> None:
     assert nics.requested_nics({"spec": {}}, BACKING, {}, "green") == [
         RequestedNic("eth0", AddressRequest((NET1, NET2)))
     ]
     assert wanted({}) == [RequestedNic("eth0", AddressRequest((NET1, NET2)))]
 
 
-def test_what_is_named_is_taken() -> None:
+def test_a_named_subnet_or_address_is_used() -> None:
     assert wanted({"subnet": "net2"}) == [RequestedNic("eth0", AddressRequest((NET2,)))]
     assert wanted({"subnet": "net1", "ip": "10.0.1.12"}) == [
         RequestedNic("eth0", AddressRequest((NET1,), ip_address("10.0.1.12")))
@@ -77,9 +77,7 @@ def test_what_can_never_be_is_refused(given: list[dict[str, str]], message: str)
         ("net3", 'subnet "net3" of network "green" is not ready'),
     ],
 )
-def test_a_subnet_that_is_not_there_is_waited_for_and_others_are_not_told_apart(
-    subnet: str, message: str
-) -> None:
+def test_a_missing_subnet_is_waited_for_like_one_of_another_tenant(subnet: str, message: str) -> None:
     with pytest.raises(AddressUnavailable, match=message):
         wanted({"subnet": subnet})
 

@@ -1,4 +1,4 @@
-"""NetworkPolicies: tables of verdicts, and the compiled rules against a literal reading of the policies."""
+"""NetworkPolicies: tables of decisions, and the compiled rules against a literal reading of the policies."""
 
 from ipaddress import ip_address, ip_network
 from typing import Any
@@ -104,7 +104,7 @@ DENY_OUT = policy(policyTypes=["Egress"])
         ),
         pytest.param(
             [policy(select=WEB, ingress=[{"ports": [{"port": 8080}]}])],
-            ["db>web", "world>web"], ["db>web:8081", "db>web/UDP"], id="a port, TCP if not told",
+            ["db>web", "world>web"], ["db>web:8081", "db>web/UDP"], id="a port, TCP by default",
         ),
         pytest.param(
             [policy(select=WEB, ingress=[{"ports": [{"port": 8000, "endPort": 8100, "protocol": "UDP"}]}])],

@@ -1,4 +1,4 @@
-"""Names of ports, kept on endpoints: what is written is read again."""
+"""Port names on endpoints are read back as they were written."""
 
 from alcove.api.objects import Object
 from alcove.network import portnames

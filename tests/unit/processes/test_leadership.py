@@ -26,7 +26,7 @@ async def test_work_is_ended_with_the_lease_and_tidies_up_first() -> None:
     assert messages == ["tidy"]
 
 
-async def test_work_that_fails_is_told() -> None:
+async def test_an_error_of_the_work_is_raised() -> None:
     async def work() -> None:
         raise ValueError("broken")
 

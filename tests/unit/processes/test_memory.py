@@ -51,7 +51,7 @@ async def test_old_circles_go_when_the_process_has_grown(monkeypatch: pytest.Mon
     assert lost() is not None
     grown = bytearray(os.urandom(32 << 20))
     async with asyncio.timeout(5):
-        while lost() is not None:  # noqa: ASYNC110 - nobody tells of what is collected
+        while lost() is not None:  # noqa: ASYNC110 - garbage collection has no event
             await asyncio.sleep(0.01)
     trimming.cancel()
     assert grown

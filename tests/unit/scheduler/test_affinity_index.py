@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alcove.api.objects import Object
+from alcove.scheduler.groups import picks
 from alcove.scheduler.nodes import ZONE
-from alcove.scheduler.selections import picks
 from alcove.testing.scheduling import TENANT, Scene, far, near, node, pod, spread, wishes
 
 _labels = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["a", "b"]), max_size=2)

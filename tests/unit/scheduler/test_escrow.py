@@ -17,7 +17,8 @@ from alcove.api.objects import Object
 from alcove.client.client import Client
 from alcove.client.errors import Unreachable
 from alcove.client.keys import HOME, PlaneId
-from alcove.client.transport import Response, Stream
+from alcove.client.transport import Stream
+from alcove.http.client import ReceivedResponse
 from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import BindPod
 from alcove.scheduler.escrow import Escrow
@@ -31,7 +32,7 @@ SMALL = TenantId("small")
 
 
 class Home:
-    """A transport to a server that has one namespace, once it is made, with notes; and tells of them when asked."""
+    """A transport to a server that has one namespace, once it is made, with notes, and sends their events on request."""
 
     def __init__(self, core: Scheduler) -> None:
         self._core = core
@@ -47,7 +48,7 @@ class Home:
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Response:
+    ) -> ReceivedResponse:
         await asyncio.sleep(self._chance.random() / 1000)
         if self.is_away:
             raise Unreachable("away", sent=True)
@@ -57,8 +58,8 @@ class Home:
         try:
             answer = self._answer(method, path, orjson.loads(body) if body else {})
         except ApiError as error:
-            return Response(error.code, {}, orjson.dumps(status(error)))
-        return Response(200, {}, orjson.dumps(answer))
+            return ReceivedResponse(error.code, {}, orjson.dumps(status(error)))
+        return ReceivedResponse(200, {}, orjson.dumps(answer))
 
     def _answer(self, method: str, path: str, obj: Object) -> Object:
         if path.endswith("/namespaces"):
@@ -96,7 +97,7 @@ class Home:
         self._revision += 1
         self.notes[name] = {"metadata": {"name": name, "resourceVersion": str(self._revision)}, "data": kept}
 
-    def tell(self) -> None:
+    def send_notes(self) -> None:
         """The watch catches up."""
         for each in self._gone:
             self._core.observe(SchedulerEvent(HOME, SYSTEM, ObjectKind.NOTE, each, True))
@@ -123,7 +124,7 @@ def _desk(*nodes: Object, over: bool = False, **held: int) -> tuple[Scheduler, H
     home = Home(core)
     if held:
         home.put("n", {PLANE: msgspec.json.encode(held).decode()})
-        home.tell()
+        home.send_notes()
     client = Client(home)
     return core, home, Escrow(core.cache, lambda: client, lambda _plane: over)
 
@@ -198,7 +199,7 @@ def test_notes_count_while_the_planes_pods_are_not_known() -> None:
     core.observe(SchedulerEvent(PLANE, BIG, ObjectKind.POD, pod("theirs", cpu="2", on="n")))
     core.know_plane(PLANE)
     assert _placed(core) == ["b"]
-    home.tell()
+    home.send_notes()
     assert _requested(core) == 4000
 
 
@@ -223,7 +224,7 @@ def test_own_notes_count_nothing_once_the_plane_is_known() -> None:
     core, home, _ = _desk(node("n", cpu="4"))
     core.know_plane(PLANE)
     home.put("n", {PLANE: '{"cpu": 4000}'})
-    home.tell()
+    home.send_notes()
     assert _requested(core) == 0
 
 
@@ -232,7 +233,7 @@ def test_notes_of_planes_that_never_joined_count_too() -> None:
     core.observe(SchedulerEvent(HOME, SYSTEM, ObjectKind.NODE, node("n", cpu="4")))
     home = Home(core)
     home.put("n", {"never": '{"cpu": 4000}'})
-    home.tell()
+    home.send_notes()
     _ask(core, "a", cpu="1")
     assert _placed(core) == []
 
@@ -244,7 +245,7 @@ def test_a_plane_that_is_removed_leaves_its_notes_counting_until_they_are_gone()
     _ask(core, "a", cpu="1")
     assert _placed(core) == []
     home.put("n", {})
-    home.tell()
+    home.send_notes()
     assert _placed(core) == ["a"]
 
 
@@ -258,10 +259,10 @@ async def test_what_is_noted_far_ahead_is_taken_back() -> None:
     await escrow.lower("n")
     assert 500 <= home.held("n")["cpu"] < 2000
     core.observe(SchedulerEvent(PLANE, BIG, ObjectKind.POD, theirs, True))
-    home.tell()
+    home.send_notes()
     await escrow.lower("n")
     assert home.notes == {}
-    home.tell()
+    home.send_notes()
     assert core.cache.notes.held == {}
 
 
@@ -298,7 +299,7 @@ async def test_of_a_plane_that_is_over_nothing_is_kept() -> None:
     _ask(core, "a", cpu="1")
     assert _placed(core) == []
     await escrow.lower("n")
-    home.tell()
+    home.send_notes()
     assert home.notes == {} and _placed(core) == ["a"]
 
 

@@ -179,7 +179,7 @@ def test_a_minimum_of_what_no_node_has_stops_nobody_and_is_not_the_reason() -> N
     desk.pod("q", cpu="4")
     assert desk.placed() == {"q": "n"}
     desk.pod("r", containers=[{"name": "c", "resources": {"requests": {"example.com/gpu": "2"}}}])
-    assert "Insufficient example.com/gpu" in desk.told()["r"]
+    assert "Insufficient example.com/gpu" in desk.unschedulable()["r"]
 
 
 def test_a_minimum_is_no_precedence_for_pods_that_do_not_ask_for_it() -> None:

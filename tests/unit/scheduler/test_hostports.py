@@ -66,6 +66,6 @@ def test_whose_ports_count(running: Object, is_taken: bool) -> None:
     scene = Scene(node("n"))
     placed = scene.place(pod("x", on="n", **running))
     asked = pod("p", containers=[_container({"hostPort": 80})])
-    assert scene.passing(asked) == (set() if is_taken else {"n"})
+    assert scene.feasible(asked) == (set() if is_taken else {"n"})
     scene.cache.lift(placed)
-    assert scene.passing(asked) == {"n"}
+    assert scene.feasible(asked) == {"n"}

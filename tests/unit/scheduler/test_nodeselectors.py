@@ -21,7 +21,7 @@ def _expression(key: str, operator: str, *values: str) -> Object:
 
 
 def _passing(scene: Scene, *terms: Object) -> set[str]:
-    return scene.passing(pod("p", affinity=_affinity(*terms)))
+    return scene.feasible(pod("p", affinity=_affinity(*terms)))
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def test_world_changed_step_by_step_is_as_made_anew(
     for kind, value in steps:
         truth.apply(kind, value)
         for tenant, obj in probes:
-            _ranks(truth.scene, tenant, obj)  # What is remembered has to be mended from now on.
+            _ranks(truth.scene, tenant, obj)  # Cached results have to be updated from now on.
     anew = truth.made_anew()
     assert _taken(truth.scene) == _taken(anew)
     for tenant, obj in probes:
@@ -200,9 +200,9 @@ def test_pods_on_a_node_that_comes_back_are_counted_again() -> None:
     scene.place(pod("x", cpu="2", on="n"))
     scene.cache.remove_node("n")
     scene.cache.put_node(read_node(node("m", cpu="2")))
-    assert scene.passing(pod("p", cpu="1")) == {"m"}
+    assert scene.feasible(pod("p", cpu="1")) == {"m"}
     scene.cache.put_node(read_node(node("n", cpu="2")))
-    assert scene.passing(pod("p", cpu="1")) == {"m"}
+    assert scene.feasible(pod("p", cpu="1")) == {"m"}
 
 
 def test_a_resource_that_becomes_known_is_counted_for_pods_already_there() -> None:
@@ -210,7 +210,7 @@ def test_a_resource_that_becomes_known_is_counted_for_pods_already_there() -> No
     asking: Any = {"containers": [{"name": "c", "resources": {"requests": {"example.com/gpu": "1"}}}]}
     scene.place(pod("x", on="n", **asking))
     scene.cache.put_node(read_node(node("n", gpu="1")))
-    assert scene.passing(pod("p", **asking)) == set()
+    assert scene.feasible(pod("p", **asking)) == set()
 
 
 def test_nothing_is_kept_of_pods_that_are_gone() -> None:

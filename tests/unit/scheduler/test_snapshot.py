@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alcove.scheduler.arrays import EVERY
-from alcove.scheduler.journal import SLOTS_MAX, Journal
 from alcove.scheduler.label_columns import LabelColumn
 from alcove.scheduler.nodes import NodeFacts, read_node
 from alcove.scheduler.slotcounts import SlotCounts
-from alcove.scheduler.snapshot import NodeSnapshot
+from alcove.scheduler.snapshot import JOURNAL_MAX, Journal, NodeSnapshot
 from alcove.testing.scheduling import node
 
 
@@ -85,14 +84,14 @@ def test_counts_are_sums_however_they_are_kept(adds: list[tuple[int, int]], read
     assert [counts.get(slot) for slot in range(130)] == truth + [0] * 30
 
 
-def test_journal_tells_what_changed_or_that_it_forgot() -> None:
+def test_journal_returns_what_changed_or_none_if_it_is_too_old() -> None:
     journal = Journal()
     start = journal.position
     journal.note(3)
     journal.note(5)
     assert journal.since(start) == [3, 5]
     assert journal.since(journal.position) == []
-    for slot in range(SLOTS_MAX + 1):
+    for slot in range(JOURNAL_MAX + 1):
         journal.note(slot)
     assert journal.since(start) is None
-    assert journal.since(journal.position - 2) == [SLOTS_MAX - 1, SLOTS_MAX]
+    assert journal.since(journal.position - 2) == [JOURNAL_MAX - 1, JOURNAL_MAX]

@@ -38,6 +38,6 @@ def test_nodes_whose_taints_change_all_the_time_leave_nothing_behind() -> None:
         changed = node("flapping", taints=[f"draining=since-{number}:NoSchedule"], handlers=[f"h{number}"])
         scene.cache.put_node(read_node(changed))
     assert len(scene.cache.nodes.taints) == len(scene.cache.nodes.handlers) == 2
-    assert scene.passing(pod("p")) == {"steady"}
+    assert scene.feasible(pod("p")) == {"steady"}
     scene.cache.put_node(read_node(node("flapping")))
-    assert scene.passing(pod("p")) == {"steady", "flapping"}
+    assert scene.feasible(pod("p")) == {"steady", "flapping"}

@@ -33,7 +33,7 @@ def test_so_many_revisions_are_kept_at_most_however_fast_they_come() -> None:
     assert compactor.due(30.0, Revision(5_000)) == 4_000
 
 
-def test_what_was_seen_is_forgotten_again() -> None:
+def test_observed_revisions_are_bounded() -> None:
     compactor = Compactor(NotImplemented, KEEP)
     for now in range(0, 100_000, 30):
         compactor.due(float(now), Revision(now))

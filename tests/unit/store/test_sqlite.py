@@ -1,4 +1,4 @@
-"""What is particular to the embedded store; its promises are tested in tests/contract."""
+"""Tests of the embedded store only; the promises of all stores are tested in tests/contract."""
 
 import asyncio
 import os

@@ -64,7 +64,7 @@ async def test_end_of_the_process_answers_everything(channel: Channel) -> None:
         await waiting
 
 
-async def test_process_stops_when_told_and_needs_no_installed_package(tmp_path: object) -> None:
+async def test_process_stops_on_request_and_needs_no_installed_package(tmp_path: object) -> None:
     process = await WorkerProcess.start()
     assert await process.writes.call("open", f"{tmp_path}/x.db", None, 0.0) == (0, 0)
     assert await process.reads.call("newest", 0, {}, None, True) == []

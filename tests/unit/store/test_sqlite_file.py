@@ -12,8 +12,8 @@ def opened(path: Path) -> SqliteFile:
     return SqliteFile(str(path), None, 0.0)
 
 
-def row(revision: int, name: str, *, place: int = 0, change: int = 1, replaces: int = 0) -> list[object]:
-    return [first_id(revision) + place, change, replaces, "pods", "a", "n", name, name.encode()]
+def row(revision: int, name: str, *, position: int = 0, change: int = 1, replaces: int = 0) -> list[object]:
+    return [first_id(revision) + position, change, replaces, "pods", "a", "n", name, name.encode()]
 
 
 def rows_left(path: Path) -> list[int]:
@@ -60,13 +60,13 @@ def test_damaged_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["missing/x.db", "folder"])
-def test_impossible_places_are_named(tmp_path: Path, where: str) -> None:
+def test_an_unusable_path_is_named(tmp_path: Path, where: str) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(UnusableFile, match=where):
         opened(tmp_path / where)
 
 
-def test_failed_opening_lets_go_of_the_lock(tmp_path: Path) -> None:
+def test_failed_opening_releases_the_lock(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.write_bytes(b"x" * 5_000)
     for _ in range(2):

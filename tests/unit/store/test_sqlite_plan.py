@@ -1,12 +1,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alcove.api.ids import GroupResource, Key, Revision, TenantId
+from alcove.api.ids import Key, Revision, TenantId
+from alcove.api.resources import DEPLOYMENTS
 from alcove.store.base import ABSENT, RevisionMismatch, StoreChangeType, WriteOp
 from alcove.store.sqlite_plan import Heads, plan
 from alcove.store.sqlite_rows import WIDTH, first_id
 
-DEPLOYMENTS = GroupResource("apps", "deployments")
 A, B, C = (Key(DEPLOYMENTS, TenantId("acme"), "default", name) for name in "abc")
 
 

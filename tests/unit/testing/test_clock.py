@@ -36,7 +36,7 @@ def test_timeouts_go_by_it() -> None:
     assert VirtualClock().run(scenario()) == pytest.approx(30)
 
 
-def test_a_deadlock_is_told() -> None:
+def test_a_deadlock_is_reported() -> None:
     async def scenario() -> None:
         await asyncio.get_running_loop().create_future()
 

@@ -24,7 +24,7 @@ AT_ONCE = multiprocessing.get_context("fork")
 
 
 def all_at_once(ask: Callable[[], str], rounds: int) -> Counter[str]:
-    """What several processes are told that ask at the same moments."""
+    """The results of several processes that ask at the same moments."""
     together = AT_ONCE.Barrier(ASKERS)
     with AT_ONCE.Manager() as shared:
         answers = shared.list()
@@ -51,14 +51,14 @@ def _afresh() -> str:
     return containers.lacking() or needs.bpf() or needs.loop_devices()
 
 
-def test_processes_that_look_at_the_same_moment_are_told_the_same() -> None:
+def test_processes_that_look_at_the_same_moment_get_the_same_result() -> None:
     assert all_at_once(_afresh, ROUNDS) == {_afresh(): ASKERS * ROUNDS}
 
 
 @pytest.mark.skipif(bool(needs.bpf()), reason=needs.bpf())
 def test_processes_that_compile_at_the_same_moment_have_one_object(tmp_path: Path) -> None:
-    told = all_at_once(lambda: f"{build(tmp_path).stat().st_size > 0}", 1)
-    assert told == {"True": ASKERS} and len(list(tmp_path.iterdir())) == 1
+    result = all_at_once(lambda: f"{build(tmp_path).stat().st_size > 0}", 1)
+    assert result == {"True": ASKERS} and len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.root

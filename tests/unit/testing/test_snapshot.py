@@ -76,7 +76,7 @@ def a_file() -> Callable[[], None]:
         (a_file, "file"),
     ],
 )
-def test_what_is_left_is_told_until_it_goes(make: Callable[[], Callable[[], None]], kind: str) -> None:
+def test_what_is_left_is_reported_until_it_goes(make: Callable[[], Callable[[], None]], kind: str) -> None:
     before = snapshot.look(MARK)
     remove = make()
     try:
@@ -88,7 +88,7 @@ def test_what_is_left_is_told_until_it_goes(make: Callable[[], Callable[[], None
     wait_until(lambda: made - snapshot.look(MARK), 10)
 
 
-def test_what_is_missing_is_told_but_for_what_went_with_its_link() -> None:
+def test_what_is_missing_is_reported_but_for_what_went_with_its_link() -> None:
     here = "address lo inet 127.0.0.9/8"
     gone = "address gone0 inet 10.0.0.1/24"
     before = snapshot.look(MARK) | {here, gone, "setting /proc/sys/net/ipv4/nothing 1"}

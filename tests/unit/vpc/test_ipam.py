@@ -1,4 +1,4 @@
-"""The pool against a model that looks at every address, and how its cost grows."""
+"""The pool against a model that checks every address, and how its cost grows."""
 
 import time
 from ipaddress import ip_address, ip_network
@@ -110,7 +110,7 @@ def test_what_comes_back_is_given_first() -> None:
     assert [str(pool.lowest(0.0)) for _ in range(3)] == ["10.0.0.4", "10.0.0.7", "10.0.0.12"]
 
 
-def test_a_full_range_says_so_and_goes_on_when_room_appears() -> None:
+def test_a_full_range_is_an_error_until_an_address_is_released() -> None:
     pool = AddressIndex(ip_network("10.0.0.0/29"))
     while address := pool.lowest(0.0):
         pool.held(address)

@@ -1,4 +1,4 @@
-"""Ports that are drawn: the same ones again for the same owner, and all of them of the range."""
+"""Candidates for node ports: the same for the same owner, and all in the range."""
 
 from itertools import islice
 

@@ -56,7 +56,7 @@ def test_what_others_keep_in_the_status_stays() -> None:
     )
 
 
-def test_the_finalizer_is_set_once_and_taken_alone() -> None:
+def test_the_finalizer_is_set_once_and_removed_alone() -> None:
     obj = vpc()
     obj["metadata"]["finalizers"] = ["mine"]
     states.hold(obj)

@@ -1,4 +1,4 @@
-"""Which subnets a VPC can have: the pure check, as a table. What becomes of them is in the flow tests."""
+"""Which subnets a VPC can have: the pure check, as a table. The flow tests cover the controllers."""
 
 from typing import Any
 

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from alcove.agent.cni.plugin import UNDECODABLE
-from alcove.agent.cni.request import (
+from alcove.agent.cni.protocol import (
     ALREADY_ATTACHED,
     MISMATCH,
     NOT_AVAILABLE,
@@ -23,9 +23,10 @@ from alcove.agent.cni.request import (
     CniPodRef,
     CniRequest,
     Command,
+    differs,
     read,
+    result_of,
 )
-from alcove.agent.cni.result import differs, result_of
 from alcove.agent.network.attachment import NetworkNotReady
 from alcove.agent.network.attachment_records import AttachmentRecord
 from alcove.agent.network.node_network import NodeNetwork

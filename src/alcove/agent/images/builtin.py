@@ -7,7 +7,6 @@ from pathlib import Path
 
 from alcove.agent.images.model import ToolMissing
 from alcove.agent.runtime.config import ImageConfig
-from alcove.agent.runtime.users import Accounts
 
 NAME = "alcove/busybox:latest"
 CONFIG = ImageConfig(command=("sh",), env=("PATH=/bin",))
@@ -17,7 +16,6 @@ _FILES = {
     "etc/group": "root:x:0:\nnobody:x:65534:\n",
     "etc/nsswitch.conf": "hosts: files dns\n",
 }
-ACCOUNTS = Accounts(_FILES["etc/passwd"], _FILES["etc/group"])
 
 
 def find() -> Path:

@@ -2,7 +2,8 @@
 
     <directory>/<digest>/image.json    digest, configuration and size
     <directory>/<digest>/rootfs/       the files
-    <directory>/names.json             the image names of each tenant (catalogue.py)
+    <directory>/incoming-…/            an image that is being unpacked or removed
+    <directory>/names.json             the image names of each tenant (Catalogue)
     <directory>/owners.json            the uids of these tenants (owners.py)
 
 A tenant may only use the images that it pulled with its own credentials, even if others are on the node.
@@ -11,20 +12,21 @@ store concurrently: the agent and the operator's commands.
 """
 
 import asyncio
+import fcntl
 import os
 import time
-from collections.abc import Collection, Mapping
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from alcove.agent import file_trees
-from alcove.agent.images import builtin, staging, tools
-from alcove.agent.images.catalogue import Catalogue
+from alcove.agent.images import builtin, tools
 from alcove.agent.images.model import Image, ImageMissing
 from alcove.agent.images.references import full, repository, same
-from alcove.agent.images.staging import StagingDirectory
 from alcove.agent.images.tools import ImageSource, ImageTools, RegistryCredentials
 from alcove.agent.runtime.config import ImageConfig
 from alcove.api.ids import TenantId
@@ -32,6 +34,101 @@ from alcove.api.ids import TenantId
 ALL_TENANTS = TenantId("")
 UNUSED_SECONDS_MIN = 120.0
 """An image that was just returned to a caller is not collected for this long."""
+_STAGING_PREFIX = "incoming-"
+Names = dict[TenantId, dict[str, str]]
+"""By tenant: image names and the digests they refer to."""
+
+
+class Catalogue:
+    """The mapping of tenants' image names to digests: one file, written by one process at a time, read by
+    any.
+
+    An operator's command may change it while the agent is running: every read returns the last written state.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "names.json"
+        self._lock = directory / "names.lock"
+        self._read_state: tuple[int, int] = (0, 0)
+        self._names: Names = {}
+
+    def read(self) -> Mapping[TenantId, Mapping[str, str]]:
+        try:
+            with self._path.open("rb") as file:
+                state = os.fstat(file.fileno())
+                # Every write creates a new file, so an unchanged inode and time mean unchanged content.
+                if (state.st_ino, state.st_mtime_ns) != self._read_state:
+                    self._names = msgspec.json.decode(file.read(), type=Names)
+                    self._read_state = (state.st_ino, state.st_mtime_ns)
+        except FileNotFoundError:
+            self._names, self._read_state = {}, (0, 0)
+        return self._names
+
+    @contextmanager
+    def edit(self) -> Iterator[Names]:
+        """Yields a copy of all names; what the block has made of it is written when the block ends."""
+        with self._lock.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            before = self.read()
+            names = {tenant: dict(digests) for tenant, digests in before.items()}
+            yield names
+            after = {tenant: digests for tenant, digests in names.items() if digests}
+            if after != before:
+                self._write(after)
+
+    def _write(self, names: Names) -> None:
+        draft = self._path.with_suffix(".new")
+        with draft.open("wb") as file:
+            file.write(msgspec.json.encode(names))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(self._path)
+
+
+class StagingDirectory:
+    """The directory of an image that is being unpacked: it becomes an image by a rename, or is deleted.
+
+    It is locked while a process uses it, so that the cleanup after a crash skips the directories that another
+    process is using.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / f"{_STAGING_PREFIX}{uuid.uuid4().hex}"
+        self._lock = -1
+
+    def __enter__(self) -> Path:
+        self.path.mkdir(mode=0o700)
+        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        file_trees.remove(self.path)
+        os.close(self._lock)
+
+
+def _discard(directory: Path, doomed: Path) -> Path:
+    """Renames the image directory `doomed`, so that it is no image any more, and returns the new path. The
+    caller or the next start deletes it."""
+    path = directory / f"{_STAGING_PREFIX}{uuid.uuid4().hex}"
+    doomed.rename(path)
+    return path
+
+
+def _clean(directory: Path) -> None:
+    """Deletes all staging directories that are not in use."""
+    for path in directory.glob(f"{_STAGING_PREFIX}*"):
+        try:
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file_trees.remove(path)
+        except BlockingIOError:
+            continue
+        finally:
+            os.close(lock)
 
 
 class _Record(Struct, frozen=True):
@@ -50,7 +147,7 @@ class ImageStore:
         self._catalogue = Catalogue(directory)
         self._fetching: dict[str, asyncio.Lock] = {}
         """One lock per image that is being pulled: concurrent pulls of the same image fetch it once."""
-        staging.clean(directory)
+        _clean(directory)
 
     # Finding
 
@@ -227,7 +324,7 @@ class ImageStore:
             for digests in names.values():
                 for name in [name for name, known in digests.items() if known == digest]:
                     del digests[name]
-        return staging.discard(self.directory, self._path(digest))
+        return _discard(self.directory, self._path(digest))
 
     def _name(self, tenant: TenantId, names: Collection[str], digest: str) -> None:
         with self._catalogue.edit() as all_names:

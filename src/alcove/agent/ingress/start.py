@@ -20,7 +20,6 @@ from alcove.network.ingress.ingress_spec import DesiredIngress
 
 log = logging.getLogger(__name__)
 
-HTTP_PORT, HTTPS_PORT = 80, 443
 COMPONENT = "alcove-ingress"
 
 

@@ -2,20 +2,27 @@
 block the agent's event loop, which also serves every network's DNS."""
 
 import asyncio
+import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import TypeVar
 
-from alcove.agent.network.routes import add_source_routes
+from alcove.api.kinds.ranges import gateway
 from alcove.dataplane import links, namespaces
+from alcove.dataplane.errors import KernelRefused
+from alcove.dataplane.linkstate import default_route
 from alcove.dataplane.model import DataplaneState, Veth
 from alcove.dataplane.netlink import Netlink
 from alcove.dataplane.node_dataplane import DataPlane
 from alcove.dataplane.veths import configure_interface
 
 T = TypeVar("T")
+
+FIRST_TABLE = 100
+"""The routing table of a pod's second interface; each further one has the next table."""
 
 
 class DataplaneThread:
@@ -63,7 +70,7 @@ class DataplaneThread:
             for veth in veths:
                 if not self._has_veth(veth, descriptor):
                     self._plane.add_port(veth, descriptor)
-            add_source_routes(descriptor, veths)
+            _add_source_routes(descriptor, veths)
         finally:
             os.close(descriptor)
 
@@ -82,19 +89,15 @@ class DataplaneThread:
         """Whether both ends exist: a namespace that was created again has none."""
         if links.read_link(self._plane.netlink, veth.name) is None:
             return False
-        with namespaces.inside(namespace):
-            inner = Netlink()
-        try:
+        with _netlink(namespace) as inner:
             return links.read_link(inner, veth.pod_interface) is not None
-        finally:
-            inner.close()
 
     def _configure(self, namespace: str | Path, veths: tuple[Veth, ...]) -> None:
         descriptor = _open(namespace)
         try:
             for veth in veths:
                 configure_interface(descriptor, veth.pod_interface, veth.addresses, veth.gateways)
-            add_source_routes(descriptor, veths)
+            _add_source_routes(descriptor, veths)
         finally:
             os.close(descriptor)
 
@@ -110,6 +113,30 @@ def _open(namespace: str | Path) -> int:
     if isinstance(namespace, Path):
         return os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
     return namespaces.make(namespace)
+
+
+def _netlink(namespace: int) -> AbstractContextManager[Netlink]:
+    with namespaces.inside(namespace):
+        return closing(Netlink())
+
+
+def _add_source_routes(namespace: int, veths: Sequence[Veth]) -> None:
+    """In a pod with several interfaces, packets from an address leave by that address' interface. By the
+    default route they would leave by the first interface, where the data plane drops them as spoofed.
+    Idempotent."""
+    if len(veths) < 2:
+        return
+    with _netlink(namespace) as netlink:
+        for table, veth in enumerate(veths[1:], FIRST_TABLE):
+            link = links.read_link(netlink, veth.pod_interface)
+            if link is None:
+                raise KernelRefused(f"find {veth.pod_interface} in the pod's namespace", errno.ENODEV)
+            for address in veth.addresses:
+                route = default_route(gateway(address.network))
+                netlink.do(
+                    links.add_source_rule(address.ip, table),
+                    links.add_route(link.index, None, route.via, route.family, table),
+                )
 
 
 def _clean_up(prefix: str, keep: set[str]) -> None:

@@ -9,7 +9,7 @@ async with asyncio.TaskGroup() as tasks:
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -23,26 +23,37 @@ from alcove.agent.network.environment import environment
 from alcove.agent.network.reconciler import NetworkReconciler, NodeNetworkConfig
 from alcove.agent.network.services import cluster_addresses
 from alcove.agent.network.tenant_view import TenantNetworkView
-from alcove.agent.network.veths import veths_of
 from alcove.agent.network.view import NetworkView
 from alcove.agent.podkey import PodKey
-from alcove.api import objects
+from alcove.api import objects, quantity
 from alcove.api.ids import SYSTEM
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
+from alcove.api.quantity import QuantityError
 from alcove.client.keys import PlaneId, TenantKey
 from alcove.client.planes import Planes
 from alcove.dataplane.drops import DropCount, DropReason
 from alcove.dataplane.errors import DataPlaneError
+from alcove.dataplane.model import TrafficClass, Veth
 from alcove.dataplane.namespaces import path_of
 from alcove.dataplane.node_dataplane import DataPlane
+from alcove.dataplane.veths import port_name
 from alcove.network import wellknown
 from alcove.network.endpoints import PodNic
 from alcove.network.owners import OwnerRef
 
 ATTACH_SECONDS_MAX = 10.0
+BANDWIDTH = ("mizar.com/egress-bandwidth", "kubernetes.io/egress-bandwidth")
+CLASS = "mizar.com/network-class"
+"""Annotations of a pod: its egress bandwidth in bits per second, and its traffic class."""
+INTERFACE_LENGTH_MAX = 15
+_TRAFFIC_CLASSES = {
+    "premium": TrafficClass.PREMIUM,
+    "expedited": TrafficClass.EXPEDITED,
+    "besteffort": TrafficClass.BEST_EFFORT,
+}
 
-__all__ = ["NodeNetwork", "NodeNetworkConfig", "in_namespace"]
+__all__ = ["NodeNetwork", "NodeNetworkConfig", "class_of", "in_namespace", "rate_of", "veths_of"]
 
 
 class NodeNetwork:
@@ -266,3 +277,38 @@ def in_namespace(
         veths = (replace(veths[0], pod_interface=interface), *veths[1:])
     attachment = replace(record.attachment, namespace_path=str(namespace))
     return replace(record, namespace="", attachment=attachment, plugs=veths, container=container)
+
+
+def veths_of(instance: str, uid: str, pod: Object, nics: Iterable[PodNic]) -> tuple[Veth, ...]:
+    """One veth for each of the pod's NICs, in order; the first has the default route."""
+    ordered = sorted(nics, key=lambda nic: nic.interface)
+    return tuple(
+        Veth(
+            name=port_name(instance, f"{uid}/{nic.interface}"),
+            vni=nic.vni,
+            mac=nic.mac,
+            addresses=(nic.address,),
+            gateways=(nic.gateway,) if nic.gateway is not None and nic is ordered[0] else (),
+            rate_bytes_per_second=rate_of(pod),
+            traffic_class=class_of(pod),
+            pod_interface=nic.interface[:INTERFACE_LENGTH_MAX],
+        )
+        for nic in ordered
+    )
+
+
+def rate_of(pod: Object) -> int:
+    """The requested egress bandwidth in bytes per second; 0 for none or an invalid one."""
+    annotations = objects.annotations(pod)
+    for name in BANDWIDTH:
+        if text := annotations.get(name):
+            try:
+                return max(0, quantity.whole(text)) // 8
+            except QuantityError:
+                return 0
+    return 0
+
+
+def class_of(pod: Object) -> TrafficClass:
+    name = objects.annotations(pod).get(CLASS, "").lower().replace("-", "").replace("_", "")
+    return _TRAFFIC_CLASSES.get(name, TrafficClass.EXPEDITED)

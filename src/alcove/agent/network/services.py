@@ -1,7 +1,8 @@
 """A network's services as the data plane has them: virtual addresses, their backends, and node ports.
 
-Pure: no I/O. A service has the addresses and ports that ring0 has granted it (`grants.py`). Its backends come
-from its EndpointSlices: the ready ones, or, if none is ready, those that still serve while they terminate.
+Pure: no I/O. Addresses and ports in a service's spec and status are used only if ring0 has granted them. Its
+backends come from its EndpointSlices: the ready ones, or, if none is ready, those that still serve while they
+terminate.
 
 A node port or external address with backends on this node only (`externalTrafficPolicy: Local`) leads to a
 data plane service at that same address: so clients keep their source address, and the cluster IP still has
@@ -13,15 +14,16 @@ from ipaddress import ip_address
 
 from msgspec import Struct
 
-from alcove.agent.network.grants import ServiceGrant
 from alcove.agent.network.ring0_objects import NetworkBacking
 from alcove.api import objects
 from alcove.api.ids import SYSTEM
 from alcove.api.kinds.core.services import types
+from alcove.api.kinds.mizar import NODE_PORT, SCALED
 from alcove.api.objects import Object
 from alcove.dataplane.address import Address, Prefix, host_prefix
 from alcove.dataplane.model import DataplaneService, NodePort, Protocol, ServiceBackend
 from alcove.network import wellknown
+from alcove.network.endpoints import EndpointAllocation
 
 API_PORT = 6443
 DNS_PORT = 53
@@ -29,6 +31,30 @@ DNS_PORT = 53
 AFFINITY_SECONDS = 10800
 ANY_NODE: dict[int, Address] = {4: ip_address("0.0.0.0"), 6: ip_address("::")}
 PROTOCOLS = {"TCP": Protocol.TCP, "UDP": Protocol.UDP, "SCTP": Protocol.SCTP}
+
+
+class ServiceGrant(Struct, frozen=True):
+    """What ring0 has granted to one service: addresses in the network, node ports, external addresses."""
+
+    addresses: frozenset[Address] = frozenset()
+    node_ports: frozenset[tuple[int, str]] = frozenset()
+    """Numbers, each with `TCP`, `UDP` or `SCTP`."""
+    outside: frozenset[Address] = frozenset()
+    """External addresses."""
+
+
+def granted(allocations: Iterable[EndpointAllocation]) -> ServiceGrant:
+    """`allocations` are those of one service."""
+    found = list(allocations)
+    return ServiceGrant(
+        frozenset(each.address for each in found if each.kind == SCALED and each.address is not None),
+        frozenset(each.node_port for each in found if each.kind == NODE_PORT and each.node_port is not None),
+        frozenset(
+            each.address
+            for each in found
+            if each.kind == NODE_PORT and each.node_port is None and each.address is not None
+        ),
+    )
 
 
 class NodePerspective(Struct, frozen=True):

@@ -5,8 +5,7 @@ import logging
 from collections.abc import Iterable
 
 from alcove.agent.network.endpoint_index import EndpointIndex
-from alcove.agent.network.grants import granted
-from alcove.agent.network.services import NodePerspective, ServedServices, served
+from alcove.agent.network.services import NodePerspective, ServedServices, granted, served
 from alcove.agent.network.tenant_view import ServiceId, TenantNetworkView
 from alcove.api.kinds.core.networks import network_of
 from alcove.dataplane.address import Prefix

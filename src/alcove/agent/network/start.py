@@ -1,18 +1,19 @@
 """Creates the node's network from the agent's configuration. Call it in the node's network namespace."""
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from ipaddress import IPv4Address, IPv6Address, IPv6Interface, ip_interface
+from contextlib import closing
+from ipaddress import IPv4Address, IPv6Address, IPv6Interface
 from pathlib import Path
-
-from pyroute2 import IPRoute
 
 from alcove.agent.network.apiserver_proxy import Address
 from alcove.agent.network.node_network import NodeNetwork, NodeNetworkConfig
 from alcove.client.keys import PlaneId
 from alcove.client.planes import Planes
+from alcove.dataplane import links
 from alcove.dataplane.instance import BPF_ROOT
+from alcove.dataplane.linkstate import read_addresses
 from alcove.dataplane.model import DataplaneSettings, Interface
+from alcove.dataplane.netlink import Netlink
 from alcove.dataplane.node_dataplane import DataPlane
 from alcove.dns import resolvconf
 from alcove.dns.upstream import Resolver
@@ -32,7 +33,7 @@ def start_network(
     bpf_root: Path = BPF_ROOT,
 ) -> NodeNetwork:
     """Adopts the data plane of that instance, or creates it. Raises DataPlaneError."""
-    addresses = _interfaces_in_thread(underlay)
+    addresses = interfaces(underlay)
     settings = DataplaneSettings(instance, IPv4Address(address), underlay, node6=global6(addresses))
     config = NodeNetworkConfig(
         node=node,
@@ -44,18 +45,11 @@ def start_network(
     return NodeNetwork(DataPlane(settings, bpf_root=bpf_root), planes, config, api_server)
 
 
-def _interfaces_in_thread(device: str) -> list[Interface]:
-    """In a thread, because pyroute2 runs an event loop, and the caller's thread has one already."""
-    with ThreadPoolExecutor(1) as threads:
-        return threads.submit(interfaces, device).result()
-
-
 def interfaces(device: str) -> list[Interface]:
     """The addresses of the device, with their prefixes; empty if there is no such device."""
-    with IPRoute() as route:
-        [index, *_] = route.link_lookup(ifname=device) or [0]
-        found = [each for each in route.get_addr(index=index) if index]
-    return [ip_interface(f"{each.get_attr('IFA_ADDRESS')}/{each['prefixlen']}") for each in found]
+    with closing(Netlink()) as netlink:
+        link = links.read_link(netlink, device)
+        return read_addresses(netlink, link.index) if link is not None else []
 
 
 def global6(addresses: Iterable[Interface]) -> IPv6Address | None:

@@ -1,4 +1,5 @@
-"""Admission of pods on the node: checks once more that a bound pod fits, as the kubelet does.
+"""Admission of pods on the node: checks once more that a bound pod fits, as the kubelet does, and that it
+cannot access the node.
 
 A pod may reach the node without having passed the scheduler (`spec.nodeName`, `pods/binding`). One that does
 not fit is rejected with the kubelet's reasons (`OutOfcpu`, `OutOfpods`, …) and becomes Failed, so that the
@@ -11,6 +12,8 @@ from collections.abc import Mapping
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.containers import desired_containers
 from alcove.agent.pods.executor import PodRejected
+from alcove.agent.runtime import security
+from alcove.agent.runtime.base import Isolation, SpecRefused
 from alcove.api import names, quantity
 from alcove.api.kinds.core.pods.totals import Amounts, pod_requests
 from alcove.api.objects import Object
@@ -64,3 +67,23 @@ def _check_names(pod: Object) -> None:
     for container in desired_containers(pod["spec"]):
         if errors := names.dns_label(container.name):
             raise PodRejected("InvalidPod", f"container name {container.name[:63]!r}: {errors[0]}")
+
+
+def check_security(spec: Object, isolation: Isolation, *, is_ring0: bool) -> None:
+    """Rejects tenants' pods that could access the node, even if the API server's admission let them pass.
+    Raises PodRejected."""
+    policy = security.policy_of(is_ring0, isolation)
+    try:
+        security.check_pod(spec, policy)
+        for each in desired_containers(spec):
+            security.is_privileged(each.spec, policy)
+    except SpecRefused as error:
+        reason = "SysctlForbidden" if "sysctl" in str(error) else "PodForbidden"
+        raise PodRejected(reason, str(error)) from error
+    if isolation is not Isolation.NAMESPACES and (spec.get("hostPID") or spec.get("hostIPC")):
+        message = "hostPID and hostIPC are not supported by a sandboxed runtime"
+        raise PodRejected("PodForbidden", f"{message}: use a RuntimeClass with handler crun or runc")
+    if is_ring0:
+        return
+    if any("hostPath" in each for each in spec.get("volumes") or ()):
+        raise PodRejected("PodForbidden", "hostPath volumes are not allowed for pods of tenants")

@@ -1,5 +1,9 @@
 """Back-off times before restarts and retries, as the kubelet has them."""
 
+from alcove.agent.pods.containers import DesiredContainer, restarts
+from alcove.agent.pods.view import ObservedContainer
+from alcove.api.objects import Object
+
 CRASH_SECONDS = 10.0
 CRASH_SECONDS_MAX = 300.0
 HEALTHY_SECONDS = 600.0
@@ -21,3 +25,25 @@ def try_seconds(failures: int) -> float:
     """The delay before the next attempt after `failures` failed ones: short at first, since a network, a
     volume or a config map is often there a moment later."""
     return min(TRY_SECONDS * 2.0 ** min(failures - 1, 16), TRY_SECONDS_MAX) if failures else 0.0
+
+
+def after_exit(
+    container: DesiredContainer, observed: ObservedContainer, spec: Object, now: float
+) -> str | None:
+    """Sets when the container may be restarted. Returns the back-off message; None if it is not restarted or
+    restarts immediately."""
+    assert observed.current is not None
+    ended = observed.current.status
+    ran = ended.finished_at - ended.started_at if ended.started_at else 0.0
+    observed.crashes = 1 if ran >= HEALTHY_SECONDS else observed.crashes + 1
+    waits = crash_seconds(observed.crashes)
+    observed.retry_at = now + waits
+    if not waits or not restarts(container, spec, ended.exit_code):
+        return None
+    return f"back-off {_duration(waits)} restarting failed container={container.name}"
+
+
+def _duration(seconds: float) -> str:
+    """In Go's format: `10s`, `1m20s`, `5m0s`."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

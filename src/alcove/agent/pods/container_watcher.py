@@ -7,19 +7,20 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from alcove.agent.pods import container_labels, restarts
+from alcove.agent.pods import backoff, container_labels
 from alcove.agent.pods.container_stop import ContainerStop, signal_of
 from alcove.agent.pods.containers import DesiredContainer, desired_containers
 from alcove.agent.pods.executor import PodExecutor
 from alcove.agent.pods.plan import StopContainer
-from alcove.agent.pods.probe_results import has_probes, probe_callbacks
 from alcove.agent.pods.view import ContainerRun, ObservedContainer, PodRuntimeView, WaitingState
 from alcove.agent.pods.worker_context import NORMAL, WARNING, WorkerContext
-from alcove.agent.probes.prober import Prober
+from alcove.agent.probes.prober import ProbeCallbacks, Prober
 from alcove.agent.runtime.base import ContainerId, ContainerPhase, ContainerStatus, Isolation, RuntimeFailure
 from alcove.api.objects import Object
 
 _LOST_EXIT_CODE = 137
+RecordProbeEvent = Callable[[str, str, str], None]
+"""(type, reason, message) of an event."""
 
 
 def is_hollow(executor: PodExecutor) -> bool:
@@ -118,7 +119,7 @@ class ContainerWatcher:
         self._stop_tasks(container.name)
         observed.is_ready = observed.is_started = False
         observed.kill_message = ""
-        backoff_message = restarts.after(container, observed, self._pod()["spec"], self._context.clock())
+        backoff_message = backoff.after_exit(container, observed, self._pod()["spec"], self._context.clock())
         observed.waiting = waiting
         if backoff_message is not None and self._view.end is None:
             observed.waiting = WaitingState("CrashLoopBackOff", f"{backoff_message} pod={self._pod_name}")
@@ -179,3 +180,31 @@ class ContainerWatcher:
 
     def _desired(self, name: str) -> DesiredContainer:
         return next(each for each in desired_containers(self._pod()["spec"]) if each.name == name)
+
+
+def has_probes(container: Object) -> bool:
+    return any(container.get(f"{kind}Probe") for kind in ("startup", "liveness", "readiness"))
+
+
+def probe_callbacks(
+    name: str, observed: ObservedContainer, wake: Callable[[], None], note: RecordProbeEvent
+) -> ProbeCallbacks:
+    """Callbacks that update `observed` and call `wake` when that changes the plan."""
+
+    def started() -> None:
+        observed.is_started = True
+        wake()
+
+    def ready_changed(is_ready: bool) -> None:
+        if observed.is_ready is not is_ready:
+            observed.is_ready = is_ready
+            wake()
+
+    def restart_needed(kind: str) -> None:
+        observed.kill_message = f"Container {name} failed {kind} probe"
+        wake()
+
+    def unhealthy(kind: str, message: str) -> None:
+        note("Warning", "Unhealthy", f"{kind.capitalize()} probe failed: {message}")
+
+    return ProbeCallbacks(started, ready_changed, restart_needed, unhealthy)

@@ -15,11 +15,11 @@ from msgspec import structs
 from alcove.agent.cgroups import CgroupLayout
 from alcove.agent.images.model import Image, ImageUnavailable
 from alcove.agent.images.snapshots import MountFailed
-from alcove.agent.network import sysctls
 from alcove.agent.network.attachment import Attachment, NetworkError
 from alcove.agent.network.network_dialer import connect_loopback, connect_node
 from alcove.agent.podkey import PodKey
-from alcove.agent.pods import container_labels, files, pod_admission, user_namespaces
+from alcove.agent.pods import container_labels, files, user_namespaces
+from alcove.agent.pods.admission import check_security
 from alcove.agent.pods.container_labels import ContainerMark
 from alcove.agent.pods.containers import ContainerRole, DesiredContainer
 from alcove.agent.pods.environment import ContainerConfigError
@@ -55,6 +55,7 @@ from alcove.agent.volumes.mounts import VolumePath, container_mounts
 from alcove.api.errors import ApiError
 from alcove.api.objects import Object
 from alcove.client.errors import ClientError
+from alcove.dataplane import namespaces
 from alcove.dns import resolvconf
 
 _NOT_ATTACHED = Attachment("", ())
@@ -100,7 +101,7 @@ class RealPodExecutor:
         spec = pod["spec"]
         if not self._is_chosen:
             self.runtime = await self._services.classes.pick(self.key, spec)
-        pod_admission.check(spec, self.runtime.isolation, is_ring0=is_ring0(self.key))
+        check_security(spec, self.runtime.isolation, is_ring0=is_ring0(self.key))
         if self._has_user_namespace(spec):
             user_namespaces.check(
                 self.runtime.handler, self._services.folders.data, is_ring0=is_ring0(self.key)
@@ -126,7 +127,7 @@ class RealPodExecutor:
 
     def _apply_sysctls(self, spec: Object) -> None:
         try:
-            sysctls.apply(self._attachment.namespace_path, network_sysctls(spec))
+            namespaces.set_sysctls(self._attachment.namespace_path, network_sysctls(spec))
         except OSError as error:
             raise PodSetupError("FailedCreatePodSandBox", f"failed to set sysctls: {error}") from error
 

@@ -2,7 +2,8 @@
 
 A subPath is opened beneath its volume without following symbolic links out of it, and bind-mounted by its
 descriptor at a path that no container can access; the runtime mounts that path. So a container cannot
-redirect it.
+redirect it. The path of a hostPath volume, which only ring0's pods may have, is checked against the type in
+its spec.
 """
 
 import errno
@@ -21,6 +22,13 @@ from alcove.agent.volumes.errors import VolumeFailure, mount_failure
 from alcove.api.objects import Object
 
 _PROPAGATION = {None: "rprivate", "None": "rprivate", "HostToContainer": "rslave", "Bidirectional": "rshared"}
+_HOST_PATH_TYPES = {
+    "Directory": (stat.S_ISDIR, "a directory"),
+    "File": (stat.S_ISREG, "a file"),
+    "Socket": (stat.S_ISSOCK, "a socket file"),
+    "CharDevice": (stat.S_ISCHR, "a character device"),
+    "BlockDevice": (stat.S_ISBLK, "a block device"),
+}
 
 
 class VolumePath(Struct, frozen=True):
@@ -175,3 +183,25 @@ def _sub_path_error(part: str, error: OSError) -> str:
 
 def _short(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+def host_path(source: Object) -> Path:
+    """The path of a hostPath volume, created if the type is DirectoryOrCreate or FileOrCreate. Raises
+    VolumeFailure if it has another type."""
+    path, kind = Path(source.get("path") or ""), source.get("type") or ""
+    if not path.is_absolute() or ".." in path.parts:
+        raise VolumeFailure(f"invalid hostPath {str(path)!r}")
+    if kind == "DirectoryOrCreate" and not path.exists():
+        path.mkdir(mode=0o755, parents=True)
+    if kind == "FileOrCreate" and not path.exists():
+        path.touch(mode=0o644)
+    expected = kind.removesuffix("OrCreate")
+    if expected and expected not in _HOST_PATH_TYPES:
+        raise VolumeFailure(f"hostPath type check failed: unknown type {kind}")
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise VolumeFailure(f"hostPath type check failed: cannot access {path}: {error.strerror}") from error
+    if expected and not _HOST_PATH_TYPES[expected][0](mode):
+        raise VolumeFailure(f"hostPath type check failed: {path} is not {_HOST_PATH_TYPES[expected][1]}")
+    return path

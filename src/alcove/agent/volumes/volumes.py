@@ -26,10 +26,10 @@ from alcove.agent import file_trees, mount_calls
 from alcove.agent.lookup import ObjectLookup
 from alcove.agent.mount_calls import MS_NODEV, MS_NOEXEC, MS_NOSUID
 from alcove.agent.podkey import PodKey
-from alcove.agent.volumes import atomic, host, ownership, tokens
+from alcove.agent.volumes import atomic, ownership, tokens
 from alcove.agent.volumes.errors import VolumeFailure, mount_failure, tenant_message
 from alcove.agent.volumes.local import LocalVolume, LocalVolumeStore
-from alcove.agent.volumes.mounts import VolumePath
+from alcove.agent.volumes.mounts import VolumePath, host_path
 from alcove.agent.volumes.sources import (
     EmptyDirMount,
     GetImage,
@@ -207,7 +207,7 @@ class PodVolumes:
                 _apply_fs_group(directory, pod, is_first)
                 return VolumePath(directory, False, parts)
             case HostPathMount(_, source, read_only):
-                return VolumePath(host.path_of(source), read_only, parts, is_shared_with_node=True)
+                return VolumePath(host_path(source), read_only, parts, is_shared_with_node=True)
             case LocalVolumeMount(_, volume, read_only):
                 directory = self.local.mount(volume)
                 if not read_only:

@@ -1,6 +1,6 @@
-"""Columns of nodes and related kinds."""
+"""Columns of nodes and related kinds, and of metrics.k8s.io."""
 
-from alcove.api import objects
+from alcove.api import objects, quantity
 from alcove.api.columns.base import AGE, NAME, NONE, UNKNOWN, WIDE, Value, at, joined
 from alcove.api.kind import PrinterColumn
 from alcove.api.objects import Object
@@ -77,3 +77,25 @@ def _health(obj: Object, field: str) -> str:
     if field == "status":
         return {"True": "Healthy", "False": "Unhealthy"}.get(healthy[-1].get("status", ""), "Unknown")
     return str(healthy[-1].get(field, ""))
+
+
+def _usages(obj: Object) -> list[Object]:
+    """Return the usage of the object itself, or of its containers."""
+    holders = [obj, *(obj.get("containers") or ())]
+    return [usage for each in holders if (usage := each.get("usage"))]
+
+
+def _cpu(obj: Object, _now: float) -> str:
+    return f"{sum(quantity.of(each.get('cpu', 0)).nano for each in _usages(obj))}n"
+
+
+def _memory(obj: Object, _now: float) -> str:
+    return f"{sum(quantity.whole(each.get('memory', 0)) for each in _usages(obj)) >> 10}Ki"
+
+
+_CPU = PrinterColumn("CPU", _cpu, description="CPU usage in cores.")
+_MEMORY = PrinterColumn("Memory", _memory, description="Memory usage (working set).")
+_WINDOW = PrinterColumn("Window", at("window"), description="Window of the CPU measurement.")
+
+METRICS = (NAME, _CPU, _MEMORY, _WINDOW)
+"""Of nodes and of pods."""

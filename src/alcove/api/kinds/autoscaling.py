@@ -265,11 +265,6 @@ def validate_autoscaler_status(new: Object, _old: Object) -> list[FieldError]:
     return not_negative(new.get("status") or {}, "status", "currentReplicas", "desiredReplicas")
 
 
-def validate_scale(scale: Object) -> list[FieldError]:
-    """Check the body of a `scale` subresource."""
-    return not_negative(scale.get("spec") or {}, "spec", "replicas")
-
-
 STRATEGIES: dict[str, Strategy] = {
     "horizontalpodautoscalers": Strategy(
         default=default_autoscaler,

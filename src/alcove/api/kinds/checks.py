@@ -99,6 +99,15 @@ def not_over(status: Object, limit: str, message: str, path: str, *fields: str) 
     ]
 
 
+def replica_counters(status: Object, *bounded: str, ready: str = "readyReplicas") -> list[FieldError]:
+    """Check counters of a workload's status: those in `bounded` are at most `replicas`, and the available ones
+    at most the ready ones. `ready` is that field's name in Kubernetes' message."""
+    errors = not_over(status, "replicas", "cannot be greater than status.replicas", "status", *bounded)
+    return errors + not_over(
+        status, "readyReplicas", f"cannot be greater than {ready}", "status", "availableReplicas"
+    )
+
+
 def not_decremented(new: Object, old: Object, path: str, field: str) -> list[FieldError]:
     now, before = new.get(field), old.get(field)
     if before is None or (now is not None and now >= before):

@@ -2,6 +2,7 @@
 
 from alcove.api import names
 from alcove.api.fields import FieldError, forbidden, invalid, required
+from alcove.api.kinds.checks import named
 from alcove.api.kinds.metadata import validate_labels
 from alcove.api.objects import Object
 
@@ -14,11 +15,18 @@ def validate_label_selector(selector: Object | None, path: str) -> list[FieldErr
     if labels := selector.get("matchLabels"):
         errors += validate_labels(labels, f"{path}.matchLabels")
     for index, requirement in enumerate(selector.get("matchExpressions", ())):
-        errors += _requirement(requirement, f"{path}.matchExpressions[{index}]")
+        errors += validate_requirement(requirement, f"{path}.matchExpressions[{index}]")
     return errors
 
 
-def _requirement(requirement: Object, path: str) -> list[FieldError]:
+def validate_requirement(
+    requirement: Object, path: str, *, compares: bool = False, any_values: bool = False
+) -> list[FieldError]:
+    """Check key, operator and values of a requirement on labels.
+
+    Node selectors can also compare numbers (`compares`: Gt, Lt), and values of their preferences need not be
+    valid label values (`any_values`).
+    """
     errors: list[FieldError] = []
     operator, values = requirement.get("operator", ""), requirement.get("values", ())
     if operator in ("In", "NotIn"):
@@ -29,10 +37,13 @@ def _requirement(requirement: Object, path: str) -> list[FieldError]:
         if values:
             message = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
             errors.append(forbidden(f"{path}.values", message))
+    elif compares and operator in ("Gt", "Lt"):
+        if len(values) != 1:
+            message = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+            errors.append(required(f"{path}.values", message))
     else:
         errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
-    key = requirement.get("key", "")
-    errors += [invalid(f"{path}.key", key, message) for message in names.label_key(key)]
-    for index, value in enumerate(values):
-        errors += [invalid(f"{path}.values[{index}]", value, message) for message in names.label_value(value)]
+    errors += named(requirement.get("key", ""), names.label_key, f"{path}.key")
+    for index, value in enumerate(() if any_values else values):
+        errors += named(value, names.label_value, f"{path}.values[{index}]")
     return errors

@@ -1,5 +1,7 @@
-"""Client configuration of webhooks: a URL, or a service and a path, and a CA bundle. Shared by admission
-webhooks and conversion webhooks of CRDs."""
+"""Configuration that admission webhooks and conversion webhooks of CRDs share.
+
+The client: a URL, or a service and a path, and a CA bundle. The review versions that the webhook accepts.
+"""
 
 import base64
 import binascii
@@ -9,10 +11,11 @@ from cryptography import x509
 
 from alcove.api import names
 from alcove.api.fields import FieldError, invalid, required
-from alcove.api.kinds.checks import fill
+from alcove.api.kinds.checks import fill, named
 from alcove.api.objects import Object
 
 PORT_DEFAULT = 443
+REVIEW_VERSIONS = ("v1", "v1beta1")
 _FORM = "; desired format: https://host[/path]"
 
 
@@ -91,3 +94,18 @@ def validate_ca_bundle(bundle: str, path: str) -> list[FieldError]:
     except (binascii.Error, ValueError):
         return [invalid(path, bundle, message)]
     return []
+
+
+def validate_review_versions(versions: list[str], path: str, missing: str = "") -> list[FieldError]:
+    """Require a version that the API server can send. `missing` is Kubernetes' message for an empty list."""
+    if not versions:
+        return [required(path, missing)]
+    errors: list[FieldError] = []
+    for index, version in enumerate(versions):
+        if version in versions[:index]:
+            errors.append(invalid(f"{path}[{index}]", version, "duplicate version"))
+        else:
+            errors += named(version, names.dns_1035_label, f"{path}[{index}]")
+    if not set(versions) & set(REVIEW_VERSIONS):
+        errors.append(invalid(path, versions, f"must include at least one of {', '.join(REVIEW_VERSIONS)}"))
+    return errors

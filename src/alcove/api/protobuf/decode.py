@@ -1,18 +1,25 @@
-"""Converts protobuf bytes to the object as it would be in JSON. Every error is a BadRequest."""
+"""Converts protobuf bytes to the object as it would be in JSON. Every error is a BadRequest.
+
+`fields.txt` has number and type of each field of the stock kinds, a line per message:
+`name field:number:type`. A type is s (string), i (varint), b (bool), y (bytes), d (double) or another message;
+suffixes are `*` repeated, `%` map from string, `~` inlined into its parent, `?` omitted when zero.
+"""
 
 from __future__ import annotations
 
 import base64
 import struct
 from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
 from alcove.api.errors import BadRequest
 from alcove.api.meta import format_micro_time, format_time
 from alcove.api.objects import Object
-from alcove.api.protobuf.messages import MessageField, message, of_kind
 
 MAGIC = b"k8s\x00"
 NESTING_MAX = 100
@@ -22,6 +29,49 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 class _Malformed(Exception):
     pass
+
+
+class MessageField(Struct, frozen=True):
+    name: str
+    type: str
+    is_repeated: bool
+    is_map: bool
+    is_inline: bool
+    omits_zero: bool
+
+
+Message = dict[int, MessageField]
+
+
+@cache
+def _fields_of(name: str) -> Message | None:
+    """Return the message's fields by number; None if there is no such message."""
+    line = _lines().get(name)
+    return None if line is None else dict(_field(part) for part in line.split())
+
+
+@cache
+def _lines() -> dict[str, str]:
+    text = files(__package__).joinpath("fields.txt").read_text()
+    return {name: rest for name, _, rest in (line.partition(" ") for line in text.splitlines())}
+
+
+def _field(part: str) -> tuple[int, MessageField]:
+    name, number, typed = part.split(":")
+    kind = typed.rstrip("*%~?")
+    suffixes = typed[len(kind) :]
+    return int(number), MessageField(
+        name, kind, "*" in suffixes, "%" in suffixes, "~" in suffixes, "?" in suffixes
+    )
+
+
+def _message_name(api_version: str, kind: str) -> str | None:
+    """Return the name of a kind's message; options that every group has are those of meta/v1."""
+    group, _, version = api_version.rpartition("/")
+    for name in (f"{group.partition('.')[0] or 'core'}.{version}.{kind}", f"meta.v1.{kind}"):
+        if name in _lines():
+            return name
+    return None
 
 
 def decode(body: bytes) -> Object:
@@ -34,7 +84,7 @@ def decode(body: bytes) -> Object:
         envelope = dict(_parts(memoryview(body)[4:]))
         names = dict(_parts(_bytes(envelope.get(1, b""))))
         api_version, kind = (bytes(_bytes(names.get(number, b""))).decode() for number in (1, 2))
-        name = of_kind(api_version, kind)
+        name = _message_name(api_version, kind)
         if name is None:
             raise BadRequest(
                 f"{api_version}, Kind={kind} is not supported as protobuf; send it as application/json"
@@ -95,7 +145,7 @@ def _message(name: str, data: memoryview, depth: int) -> Any:
         return special(data)
     if depth > NESTING_MAX:
         raise _Malformed(f"nested deeper than {NESTING_MAX} levels")
-    fields = message(name)
+    fields = _fields_of(name)
     if fields is None:
         raise BadRequest(f"{name} is not supported as protobuf; send the object as application/json")
     obj: Object = {}

@@ -57,7 +57,7 @@ def _grow(schema: Schema, rules_of: Callable[[Schema], tuple[Rule, ...]]) -> Bra
     return Branch(rules, properties, values, items)
 
 
-def faults_of(branch: Branch | None, value: Any) -> FieldErrors:
+def errors_of(branch: Branch | None, value: Any) -> FieldErrors:
     errors: FieldErrors = []
     if branch is not None:
         _walk(branch, value, "", errors)

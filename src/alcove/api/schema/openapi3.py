@@ -38,7 +38,7 @@ _AT_ROOT = {
 """Keywords allowed at the root if status is a subresource, by the names in Kubernetes' message."""
 
 
-def schema_faults(schema: Schema, path: str, metadata: SchemaNode, *, has_status: bool) -> list[FieldError]:
+def schema_errors(schema: Schema, path: str, metadata: SchemaNode, *, has_status: bool) -> list[FieldError]:
     """Return the errors of a schema at `path` (`spec.versions[0].schema.openAPIV3Schema`)."""
     malformed = form_errors(schema, path)
     if malformed:

@@ -7,16 +7,15 @@ nodes      deprecated node labels
 workloads  controllers of pods
 services   services, endpoints, ingresses, network policies
 storage    volumes, claims, classes
-core       nodes, service accounts, quotas
-custom     custom resources
-versions   kinds that are deprecated as a whole
+core       nodes, service accounts, quotas, custom resources
+base       kinds that are deprecated as a whole
 """
 
 from collections.abc import Sequence
 
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
-from alcove.api.warnings import core, custom, nodes, services, storage, templates, workloads
+from alcove.api.warnings import core, nodes, services, storage, templates, workloads
 from alcove.api.warnings.base import Warn
 
 TABLE: dict[tuple[str, str], Warn] = {
@@ -48,5 +47,5 @@ TABLE: dict[tuple[str, str], Warn] = {
 
 def of(kind: Kind, new: Object, old: Object | None) -> Sequence[str]:
     """Return the warnings for a complete and valid object that is created (`old` is None) or updated."""
-    warn = TABLE.get((kind.group, kind.resource)) if kind.definition else custom.resource
+    warn = TABLE.get((kind.group, kind.resource)) if kind.definition else core.custom_resource
     return warn(new, old) if warn is not None else ()

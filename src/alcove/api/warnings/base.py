@@ -1,4 +1,4 @@
-"""Building blocks of the warning tables."""
+"""Building blocks of the warning tables, and the kinds that are deprecated as a whole."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -9,6 +9,13 @@ from alcove.api.objects import Object
 
 Warn = Callable[[Object, Object | None], Sequence[str]]
 """(new, old or None on create) → warnings."""
+
+
+DEPRECATED = {
+    ("", "v1", "ComponentStatus"): "v1 ComponentStatus is deprecated in v1.19+",
+    ("", "v1", "Endpoints"): ("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+}
+"""By group, version and kind; the warning is sent with every response (`Kind.warning`)."""
 
 
 def annotated(table: Mapping[str, str], annotations: Mapping[str, str], path: str) -> list[str]:

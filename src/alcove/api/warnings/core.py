@@ -1,6 +1,6 @@
-"""Nodes, service accounts, quotas."""
+"""Nodes, service accounts, quotas, custom resources."""
 
-from alcove.api import quantity
+from alcove.api import names, quantity
 from alcove.api.objects import Object, annotations, get
 from alcove.api.warnings.base import annotated, cidr, present
 
@@ -12,6 +12,8 @@ _MOUNTABLE = "kubernetes.io/enforce-mountable-secrets"
 _ACCOUNT_ANNOTATIONS = {
     _MOUNTABLE: "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets",
 }
+_STANDARD_FINALIZERS = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
+_FINALIZER_REASON = "to avoid accidental conflicts with other finalizer writers"
 
 
 def node(new: Object, _old: Object | None) -> list[str]:
@@ -42,4 +44,21 @@ def quota(new: Object, old: Object | None) -> list[str]:
                 messages.append(
                     f"ResourceQuota {requested} ({requests}) should be less than {limit} ({limits})"
                 )
+    return messages
+
+
+def custom_resource(new: Object, old: Object | None) -> list[str]:
+    """Warn of new finalizer names without a domain, which may collide."""
+    before = get(old, "metadata", "finalizers", default=()) if old is not None else ()
+    added = sorted(set(get(new, "metadata", "finalizers", default=())) - set(before))
+    return [message for finalizer in added for message in _finalizer(finalizer)]
+
+
+def _finalizer(name: str) -> list[str]:
+    messages = [f'metadata.finalizers: "{name}": {error}' for error in names.qualified_name(name)]
+    if "/" not in name and name not in _STANDARD_FINALIZERS:
+        better = "finalizer name including a path (/)" if "." in name else "finalizer name"
+        messages.append(
+            f'metadata.finalizers: "{name}": prefer a domain-qualified {better} {_FINALIZER_REASON}'
+        )
     return messages

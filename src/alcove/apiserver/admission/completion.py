@@ -6,12 +6,12 @@ applied again; fields that only the server writes, or that this subresource does
 
 from collections.abc import Callable, Sequence
 
-from alcove.api.errors import Forbidden, Invalid
+from alcove.api.errors import BadRequest, Forbidden, Invalid
 from alcove.api.fields import FieldError
 from alcove.api.kinds.core.pods import subresources
 from alcove.api.objects import Object
 from alcove.api.schema.decode import decode
-from alcove.apiserver.admission import connections
+from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.apiserver.admission.base import Attributes, Operation
 
 _SERVER_METADATA = (
@@ -59,7 +59,7 @@ def complete(attributes: Attributes, new: Object) -> Object:
     if (new.get("apiVersion"), new.get("kind")) != (before["apiVersion"], before["kind"]):
         raise Forbidden.of(attributes.resource, attributes.name, "the kind of an object cannot be changed")
     if attributes.operation is Operation.CONNECT:
-        return connections.completed(new)
+        return _complete_connection(new)
     new = decode(kind.schema, new)
     _reset_metadata(new, before)
     if subresource in _STATUS_LIKE:
@@ -94,3 +94,43 @@ def _complete_pod(attributes: Attributes, new: Object) -> Object:
     if errors:
         raise Invalid.of("", "Pod", attributes.name, errors)
     return new
+
+
+# The options of a connection (exec, attach, portforward, proxy). Clients send them as a query string and they
+# are not resources, so OpenAPI has no schema of them; the types are Kubernetes'.
+
+
+def _schema(
+    kind: str, flags: tuple[str, ...] = (), texts: tuple[str, ...] = (), **lists: SchemaNode
+) -> SchemaNode:
+    node = SchemaNode(SchemaType.OBJECT, kind)
+    for name in ("apiVersion", "kind", *texts):
+        node.properties[name] = SchemaNode(SchemaType.STRING)
+    for name in flags:
+        node.properties[name] = SchemaNode(SchemaType.BOOLEAN)
+    for name, items in lists.items():
+        node.properties[name] = SchemaNode(SchemaType.LIST)
+        node.properties[name].items = items
+    return node
+
+
+_STREAMS = ("stdin", "stdout", "stderr", "tty")
+_CONNECT_OPTIONS = {
+    node.name: node
+    for node in (
+        _schema("PodExecOptions", _STREAMS, ("container",), command=SchemaNode(SchemaType.STRING)),
+        _schema("PodAttachOptions", _STREAMS, ("container",)),
+        _schema("PodPortForwardOptions", ports=SchemaNode(SchemaType.INTEGER, format="int32")),
+        _schema("PodProxyOptions", texts=("path",)),
+        _schema("ServiceProxyOptions", texts=("path",)),
+        _schema("NodeProxyOptions", texts=("path",)),
+    )
+}
+
+
+def _complete_connection(options: Object) -> Object:
+    """The options, decoded by their schema. Raises BadRequest."""
+    node = _CONNECT_OPTIONS.get(options["kind"])
+    if node is None:
+        raise BadRequest(f"nothing in {options['kind']} can be changed")
+    return decode(node, options)

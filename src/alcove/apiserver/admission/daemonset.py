@@ -2,9 +2,9 @@
 
 from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource
+from alcove.api.resources import DAEMON_SETS
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 
-DAEMON_SETS = GroupResource("apps", "daemonsets")
 REFUSED = "only system tenant is allowed to have DaemonSet"
 
 

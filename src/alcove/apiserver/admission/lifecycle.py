@@ -9,13 +9,11 @@ from collections.abc import Iterable
 from alcove.api.errors import Details, Forbidden, NotFound, StatusCause
 from alcove.api.ids import DEFAULT_NAMESPACES, SYSTEM, GroupResource, Key, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import NAMESPACES, TENANTS
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.reader import CacheReader
 from alcove.store.base import WriteOp
-
-NAMESPACES = GroupResource("", "namespaces")
-TENANTS = GroupResource("", "tenants")
 
 
 def _is_terminating(obj: Object) -> bool:

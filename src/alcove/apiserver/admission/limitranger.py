@@ -8,14 +8,12 @@ from alcove.api import objects
 from alcove.api.errors import Forbidden
 from alcove.api.ids import GroupResource, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import LIMIT_RANGES, PERSISTENT_VOLUME_CLAIMS, PODS
 from alcove.apiserver.admission import limitchecks
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.admission.derived import DerivedCache
 from alcove.apiserver.reader import CacheReader
 
-PODS = GroupResource("", "pods")
-CLAIMS = GroupResource("", "persistentvolumeclaims")
-LIMIT_RANGES = GroupResource("", "limitranges")
 ANNOTATION = "kubernetes.io/limit-ranger"
 
 _SIDES = (("requests", "defaultRequest", "request"), ("limits", "default", "limit"))
@@ -35,7 +33,7 @@ class LimitRanger(Plugin):
             # A pod's resources change only through its resize subresource.
             return (operation, subresource) in ((Operation.CREATE, ""), (Operation.UPDATE, "resize"))
         writes = operation in (Operation.CREATE, Operation.UPDATE)
-        return writes and resource == CLAIMS and not subresource
+        return writes and resource == PERSISTENT_VOLUME_CLAIMS and not subresource
 
     async def admit(self, attributes: Attributes) -> None:
         if attributes.resource == PODS and (limits := self._limits_for(attributes)):

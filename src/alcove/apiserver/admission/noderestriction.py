@@ -9,22 +9,25 @@ from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.kind import CLIENT_METADATA
 from alcove.api.objects import Object
+from alcove.api.resources import (
+    CSI_NODES,
+    EVENTS,
+    LEASES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    SERVICE_ACCOUNTS,
+)
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.rbac import podreferences
-from alcove.apiserver.rbac.nodes import LEASE_NAMESPACE, PODS, node_name
+from alcove.apiserver.rbac.nodes import LEASE_NAMESPACE, node_name
 from alcove.apiserver.rbac.podreferences import MIRROR
 from alcove.apiserver.reader import CacheReader
 
-NODES = GroupResource("", "nodes")
-LEASES = GroupResource("coordination.k8s.io", "leases")
-STORAGE_NODES = GroupResource("storage.k8s.io", "csinodes")
-CLAIMS = GroupResource("", "persistentvolumeclaims")
-VOLUMES = GroupResource("", "persistentvolumes")
-SERVICE_ACCOUNTS = GroupResource("", "serviceaccounts")
-EVENTS = GroupResource("", "events")
 """The stored resource, whichever API group the client used."""
-_HANDLED = frozenset((NODES, PODS, LEASES, STORAGE_NODES, CLAIMS, VOLUMES, EVENTS))
+_HANDLED = frozenset((NODES, PODS, LEASES, CSI_NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, EVENTS))
 
 _RESERVED = ("kubernetes.io", "k8s.io")
 """Includes `node-restriction.kubernetes.io`, whose labels a node may never set."""
@@ -78,12 +81,12 @@ class NodeRestriction(Plugin):
         if resource == LEASES:
             in_place = attributes.tenant == SYSTEM and attributes.namespace == LEASE_NAMESPACE
             return "" if in_place and attributes.name == node else "can only write its own lease"
-        if resource == STORAGE_NODES:
+        if resource == CSI_NODES:
             is_own = attributes.tenant == SYSTEM and attributes.name == node
             return "" if is_own else "can only write its own CSINode"
-        if resource == CLAIMS:
+        if resource == PERSISTENT_VOLUME_CLAIMS:
             return _claim_violation(attributes)
-        if resource == VOLUMES:
+        if resource == PERSISTENT_VOLUMES:
             return _volume_violation(node, attributes)
         return _event_violation(node, attributes)
 

@@ -7,8 +7,8 @@ from msgspec import Struct
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.apiserver.admission.base import Plugin
 from alcove.apiserver.admission.daemonset import DaemonSetAdmission
+from alcove.apiserver.admission.default_classes import DefaultIngressClass, DefaultStorageClass
 from alcove.apiserver.admission.escalation import Escalation
-from alcove.apiserver.admission.ingressclass import DefaultIngressClass
 from alcove.apiserver.admission.lifecycle import NamespaceLifecycle, StillLiving, TenantLifecycle
 from alcove.apiserver.admission.limitranger import LimitRanger
 from alcove.apiserver.admission.noderestriction import NodeRestriction
@@ -19,9 +19,7 @@ from alcove.apiserver.admission.priority import Priority
 from alcove.apiserver.admission.resourcequota.plugin import ResourceQuota
 from alcove.apiserver.admission.runtimeclass import RuntimeClass
 from alcove.apiserver.admission.serviceaccount import ServiceAccount
-from alcove.apiserver.admission.storageclass import ClaimResize, DefaultStorageClass
-from alcove.apiserver.admission.storageprotection import StorageProtection
-from alcove.apiserver.admission.storagevolumes import LocalVolumeAdmission
+from alcove.apiserver.admission.storage import ClaimResize, LocalVolumeAdmission, StorageProtection
 from alcove.apiserver.admission.tolerationseconds import DefaultTolerationSeconds
 from alcove.apiserver.admission.webhooks.caller import WebhookCaller
 from alcove.apiserver.admission.webhooks.mutating import MutatingWebhooks

@@ -21,10 +21,11 @@ from alcove.api.fields import FieldError
 from alcove.api.ids import GroupResource
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
+from alcove.api.resources import NAMESPACES
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.admission.completion import complete
 from alcove.apiserver.admission.policies.hooks import Binding, Hook, PolicyHooks
-from alcove.apiserver.admission.policies.matching import NAMESPACES, Equivalents, ResourceMatch
+from alcove.apiserver.admission.policies.matching import Equivalents, ResourceMatch
 from alcove.apiserver.admission.policies.params import ParamsError, collect
 from alcove.apiserver.admission.versions import at
 from alcove.apiserver.rbac.authorize import Authorizer

@@ -5,11 +5,9 @@ from msgspec import Struct
 from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import PODS, PRIORITY_CLASSES
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.reader import CacheReader
-
-PODS = GroupResource("", "pods")
-CLASSES = GroupResource("scheduling.k8s.io", "priorityclasses")
 
 SYSTEM_PREFIX = "system-"
 SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -32,7 +30,7 @@ class Priority(Plugin):
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         writes = operation in (Operation.CREATE, Operation.UPDATE)
-        return writes and not subresource and resource in (PODS, CLASSES)
+        return writes and not subresource and resource in (PODS, PRIORITY_CLASSES)
 
     async def admit(self, attributes: Attributes) -> None:
         if attributes.resource != PODS:
@@ -58,7 +56,7 @@ class Priority(Plugin):
         if name in SYSTEM_CLASSES and attributes.tenant == SYSTEM:
             return PriorityValues(SYSTEM_CLASSES[name], _LOWER, name)
         if name:
-            chosen = self._reader.get(attributes.tenant, CLASSES, "", name)
+            chosen = self._reader.get(attributes.tenant, PRIORITY_CLASSES, "", name)
             if chosen is None:
                 raise Forbidden.of(PODS, attributes.name, f"no PriorityClass with name {name} was found")
         else:
@@ -71,7 +69,7 @@ class Priority(Plugin):
 
     async def validate(self, attributes: Attributes) -> None:
         assert attributes.obj is not None
-        if attributes.resource == CLASSES:
+        if attributes.resource == PRIORITY_CLASSES:
             self._check_class(attributes, attributes.obj)
         elif attributes.operation is Operation.CREATE:
             # A webhook may have changed the fields.
@@ -83,7 +81,7 @@ class Priority(Plugin):
         name = obj["metadata"]["name"]
         if attributes.tenant != SYSTEM and name.startswith(SYSTEM_PREFIX):
             message = f"priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only"
-            raise Forbidden.of(CLASSES, name, message)
+            raise Forbidden.of(PRIORITY_CLASSES, name, message)
         if not obj.get("globalDefault"):
             return
         other = default_class(self._reader, attributes.tenant)
@@ -92,7 +90,7 @@ class Priority(Plugin):
                 f"PriorityClass {other['metadata']['name']} is already marked as default. "
                 "Only one default can exist"
             )
-            raise Forbidden.of(CLASSES, name, message)
+            raise Forbidden.of(PRIORITY_CLASSES, name, message)
 
 
 def _check(attributes: Attributes, spec: Object, values: PriorityValues) -> None:
@@ -111,7 +109,7 @@ def _check(attributes: Attributes, spec: Object, values: PriorityValues) -> None
 
 def default_class(reader: CacheReader, tenant: TenantId) -> Object | None:
     """The class of pods without one; of several, the one with the lowest value, as in Kubernetes."""
-    if not reader.generation(tenant, CLASSES):
+    if not reader.generation(tenant, PRIORITY_CLASSES):
         return None
-    marked = [each for each in reader.list(tenant, CLASSES) if each.get("globalDefault")]
+    marked = [each for each in reader.list(tenant, PRIORITY_CLASSES) if each.get("globalDefault")]
     return min(marked, key=lambda each: int(each["value"]), default=None)

@@ -8,11 +8,9 @@ from alcove.api.errors import Forbidden
 from alcove.api.ids import GroupResource
 from alcove.api.objects import Object
 from alcove.api.quantity import QuantityError
+from alcove.api.resources import PODS, RUNTIME_CLASSES
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.reader import CacheReader
-
-PODS = GroupResource("", "pods")
-CLASSES = GroupResource("node.k8s.io", "runtimeclasses")
 
 
 class RuntimeClass(Plugin):
@@ -51,7 +49,7 @@ class RuntimeClass(Plugin):
         name = spec.get("runtimeClassName")
         if not name:
             return None
-        chosen = self._reader.get(attributes.tenant, CLASSES, "", name)
+        chosen = self._reader.get(attributes.tenant, RUNTIME_CLASSES, "", name)
         if chosen is None:
             raise Forbidden.of(PODS, attributes.name, f'pod rejected: RuntimeClass "{name}" not found')
         return chosen

@@ -7,12 +7,11 @@ from alcove.api.errors import Forbidden
 from alcove.api.fields import quote
 from alcove.api.ids import GroupResource
 from alcove.api.objects import Object
+from alcove.api.resources import PODS, SERVICE_ACCOUNTS
 from alcove.apiserver.admission import podsecrets
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.reader import CacheReader
 
-PODS = GroupResource("", "pods")
-SERVICE_ACCOUNTS = GroupResource("", "serviceaccounts")
 DEFAULT = "default"
 MIRROR = "kubernetes.io/config.mirror"
 ONLY_OWN_SECRETS = "kubernetes.io/enforce-mountable-secrets"

@@ -1,9 +1,9 @@
 """Adds default tolerations: pods stay for five minutes on a node that is not ready or unreachable."""
 
 from alcove.api.ids import GroupResource
+from alcove.api.resources import PODS
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 
-PODS = GroupResource("", "pods")
 SECONDS = 300
 TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 

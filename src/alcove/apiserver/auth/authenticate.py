@@ -13,9 +13,10 @@ from alcove.api import meta
 from alcove.api.errors import Unauthorized
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import TENANTS
 from alcove.apiserver.auth import clientcert
 from alcove.apiserver.auth.clientcert import CertificateIdentity
-from alcove.apiserver.auth.revocations import TENANTS, Revocations
+from alcove.apiserver.auth.revocations import Revocations
 from alcove.apiserver.auth.statictokens import StaticTokens
 from alcove.apiserver.auth.tokens import Tokens
 from alcove.apiserver.identity import Identity

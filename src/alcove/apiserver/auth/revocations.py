@@ -14,12 +14,11 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from alcove.api import meta
-from alcove.api.ids import GroupResource
 from alcove.api.objects import Object, get
+from alcove.api.resources import TENANTS
 from alcove.apiserver.auth.clientcert import CertificateIdentity
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent
 
-TENANTS = GroupResource("", "tenants")
 LISTS_MAX = 1_024
 """Tenants whose lists are kept in parsed form."""
 _EVERY_USER = ""

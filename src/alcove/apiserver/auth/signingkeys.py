@@ -3,6 +3,10 @@
 Files of the key directory: `sa.key` (created at the first start) signs; `sa.pub`, if it exists, contains
 further public keys in PEM, one after the other, whose tokens are still valid: to rotate the key, add the old
 public key there. Only signatures are verified here, not claims.
+
+The public keys are published by OpenID discovery: each tenant is an issuer, so each has its own document at
+`{issuer}/.well-known/openid-configuration`, which is the tenant's path form of
+`/.well-known/openid-configuration`.
 """
 
 import base64
@@ -24,6 +28,8 @@ from alcove.apiserver.auth.keyfiles import KeyFileError
 SIGNING_KEY = "sa.key"
 MORE_KEYS = "sa.pub"
 TOKEN_LENGTH_MAX = 16_384
+OPENID_CONFIGURATION_PATH = "/.well-known/openid-configuration"
+OPENID_KEYS_PATH = "/openid/v1/jwks"
 
 _PUBLIC_PARTS = frozenset(("kty", "crv", "x", "y", "n", "e"))
 _jws = jwt.PyJWS(algorithms=["ES256", "RS256"])
@@ -72,6 +78,18 @@ class SigningKeys:
     def jwks(self) -> bytes:
         """The public keys as a JSON Web Key Set."""
         return orjson.dumps({"keys": [_jwk(kid, key) for kid, key in self._keys.items()]})
+
+    def openid_configuration(self, issuer: str) -> bytes:
+        """The issuer's metadata, limited to what is needed to verify tokens."""
+        return orjson.dumps(
+            {
+                "issuer": issuer,
+                "jwks_uri": f"{issuer}{OPENID_KEYS_PATH}",
+                "response_types_supported": ["id_token"],
+                "subject_types_supported": ["public"],
+                "id_token_signing_alg_values_supported": self.algorithms(),
+            }
+        )
 
     def algorithms(self) -> list[str]:
         return sorted({_algorithm(key) for key in self._keys.values()})

@@ -9,15 +9,8 @@ from alcove.api import fields, meta, objects
 from alcove.api.errors import BadRequest, Conflict, Invalid, NotFound
 from alcove.api.ids import SYSTEM, GroupResource, GroupVersionKind, TenantId
 from alcove.api.objects import Object
-from alcove.apiserver.auth.tokens import (
-    NODES,
-    PODS,
-    SECRETS,
-    SERVICE_ACCOUNTS,
-    BoundObject,
-    TokenObjectRef,
-    Tokens,
-)
+from alcove.api.resources import NODES, PODS, SECRETS, SERVICE_ACCOUNTS
+from alcove.apiserver.auth.tokens import BoundObject, TokenObjectRef, Tokens
 from alcove.apiserver.reader import CacheReader
 
 GROUP, KIND = "authentication.k8s.io", "TokenRequest"

@@ -21,6 +21,7 @@ from alcove.api import meta, objects
 from alcove.api.errors import Unauthorized
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import NODES, PODS, SECRETS, SERVICE_ACCOUNTS
 from alcove.apiserver.auth import serviceaccounts, subjects
 from alcove.apiserver.auth.clientcert import CREDENTIAL_ID
 from alcove.apiserver.auth.signingkeys import BadSignature, SigningKeys
@@ -36,11 +37,6 @@ REFUSED_MAX = 4_096
 REFUSED_SECONDS = 10.0
 LEEWAY_SECONDS = 60
 """Tolerance for clock skew, and for bound objects that are being deleted."""
-
-SERVICE_ACCOUNTS = GroupResource("", "serviceaccounts")
-PODS = GroupResource("", "pods")
-SECRETS = GroupResource("", "secrets")
-NODES = GroupResource("", "nodes")
 
 
 class TokenObjectRef(Struct, frozen=True, omit_defaults=True):

@@ -10,8 +10,9 @@ import base64
 from alcove.api import objects
 from alcove.api.ids import GroupResource, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import SECRETS, SERVICE_ACCOUNTS
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
-from alcove.apiserver.auth.tokens import SECRETS, SERVICE_ACCOUNTS, BoundObject, TokenObjectRef, Tokens
+from alcove.apiserver.auth.tokens import BoundObject, TokenObjectRef, Tokens
 from alcove.apiserver.reader import CacheReader
 
 TYPE = "kubernetes.io/service-account-token"

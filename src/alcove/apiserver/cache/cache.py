@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -13,8 +12,6 @@ from alcove.api.objects import Object
 from alcove.apiserver.cache.collections import CacheCollection, IndexedObjects
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
 from alcove.store.base import FeedLagged, Store, StoreChangeType, StoreEvent
-
-log = logging.getLogger(__name__)
 
 HISTORY_EVENTS_TOTAL_MAX = 20_000
 """Approximate limit over all resources and tenants; the oldest events are dropped first."""

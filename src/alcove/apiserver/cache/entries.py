@@ -11,9 +11,10 @@ import orjson
 from alcove.api.encode import splice
 from alcove.api.ids import GroupResource, Key, Revision
 from alcove.api.objects import Object
+from alcove.api.resources import PODS
 
 INDEXED_FIELDS = {
-    GroupResource("", "pods"): ("spec", "nodeName"),
+    PODS: ("spec", "nodeName"),
     GroupResource("mizar.com", "endpoints"): ("spec", "droplet"),
 }
 """Fields by which watchers are indexed: a node's agent watches the pods and endpoints of its node."""

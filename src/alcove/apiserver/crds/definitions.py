@@ -16,7 +16,7 @@ from alcove.api.kind import Strategy
 from alcove.api.objects import Object, get
 from alcove.api.registry import KindRegistry
 from alcove.api.schema.node import SchemaNode
-from alcove.api.schema.openapi3 import schema_faults
+from alcove.api.schema.openapi3 import schema_errors
 from alcove.apiserver.crds import sharing
 from alcove.apiserver.crds.acceptance import accept
 from alcove.apiserver.reader import CacheReader
@@ -72,7 +72,7 @@ def version_faults(crd: Object, old: Object | None, metadata: SchemaNode) -> lis
             continue
         path = f"spec.versions[{index}].schema.openAPIV3Schema"
         has_status = get(version, "subresources", "status") is not None
-        errors += schema_faults(schema, path, metadata, has_status=has_status)
+        errors += schema_errors(schema, path, metadata, has_status=has_status)
     return errors
 
 

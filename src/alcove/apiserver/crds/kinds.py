@@ -17,12 +17,12 @@ from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.kind import Kind
 from alcove.api.objects import Object, get
 from alcove.api.registry import KindRegistry
+from alcove.api.resources import CRDS
 from alcove.apiserver.crds import sharing
 from alcove.apiserver.crds.acceptance import is_established
 from alcove.apiserver.crds.compiled import CompiledCrd
 from alcove.apiserver.crds.conversion import WebhookCall
 from alcove.apiserver.crds.definitions import definition_strategy
-from alcove.apiserver.crds.sharing import CRDS
 from alcove.apiserver.reader import CacheReader
 
 TENANTS_MOST = 4096

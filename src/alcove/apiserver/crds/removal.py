@@ -48,11 +48,6 @@ def belongings(tenant: TenantId, crd: Object, tenants: Iterable[TenantId]) -> It
     yield from (CrdInstances(owner, resource) for owner in sorted(owners))
 
 
-def progress(crd: Object, now: str) -> None:
-    """Sets the condition that objects are being deleted, in place."""
-    _terminating(crd, "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress", now)
-
-
 def finish(crd: Object, remaining: int, now: str) -> bool:
     """Removes the finalizer, in place, if no object remains. Returns whether it did."""
     if remaining and is_established(crd):

@@ -8,11 +8,11 @@ belong to each tenant separately.
 from collections.abc import Iterator
 
 from alcove.api.errors import Details, Forbidden
-from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object, labels, name
+from alcove.api.resources import CRDS
 from alcove.apiserver.reader import CacheReader
 
-CRDS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 LABEL = "arktos.futurewei.com/crd-sharing-policy"
 FORCED = "forced"
 
@@ -20,11 +20,6 @@ FORCED = "forced"
 def is_forced(crd: Object) -> bool:
     """Whether a CRD of ring0 is shared."""
     return labels(crd).get(LABEL) == FORCED
-
-
-def get(reader: CacheReader, tenant: TenantId, crd_name: str) -> Object | None:
-    """The CRD of this name that the tenant is served: ring0's shared one, else the tenant's."""
-    return shared(reader, tenant, crd_name) or reader.get(tenant, CRDS, "", crd_name)
 
 
 def shared(reader: CacheReader, tenant: TenantId, crd_name: str) -> Object | None:

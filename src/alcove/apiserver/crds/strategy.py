@@ -14,7 +14,7 @@ from alcove.api.jsonpath import Find, JsonPathError, compile_path
 from alcove.api.kind import CLIENT_METADATA, Strategy
 from alcove.api.objects import Object, get
 from alcove.api.schema.error_sink import MISSING, NOWHERE
-from alcove.api.schema.invariants import Branch, embedded_objects, faults_of, unique_lists
+from alcove.api.schema.invariants import Branch, embedded_objects, errors_of, unique_lists
 from alcove.api.schema.node import SchemaNode
 from alcove.api.schema.openapi3 import has_rules
 from alcove.api.schema.prune import apply_defaults
@@ -80,12 +80,12 @@ class _Checks:
 
     def create(self, obj: Object) -> Sequence[FieldError]:
         errors = [*self._values(obj, MISSING), *self._scale_errors(obj, ("spec", "status"))]
-        errors += faults_of(self._embedded, obj) + faults_of(self._lists, obj)
+        errors += errors_of(self._embedded, obj) + errors_of(self._lists, obj)
         return self._with_rules(errors, obj, MISSING)
 
     def update(self, new: Object, old: Object) -> Sequence[FieldError]:
         errors = [*self._values(new, old), *self._scale_errors(new, ("spec", "status"))]
-        errors += faults_of(self._embedded, new) + self._list_errors(new, old)
+        errors += errors_of(self._embedded, new) + self._list_errors(new, old)
         return self._with_rules(errors, new, old)
 
     def status(self, new: Object, old: Object) -> Sequence[FieldError]:
@@ -98,8 +98,8 @@ class _Checks:
 
     def _list_errors(self, new: Object, old: Object) -> Errors:
         """Errors of lists; none if the old object's lists were invalid too (ratcheting)."""
-        errors = faults_of(self._lists, new)
-        return [] if errors and faults_of(self._lists, old) else errors
+        errors = errors_of(self._lists, new)
+        return [] if errors and errors_of(self._lists, old) else errors
 
     def _with_rules(self, errors: Errors, new: Object, old: Any) -> Errors:
         if not any(error.fault in _BLOCKING for error in errors):

@@ -12,14 +12,14 @@ from typing import Protocol
 from msgspec import Struct
 
 from alcove.api import objects
-from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.resources import NODES
 from alcove.apiserver.outbound import addresses
 from alcove.apiserver.outbound.addresses import Address, Network
 from alcove.apiserver.outbound.errors import WebhookError
 from alcove.apiserver.outbound.resolver import OutboundResolver, ResolvedEndpoint
 from alcove.apiserver.reader import CacheReader
 
-NODES = GroupResource("", "nodes")
 OUT_OF_BOUNDS = "the host is unknown, or webhooks of this tenant are not allowed there"
 """The same message for an unknown name and for an address that is not allowed, so that it reveals nothing."""
 

@@ -14,15 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from msgspec import Struct
 
 from alcove.api import objects
-from alcove.api.ids import GroupResource, TenantId
+from alcove.api.ids import TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import ENDPOINT_SLICES, SERVICES
 from alcove.apiserver.outbound import addresses
 from alcove.apiserver.outbound.addresses import Address
 from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
 from alcove.apiserver.reader import CacheReader
 
-SERVICES = GroupResource("", "services")
-SLICES = GroupResource("discovery.k8s.io", "endpointslices")
 SERVICE_NAME = "kubernetes.io/service-name"
 
 THREADS = 16
@@ -94,7 +93,7 @@ class OutboundResolver:
         self, tenant: TenantId, namespace: str, name: str, service_port: Object
     ) -> ResolvedEndpoint:
         by_port: dict[int, list[Address]] = {}
-        for endpoint_slice in self._reader.list(tenant, SLICES, namespace):
+        for endpoint_slice in self._reader.list(tenant, ENDPOINT_SLICES, namespace):
             if objects.labels(endpoint_slice).get(SERVICE_NAME) == name:
                 number = _number(endpoint_slice.get("ports") or (), service_port.get("name", ""))
                 if number is not None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from alcove.api.encode import encode
 from alcove.api.ids import SYSTEM, GroupResource, Key, Revision, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import TENANTS
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.rbac import aggregate, defaults
 from alcove.apiserver.reader import CacheReader
@@ -18,7 +19,6 @@ from alcove.store.base import ABSENT
 RESOURCES = frozenset((defaults.CLUSTER_ROLES, defaults.CLUSTER_ROLE_BINDINGS))
 """The resources that have built-in objects."""
 
-_TENANTS = GroupResource("", "tenants")
 _BEGINNING = "1970-01-01T00:00:00Z"
 
 
@@ -52,7 +52,7 @@ def merged(
 
 def created(tenant: TenantId, reader: CacheReader) -> str:
     """The creation time of the tenant, and so of its default roles."""
-    obj = reader.get(SYSTEM, _TENANTS, "", tenant)
+    obj = reader.get(SYSTEM, TENANTS, "", tenant)
     since: str | None = obj["metadata"].get("creationTimestamp") if obj is not None else None
     return since or _BEGINNING
 

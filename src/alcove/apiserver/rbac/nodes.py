@@ -18,8 +18,17 @@ from msgspec import Struct
 
 from alcove.api import local_volumes, objects, selectors
 from alcove.api.errors import BadRequest
-from alcove.api.ids import ALL, SYSTEM, GroupResource, TenantId
+from alcove.api.ids import ALL, SYSTEM, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import (
+    CERTIFICATE_SIGNING_REQUESTS,
+    INGRESS_CLASSES,
+    INGRESSES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    VOLUME_ATTACHMENTS,
+)
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.rbac import podreferences
 from alcove.apiserver.rbac.access import Access
@@ -34,13 +43,6 @@ LEASE_NAMESPACE = "kube-node-lease"
 NEEDS_MAX = 8192
 """(tenant, node) pairs whose needs are cached."""
 
-PODS = GroupResource("", "pods")
-_CLAIMS = GroupResource("", "persistentvolumeclaims")
-_VOLUMES = GroupResource("", "persistentvolumes")
-_ATTACHMENTS = GroupResource("storage.k8s.io", "volumeattachments")
-_REQUESTS = GroupResource("certificates.k8s.io", "certificatesigningrequests")
-_INGRESSES = GroupResource("networking.k8s.io", "ingresses")
-_INGRESS_CLASSES = GroupResource("networking.k8s.io", "ingressclasses")
 _INGRESS_CLASS, _INGRESS_CONTROLLER = "alcove", "alcove.io/ingress"
 _INGRESS_ANNOTATION = "kubernetes.io/ingress.class"
 """Ingresses that nodes serve: of that class, or of one that names that controller."""
@@ -137,7 +139,7 @@ class NodeAuthorizer:
         there."""
         return any(
             tls.get("secretName") == name
-            for ingress in self._reader.list(tenant, _INGRESSES, namespace)
+            for ingress in self._reader.list(tenant, INGRESSES, namespace)
             for tls in objects.get(ingress, "spec", "tls", default=())
             if self._is_served(tenant, ingress)
         )
@@ -145,7 +147,7 @@ class NodeAuthorizer:
     def _is_served(self, tenant: TenantId, ingress: Object) -> bool:
         annotated = objects.annotations(ingress).get(_INGRESS_ANNOTATION, "")
         class_name = objects.get(ingress, "spec", "ingressClassName", default=annotated)
-        ingress_class = self._reader.get(tenant, _INGRESS_CLASSES, "", class_name) if class_name else None
+        ingress_class = self._reader.get(tenant, INGRESS_CLASSES, "", class_name) if class_name else None
         return class_name == _INGRESS_CLASS or (
             ingress_class is not None
             and objects.get(ingress_class, "spec", "controller") == _INGRESS_CONTROLLER
@@ -160,9 +162,9 @@ class NodeAuthorizer:
 
     def _volume(self, tenant: TenantId, namespace: str, claim_name: str) -> Object | None:
         """The volume bound to a claim; None unless claim and volume reference each other."""
-        claim = self._reader.get(tenant, _CLAIMS, namespace, claim_name)
+        claim = self._reader.get(tenant, PERSISTENT_VOLUME_CLAIMS, namespace, claim_name)
         name = objects.get(claim, "spec", "volumeName", default="") if claim else ""
-        volume = self._reader.get(tenant, _VOLUMES, "", name) if name else None
+        volume = self._reader.get(tenant, PERSISTENT_VOLUMES, "", name) if name else None
         ref = objects.get(volume, "spec", "claimRef", default={}) if volume else {}
         return volume if (ref.get("namespace"), ref.get("name")) == (namespace, claim_name) else None
 
@@ -170,7 +172,7 @@ class NodeAuthorizer:
         """The node's local volumes, which it erases when they are deleted, and those of the pods on it."""
         if access.verb in ("list", "watch") and _selects_local_volumes(access.labels, node):
             return _SELF
-        volume = self._reader.get(access.tenant, _VOLUMES, "", access.name) if access.name else None
+        volume = self._reader.get(access.tenant, PERSISTENT_VOLUMES, "", access.name) if access.name else None
         if volume is not None and local_volumes.node_of(volume) == node and access.verb in ("get", "patch"):
             return _SELF
         return self._volume_of_pod(node, access)
@@ -178,10 +180,12 @@ class NodeAuthorizer:
     def _volume_of_pod(self, node: str, access: Access) -> AccessDecision:
         if access.verb not in _READ or not access.name:
             return _DENIED
-        volume = self._reader.get(access.tenant, _VOLUMES, "", access.name)
+        volume = self._reader.get(access.tenant, PERSISTENT_VOLUMES, "", access.name)
         ref = objects.get(volume, "spec", "claimRef", default={}) if volume else {}
         namespace, claim = ref.get("namespace") or "", ref.get("name") or ""
-        is_named = (_CLAIMS.resource, namespace, claim) in self.needs(access.tenant, node).references
+        is_named = (PERSISTENT_VOLUME_CLAIMS.resource, namespace, claim) in self.needs(
+            access.tenant, node
+        ).references
         return _ALLOWED if is_named and self._volume(access.tenant, namespace, claim) is volume else _DENIED
 
     def _claim_status(self, node: str, access: Access) -> AccessDecision:
@@ -245,7 +249,7 @@ class NodeAuthorizer:
     def _attachment(self, node: str, access: Access) -> AccessDecision:
         if access.verb not in _READ or not access.name:
             return _DENIED
-        attachment = self._reader.get(access.tenant, _ATTACHMENTS, "", access.name)
+        attachment = self._reader.get(access.tenant, VOLUME_ATTACHMENTS, "", access.name)
         return _ALLOWED if attachment and objects.get(attachment, "spec", "nodeName") == node else _DENIED
 
     def _certificate_request(self, node: str, access: Access) -> AccessDecision | None:
@@ -254,7 +258,11 @@ class NodeAuthorizer:
             return _DENIED
         if access.verb == "create":
             return None
-        csr = self._reader.get(SYSTEM, _REQUESTS, "", access.name) if access.verb in _READ else None
+        csr = (
+            self._reader.get(SYSTEM, CERTIFICATE_SIGNING_REQUESTS, "", access.name)
+            if access.verb in _READ
+            else None
+        )
         requester = objects.get(csr, "spec", "username") if csr else None
         return _SELF if requester == NODE_USER_PREFIX + node else _DENIED
 

@@ -14,10 +14,10 @@ from alcove.api import meta, objects
 from alcove.api.encode import encode
 from alcove.api.errors import ApiError, NotFound
 from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
+from alcove.api.resources import CRDS, TENANTS
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds import removal
-from alcove.apiserver.crds.sharing import CRDS
 from alcove.apiserver.identity import MASTERS, Identity
 from alcove.apiserver.paths import RequestTarget
 from alcove.apiserver.resources import deleting
@@ -28,7 +28,6 @@ from alcove.store.base import RevisionMismatch, WriteOp
 
 log = logging.getLogger(__name__)
 
-TENANTS = GroupResource("", "tenants")
 SELF = Identity(SYSTEM, "system:apiserver", (MASTERS,))
 RETRY_SECONDS = 5.0
 

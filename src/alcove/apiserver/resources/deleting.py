@@ -12,12 +12,12 @@ from alcove.api.errors import Conflict, Forbidden, MethodNotAllowed, NotFound
 from alcove.api.ids import GroupResource, GroupVersionKind, Key, TenantId
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
+from alcove.api.resources import CRDS, NAMESPACES, TENANTS
 from alcove.api.schema.decode import decode
 from alcove.apiserver.admission.base import Operation
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds import removal
-from alcove.apiserver.crds.sharing import CRDS
 from alcove.apiserver.rbac.builtin import is_built_in
 from alcove.apiserver.render import render_list
 from alcove.apiserver.resources import body, lookup, versions, writing
@@ -31,8 +31,7 @@ from alcove.store.base import RevisionMismatch, WriteOp
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 
-_TENANTS = GroupResource("", "tenants")
-_EMPTIED_FIRST = frozenset({GroupResource("", "namespaces"), _TENANTS})
+_EMPTIED_FIRST = frozenset({NAMESPACES, TENANTS})
 """Kinds whose contents are deleted first: they wait for `spec.finalizers`."""
 
 _OPTIONS = GroupVersionKind("", "v1", "DeleteOptions")
@@ -117,7 +116,7 @@ async def check_empty(services: ApiServerServices, kind: Kind, key: Key) -> None
     # nothing.
     last = await services.store.write([WriteOp(Key(resource, key.tenant, key.name, ""), None)])
     await cache.reached(last)
-    if resource == _TENANTS:
+    if resource == TENANTS:
         remaining = cache.resources(TenantId(key.name))
     else:
         remaining = [each for each in cache.resources(key.tenant) if cache.count(key.tenant, each, key.name)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from alcove.api import objects
+from alcove.api.resources import CRDS
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds import sharing
-from alcove.apiserver.crds.sharing import CRDS
 from alcove.apiserver.resources import (
     body,
     creating,

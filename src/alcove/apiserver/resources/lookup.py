@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
+from alcove.api.resources import CRDS
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds import sharing
-from alcove.apiserver.crds.sharing import CRDS
 from alcove.apiserver.rbac import builtin
 from alcove.apiserver.services import ApiServerServices
 from alcove.store.base import ABSENT, RevisionMismatch

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from alcove.api.errors import BadRequest
 from alcove.api.kind import Kind, Scope
+from alcove.api.resources import PODS
 from alcove.api.selectors import FieldSelector, LabelSelector
 from alcove.apiserver.cache.entries import CacheEntry
-from alcove.apiserver.nodes import PODS
 
 Matches = Callable[[CacheEntry], bool]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from alcove.api.errors import NotFound
 from alcove.api.ids import SYSTEM, Key
+from alcove.api.resources import NODES
 from alcove.apiserver import nodes
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
-from alcove.apiserver.nodes import NODES
 from alcove.apiserver.render import render, render_list
 from alcove.apiserver.resources import watching
 from alcove.apiserver.resources.listing import selected

@@ -17,9 +17,10 @@ from alcove.api.errors import (
     StatusCause,
     TooManyRequests,
 )
-from alcove.api.ids import GroupResource, GroupVersionKind, Key
+from alcove.api.ids import GroupVersionKind, Key
 from alcove.api.kinds.core.pods import subresources
 from alcove.api.objects import Object
+from alcove.api.resources import POD_DISRUPTION_BUDGETS, PODS, PODS_BINDING
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.resources import body, deleting, patching, updating, writing
@@ -29,8 +30,6 @@ from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
 from alcove.store.base import RevisionMismatch, WriteOp
 
-PODS = GroupResource("", "pods")
-BUDGETS = GroupResource("policy", "poddisruptionbudgets")
 BINDING = GroupVersionKind("", "v1", "Binding")
 EVICTION = GroupVersionKind("policy", "v1", "Eviction")
 
@@ -86,16 +85,16 @@ def _bound(pod: Object, binding: Object, now: str) -> Object:
     spec = pod["spec"]
     if pod["metadata"].get("deletionTimestamp"):
         raise Conflict.of(
-            GroupResource("", "pods/binding"),
+            PODS_BINDING,
             name,
             f"pod {name} is being deleted, cannot be assigned to a host",
         )
     if spec.get("nodeName"):
         message = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
-        raise Conflict.of(GroupResource("", "pods/binding"), name, message)
+        raise Conflict.of(PODS_BINDING, name, message)
     if spec.get("schedulingGates"):
         message = f"pod {name} has non-empty .spec.schedulingGates"
-        raise Conflict.of(GroupResource("", "pods/binding"), name, message)
+        raise Conflict.of(PODS_BINDING, name, message)
     spec["nodeName"] = target
     for field in ("annotations", "labels"):
         if values := objects.get(binding, "metadata", field):
@@ -145,7 +144,7 @@ def _budget(services: ApiServerServices, entry: CacheEntry) -> CacheEntry | None
         return None
     budgets = [
         budget
-        for budget in services.cache.entries(entry.key.tenant, BUDGETS, entry.key.namespace)
+        for budget in services.cache.entries(entry.key.tenant, POD_DISRUPTION_BUDGETS, entry.key.namespace)
         if selectors.from_object(objects.get(budget.object, "spec", "selector")).matches(entry.labels)
     ]
     if len(budgets) > 1:
@@ -191,7 +190,9 @@ def _reduce_budget(services: ApiServerServices, budget: CacheEntry, pod: CacheEn
     status["disruptionsAllowed"] -= 1
     status.setdefault("disruptedPods", {})[pod.key.name] = meta.format_time(services.clock())
     return WriteOp(
-        Key(BUDGETS, budget.key.tenant, budget.key.namespace, budget.key.name), encode(obj), budget.revision
+        Key(POD_DISRUPTION_BUDGETS, budget.key.tenant, budget.key.namespace, budget.key.name),
+        encode(obj),
+        budget.revision,
     )
 
 

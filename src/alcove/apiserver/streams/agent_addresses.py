@@ -6,11 +6,11 @@ from msgspec import Struct
 
 from alcove.api import objects
 from alcove.api.errors import ServiceUnavailable
-from alcove.api.ids import SYSTEM, GroupResource
+from alcove.api.ids import SYSTEM
 from alcove.api.node_api import PORT
+from alcove.api.resources import NODES
 from alcove.apiserver.reader import CacheReader
 
-NODES = GroupResource("", "nodes")
 _TYPES = ("InternalIP", "ExternalIP")
 
 

@@ -3,12 +3,13 @@ bytes."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from urllib.parse import urlencode
 
 from alcove.api import objects
-from alcove.api.errors import BadRequest, MethodNotAllowed, NotFound
-from alcove.api.ids import SYSTEM
+from alcove.api.errors import BadRequest, MethodNotAllowed, NotFound, TooManyRequests
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.node_api import pod_path
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation
@@ -20,10 +21,12 @@ from alcove.apiserver.streams.agent_addresses import AgentAddress, agent_address
 from alcove.apiserver.streams.agents import AgentConnector, ask, error_of
 from alcove.apiserver.streams.proxy import ApiProxy
 from alcove.apiserver.streams.relays import BodyRelay, StreamRelay
-from alcove.apiserver.streams.stream_limits import StreamLimits
 from alcove.http.client import HttpClientConnection
 from alcove.http.messages import HttpResponse
 
+PER_TENANT_MAX = 256
+TOTAL_MAX = 4_096
+RETRY_AFTER_SECONDS = 5
 _TEXT = b"text/plain"
 _REQUEST_HEADERS = (
     "sec-websocket-key",
@@ -33,6 +36,41 @@ _REQUEST_HEADERS = (
 )
 _RESPONSE_HEADERS = ("upgrade", "sec-websocket-accept", "sec-websocket-protocol", "x-stream-protocol-version")
 _UPGRADES = frozenset({"websocket", "spdy/3.1"})
+
+
+class StreamLimits:
+    """Limits of open streams, per tenant and in total: streams last for hours and hold memory on both ends."""
+
+    def __init__(self, per_tenant_max: int = PER_TENANT_MAX, total_max: int = TOTAL_MAX) -> None:
+        self._per_tenant_max = per_tenant_max
+        self._total_max = total_max
+        self._open: Counter[TenantId] = Counter()
+        self.total = 0
+
+    def enter(self, tenant: TenantId) -> Callable[[], None]:
+        """Counts one more stream. Call the result when the stream has ended; further calls do nothing.
+
+        Raises TooManyRequests.
+        """
+        if self._open[tenant] >= self._per_tenant_max:
+            raise _too_many(f'tenant "{tenant}" has {self._per_tenant_max} streams open')
+        if self.total >= self._total_max:
+            raise _too_many(f"this server has {self._total_max} streams open")
+        self._open[tenant] += 1
+        self.total += 1
+        uncounted = [tenant]
+
+        def leave() -> None:
+            if uncounted:
+                self._leave(uncounted.pop())
+
+        return leave
+
+    def _leave(self, tenant: TenantId) -> None:
+        self.total -= 1
+        self._open[tenant] -= 1
+        if not self._open[tenant]:
+            del self._open[tenant]
 
 
 class StreamHandler:
@@ -184,3 +222,7 @@ class StreamHandler:
             headers |= {"Connection": "Upgrade", "Upgrade": received["upgrade"]}
             headers |= {name: received[name] for name in _REQUEST_HEADERS if name in received}
         await ask(agent, address, call.request.method, path, headers)
+
+
+def _too_many(message: str) -> TooManyRequests:
+    return TooManyRequests.after(RETRY_AFTER_SECONDS, f"{message}; close some, or try again later")

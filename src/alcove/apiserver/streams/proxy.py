@@ -15,22 +15,23 @@ from msgspec import Struct
 
 from alcove.api import objects
 from alcove.api.errors import BadRequest, NotFound
-from alcove.api.ids import SYSTEM, GroupResource
+from alcove.api.ids import SYSTEM
 from alcove.api.node_api import NODE_PATH, NODE_PORT_PATH, TUNNEL, pod_path
 from alcove.api.objects import Object
+from alcove.api.resources import ENDPOINTS, NODES, PODS, SERVICES
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.reader import CacheReader
 from alcove.apiserver.streams import proxy_targets, proxyheaders
-from alcove.apiserver.streams.agent_addresses import NODES, AgentAddress, agent_address
+from alcove.apiserver.streams.agent_addresses import AgentAddress, agent_address
 from alcove.apiserver.streams.agents import AgentConnector, ask, error_of
-from alcove.apiserver.streams.body_sender import BodySender
 from alcove.apiserver.streams.proxy_targets import ProxyName, ProxyPath, unreached
 from alcove.apiserver.streams.relays import BodyRelay, StreamRelay
 from alcove.http.client import HttpClientConnection
 from alcove.http.errors import HttpError
 from alcove.http.messages import HttpResponse
+from alcove.http.upload import RequestUpload
+from alcove.http.writing import LAST_CHUNK, chunk
 
-PODS = GroupResource("", "pods")
 ANSWER_SECONDS_MAX = 3_600.0
 """Timeout for the head of a backend's response; it is long because a backend may answer long polls."""
 _BODILESS = frozenset((204, 304))
@@ -90,8 +91,8 @@ class ApiProxy:
         service_key = (call.namespace, proxy_name.name)
         backend = proxy_targets.backend_of(
             proxy_name,
-            self._reader.get(call.tenant, proxy_targets.SERVICES, *service_key),
-            self._reader.get(call.tenant, proxy_targets.ENDPOINTS, *service_key),
+            self._reader.get(call.tenant, SERVICES, *service_key),
+            self._reader.get(call.tenant, ENDPOINTS, *service_key),
             pod_named,
         )
         return self._pod_route(call, path, proxy_name, backend.pod, backend.port)
@@ -156,6 +157,30 @@ class ApiProxy:
             raise unreached("EOF") from error
         except TimeoutError as error:
             raise unreached("i/o timeout") from error
+
+
+class BodySender:
+    """Forwards a request's body to the backend, with the framing that its head announced. An
+    `UploadReceiver`."""
+
+    def __init__(self, upload: RequestUpload, backend: HttpClientConnection) -> None:
+        self._is_chunked = upload.length is None
+        self._backend = backend
+        backend.upload = upload
+        upload.follow(self)
+
+    def take(self, data: bytes) -> None:
+        if data:
+            self._write(chunk(data) if self._is_chunked else data)
+
+    def ended(self) -> None:
+        if self._is_chunked:
+            self._write(LAST_CHUNK)
+
+    def _write(self, data: bytes) -> None:
+        transport = self._backend.transport
+        if not transport.is_closing():  # A backend may respond and close before it has read the body.
+            transport.write(data)
 
 
 def _path(call: ApiCall) -> ProxyPath:

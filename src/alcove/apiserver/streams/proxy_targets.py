@@ -13,11 +13,8 @@ from msgspec import Struct
 
 from alcove.api import objects
 from alcove.api.errors import BadRequest, NotFound, ServiceUnavailable
-from alcove.api.ids import GroupResource
 from alcove.api.objects import Object
-
-SERVICES = GroupResource("", "services")
-ENDPOINTS = GroupResource("", "endpoints")
+from alcove.api.resources import ENDPOINTS, SERVICES
 
 _SCHEMES = {"": "http", "http": "http", "https": "https"}
 _USUAL_PORTS = {"http": 80, "https": 443}

@@ -11,9 +11,9 @@ from alcove.api.errors import NotFound
 from alcove.api.ids import SYSTEM, Key
 from alcove.api.node_api import NodeSummary, PodUsage, ResourceUsage
 from alcove.api.objects import Object
+from alcove.api.resources import NODES, PODS
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
-from alcove.apiserver.nodes import NODES, PODS
 from alcove.apiserver.render import render, render_list
 from alcove.apiserver.resources.listing import selected
 from alcove.apiserver.resources.options import list_options

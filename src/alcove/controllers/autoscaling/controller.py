@@ -19,8 +19,8 @@ from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import HORIZONTAL_POD_AUTOSCALERS, PODS, Resource
 from alcove.controllers.autoscaling import limits, samples, status, targets, usage
-from alcove.controllers.autoscaling.rivals import CompetingAutoscalers
 from alcove.controllers.autoscaling.samples import MetricsUnavailable
+from alcove.controllers.autoscaling.targets import CompetingAutoscalers
 from alcove.controllers.conditions import Condition
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 

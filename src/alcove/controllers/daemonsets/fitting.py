@@ -5,14 +5,13 @@ Free resources are not considered: the scheduler does that, and may preempt othe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec import Struct
 
 from alcove.api.objects import Object, get, labels
-from alcove.controllers.tolerations import covers
+from alcove.api.tolerations import NO_EXECUTE, NO_SCHEDULE, is_tolerated, read_taints, read_tolerations
 
-_NO_SCHEDULE, _NO_EXECUTE = "NoSchedule", "NoExecute"
 NAME_FIELD = "metadata.name"
 
 
@@ -21,15 +20,15 @@ def _tolerates(key: str, effect: str) -> Object:
 
 
 TOLERATIONS = (
-    _tolerates("not-ready", _NO_EXECUTE),
-    _tolerates("unreachable", _NO_EXECUTE),
-    _tolerates("disk-pressure", _NO_SCHEDULE),
-    _tolerates("memory-pressure", _NO_SCHEDULE),
-    _tolerates("pid-pressure", _NO_SCHEDULE),
-    _tolerates("unschedulable", _NO_SCHEDULE),
+    _tolerates("not-ready", NO_EXECUTE),
+    _tolerates("unreachable", NO_EXECUTE),
+    _tolerates("disk-pressure", NO_SCHEDULE),
+    _tolerates("memory-pressure", NO_SCHEDULE),
+    _tolerates("pid-pressure", NO_SCHEDULE),
+    _tolerates("unschedulable", NO_SCHEDULE),
 )
 """Added to every daemon pod."""
-HOST_NETWORK = _tolerates("network-unavailable", _NO_SCHEDULE)
+HOST_NETWORK = _tolerates("network-unavailable", NO_SCHEDULE)
 
 
 class NodeFit(Struct, frozen=True):
@@ -49,13 +48,11 @@ def fit(spec: Object, node: Object) -> NodeFit:
     """`spec` is the pod spec of the daemon set's template; `node` is ring0's Node object."""
     if spec.get("nodeName") not in (None, "", node["metadata"]["name"]) or not _is_selected(spec, node):
         return NodeFit(False, False)
-    tolerated = tolerations(spec)
-    taints: Sequence[Object] = get(node, "spec", "taints", default=())
-    untolerated = {
-        taint.get("effect") for taint in taints if not any(covers(each, taint) for each in tolerated)
-    }
-    stays = _NO_EXECUTE not in untolerated
-    return NodeFit(stays and _NO_SCHEDULE not in untolerated, stays)
+    tolerated = read_tolerations(tolerations(spec))
+    taints = read_taints(get(node, "spec", "taints", default=()))
+    untolerated = {taint.effect for taint in taints if not is_tolerated(taint, tolerated)}
+    stays = NO_EXECUTE not in untolerated
+    return NodeFit(stays and NO_SCHEDULE not in untolerated, stays)
 
 
 def _is_selected(spec: Object, node: Object) -> bool:

@@ -1,5 +1,11 @@
 """Base class of the two endpoint controllers: the mirrors they read, the services that a change of a pod
-enqueues, and the rate limit per service."""
+enqueues, and the rate limit per service.
+
+Each change of a pod recomputes the endpoints of its services from all their pods. With thousands of pods
+that change one after another this would use all of the process's time, at the expense of every tenant. A
+service whose computation took long therefore rests until it uses at most `SHARE` of the time; changes in
+between are handled together afterwards.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +19,33 @@ from alcove.client.keys import ObjectKey
 from alcove.client.resources import PODS, SERVICES
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.endpoints.backends import EndpointBackend, backends
-from alcove.controllers.endpoints.pacing import ServicePacing
 from alcove.controllers.workloads.selector_index import SelectorIndex, plain_selector
+
+SHARE = 0.05
+FREE_SECONDS = 0.002
+"""A service that takes less never rests: about fifty pods."""
+
+
+class ServicePacing:
+    """The rate limit: when each service may be computed again."""
+
+    def __init__(self) -> None:
+        self._rests_until: dict[ObjectKey, float] = {}
+
+    def wait_seconds(self, key: ObjectKey, now: float) -> float:
+        """Seconds until the service may be computed again; 0 if it may be computed now."""
+        remaining = self._rests_until.get(key, now) - now
+        if remaining <= 0:
+            self._rests_until.pop(key, None)
+        return max(remaining, 0.0)
+
+    def took(self, key: ObjectKey, seconds: float, now: float) -> None:
+        if seconds > FREE_SECONDS:
+            self._rests_until[key] = now + seconds / SHARE
+
+    def forget(self, key: ObjectKey) -> None:
+        self._rests_until.pop(key, None)
+
 
 PODS_AT_ONCE = 100
 """Pods that are processed before other tasks may run, so that a large service does not block the event

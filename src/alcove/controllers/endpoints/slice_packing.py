@@ -1,7 +1,11 @@
-"""Distributes endpoints over EndpointSlices, changing as few slices as possible. Pure.
+"""Distributes endpoints over EndpointSlices, changing as few slices as possible, with zones and topology hints.
 
 Endpoints with the same ports and address family share slices of at most `PER_SLICE_MAX`. An endpoint stays
 in its slice; new ones fill slices that have room; empty slices are deleted.
+
+`trafficDistribution` of a service: `PreferClose` and `PreferSameZone` give each endpoint a hint for its
+zone, `PreferSameNode` also one for its node. Endpoints that are not ready, or whose zone is unknown, have no
+hint; if any endpoint has none, data planes ignore all hints.
 """
 
 from __future__ import annotations
@@ -13,8 +17,8 @@ from msgspec import Struct, field
 from alcove.api.kinds.core.networks import NETWORK_LABEL, network_of
 from alcove.api.objects import Object, get, labels
 from alcove.api.validation import same
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.resources import SERVICES
-from alcove.controllers.endpoints import topology
 from alcove.controllers.endpoints.backends import (
     HEADLESS_LABEL,
     EndpointBackend,
@@ -25,6 +29,9 @@ from alcove.controllers.endpoints.backends import (
 )
 from alcove.controllers.workloads.controller_refs import reference
 
+ZONE_LABEL = "topology.kubernetes.io/zone"
+_BY_ZONE = ("PreferClose", "PreferSameZone", "PreferSameNode")
+_BY_NODE = ("PreferSameNode",)
 PER_SLICE_MAX = 100
 NAME_LABEL = "kubernetes.io/service-name"
 MANAGED_LABEL = "endpointslice.kubernetes.io/managed-by"
@@ -71,7 +78,7 @@ def plan(
             if address := each.address(family):
                 ports = tuple((port.name, port.port, port.protocol, port.app_protocol) for port in each.ports)
                 uid = each.pod["metadata"]["uid"]
-                entry = topology.with_hints(service, endpoint(service, each, address), zones)
+                entry = with_hints(service, endpoint(service, each, address), zones)
                 desired.setdefault(_Kind(family, ports), {})[uid] = entry
     if not desired:
         # An empty slice states that there are no endpoints; no slice at all would mean "not known yet".
@@ -177,3 +184,41 @@ def _metadata(service: Object, existing: Object) -> Object:
     if is_headless(service):
         desired[HEADLESS_LABEL] = ""
     return {**existing, "labels": desired}
+
+
+def zone_of(node: Object) -> str:
+    return labels(node).get(ZONE_LABEL, "")
+
+
+class EndpointZones:
+    """The zone of each of ring0's nodes that has one, by node name."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, str] = {}
+
+    def note(self, change: ObjectChange) -> bool:
+        """Updates the table; returns whether the node's zone has changed."""
+        name = change.key.name
+        zone = "" if change.kind is ChangeType.DELETED else zone_of(change.obj)
+        if zone == self.of.get(name, ""):
+            return False
+        if zone:
+            self.of[name] = zone
+        else:
+            del self.of[name]
+        return True
+
+
+def with_hints(service: Object, endpoint: Object, zones: Mapping[str, str]) -> Object:
+    """The endpoint with its zone and hints."""
+    node = endpoint.get("nodeName") or ""
+    zone = zones.get(node, "")
+    if not zone:
+        return endpoint
+    shown = {**endpoint, "zone": zone}
+    preference = get(service, "spec", "trafficDistribution", default="")
+    if preference in _BY_ZONE and get(endpoint, "conditions", "ready"):
+        shown["hints"] = {"forZones": [{"name": zone}]}
+        if preference in _BY_NODE:
+            shown["hints"]["forNodes"] = [{"name": node}]
+    return shown

@@ -12,7 +12,7 @@ from alcove.controllers.endpoints import slice_packing
 from alcove.controllers.endpoints.backends import is_managed
 from alcove.controllers.endpoints.managed_slices import ManagedSlices
 from alcove.controllers.endpoints.service_watcher import ServiceWatcher
-from alcove.controllers.endpoints.topology import EndpointZones
+from alcove.controllers.endpoints.slice_packing import EndpointZones
 from alcove.controllers.nodes.pods_by_node import NODE, node_of, on_node
 
 

@@ -9,6 +9,7 @@ watches of different resources are not at the same revision.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 
 from alcove.api.errors import Conflict, NotFound
@@ -21,7 +22,6 @@ from alcove.controllers.concurrency import gather_all
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.deletion import delete_if_unchanged
 from alcove.controllers.garbage import plan
-from alcove.controllers.garbage.absent_owners import AbsentOwners
 from alcove.controllers.garbage.plan import (
     FOREGROUND,
     ORPHAN,
@@ -41,6 +41,9 @@ class GarbageItem(ObjectKey, frozen=True, order=True):
     """A key with the resource of its object."""
 
     resource: Resource
+
+
+ABSENT_SLOTS = 1 << 14
 
 
 class GarbageCollector(Controller):
@@ -197,3 +200,25 @@ def _item(obj: ObjectMetadata) -> GarbageItem:
 def _described(obj: ObjectMetadata) -> Object:
     resource = obj.resource
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": obj.metadata}
+
+
+class AbsentOwners:
+    """A cache of uids of deleted objects. Uids are never reused, so the server need not be asked about them
+    again.
+
+    A hash table of fixed size; on a collision the newer entry replaces the older. It stores hashes instead
+    of strings: the strings are allocated during a burst of deletions, and each would keep a page of memory
+    from being released. Python's string hashes are keyed per process, so a tenant cannot construct
+    collisions.
+    """
+
+    def __init__(self) -> None:
+        self._hashes = array("q", bytes(8 * ABSENT_SLOTS))
+
+    def add(self, uid: str) -> None:
+        hashed = hash(uid)
+        self._hashes[hashed % ABSENT_SLOTS] = hashed
+
+    def __contains__(self, uid: str) -> bool:
+        hashed = hash(uid)
+        return hashed != 0 and self._hashes[hashed % ABSENT_SLOTS] == hashed

@@ -1,42 +1,39 @@
 """Taint-based eviction: deletes pods from nodes with NoExecute taints that they do not, or no longer,
 tolerate.
 
-Covers every tenant on every plane. Keys name pods, so that a tenant with thousands of pods on a lost node
-does not delay the evictions of others.
+Covers every tenant on every plane.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
+
 from alcove.api import meta
 from alcove.api.errors import NotFound
 from alcove.api.objects import Object, get
+from alcove.api.tolerations import NO_EXECUTE, NodeTaint, read_tolerations
 from alcove.client.changes import ChangeType, ObjectChange
-from alcove.client.client import Patch
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import PODS
-from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
-from alcove.controllers.nodes.pods_by_node import NODE, node_of, on_node
-from alcove.controllers.nodes.toleration_deadlines import NEVER, NoExecuteTaint, eviction_time, read
+from alcove.controllers.controller import DONE, ControllerContext, Result
+from alcove.controllers.nodes.pods_by_node import PodsOnNodes, on_node
 from alcove.controllers.workloads import pods
 
+NEVER = float("inf")
+IMMEDIATELY = 0.0
 
-class TaintEviction(Controller):
+
+class TaintEviction(PodsOnNodes):
     name = "taint-eviction"
-    resource = PODS
-    workers = 8
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._nodes = self.nodes()
-        self._pods = self.mirror(PODS, {NODE: node_of})
         self._taints: dict[str, tuple[NoExecuteTaint, ...]] = {}
         """NoExecute taints by node name, for nodes that have any."""
         self._pending: set[str] = set()
         """Uids of pods with a pending eviction; bounded by the number of pods on tainted nodes."""
-        self.on(self._nodes, self._of_node)
-        self.on(self._pods, self._of_pod)
 
     def _of_node(self, change: ObjectChange) -> Iterable[ObjectKey]:
         name = change.key.name
@@ -85,21 +82,55 @@ class TaintEviction(Controller):
             "status": "True",
             "reason": "DeletionByTaintManager",
             "message": "Taint manager: deleting due to NoExecute taint",
-            "lastTransitionTime": meta.format_time(self.clock()),
         }
         uid = pod["metadata"]["uid"]
-        patch = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
-        client = self.client(key)
         try:
-            await client.patch(
-                key.tenant,
-                PODS,
-                key.name,
-                patch,
-                namespace=key.namespace,
-                kind=Patch.STRATEGIC,
-                subresource="status",
-            )
-            await client.delete(key.tenant, PODS, key.name, namespace=key.namespace, uid=uid)
+            await self._set_condition(key, {"uid": uid}, condition)
+            await self.client(key).delete(key.tenant, PODS, key.name, namespace=key.namespace, uid=uid)
         except NotFound:
             pass
+
+
+class NoExecuteTaint(Struct, frozen=True):
+    key: str
+    value: str
+    since: float
+
+    @property
+    def taint(self) -> NodeTaint:
+        return NodeTaint(self.key, self.value, NO_EXECUTE)
+
+
+def read(node: Object, before: Sequence[NoExecuteTaint], now: float) -> tuple[NoExecuteTaint, ...]:
+    """The node's NoExecute taints, each with the time it was added, or first observed if it has none."""
+    seen = {(each.key, each.value): each.since for each in before}
+    return tuple(
+        NoExecuteTaint(key, value, _since(each, seen.get((key, value), now)))
+        for each in get(node, "spec", "taints", default=())
+        if each.get("effect") == NO_EXECUTE
+        for key, value in [(each.get("key") or "", each.get("value") or "")]
+    )
+
+
+def _since(taint: Object, default: float) -> float:
+    try:
+        return meta.parse_time(taint["timeAdded"]) if taint.get("timeAdded") else default
+    except ValueError:
+        return default
+
+
+def eviction_time(pod: Object, taints: Sequence[NoExecuteTaint]) -> float:
+    """When the pod must be evicted, in epoch seconds. For each taint the first toleration that covers it
+    counts; without one the pod is evicted immediately."""
+    tolerations: Sequence[Object] = get(pod, "spec", "tolerations", default=())
+    return min((_eviction_time_for(tolerations, taint) for taint in taints), default=NEVER)
+
+
+def _eviction_time_for(tolerations: Sequence[Object], taint: NoExecuteTaint) -> float:
+    for each, toleration in zip(tolerations, read_tolerations(tolerations), strict=True):
+        if toleration.covers(taint.taint):
+            seconds = each.get("tolerationSeconds")
+            if seconds is None:
+                return NEVER
+            return taint.since + seconds if seconds > 0 else IMMEDIATELY
+    return IMMEDIATELY

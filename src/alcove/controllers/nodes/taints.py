@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from alcove.api import meta
 from alcove.api.objects import Object, get
+from alcove.api.tolerations import NO_EXECUTE, NO_SCHEDULE
 from alcove.controllers.nodes.health import status_of
 
-NO_SCHEDULE = "NoSchedule"
-NO_EXECUTE = "NoExecute"
 DOMAIN = "node.kubernetes.io"
 NOT_READY = f"{DOMAIN}/not-ready"
 UNREACHABLE = f"{DOMAIN}/unreachable"

@@ -8,31 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from alcove.api import meta
 from alcove.api.errors import NotFound
 from alcove.api.objects import Object, get
 from alcove.client.changes import ChangeType, ObjectChange
-from alcove.client.client import Patch
 from alcove.client.keys import ObjectKey
-from alcove.client.resources import PODS
-from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
+from alcove.controllers.controller import DONE, ControllerContext, Result
 from alcove.controllers.nodes import health
-from alcove.controllers.nodes.pods_by_node import NODE, node_of, on_node
+from alcove.controllers.nodes.pods_by_node import PodsOnNodes, on_node
 from alcove.controllers.workloads import pods
 
 
-class UnreadyPods(Controller):
+class UnreadyPods(PodsOnNodes):
     name = "unready-pods"
-    resource = PODS
-    workers = 8
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._nodes = self.nodes()
-        self._pods = self.mirror(PODS, {NODE: node_of})
         self._lost: set[str] = set()
-        self.on(self._nodes, self._of_node)
-        self.on(self._pods, self._of_pod)
 
     def _of_node(self, change: ObjectChange) -> Iterable[ObjectKey]:
         name = change.key.name
@@ -53,24 +44,10 @@ class UnreadyPods(Controller):
         pod = self._pods.get(key)
         if pod is None or not self._must_be_unready(pod):
             return DONE
-        condition = {
-            "type": "Ready",
-            "status": "False",
-            "reason": "NodeNotReady",
-            "message": "",
-            "lastTransitionTime": meta.format_time(self.clock()),
-        }
+        condition = {"type": "Ready", "status": "False", "reason": "NodeNotReady", "message": ""}
         metadata = {"uid": pod["metadata"]["uid"], "resourceVersion": pod["metadata"]["resourceVersion"]}
         try:
-            await self.client(key).patch(
-                key.tenant,
-                PODS,
-                key.name,
-                {"metadata": metadata, "status": {"conditions": [condition]}},
-                namespace=key.namespace,
-                kind=Patch.STRATEGIC,
-                subresource="status",
-            )
+            await self._set_condition(key, metadata, condition)
         except NotFound:
             return DONE
         self.events.warning(key.plane, pod, "NodeNotReady", "Node is not ready")

@@ -17,15 +17,14 @@ from alcove.api.kinds.mizar import SCALED
 from alcove.api.objects import Object
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import SERVICES
-from alcove.controllers.controller import DONE, ControllerContext, Result
-from alcove.controllers.services.claiming import RETRY_SECONDS, ServiceClaims
+from alcove.controllers.controller import ControllerContext
+from alcove.controllers.services.claiming import ServiceClaims, owner_name
 from alcove.network import wellknown
-from alcove.network.owners import OwnerRef
 from alcove.network.provider_networks import ProviderNetwork
 from alcove.network.service_ranges import service_ranges
 from alcove.vpc.addressing import EndpointPurpose
 from alcove.vpc.allocator import AddressAllocator
-from alcove.vpc.errors import AddressTaken, RangeFull, RequestRefused, VpcError
+from alcove.vpc.errors import AddressTaken, RangeFull, RequestRefused
 from alcove.vpc.vpc_cache import spec_of
 
 EXTERNAL = "External"
@@ -42,28 +41,21 @@ class ServiceAddressController(ServiceClaims):
         self.on(self._services)
         self.on(self._cache.endpoints, lambda change: self._service_of_deleted(change, SCALED))
 
-    async def reconcile(self, key: ObjectKey) -> Result:
-        service = self._services.get(key)
-        if service is None:
-            return DONE
+    async def _allocate(self, key: ObjectKey, service: Object) -> None:
         existing = self._claimed(service, SCALED)
         if not _needs_address(service["spec"]):
             await self._release_endpoints(existing)
-            return DONE
+            return
         network = self._networks.get(key.of(network_of(service), ""))
         if network is None:
+            # The creation of the network enqueues the service.
             self._warn(key, service, f'network "{network_of(service)}" not found')
-            return DONE  # The creation of the network enqueues the service.
+            return
         if "deletionTimestamp" in network["metadata"] or _is_external(network):
-            return DONE
+            return
         backing = self._backing(key, service)
-        if backing is None:
-            return DONE  # The service is enqueued when the network is ready.
-        try:
-            return await self._address(key, service, network, backing, existing)
-        except VpcError as error:
-            self._warn(key, service, str(error))
-            return Result(after_seconds=RETRY_SECONDS)
+        if backing is not None:
+            await self._address(key, service, network, backing, existing)
 
     async def _address(
         self,
@@ -72,7 +64,7 @@ class ServiceAddressController(ServiceClaims):
         network: Object,
         backing: ProviderNetwork,
         existing: list[Object],
-    ) -> Result:
+    ) -> None:
         """Claims the service's cluster IP, or a free one, then writes it into the service."""
         if service["spec"].get("ipFamilyPolicy") == "RequireDualStack":
             message = f'network "{network_of(service)}" has only IPv{backing.network.version}'
@@ -83,13 +75,12 @@ class ServiceAddressController(ServiceClaims):
         endpoint = matching[0] if matching else await self._claim(key, service, backing, cidrs, cluster_ip)
         if not cluster_ip:
             await self._write(key, service, spec_of(endpoint, "ip"))
-        return DONE
 
     async def _claim(
         self, key: ObjectKey, service: Object, backing: ProviderNetwork, cidrs: list[Network], cluster_ip: str
     ) -> Object:
-        uid, what = service["metadata"]["uid"], str(OwnerRef(key.tenant, key.namespace, key.name))
-        purpose = EndpointPurpose(owner_uid=uid, what=what, kind=SCALED)
+        uid = service["metadata"]["uid"]
+        purpose = EndpointPurpose(owner_uid=uid, what=owner_name(key), kind=SCALED)
         if cluster_ip:
             address = ipaddress.ip_address(cluster_ip)
             return await self._allocator.claim(backing.services(_range_of(address, cidrs)), purpose, address)

@@ -20,14 +20,13 @@ from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, Index, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import SERVICES
-from alcove.controllers.controller import DONE, ControllerContext, Result
-from alcove.controllers.services.claiming import RETRY_SECONDS, ServiceClaims
-from alcove.network.owners import OwnerRef
+from alcove.controllers.controller import ControllerContext
+from alcove.controllers.services.claiming import ServiceClaims, owner_name, services_where
 from alcove.network.provider_networks import ProviderNetwork
 from alcove.vpc.addressing import AddressPool, EndpointPurpose, pool_in
 from alcove.vpc.allocator import AddressAllocator
 from alcove.vpc.claims import claimed_port
-from alcove.vpc.errors import AddressUnavailable, OutOfRange, VpcError
+from alcove.vpc.errors import AddressUnavailable, OutOfRange
 from alcove.vpc.states import is_going, is_provisioned
 from alcove.vpc.vpc_cache import spec_of
 
@@ -47,7 +46,7 @@ class LoadBalancerController(ServiceClaims):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context, {_BALANCED: BALANCED})
         self._allocator = AddressAllocator(self._cache, context.clock)
-        self.on(self._services, _of_service)
+        self.on(self._services, services_where(is_ours))
         self.on(self._cache.subnets, self._of_pool)
 
     def _of_pool(self, change: ObjectChange) -> Iterable[ObjectKey]:
@@ -62,24 +61,18 @@ class LoadBalancerController(ServiceClaims):
             for key in self._services.find_keys(_BALANCED, tenant_key.plane, tenant_key.tenant, _BALANCED)
         ]
 
-    async def reconcile(self, key: ObjectKey) -> Result:
-        service = self._services.get(key)
-        if service is None or "deletionTimestamp" in service["metadata"]:
-            return DONE  # The addresses are released when it is deleted (`network/orphans.py`).
+    async def _allocate(self, key: ObjectKey, service: Object) -> None:
+        if "deletionTimestamp" in service["metadata"]:
+            return  # The addresses are released when it is deleted (`network/orphans.py`).
         existing = self._held(service)
         if not is_ours(service["spec"]):
             await self._release(key, service, existing)
-            return DONE
+            return
         backing, pools = self._backing(key, service), self._pools(key.tenant)
         if backing is None or not (pools or existing):
-            return DONE  # A change of the network or of a pool enqueues the service.
-        try:
-            endpoint = existing[0] if existing else await self._claim(key, service, backing, pools)
-        except VpcError as error:
-            self._warn(key, service, str(error))
-            return Result(after_seconds=RETRY_SECONDS)
+            return  # A change of the network or of a pool enqueues the service.
+        endpoint = existing[0] if existing else await self._claim(key, service, backing, pools)
         await self._update_status(key, service, [{"ip": spec_of(endpoint, "ip"), "ipMode": "VIP"}])
-        return DONE
 
     def _held(self, service: Object) -> list[Object]:
         endpoints = self._claimed(service, NODE_PORT)
@@ -96,11 +89,8 @@ class LoadBalancerController(ServiceClaims):
     ) -> Object:
         requested = service["spec"].get("loadBalancerIP")
         chosen = ipaddress.ip_address(requested) if requested else None
-        purpose = EndpointPurpose(
-            owner_uid=service["metadata"]["uid"],
-            what=str(OwnerRef(key.tenant, key.namespace, key.name)),
-            kind=NODE_PORT,
-        )
+        uid = service["metadata"]["uid"]
+        purpose = EndpointPurpose(owner_uid=uid, what=owner_name(key), kind=NODE_PORT)
         messages: list[str] = []
         for pool in pools:
             address_pool: AddressPool = pool_in(pool, backing.vni)
@@ -130,9 +120,3 @@ class LoadBalancerController(ServiceClaims):
 
 def is_pool(subnet: Object) -> bool:
     return OUTSIDE_LABEL in objects.labels(subnet) and is_provisioned(subnet) and not is_going(subnet)
-
-
-def _of_service(change: ObjectChange) -> Iterable[ObjectKey]:
-    old = change.old
-    is_relevant = is_ours(change.obj["spec"]) or (old is not None and is_ours(old["spec"]))
-    return (change.key,) if is_relevant and change.kind is not ChangeType.DELETED else ()

@@ -4,7 +4,7 @@ network."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from alcove.api import objects
 from alcove.api.kinds.core.networks import network_of
@@ -12,11 +12,12 @@ from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, Index, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import NETWORKS, SERVICES, VPC_ENDPOINTS
-from alcove.controllers.controller import Controller, ControllerContext
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Keys, Result
 from alcove.controllers.network.networks import JOINED, became_ready
 from alcove.controllers.network.tenancy import TenantLookup
 from alcove.network.owners import OwnerRef, TenantNetworkId
 from alcove.network.provider_networks import ProviderNetwork, ProviderNetworks
+from alcove.vpc.errors import VpcError
 from alcove.vpc.vpc_cache import VpcCache, spec_of
 
 FAILED = "FailedProvision"
@@ -35,6 +36,21 @@ class ServiceClaims(Controller):
         self._tenancy = TenantLookup(self)
         self._backings = ProviderNetworks(self._cache)
         self.on(self._networks, self._of_network)
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        service = self._services.get(key)
+        if service is None:
+            return DONE
+        try:
+            await self._allocate(key, service)
+        except VpcError as error:
+            self._warn(key, service, str(error))
+            return Result(after_seconds=RETRY_SECONDS)
+        return DONE
+
+    async def _allocate(self, key: ObjectKey, service: Object) -> None:
+        """Allocates what the service needs, and releases what it no longer needs. Raises VpcError."""
+        raise NotImplementedError
 
     async def wait_for_mirrors(self, key: ObjectKey) -> None:
         await super().wait_for_mirrors(key)
@@ -77,3 +93,21 @@ class ServiceClaims(Controller):
     def _warn(self, key: ObjectKey, service: Object, message: str) -> None:
         regarding = {**service, "apiVersion": SERVICES.api_version, "kind": SERVICES.kind}
         self.events.warning(key.plane, regarding, FAILED, message)
+
+
+def owner_name(key: ObjectKey) -> str:
+    """The service as it is named in its endpoints: `acme/default/web`."""
+    return str(OwnerRef(key.tenant, key.namespace, key.name))
+
+
+def services_where(applies: Callable[[Object], bool]) -> Keys:
+    """For `on`: services to whose spec `applies` applies, or did before the change. Most services are never
+    enqueued this way."""
+
+    def keys(change: ObjectChange) -> Iterable[ObjectKey]:
+        if change.kind is ChangeType.DELETED:
+            return ()
+        specs = [obj["spec"] for obj in (change.obj, change.old) if obj is not None]
+        return (change.key,) if any(map(applies, specs)) else ()
+
+    return keys

@@ -10,8 +10,14 @@ import typer
 
 from alcove.cli.errors import fail
 from alcove.component.logs import Form, Level, configure
-from alcove.processes.verbs.logs import FormatOption, LevelOption
-from alcove.processes.verbs.planes import Planes, PlanesDirectory, paths_of
+from alcove.processes.verbs.options import (
+    FormatOption,
+    LevelOption,
+    Planes,
+    PlanesDirectory,
+    ProbePort,
+    paths_of,
+)
 
 
 def agent(
@@ -64,9 +70,7 @@ def agent(
     insecure_registry: Annotated[
         list[str] | None, typer.Option(help="HOST[:PORT] of a registry without TLS; repeatable.")
     ] = None,
-    probe_port: Annotated[
-        int | None, typer.Option(help="Loopback port for /metrics, /healthz and /readyz.")
-    ] = None,
+    probe_port: ProbePort = None,
     drain_on_stop: Annotated[
         bool,
         typer.Option(

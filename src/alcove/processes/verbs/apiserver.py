@@ -11,7 +11,7 @@ import typer
 from alcove.cli.data_directories import default_data
 from alcove.cli.errors import fail
 from alcove.component.logs import Form, Level, configure
-from alcove.processes.verbs.logs import FormatOption, LevelOption
+from alcove.processes.verbs.options import FormatOption, LevelOption
 
 log = logging.getLogger(__name__)
 

@@ -9,14 +9,20 @@ import typer
 
 from alcove.cli.errors import fail
 from alcove.component.logs import Form, Level, configure
-from alcove.processes.verbs.logs import FormatOption, LevelOption
-from alcove.processes.verbs.planes import Planes, PlanesDirectory, paths_of
+from alcove.processes.verbs.options import (
+    FormatOption,
+    LeaseSeconds,
+    LevelOption,
+    Planes,
+    PlanesDirectory,
+    ProbePort,
+    Ring0Kubeconfig,
+    paths_of,
+)
 
 
 def controllers(
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="Kubeconfig of ring0; default: $KUBECONFIG or ~/.kube/config.")
-    ] = None,
+    kubeconfig: Ring0Kubeconfig = None,
     plane: Planes = None,
     planes: PlanesDirectory = None,
     default_network_template_path: Annotated[
@@ -25,15 +31,8 @@ def controllers(
             help="JSON or YAML template of new tenants' network `default`; `{{.}}` is the tenant's name."
         ),
     ] = None,
-    probe_port: Annotated[
-        int | None, typer.Option(help="Loopback port for /metrics, /healthz and /readyz.")
-    ] = None,
-    lease_seconds: Annotated[
-        float,
-        typer.Option(
-            min=1, help="Lease duration: seconds until another process replaces an unresponsive leader."
-        ),
-    ] = 15.0,
+    probe_port: ProbePort = None,
+    lease_seconds: LeaseSeconds = 15.0,
     log_level: LevelOption = Level.INFO,
     log_format: FormatOption = Form.TEXT,
 ) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from alcove.cli import suggestions
-from alcove.cli.data_directories import DEFAULT_NAME, NAME_VARIABLE, cluster_data
+from alcove.cli.data_directories import ADMIN_KUBECONFIG, DEFAULT_NAME, NAME_VARIABLE, cluster_data
 from alcove.cli.errors import CliError, ExitCode, exit_on_error, fail
 from alcove.cli.options import FormatOption, OutputFormat
 from alcove.component.logs import Form, Level
-from alcove.processes.verbs.logs import LOG_FORMAT, LOG_LEVEL
+from alcove.processes.verbs.options import LOG_FORMAT, LOG_LEVEL
+
+if TYPE_CHECKING:
+    from alcove.processes.machine.cluster import LocalCluster
 
 NameOption = Annotated[
     str,
@@ -69,7 +72,6 @@ def up(
     from alcove.processes.machine.cluster_request import ClusterNotUp, RequestedCluster
     from alcove.processes.machine.progress import Progress
     from alcove.processes.up import start
-    from alcove.processes.verbs import welcome
 
     progress = Progress()
     with exit_on_error():
@@ -93,7 +95,7 @@ def up(
             from alcove.processes.demo import show
 
             passed = show(cluster, progress)
-        welcome.describe(cluster, with_demo=demo and bool(cluster.nodes))
+        _print_next_steps(cluster, with_demo=demo and bool(cluster.nodes))
         if not passed:
             raise fail("the cluster is up, but the demo failed; see `alcove logs`")
 
@@ -219,3 +221,23 @@ def _row(finding: object) -> tuple[object, ...]:
 
     assert isinstance(finding, PreflightFinding)
     return finding.name, finding.state.value, finding.detail, finding.fix
+
+
+def _print_next_steps(cluster: LocalCluster, *, with_demo: bool) -> None:
+    program = _program()
+    typer.echo("\nNext steps, as the operator (ring0):\n")
+    if cluster.data != cluster_data(DEFAULT_NAME).resolve():
+        typer.echo(f"  export KUBECONFIG={cluster.data / ADMIN_KUBECONFIG}")
+    if with_demo:
+        typer.echo(f"  {program} kubectl get pods --all-tenants -o wide")
+    typer.echo(f"  {program} tenant create acme")
+    typer.echo(f"  {program} tenant kubeconfig acme --output acme.kubeconfig")
+    typer.echo("  kubectl --kubeconfig acme.kubeconfig get namespaces,networks")
+    typer.echo(f"  {program} status     # also: top, events, logs -f, network list, node list, doctor")
+    typer.echo(f"  {program} down       # stops the cluster; `destroy` removes it\n")
+
+
+def _program() -> str:
+    """The command as the user called it if that is an existing path, else `alcove`."""
+    command = Path(sys.argv[0])
+    return str(command) if command.name == "alcove" and command.exists() and "/" in sys.argv[0] else "alcove"

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from alcove.cli.errors import fail
 from alcove.component.logs import Form, Level, configure
-from alcove.processes.verbs.logs import FormatOption, LevelOption
-from alcove.processes.verbs.planes import Planes, PlanesDirectory, paths_of
+from alcove.processes.verbs.options import (
+    FormatOption,
+    LeaseSeconds,
+    LevelOption,
+    Planes,
+    PlanesDirectory,
+    ProbePort,
+    Ring0Kubeconfig,
+    paths_of,
+)
 
 
 def scheduler(
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="Kubeconfig of ring0; default: $KUBECONFIG or ~/.kube/config.")
-    ] = None,
+    kubeconfig: Ring0Kubeconfig = None,
     plane: Planes = None,
     planes: PlanesDirectory = None,
     fair: Annotated[
@@ -25,15 +30,8 @@ def scheduler(
             "--fair/--first-come", help="Share fairly between tenants, or schedule the oldest pod first."
         ),
     ] = True,
-    probe_port: Annotated[
-        int | None, typer.Option(help="Loopback port for /metrics, /healthz and /readyz.")
-    ] = None,
-    lease_seconds: Annotated[
-        float,
-        typer.Option(
-            min=1, help="Lease duration: seconds until another process replaces an unresponsive leader."
-        ),
-    ] = 15.0,
+    probe_port: ProbePort = None,
+    lease_seconds: LeaseSeconds = 15.0,
     log_level: LevelOption = Level.INFO,
     log_format: FormatOption = Form.TEXT,
 ) -> None:

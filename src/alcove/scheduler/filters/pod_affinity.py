@@ -8,13 +8,12 @@ import numpy as np
 
 from alcove.scheduler import domains
 from alcove.scheduler.affinity_index import Links
-from alcove.scheduler.affinity_rules import AffinityRule
 from alcove.scheduler.arrays import Bools, Rows
 from alcove.scheduler.causes import WakeCause
 from alcove.scheduler.filters.base import Filter, FilterScope, Refusal
+from alcove.scheduler.groups import AffinityRule, picks
 from alcove.scheduler.pods import SchedulerPod
 from alcove.scheduler.scheduler_cache import SchedulerCache
-from alcove.scheduler.selections import picks
 
 NOT_NEAR = "node(s) didn't match pod affinity rules"
 NOT_FAR = "node(s) didn't match pod anti-affinity rules"

@@ -11,11 +11,11 @@ from alcove.scheduler.affinity_index import Links
 from alcove.scheduler.arrays import EVERY, Bools, Ids, Ints, Rows
 from alcove.scheduler.causes import WakeCause
 from alcove.scheduler.filters.base import Filter, FilterScope, Refusal
+from alcove.scheduler.groups import PodSelection, picks
 from alcove.scheduler.label_columns import LabelColumn
 from alcove.scheduler.pods import SchedulerPod
 from alcove.scheduler.podterms import SpreadConstraint
 from alcove.scheduler.scheduler_cache import SchedulerCache
-from alcove.scheduler.selections import PodSelection, picks
 from alcove.scheduler.taints import forbids
 
 UNEVEN = "node(s) didn't match pod topology spread constraints"

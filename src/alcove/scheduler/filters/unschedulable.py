@@ -1,11 +1,12 @@
 """Cordoned nodes accept only pods that tolerate it."""
 
+from alcove.api.tolerations import is_tolerated
 from alcove.scheduler.arrays import Bools, Rows
 from alcove.scheduler.causes import WakeCause
 from alcove.scheduler.filters.base import Filter, FilterScope
 from alcove.scheduler.pods import SchedulerPod
 from alcove.scheduler.scheduler_cache import SchedulerCache
-from alcove.scheduler.taints import UNSCHEDULABLE, is_tolerated
+from alcove.scheduler.taints import UNSCHEDULABLE
 
 
 class NodeUnschedulable(Filter):

@@ -6,9 +6,9 @@ import numpy as np
 
 from alcove.scheduler import domains
 from alcove.scheduler.affinity_index import Links
-from alcove.scheduler.affinity_rules import AffinityRule
 from alcove.scheduler.arrays import Bools, Ints, Rows
 from alcove.scheduler.filters.base import FilterScope
+from alcove.scheduler.groups import AffinityRule
 from alcove.scheduler.pods import SchedulerPod
 from alcove.scheduler.scheduler_cache import SchedulerCache
 from alcove.scheduler.scores.base import BEST, Score

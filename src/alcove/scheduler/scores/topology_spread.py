@@ -12,13 +12,13 @@ from alcove.scheduler.affinity_index import Links
 from alcove.scheduler.arrays import Bools, Ints, Rows
 from alcove.scheduler.filters.base import FilterScope
 from alcove.scheduler.filters.topology_spread import heeding, matching
+from alcove.scheduler.groups import PodSelection
 from alcove.scheduler.label_columns import LabelColumn
 from alcove.scheduler.nodes import HOSTNAME
 from alcove.scheduler.pods import SchedulerPod
 from alcove.scheduler.podterms import SpreadConstraint
 from alcove.scheduler.scheduler_cache import SchedulerCache
 from alcove.scheduler.scores.base import BEST, Score
-from alcove.scheduler.selections import PodSelection
 
 Amounts = NDArray[np.float64]
 

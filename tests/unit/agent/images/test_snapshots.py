@@ -1,4 +1,4 @@
-"""Root directories of containers: the image below is never changed, and nothing is left of what is removed."""
+"""Containers' root file systems: the image is never changed, and removal leaves nothing."""
 
 import os
 import subprocess
@@ -78,7 +78,7 @@ def _map(pid: int, start: int) -> None:
         Path(f"/proc/{pid}/{name}").write_text(f"0 {start} 65536")
 
 
-def test_what_cannot_be_mounted_is_told(tmp_path: Path) -> None:
+def test_a_failed_mount_is_reported(tmp_path: Path) -> None:
     snapshots = OverlaySnapshots(tmp_path / "snapshots")
     with pytest.raises(MountFailed):
         snapshots.mount("x", tmp_path / "missing")

@@ -14,7 +14,7 @@ ID = ContainerId("c")
 
 
 class Monitor:
-    """A container's monitor: makes a new log when told to, unless it has ended."""
+    """A container's monitor: opens a new log when it is asked to, unless it has ended."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""Records of attachments: what is written is found again, whatever else is in the folder."""
+"""Records of attachments are read back, whatever else is in the directory."""
 
 from ipaddress import ip_address, ip_interface
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Networks as the data plane knows them: with the addresses of nodes."""
+"""Networks for the data plane, with the addresses of nodes."""
 
 from ipaddress import IPv4Address, ip_address, ip_interface, ip_network
 
@@ -69,6 +69,6 @@ def test_a_network_with_the_addresses_of_who_knows_it() -> None:
     assert (backing.gateway(4), backing.gateway(6)) == (ip_address("10.0.1.1"), None)
 
 
-def test_a_vpc_that_is_nobodys_is_no_tenants_network() -> None:
+def test_a_vpc_without_owner_is_no_tenants_network() -> None:
     alone = NetworkLayout(owner=None, vni=7, network=ip_network("10.0.0.0/16"), subnets=())
     assert ring0_objects.backing_of(alone, NODES).owner == TenantNetworkId(TenantId(""), "")

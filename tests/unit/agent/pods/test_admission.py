@@ -1,15 +1,19 @@
-"""A node admits what fits, refuses the rest with the kubelet's reasons, and counts nothing twice."""
+"""A node admits pods that fit and cannot access it, and rejects others with the kubelet's reasons."""
+
+from __future__ import annotations
 
 import pytest
 
 from alcove.agent.podkey import PodKey
-from alcove.agent.pods.admission import NodeAdmission
+from alcove.agent.pods.admission import NodeAdmission, check_security
 from alcove.agent.pods.executor import PodRejected
+from alcove.agent.runtime.base import Isolation
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.client.keys import HOME
 
 NODE = {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "10Gi", "pods": "3"}
+PRIVILEGED: Object = {"name": "a", "securityContext": {"privileged": True}}
 
 
 def key(name: str) -> PodKey:
@@ -76,3 +80,36 @@ def test_a_container_whose_name_could_lead_elsewhere_is_refused(name: str) -> No
     with pytest.raises(PodRejected) as refused:
         NodeAdmission(NODE).admit(key("a"), pod(name))
     assert refused.value.reason == "InvalidPod"
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"hostNetwork": True}, "PodForbidden"),
+        ({"hostPID": True}, "PodForbidden"),
+        ({"hostIPC": True}, "PodForbidden"),
+        ({"containers": [PRIVILEGED]}, "PodForbidden"),
+        ({"initContainers": [PRIVILEGED]}, "PodForbidden"),
+        ({"ephemeralContainers": [PRIVILEGED]}, "PodForbidden"),
+        ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "PodForbidden"),
+        ({"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}, "SysctlForbidden"),
+    ],
+)
+@pytest.mark.parametrize("isolation", [Isolation.NAMESPACES, Isolation.SANDBOX])
+def test_tenants_pods_that_reach_the_node(spec: Object, reason: str, isolation: Isolation) -> None:
+    with pytest.raises(PodRejected) as raised:
+        check_security(spec, isolation, is_ring0=False)
+    assert raised.value.reason == reason
+    check_security(spec, Isolation.NAMESPACES, is_ring0=True)
+
+
+@pytest.mark.parametrize("field", ["hostPID", "hostIPC"])
+def test_what_a_sandbox_cannot_give_is_not_left_out_silently(field: str) -> None:
+    with pytest.raises(PodRejected, match="crun or runc"):
+        check_security({field: True}, Isolation.SANDBOX, is_ring0=True)
+
+
+def test_ordinary_pods() -> None:
+    check_security(
+        {"containers": [{"name": "a", "ports": [{"containerPort": 80}]}]}, Isolation.SANDBOX, is_ring0=False
+    )

@@ -1,4 +1,4 @@
-"""What is found running becomes a view of its pod."""
+"""Running containers become the view of their pod."""
 
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods import container_labels
@@ -28,7 +28,7 @@ def run(attempt: int, phase: ContainerPhase, name: str = "a") -> ContainerStatus
     )
 
 
-def test_the_last_run_counts_the_one_before_is_kept_the_rest_goes() -> None:
+def test_the_last_two_runs_are_kept_and_older_ones_removed() -> None:
     found = [
         box(0),
         run(2, ContainerPhase.RUNNING),
@@ -58,7 +58,7 @@ def test_after_a_reboot_the_api_knows_how_often_it_ran() -> None:
     assert view.observed("a").next_attempt == 5
 
 
-def test_a_container_that_was_ready_is_not_told_otherwise_because_the_agent_is_new() -> None:
+def test_a_ready_container_stays_ready_when_the_agent_restarts() -> None:
     id = container_labels.container_id(KEY, "a", 0)
     status = {"name": "a", "ready": True, "started": True, "containerID": f"crun://{id}", "restartCount": 0}
     view = view_of(

@@ -1,4 +1,4 @@
-"""How long is waited before another try."""
+"""Delays before restarts and retries."""
 
 from alcove.agent.pods.backoff import crash_seconds, try_seconds
 

@@ -1,4 +1,4 @@
-"""What is written on a container is read back as it was."""
+"""Labels of a container are read back as they were written."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""All pods of a node: whom changes concern, and what becomes of what nobody claims."""
+"""All pods of a node: which worker a change reaches, and the removal of leftovers."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Node:
         return {each.id.partition(".")[0] for each in await self.runtime.list()}
 
 
-def test_a_pod_made_anew_under_its_name_replaces_the_one_before() -> None:
+def test_a_pod_created_again_under_its_name_replaces_the_old_one() -> None:
     clock = VirtualClock()
 
     async def scene() -> None:
@@ -111,7 +111,7 @@ def test_a_pod_made_anew_under_its_name_replaces_the_one_before() -> None:
     clock.run(scene())
 
 
-def test_what_is_left_of_pods_that_are_gone_is_removed_once_their_plane_is_heard() -> None:
+def test_leftovers_of_deleted_pods_are_removed_once_their_plane_has_synced() -> None:
     clock = VirtualClock()
 
     async def scene() -> None:

@@ -1,4 +1,4 @@
-"""What the node's server is told of pods: the last run of each container, and where its log is."""
+"""Pods as the node's server sees them: the last run of each container, and where its log is."""
 
 from __future__ import annotations
 

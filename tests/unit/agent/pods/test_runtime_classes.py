@@ -17,7 +17,8 @@ from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.planes import Planes
-from alcove.client.transport import Response, Stream
+from alcove.client.transport import Stream
+from alcove.http.client import ReceivedResponse
 
 ACME = PodKey(HOME, TenantId("acme"), "default", "web", "u")
 RING0 = PodKey(HOME, SYSTEM, "default", "web", "u")
@@ -32,13 +33,15 @@ class Server:
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Response:
+    ) -> ReceivedResponse:
         self.asked += 1
         parts = path.split("/")
         handler = self._classes.get((parts[5], parts[7]))
         if handler is None:
-            return Response(404, {}, orjson.dumps({"kind": "Status", "code": 404, "reason": "NotFound"}))
-        return Response(200, {}, orjson.dumps({"handler": handler}))
+            return ReceivedResponse(
+                404, {}, orjson.dumps({"kind": "Status", "code": 404, "reason": "NotFound"})
+            )
+        return ReceivedResponse(200, {}, orjson.dumps({"handler": handler}))
 
     @asynccontextmanager
     async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:

@@ -1,4 +1,4 @@
-"""Which nodes can give a pod users of its own, and what is said on others."""
+"""On which nodes pods can have a user namespace, and the error on others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def data() -> Iterator[Path]:
         yield made
 
 
-def test_an_open_way(data: Path) -> None:
+def test_a_directory_that_others_can_enter(data: Path) -> None:
     assert inaccessible_directories(data) == []
     assert can_map("crun", data)
     assert not can_map("runc", data)
@@ -35,9 +35,9 @@ def test_every_folder_that_is_shut_is_named_to_ring0_only(data: Path) -> None:
     assert not can_map("crun", data)
     with pytest.raises(PodSetupError, match=f"chmod o\\+x {data.parent} {data}"):
         check("crun", data, is_ring0=True)
-    with pytest.raises(PodSetupError) as told:
+    with pytest.raises(PodSetupError) as raised:
         check("crun", data, is_ring0=False)
-    assert str(data.parent) not in str(told.value)
+    assert str(data.parent) not in str(raised.value)
 
 
 def test_a_runtime_that_cannot(data: Path) -> None:

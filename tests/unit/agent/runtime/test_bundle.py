@@ -1,4 +1,4 @@
-"""Directories of containers: written at once or not at all, and read by whoever comes later."""
+"""Bundle directories of containers: written atomically, and read by later agents."""
 
 import os
 import subprocess
@@ -101,7 +101,7 @@ def test_another_process_is_not_mistaken_for_the_watcher(tmp_path: Path) -> None
     assert bundle.monitor() is None
 
 
-def test_an_end_that_nobody_told_of_is_written_down_without_room(
+def test_an_exit_that_was_not_reported_is_recorded_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = Bundle.make(tmp_path, spec())

@@ -1,4 +1,4 @@
-"""How conmon is called and what it says, with a program in its place."""
+"""The arguments and messages of conmon, with a script in its place."""
 
 import sys
 from pathlib import Path
@@ -19,21 +19,21 @@ def make(
     return Bundle.make(folder, spec), spec
 
 
-def program(folder: Path, says: str) -> str:
-    """Writes down how it is called, and says what it is told to where conmon would."""
+def program(folder: Path, response: str) -> str:
+    """Records its arguments, and writes the configured messages to the pipe that conmon would use."""
     path = folder / "conmon"
     lines = [
         f"#!{sys.executable}",
         "import os, sys",
         f"open({str(folder / 'arguments')!r}, 'w').write(' '.join(sys.argv))",
-        f"os.write(int(os.environ['_OCI_SYNCPIPE']), {says.encode()!r})",
+        f"os.write(int(os.environ['_OCI_SYNCPIPE']), {response.encode()!r})",
     ]
     path.write_text("\n".join(lines))
     path.chmod(0o755)
     return str(path)
 
 
-async def test_a_container_that_was_made(tmp_path: Path) -> None:
+async def test_conmon_is_called_with_the_options_of_the_container(tmp_path: Path) -> None:
     bundle, spec = make(tmp_path)
     path = program(tmp_path, '{"data": 42}\n')
     await conmon.create(path, Path("/runtime"), bundle, spec)
@@ -45,17 +45,17 @@ async def test_a_container_that_was_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("says", "why"),
+    ("response", "message"),
     [
         ('{"data": -1, "message": "no such file"}\n', "no such file"),
         ('{"data": -1}\n', "gave no reason"),
         ("", "without output"),
     ],
 )
-async def test_a_container_that_was_not_made(tmp_path: Path, says: str, why: str) -> None:
+async def test_a_failed_creation_is_an_error(tmp_path: Path, response: str, message: str) -> None:
     bundle, spec = make(tmp_path)
-    with pytest.raises(CreateFailed, match=why):
-        await conmon.create(program(tmp_path, says), Path("/runtime"), bundle, spec)
+    with pytest.raises(CreateFailed, match=message):
+        await conmon.create(program(tmp_path, response), Path("/runtime"), bundle, spec)
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ async def test_a_container_that_was_not_made(tmp_path: Path, says: str, why: str
 )
 def test_streams(tmp_path: Path, terminal: bool, stdin: bool, once: bool, expected: set[str]) -> None:
     bundle, spec = make(tmp_path, terminal, stdin, once)
-    told = set(conmon._arguments(Path("/runtime"), bundle, spec))
-    assert told & {"--terminal", "--stdin", "--leave-stdin-open"} == expected
+    arguments = set(conmon._arguments(Path("/runtime"), bundle, spec))
+    assert arguments & {"--terminal", "--stdin", "--leave-stdin-open"} == expected
 
 
-def test_a_log_nobody_writes_any_more_is_not_opened_anew(tmp_path: Path) -> None:
+def test_the_log_of_an_exited_container_is_not_opened_again(tmp_path: Path) -> None:
     bundle, _ = make(tmp_path)
     conmon.reopen_log(bundle)

@@ -1,4 +1,4 @@
-"""Scripts that call runtimes: what they hide, and how one stands in for a container."""
+"""Wrapper scripts of runtimes."""
 
 import subprocess
 import sys

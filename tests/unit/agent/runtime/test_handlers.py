@@ -1,4 +1,4 @@
-"""Who gets which runtime: what was asked for or nothing, never less."""
+"""Which runtime a handler gets: the requested one or an error, never a weaker one."""
 
 from pathlib import Path
 
@@ -74,7 +74,7 @@ def test_whether_tenants_pods_run(proven: list[str], failed: list[str], expected
     assert handlers(proven, failed).runs_tenants() is expected
 
 
-def test_what_a_node_says_that_it_has() -> None:
+def test_a_node_reports_its_proven_handlers() -> None:
     assert handlers(["crun", "gvisor"], ["runc"]).names() == ["crun", "gvisor", "runsc"]
 
 

@@ -1,4 +1,4 @@
-"""What containers may do, and what tenants may ask for."""
+"""What containers may do, and what tenants may request."""
 
 import pytest
 

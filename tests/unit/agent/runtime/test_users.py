@@ -1,4 +1,4 @@
-"""Who containers run as, by a table."""
+"""The user that a container runs as, by a table."""
 
 import pytest
 

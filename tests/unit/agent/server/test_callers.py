@@ -63,7 +63,7 @@ def test_api_servers_are_known_by_who_signed_for_them(
         Subject(SYSTEM, "system:node:other", ("system:nodes",)),
     ],
 )
-def test_nobody_else_may_call(
+def test_other_callers_are_rejected(
     home: CertificateAuthority, callers: AuthorizedCallers, subject: Subject
 ) -> None:
     with pytest.raises(Forbidden):

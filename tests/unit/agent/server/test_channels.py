@@ -1,4 +1,4 @@
-"""The streams of an exec over the wires that clients speak, against a real client's WebSocket."""
+"""The streams of exec in every protocol version, against a real WebSocket client."""
 
 import asyncio
 import base64
@@ -63,12 +63,12 @@ async def test_version_5_ends_its_input_and_still_hears_the_outcome() -> None:
         assert await socket.receive_bytes() == b"\x02over"
         error = await socket.receive_bytes()
         assert error[0] == 3
-        told = orjson.loads(error[1:])
-        assert told["details"]["causes"] == [{"reason": "ExitCode", "message": "3"}]
+        status = orjson.loads(error[1:])
+        assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "3"}]
         assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
 
 
-async def test_version_4_has_no_word_for_the_end_of_input() -> None:
+async def test_version_4_has_no_message_for_the_end_of_input() -> None:
     async with (
         serving(echo) as url,
         aiohttp.ClientSession() as session,
@@ -80,7 +80,7 @@ async def test_version_4_has_no_word_for_the_end_of_input() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["channel.k8s.io", ""])
-async def test_the_oldest_are_told_in_words(protocol: str) -> None:
+async def test_the_oldest_protocols_get_the_status_as_text(protocol: str) -> None:
     async with (
         serving(three_bytes) as url,
         aiohttp.ClientSession() as session,
@@ -127,8 +127,8 @@ async def test_text_that_is_no_base64_ends_it() -> None:
     ):
         await socket.send_str("0***")
         async with asyncio.timeout(5):
-            told = [message.data async for message in socket]
-        assert told[0] == "1", "something was taken for input"
+            messages = [message.data async for message in socket]
+        assert messages[0] == "1", "something was taken for input"
 
 
 async def test_a_ping_is_answered_while_nothing_else_happens() -> None:
@@ -174,7 +174,7 @@ async def test_a_client_that_leaves_ends_the_work() -> None:
         {"Upgrade": "h2c", "Connection": "Upgrade"},
     ],
 )
-async def test_what_cannot_be_agreed_on_is_refused_in_words(headers: dict[str, str]) -> None:
+async def test_an_unsupported_protocol_is_refused_with_a_message(headers: dict[str, str]) -> None:
     async with (
         serving(echo) as url,
         aiohttp.ClientSession() as session,

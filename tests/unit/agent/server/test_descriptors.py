@@ -17,7 +17,7 @@ async def test_a_source_is_read_to_its_end() -> None:
     os.close(reading)
 
 
-async def test_what_was_said_before_the_end_is_read_though_others_hold_the_pipe() -> None:
+async def test_output_before_the_exit_is_read_though_others_hold_the_pipe() -> None:
     reading, writing = os.pipe()
     source = DescriptorReader(reading)
     os.write(writing, b"last words")
@@ -37,7 +37,7 @@ async def _all(source: DescriptorReader) -> bytes:
     return output
 
 
-async def test_a_sink_waits_until_somebody_reads() -> None:
+async def test_a_sink_waits_for_its_reader() -> None:
     reading, writing = os.pipe()
     data = os.urandom(1 << 20)
     task = asyncio.create_task(DescriptorWriter(writing).write(data))

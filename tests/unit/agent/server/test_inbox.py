@@ -13,7 +13,7 @@ async def test_what_is_put_is_got_in_order_then_the_end() -> None:
     assert [await inbox.get() for _ in range(4)] == [b"one", b"two", b"", b""]
 
 
-async def test_who_puts_too_much_waits_until_it_is_taken() -> None:
+async def test_a_writer_waits_while_the_inbox_is_full() -> None:
     inbox = Inbox(bytes_max=4)
     putting = asyncio.create_task(inbox.put(b"12345"))
     await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Folders that change all at once, and from any point on where a writer was stopped."""
+"""Directories whose files change all at once, also after a writer was killed at any step."""
 
 import os
 import threading

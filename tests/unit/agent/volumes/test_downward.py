@@ -1,4 +1,4 @@
-"""What a pod can learn of itself, by tables."""
+"""The downward API, by tables."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_fields(path: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "spec", "metadata.finalizers", "spec.containers[0].name"])
-def test_fields_that_are_not_told(path: str) -> None:
+def test_fields_that_are_not_supported(path: str) -> None:
     with pytest.raises(VolumeFailure, match="unsupported fieldPath"):
         downward.field(POD, path)
 
@@ -85,6 +85,6 @@ def test_resources(container: str, resource: str, divisor: str, expected: str) -
         ({"containerName": "main"}, "unsupported container resource"),
     ],
 )
-def test_resources_that_are_not_told(ref: Object, message: str) -> None:
+def test_resources_that_are_not_supported(ref: Object, message: str) -> None:
     with pytest.raises(VolumeFailure, match=message):
         downward.resource(POD, ref, {})

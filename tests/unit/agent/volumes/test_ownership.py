@@ -1,4 +1,4 @@
-"""Volumes given to a pod's group, with whatever is in them."""
+"""Volumes are given to a pod's fsGroup, with all their files."""
 
 import os
 from pathlib import Path

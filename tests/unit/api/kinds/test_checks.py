@@ -24,8 +24,8 @@ def test_fill_leaves_what_is_given() -> None:
 
 def test_unchanged_takes_empty_for_none() -> None:
     assert not checks.unchanged({"a": {}, "b": []}, {}, "spec", "a", "b")
-    [fault] = checks.unchanged({"a": 1}, {"a": 2}, "", "a")
-    assert str(fault) == "a: Invalid value: 1: field is immutable"
+    [error] = checks.unchanged({"a": 1}, {"a": 2}, "", "a")
+    assert str(error) == "a: Invalid value: 1: field is immutable"
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def condition(**fields: str) -> Object:
 def test_conditions_are_bounded() -> None:
     assert not checks.conditions([condition(message="x" * 32768)], "c")
     long = condition(message="x" * 32769, reason="x" * 1025)
-    assert [str(fault) for fault in checks.conditions([long], "c")] == [
+    assert [str(error) for error in checks.conditions([long], "c")] == [
         "c[0].reason: Too long: may not be more than 1024 bytes",
         "c[0].message: Too long: may not be more than 32768 bytes",
     ]

@@ -1,4 +1,4 @@
-"""Bodies of megabytes: checking them takes time, and tells faults, in proportion to their size.
+"""Bodies of megabytes: checking them takes time, and reports errors, in proportion to their size.
 
 Nothing is timed here: each object is so large that anything quadratic would run into the suite's time
 limit, or out of memory.
@@ -79,14 +79,14 @@ def annotated() -> Object:
     ids=["spread", "label keys", "volumes", "containers", "claims", "annotations"],
 )
 def test_pods(make: Any) -> None:
-    faults = PODS.validate(make())
-    assert sum(len(fault.body) for fault in faults) < 2000 * MANY
+    errors = PODS.validate(make())
+    assert sum(len(error.body) for error in errors) < 2000 * MANY
 
 
 def test_updates_of_pods() -> None:
     old = pod(tolerations=numbered(lambda number: {"key": f"k{number}", "operator": "Exists"}))
     new = pod(tolerations=numbered(lambda number: {"key": f"k{MANY - number}", "operator": "Exists"}))
-    assert [fault.field for fault in PODS.validate_update(new, old)] == ["spec.tolerations"]
+    assert [error.field for error in PODS.validate_update(new, old)] == ["spec.tolerations"]
 
 
 def test_services() -> None:
@@ -98,8 +98,8 @@ def test_services() -> None:
         }
     }
     STRATEGIES["services"].default(made)
-    faults = STRATEGIES["services"].validate(made)
-    assert sum(len(fault.body) for fault in faults) < 2000 * MANY
+    errors = STRATEGIES["services"].validate(made)
+    assert sum(len(error.body) for error in errors) < 2000 * MANY
 
 
 def test_quotas() -> None:
@@ -112,9 +112,9 @@ def test_quotas() -> None:
             "scopeSelector": {"matchExpressions": expressions},
         }
     }
-    faults = STRATEGIES["resourcequotas"].validate(quota)
-    assert faults
-    assert sum(len(fault.body) for fault in faults) < 2000 * MANY
+    errors = STRATEGIES["resourcequotas"].validate(quota)
+    assert errors
+    assert sum(len(error.body) for error in errors) < 2000 * MANY
 
 
 def test_nodes() -> None:
@@ -126,5 +126,5 @@ def test_owners() -> None:
     owners = numbered(
         lambda number: {"apiVersion": "v1", "kind": "K", "name": f"n{number}", "uid": "u", "controller": True}
     )
-    faults = validate_metadata({"name": "a", "namespace": "n", "ownerReferences": owners}, True)
-    assert len(faults) == 1
+    errors = validate_metadata({"name": "a", "namespace": "n", "ownerReferences": owners}, True)
+    assert len(errors) == 1

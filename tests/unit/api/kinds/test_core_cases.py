@@ -1,9 +1,9 @@
-"""What Kubernetes 1.36 says about a thousand objects, each changed in one place from a good one.
+"""Errors of Kubernetes 1.36 for a thousand objects, each changed in one place from a valid one.
 
-A case is [base, operation, path, value, faults]: the value is put at the path of the base (null: what is
-there is removed) and the faults, by their numbers in `messages`, are what must be told, in any order.
+A case is [base, operation, path, value, errors]: the value is put at the path of the base (null: what is
+there is removed), and the errors, by their numbers in `messages`, are those expected, in any order.
 Bases named `…@stored` are objects as the server keeps them; `update`, `status` and `resize` replace them.
-Of faults that show a difference only the first line counts.
+Of errors that show a difference only the first line counts.
 """
 
 import copy
@@ -33,10 +33,15 @@ REGISTRY = load()
 def cases() -> Iterator[Any]:
     for name in ("pods", "services", "storage", "rest"):
         table = json.loads((FOLDER / f"{name}.json").read_text())
-        for number, (base, operation, path, value, faults) in enumerate(table["cases"]):
-            told = [table["messages"][index] for index in faults]
+        for number, (base, operation, path, value, errors) in enumerate(table["cases"]):
+            messages = [table["messages"][index] for index in errors]
             yield pytest.param(
-                table["bases"][base], operation, path, value, told, id=f"{name}-{number}-{base}-{operation}"
+                table["bases"][base],
+                operation,
+                path,
+                value,
+                messages,
+                id=f"{name}-{number}-{base}-{operation}",
             )
 
 
@@ -60,7 +65,7 @@ def kind_of(obj: Object) -> Kind:
     return kind
 
 
-def faults_of(kind: Kind, operation: str, new: Object, old: Object) -> list[FieldError]:
+def errors_of(kind: Kind, operation: str, new: Object, old: Object) -> list[FieldError]:
     strategy = kind.strategy
     new = decode(kind.schema, new)
     strategy.default(new)
@@ -84,17 +89,17 @@ def faults_of(kind: Kind, operation: str, new: Object, old: Object) -> list[Fiel
 
 
 @pytest.mark.parametrize(("base", "operation", "path", "value", "messages"), list(cases()))
-def test_faults_are_those_that_kubernetes_tells(
+def test_errors_are_those_of_kubernetes(
     base: Object, operation: str, path: list[Any], value: Any, messages: list[str]
 ) -> None:
     found = [
-        str(fault).split("\n")[0]
-        for fault in faults_of(kind_of(base), operation, changed(base, path, value), base)
+        str(error).split("\n")[0]
+        for error in errors_of(kind_of(base), operation, changed(base, path, value), base)
     ]
     if operation == "create":
         assert sorted(found) == sorted(messages)
     else:
-        # Kubernetes checks some objects twice on update, and tells twice what it finds.
+        # Kubernetes checks some objects twice on update, and reports an error twice.
         assert set(found) == set(messages)
 
 
@@ -169,9 +174,9 @@ def test_no_object_of_the_right_types_breaks_a_check(rng: Random, base: Object) 
     kind.strategy.default(stored)
     for operation in ("create", "update", "status", *(("resize",) if kind.kind == "Pod" else ())):
         try:
-            faults = faults_of(kind, operation, broken(rng, base), stored)
+            errors = errors_of(kind, operation, broken(rng, base), stored)
         except BadRequest:
             continue  # The type was wrong after all: a text in place of a quantity or time.
-        assert all(fault.body for fault in faults)
+        assert all(error.body for error in errors)
         for read in kind.strategy.fields.values():
             assert isinstance(read(base), str)

@@ -1,4 +1,4 @@
-"""Config maps, secrets, service accounts, events, endpoints: data by key, and what is told of them."""
+"""Config maps, secrets, service accounts, events, endpoints: data by key, and their errors."""
 
 import base64
 import copy
@@ -14,8 +14,8 @@ MEGABYTE = 1024 * 1024
 SEALED = "Forbidden: field is immutable when `immutable` is set"
 
 
-def told(faults: Any) -> list[str]:
-    return [str(fault) for fault in faults]
+def messages(errors: Any) -> list[str]:
+    return [str(error) for error in errors]
 
 
 def encoded(data: bytes) -> str:
@@ -52,34 +52,34 @@ def test_plain_texts_of_a_secret_become_data() -> None:
     ],
 )  # fmt: skip
 def test_secrets_of_a_type_have_its_keys(secret: Object, expected: list[str]) -> None:
-    assert told(SECRETS.validate(secret)) == expected
+    assert messages(SECRETS.validate(secret)) == expected
 
 
-def test_a_bad_docker_config_is_refused_without_telling_it() -> None:
+def test_an_invalid_docker_config_is_refused_without_showing_it() -> None:
     secret = {"type": "kubernetes.io/dockercfg", "data": {".dockercfg": encoded(b"hunter2")}}
-    (fault,) = told(SECRETS.validate(secret))
-    assert fault.startswith('data[.dockercfg]: Invalid value: "<secret contents redacted>": ')
-    assert "hunter2" not in fault
+    (error,) = messages(SECRETS.validate(secret))
+    assert error.startswith('data[.dockercfg]: Invalid value: "<secret contents redacted>": ')
+    assert "hunter2" not in error
 
 
 def test_data_is_bounded_by_what_it_stands_for() -> None:
-    assert told(SECRETS.validate({"data": {"a": encoded(b"x" * MEGABYTE)}})) == []
-    assert told(SECRETS.validate({"data": {"a": encoded(b"x" * (MEGABYTE + 1))}})) == [
+    assert messages(SECRETS.validate({"data": {"a": encoded(b"x" * MEGABYTE)}})) == []
+    assert messages(SECRETS.validate({"data": {"a": encoded(b"x" * (MEGABYTE + 1))}})) == [
         "data: Too long: may not be more than 1048576 bytes"
     ]
-    assert told(CONFIG.validate({"data": {"a": "x" * MEGABYTE}})) == []
-    assert told(CONFIG.validate({"data": {"a": "ä" * (MEGABYTE // 2), "b": "x"}})) == [
+    assert messages(CONFIG.validate({"data": {"a": "x" * MEGABYTE}})) == []
+    assert messages(CONFIG.validate({"data": {"a": "ä" * (MEGABYTE // 2), "b": "x"}})) == [
         "[]: Too long: may not be more than 1048576 bytes"
     ]
     half = "x" * (MEGABYTE // 2)
     both = {"data": {"a": half}, "binaryData": {"b": encoded(half.encode())}}
-    assert told(CONFIG.validate(both)) == []
+    assert messages(CONFIG.validate(both)) == []
     both["data"]["c"] = "x"
     assert len(CONFIG.validate(both)) == 1
 
 
 def test_a_key_is_of_one_sort() -> None:
-    assert told(CONFIG.validate({"data": {"a": ""}, "binaryData": {"a": "", "..": ""}})) == [
+    assert messages(CONFIG.validate({"data": {"a": ""}, "binaryData": {"a": "", "..": ""}})) == [
         'data[a]: Invalid value: "a": duplicate of key present in binaryData',
         "binaryData[..]: Invalid value: \"..\": must not be '..'",
     ]
@@ -97,14 +97,14 @@ def test_a_key_is_of_one_sort() -> None:
 )
 def test_what_is_immutable_stays(changes: Object, expected: list[str]) -> None:
     old: Object = {"immutable": True, "data": {"a": "1"}}
-    assert told(CONFIG.validate_update({**copy.deepcopy(old), **changes}, old)) == expected
+    assert messages(CONFIG.validate_update({**copy.deepcopy(old), **changes}, old)) == expected
     open_one = {**old, "immutable": False}
-    assert told(CONFIG.validate_update({**open_one, **changes}, open_one)) == []
+    assert messages(CONFIG.validate_update({**open_one, **changes}, open_one)) == []
 
 
 def test_a_secret_keeps_its_type() -> None:
     old: Object = {"type": "Opaque", "data": {}}
-    assert told(SECRETS.validate_update({"type": "x", "data": {}}, old)) == [
+    assert messages(SECRETS.validate_update({"type": "x", "data": {}}, old)) == [
         'type: Invalid value: "x": field is immutable'
     ]
 
@@ -147,7 +147,7 @@ ELSEWHERE = 'involvedObject.namespace: Invalid value: "{}": does not match event
     ],
 )  # fmt: skip
 def test_events(given: Object, expected: list[str]) -> None:
-    assert told(EVENTS.validate(given)) == expected
+    assert messages(EVENTS.validate(given)) == expected
 
 
 def test_events_are_selected_by_what_they_are_about() -> None:
@@ -176,7 +176,7 @@ def test_endpoints_get_a_protocol() -> None:
     endpoints: Object = {"subsets": [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]}]}
     STRATEGIES["endpoints"].default(endpoints)
     assert endpoints["subsets"][0]["ports"] == [{"port": 80, "protocol": "TCP"}]
-    assert told(STRATEGIES["endpoints"].validate(endpoints)) == []
-    assert told(STRATEGIES["endpoints"].validate({"subsets": [{}]})) == [
+    assert messages(STRATEGIES["endpoints"].validate(endpoints)) == []
+    assert messages(STRATEGIES["endpoints"].validate({"subsets": [{}]})) == [
         "subsets[0]: Required value: must specify `addresses` or `notReadyAddresses`"
     ]

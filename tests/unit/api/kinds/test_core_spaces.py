@@ -1,4 +1,4 @@
-"""Tenants, namespaces and nodes: who may be called what, and how they live and go."""
+"""Tenants, namespaces and nodes: names, phases, finalizers."""
 
 import copy
 from typing import Any
@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 
 from alcove.api.kinds.core import STRATEGIES
-from alcove.api.kinds.core.lifecycles import validate_finalize
 from alcove.api.objects import Object
 
 TENANTS, NAMESPACES, NODES = STRATEGIES["tenants"], STRATEGIES["namespaces"], STRATEGIES["nodes"]
 
 
-def told(faults: Any) -> list[str]:
-    return [str(fault) for fault in faults]
+def messages(errors: Any) -> list[str]:
+    return [str(error) for error in errors]
 
 
 def tenant(**spec: Any) -> Object:
@@ -27,7 +26,7 @@ def test_a_tenant_gets_a_shared_plane_and_weight_one() -> None:
     TENANTS.prepare_create(made)
     assert made["spec"] == {"controlPlane": {"mode": "Shared"}, "weight": 1, "finalizers": ["arktos"]}
     assert made["status"] == {"phase": "Active"}
-    assert told(TENANTS.validate(made)) == []
+    assert messages(TENANTS.validate(made)) == []
 
 
 @pytest.mark.parametrize(
@@ -65,7 +64,7 @@ def test_a_tenant_gets_a_shared_plane_and_weight_one() -> None:
     ],
 )  # fmt: skip
 def test_tenants(spec: Object, expected: list[str]) -> None:
-    assert told(TENANTS.validate(tenant(**spec))) == expected
+    assert messages(TENANTS.validate(tenant(**spec))) == expected
 
 
 @pytest.mark.parametrize(
@@ -87,15 +86,15 @@ def test_a_tenant_may_move_between_planes_but_not_between_stores() -> None:
     old = tenant(storageClusterId="1")
     new = copy.deepcopy(old)
     new["spec"]["controlPlane"]["mode"] = "Dedicated"
-    assert told(TENANTS.validate_update(new, old)) == []
+    assert messages(TENANTS.validate_update(new, old)) == []
     new["spec"]["storageClusterId"] = "2"
-    assert told(TENANTS.validate_update(new, old)) == [
+    assert messages(TENANTS.validate_update(new, old)) == [
         'spec.storageClusterId: Invalid value: "2": field is immutable'
     ]
 
 
 @pytest.mark.parametrize("strategy", [TENANTS, NAMESPACES], ids=["tenants", "namespaces"])
-def test_spaces_empty_before_they_go(strategy: Any) -> None:
+def test_namespaces_and_tenants_are_emptied_before_deletion(strategy: Any) -> None:
     old: Object = {"metadata": {"name": "a"}, "spec": {}}
     strategy.default(old)
     strategy.prepare_create(old)
@@ -106,8 +105,9 @@ def test_spaces_empty_before_they_go(strategy: Any) -> None:
     assert new["spec"]["finalizers"] == [finalizer], "only /finalize removes it"
     new["spec"]["finalizers"].append("x")
     assert old["spec"]["finalizers"] == [finalizer]
+    validate_finalize = strategy.validate_subresource["finalize"]
     assert validate_finalize({"spec": {"finalizers": ["a.b/c"]}}, old) == []
-    assert told(validate_finalize({"spec": {"finalizers": ["mine"]}}, old)) == [
+    assert messages(validate_finalize({"spec": {"finalizers": ["mine"]}}, old)) == [
         'spec.finalizers[0]: Invalid value: "mine": name is neither a standard finalizer name '
         "nor is it fully qualified"
     ]
@@ -127,11 +127,11 @@ def test_spaces_empty_before_they_go(strategy: Any) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("strategy", [TENANTS, NAMESPACES], ids=["tenants", "namespaces"])
-def test_a_space_terminates_exactly_when_it_is_deleted(
+def test_the_phase_is_terminating_exactly_after_deletion(
     strategy: Any, deleted: bool, phase: str, expected: list[str]
 ) -> None:
     old: Object = {"metadata": {"name": "a", **({"deletionTimestamp": "t"} if deleted else {})}}
-    assert told(strategy.validate_status({**old, "status": {"phase": phase}}, old)) == expected
+    assert messages(strategy.validate_status({**old, "status": {"phase": phase}}, old)) == expected
 
 
 def test_a_namespace_is_labelled_with_its_name_even_a_generated_one() -> None:
@@ -157,11 +157,11 @@ def test_a_node_may_bring_its_status_and_be_selected_by_being_cordoned() -> None
 def test_what_a_node_got_it_keeps() -> None:
     old: Object = {"spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"], "providerID": "p"}}
     new: Object = {"spec": {"podCIDR": "10.0.1.0/24", "podCIDRs": ["10.0.1.0/24"], "providerID": ""}}
-    assert told(NODES.validate_update(new, old)) == [
+    assert messages(NODES.validate_update(new, old)) == [
         'spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid',
         'spec.providerID: Forbidden: node updates may not change providerID except from "" to valid',
     ]
-    assert told(NODES.validate_update(new, {"spec": {}})) == []
+    assert messages(NODES.validate_update(new, {"spec": {}})) == []
 
 
 def test_the_two_spellings_of_pod_ranges_agree() -> None:

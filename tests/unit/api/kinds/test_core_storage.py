@@ -13,8 +13,8 @@ LIMITS, QUOTAS = STRATEGIES["limitranges"], STRATEGIES["resourcequotas"]
 CONTROLLERS = STRATEGIES["replicationcontrollers"]
 
 
-def told(faults: Any) -> list[str]:
-    return [str(fault).split("\n")[0] for fault in faults]
+def messages(errors: Any) -> list[str]:
+    return [str(error).split("\n")[0] for error in errors]
 
 
 def claim(**spec: Any) -> Object:
@@ -62,7 +62,7 @@ def test_claims(phase: str, changes: Object, expected: list[str]) -> None:
     new["spec"].update(changes)
     CLAIMS.default(new)
     CLAIMS.prepare_update(new, old)
-    assert told(CLAIMS.validate_update(new, old)) == expected
+    assert messages(CLAIMS.validate_update(new, old)) == expected
 
 
 def test_a_claim_without_a_class_may_get_one_once() -> None:
@@ -70,11 +70,11 @@ def test_a_claim_without_a_class_may_get_one_once() -> None:
     del old["spec"]["storageClassName"]
     new = copy.deepcopy(old)
     new["spec"]["storageClassName"] = "fast"
-    assert told(CLAIMS.validate_update(new, old)) == []
-    assert told(CLAIMS.validate_update(old, new)) == [IMMUTABLE]
+    assert messages(CLAIMS.validate_update(new, old)) == []
+    assert messages(CLAIMS.validate_update(old, new)) == [IMMUTABLE]
 
 
-def test_the_two_data_sources_say_the_same() -> None:
+def test_the_two_data_sources_agree() -> None:
     made = claim(dataSource={"kind": "PersistentVolumeClaim", "name": "x"})
     assert made["spec"]["dataSourceRef"] == {"kind": "PersistentVolumeClaim", "name": "x"}
     made = claim(dataSourceRef={"apiGroup": "a.b", "kind": "Thing", "name": "x"})
@@ -105,18 +105,18 @@ def test_defaults_of_volumes() -> None:
 def test_the_source_of_a_volume_stays() -> None:
     old = volume(hostPath={"path": "/x"})
     new = volume(hostPath={"path": "/y"})
-    assert told(VOLUMES.validate_update(new, old)) == [
+    assert messages(VOLUMES.validate_update(new, old)) == [
         "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation"
     ]
     new = volume(hostPath={"path": "/x"}, persistentVolumeReclaimPolicy="Delete")
-    assert told(VOLUMES.validate_update(new, old)) == []
+    assert messages(VOLUMES.validate_update(new, old)) == []
 
 
 def test_a_csi_volume_may_get_the_secret_for_its_expansion() -> None:
     csi = {"driver": "d", "volumeHandle": "h"}
     secret = {"name": "s", "namespace": "n"}
     with_secret = volume(csi={**csi, "controllerExpandSecretRef": secret})
-    assert told(VOLUMES.validate_update(with_secret, volume(csi=csi))) == []
+    assert messages(VOLUMES.validate_update(with_secret, volume(csi=csi))) == []
     assert len(VOLUMES.validate_update(volume(csi=csi), with_secret)) == 1
 
 
@@ -128,10 +128,12 @@ def affinity(key: str) -> Object:
 def test_node_affinity_may_move_to_the_new_names_of_labels_only() -> None:
     beta, ga = "failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"
     old = volume(local={"path": "/x"}, nodeAffinity=affinity(beta))
-    assert told(VOLUMES.validate_update(volume(local={"path": "/x"}, nodeAffinity=affinity(ga)), old)) == []
-    (fault,) = VOLUMES.validate_update(volume(local={"path": "/x"}, nodeAffinity=affinity("other")), old)
-    assert fault.field == "nodeAffinity"
-    assert fault.body.endswith("field is immutable, except for updating from beta label to GA")
+    assert (
+        messages(VOLUMES.validate_update(volume(local={"path": "/x"}, nodeAffinity=affinity(ga)), old)) == []
+    )
+    (error,) = VOLUMES.validate_update(volume(local={"path": "/x"}, nodeAffinity=affinity("other")), old)
+    assert error.field == "nodeAffinity"
+    assert error.body.endswith("field is immutable, except for updating from beta label to GA")
 
 
 def test_limit_ranges_fill_in_what_follows() -> None:
@@ -152,15 +154,15 @@ def test_limit_ranges_fill_in_what_follows() -> None:
 
 def test_the_scopes_of_a_quota_stay() -> None:
     old: Object = {"spec": {"scopes": ["BestEffort", "Terminating"]}}
-    assert told(QUOTAS.validate_update({"spec": {"scopes": ["Terminating", "BestEffort"]}}, old)) == []
-    assert told(QUOTAS.validate_update({"spec": {"scopes": []}}, old)) == [
+    assert messages(QUOTAS.validate_update({"spec": {"scopes": ["Terminating", "BestEffort"]}}, old)) == []
+    assert messages(QUOTAS.validate_update({"spec": {"scopes": []}}, old)) == [
         "spec.scopes: Invalid value: []: field is immutable"
     ]
 
 
 def test_a_quota_cannot_count_what_its_scope_leaves_out() -> None:
     quota = {"spec": {"hard": {"pods": "1", "services": "1"}, "scopes": ["BestEffort", "NotBestEffort"]}}
-    assert told(QUOTAS.validate(quota)) == [
+    assert messages(QUOTAS.validate(quota)) == [
         'spec.scopes: Invalid value: ["BestEffort","NotBestEffort"]: unsupported scope applied to resource',
         'spec.scopes: Invalid value: ["BestEffort","NotBestEffort"]: unsupported scope applied to resource',
         'spec.scopes: Invalid value: ["BestEffort","NotBestEffort"]: conflicting scopes',
@@ -179,9 +181,9 @@ def test_a_controller_takes_selector_and_labels_from_its_template() -> None:
     CONTROLLERS.default(controller)
     assert controller["metadata"]["labels"] == controller["spec"]["selector"] == {"app": "x"}
     assert controller["spec"]["replicas"] == 1
-    assert told(CONTROLLERS.validate(controller)) == []
+    assert messages(CONTROLLERS.validate(controller)) == []
     controller["spec"]["selector"] = {"app": "y"}
-    assert told(CONTROLLERS.validate(controller)) == [
+    assert messages(CONTROLLERS.validate(controller)) == [
         'spec.template.metadata.labels: Invalid value: {"app":"x"}: `selector` does not match template `labels`'
     ]
     CONTROLLERS.prepare_create(controller)

@@ -31,7 +31,7 @@ CASES: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("spec", "expected"), CASES)
 def test_range(spec: Object, expected: list[str]) -> None:
-    assert [str(fault) for fault in validate_range(spec, "spec")] == expected
+    assert [str(error) for error in validate_range(spec, "spec")] == expected
 
 
 @given(st.ip_addresses(v=4), st.integers(1, 30))
@@ -50,6 +50,6 @@ def test_numbers() -> None:
 
 def test_once_set() -> None:
     assert not unchanged_once_set({"prefix": 16, "ip": "10.0.0.0"}, {"prefix": "16"}, "spec", "prefix", "ip")
-    assert [str(fault) for fault in unchanged_once_set({}, {"ip": "10.0.0.0"}, "spec", "ip")] == [
+    assert [str(error) for error in unchanged_once_set({}, {"ip": "10.0.0.0"}, "spec", "ip")] == [
         "spec.ip: Invalid value: null: field is immutable once set"
     ]

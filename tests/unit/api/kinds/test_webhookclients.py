@@ -36,13 +36,13 @@ CASES: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("client", "expected"), CASES)
 def test_client(client: Object, expected: list[str]) -> None:
-    assert [str(fault) for fault in validate_client(client, "c")] == expected
+    assert [str(error) for error in validate_client(client, "c")] == expected
 
 
 @pytest.mark.parametrize("url", ["https://a.io:port/", "https://[::1/", "https://a.io:99999/"])
 def test_what_is_no_url(url: str) -> None:
-    [fault] = validate_client({"url": url}, "c")
-    assert str(fault).startswith("c.url: Required value: url must be a valid URL: ")
+    [error] = validate_client({"url": url}, "c")
+    assert str(error).startswith("c.url: Required value: url must be a valid URL: ")
 
 
 def test_port_is_https() -> None:
@@ -53,5 +53,5 @@ def test_port_is_https() -> None:
 
 def test_ca_bundle_holds_certificates() -> None:
     for bundle in ("%", base64.b64encode(b"no certificate").decode()):
-        [fault] = validate_ca_bundle(bundle, "c.caBundle")
-        assert fault.body.endswith("unable to load root certificates: unable to parse bytes as PEM block")
+        [error] = validate_ca_bundle(bundle, "c.caBundle")
+        assert error.body.endswith("unable to load root certificates: unable to parse bytes as PEM block")

@@ -84,7 +84,7 @@ def test_json_number_beyond_any_float_is_refused() -> None:
         (b'{"a":%s, "b":1, "b":2}' % (b"9" * 300), ["b"]),
     ],
 )
-def test_duplicates_in_json_are_told_by_path(text: bytes, expected: list[str]) -> None:
+def test_duplicates_in_json_are_reported_by_path(text: bytes, expected: list[str]) -> None:
     duplicates: list[str] = []
     parse_json(text, duplicates)
     assert duplicates == [f'duplicate field "{path}"' for path in expected]
@@ -98,7 +98,7 @@ def test_duplicate_hidden_by_a_number_that_grows_is_still_found() -> None:
     assert duplicates == ['duplicate field "a"']
 
 
-def test_duplicates_in_yaml_are_told_by_line() -> None:
+def test_duplicates_in_yaml_are_reported_by_line() -> None:
     duplicates: list[str] = []
     value = parse_yaml(b"spec:\n- x: {b: 1, b: 2}\n  x: 3\n", duplicates)
     assert value == {"spec": [{"x": 3}]}

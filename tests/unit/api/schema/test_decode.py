@@ -26,7 +26,7 @@ def read(node: SchemaNode, obj: dict[str, Any]) -> dict[str, Any]:
     return decode(node, copy.deepcopy(obj))
 
 
-def test_good_object_is_left_as_it_is() -> None:
+def test_a_valid_object_is_left_as_it_is() -> None:
     container = {
         "name": "web",
         "ports": [{"containerPort": 80}],
@@ -70,7 +70,7 @@ STRUCT = 'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal
         ),
     ],
 )  # fmt: skip
-def test_wrong_types_are_told_as_go_tells_them(spec: dict[str, Any], message: str) -> None:
+def test_wrong_types_have_the_message_of_go(spec: dict[str, Any], message: str) -> None:
     with pytest.raises(BadRequest) as caught:
         decode(POD, pod(**spec))
     assert caught.value.message == message
@@ -87,7 +87,7 @@ def test_message_names_the_version_without_its_group() -> None:
         decode(DEPLOYMENT, {"apiVersion": "apps/v1", "kind": "Deployment", "spec": 1})
 
 
-def test_bad_quantity_says_where_it_is() -> None:
+def test_an_invalid_quantity_is_reported_with_its_path() -> None:
     with pytest.raises(BadRequest) as caught:
         decode(POD, pod(containers=[{"resources": {"limits": {"cpu": "1x"}}}]))
     assert "quantities must match the regular expression" in caught.value.message
@@ -152,7 +152,7 @@ def test_times_get_their_canonical_form() -> None:
     assert decoded["eventTime"] == "2024-05-01T10:00:00.000000Z"
 
 
-def test_unknown_fields_are_dropped_and_told_by_path() -> None:
+def test_unknown_fields_are_dropped_and_reported_by_path() -> None:
     obj = pod(containers=[{"name": "a"}, {"name": "b", "imagePul": "x", "ports": [{"prot": 1}]}], foo={})
     obj["bar"] = obj["metadata"]["baz"] = 1
     unknown: list[str] = []

@@ -44,7 +44,7 @@ def test_unknown_fields_under_long_keys_cost_little() -> None:
 def test_duplicate_fields_under_long_keys_cost_little() -> None:
     bottom = b"[" + b",".join([b'{"a":1,"a":{}}'] * 5_000) + b"]"
     text = orjson.dumps(nested({"default": 0})).replace(b'"default":0', b'"default":' + bottom)
-    for parse in (parse_json, lambda text, told: parse_yaml(b"# YAML\n" + text, told)):
+    for parse in (parse_json, lambda text, messages: parse_yaml(b"# YAML\n" + text, messages)):
         duplicates: list[str] = []
         parse(text, duplicates)
         assert 0 < len(duplicates) <= REPORTED_MAX

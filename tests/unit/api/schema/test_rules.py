@@ -1,4 +1,4 @@
-"""CEL rules of custom resources: what they say, about what, and when they are not asked."""
+"""CEL rules of custom resources: messages, paths, and when they are not evaluated."""
 
 import time
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from alcove.api.schema.error_sink import MISSING
 from alcove.api.schema.node import SchemaNode, SchemaType
-from alcove.api.schema.openapi3 import has_rules, schema_faults
+from alcove.api.schema.openapi3 import has_rules, schema_errors
 from alcove.api.schema.rules import compile_rules, rule_faults
 
 TEXT = {"type": "string"}
@@ -19,15 +19,15 @@ def spec_with(*rules: dict[str, Any], **properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {"spec": spec}}
 
 
-def told(schema: Any, new: Any, old: Any = MISSING) -> list[str]:
+def messages(schema: Any, new: Any, old: Any = MISSING) -> list[str]:
     rules = compile_rules(schema)
     assert rules is not None
-    return [str(fault) for fault in rule_faults(rules, new, old)]
+    return [str(error) for error in rule_faults(rules, new, old)]
 
 
 def refused(schema: Any) -> list[str]:
     return [
-        str(fault) for fault in schema_faults(schema, "s", SchemaNode(SchemaType.OBJECT), has_status=False)
+        str(error) for error in schema_errors(schema, "s", SchemaNode(SchemaType.OBJECT), has_status=False)
     ]
 
 
@@ -95,7 +95,7 @@ def refused(schema: Any) -> list[str]:
         ({"rule": "self.n > 0"}, []),
     ],
 )
-def test_what_a_failed_rule_says(rule: dict[str, Any], expected: list[str]) -> None:
+def test_messages_of_failed_rules(rule: dict[str, Any], expected: list[str]) -> None:
     schema = spec_with(
         rule,
         n=NUMBER,
@@ -104,7 +104,7 @@ def test_what_a_failed_rule_says(rule: dict[str, Any], expected: list[str]) -> N
         port={"x-kubernetes-int-or-string": True},
         m={"type": "object", "additionalProperties": TEXT},
     )
-    assert told(schema, {"spec": {"n": 5, "most": 3, "port": "http"}}) == expected
+    assert messages(schema, {"spec": {"n": 5, "most": 3, "port": "http"}}) == expected
 
 
 def test_rules_stand_anywhere() -> None:
@@ -134,7 +134,7 @@ def test_rules_stand_anywhere() -> None:
         "when": "2019-01-01T00:00:00Z",
         "maybe": None,
     }
-    assert told(schema, obj) == [
+    assert messages(schema, obj) == [
         '<nil>: Invalid value: "object": name',
         'n: Invalid value: "integer": positive!',
         'list[1]: Invalid value: "integer": positive!',
@@ -145,10 +145,10 @@ def test_rules_stand_anywhere() -> None:
 
 def test_transition_rules_compare_with_what_was_there() -> None:
     schema = spec_with({"rule": "self.n >= oldSelf.n", "message": "may only grow"}, n=NUMBER)
-    assert told(schema, {"spec": {"n": 1}}) == []
-    assert told(schema, {"spec": {"n": 1}}, {}) == []
-    assert told(schema, {"spec": {"n": 2}}, {"spec": {"n": 1}}) == []
-    assert told(schema, {"spec": {"n": 1}}, {"spec": {"n": 2}}) == [
+    assert messages(schema, {"spec": {"n": 1}}) == []
+    assert messages(schema, {"spec": {"n": 1}}, {}) == []
+    assert messages(schema, {"spec": {"n": 2}}, {"spec": {"n": 1}}) == []
+    assert messages(schema, {"spec": {"n": 1}}, {"spec": {"n": 2}}) == [
         'spec: Invalid value: "object": may only grow'
     ]
 
@@ -156,8 +156,8 @@ def test_transition_rules_compare_with_what_was_there() -> None:
 def test_an_optional_old_value_is_asked_of_new_objects_too() -> None:
     rule = {"rule": "oldSelf.hasValue() || self.n == 0", "optionalOldSelf": True, "message": "start at 0"}
     schema = spec_with(rule, n=NUMBER)
-    assert told(schema, {"spec": {"n": 1}}) == ['spec: Invalid value: "object": start at 0']
-    assert told(schema, {"spec": {"n": 1}}, {"spec": {"n": 0}}) == []
+    assert messages(schema, {"spec": {"n": 1}}) == ['spec: Invalid value: "object": start at 0']
+    assert messages(schema, {"spec": {"n": 1}}, {"spec": {"n": 0}}) == []
 
 
 def test_items_of_map_lists_are_known_again_by_their_keys() -> None:
@@ -180,11 +180,11 @@ def test_items_of_map_lists_are_known_again_by_their_keys() -> None:
     }
     assert refused(schema) == []
     old = {"l": [{"k": "a", "n": 1}, {"k": "b", "n": 2}]}
-    assert told(schema, {"l": [{"k": "b", "n": 2}, {"k": "c", "n": 3}, {"k": "a", "n": 1}]}, old) == []
-    assert told(schema, {"l": [{"k": "b", "n": 9}]}, old) == ['l[0]: Invalid value: "object": fixed']
+    assert messages(schema, {"l": [{"k": "b", "n": 2}, {"k": "c", "n": 3}, {"k": "a", "n": 1}]}, old) == []
+    assert messages(schema, {"l": [{"k": "b", "n": 9}]}, old) == ['l[0]: Invalid value: "object": fixed']
 
 
-def test_unchanged_values_are_forgiven_on_update_but_not_by_transition_rules() -> None:
+def test_unchanged_values_are_accepted_on_update_but_not_by_transition_rules() -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -205,9 +205,9 @@ def test_unchanged_values_are_forgiven_on_update_but_not_by_transition_rules() -
         },
     }
     old = {"a": {"n": 1}, "list": [1], "b": {"n": 1}}
-    assert told(schema, old, old) == ['b: Invalid value: "object": failed rule: self.n > oldSelf.n']
+    assert messages(schema, old, old) == ['b: Invalid value: "object": failed rule: self.n > oldSelf.n']
     changed = {"a": {"n": 2}, "list": [1, 9], "b": {"n": 2}}
-    assert [fault.partition(":")[0] for fault in told(schema, changed, old)] == ["a", "list[0]"]
+    assert [error.partition(":")[0] for error in messages(schema, changed, old)] == ["a", "list[0]"]
 
 
 @pytest.mark.parametrize(
@@ -271,11 +271,11 @@ def test_old_values_that_cannot_be_found_may_not_be_asked_for() -> None:
     ]
 
 
-def test_a_costly_rule_is_cut_off_in_kubernetes_words() -> None:
+def test_a_costly_rule_is_stopped_with_the_message_of_kubernetes() -> None:
     rule = {"rule": "self.l.all(a, self.l.all(b, self.l.all(c, true)))", "message": "slow"}
     schema = spec_with(rule, {"rule": "false"}, l={"type": "array", "items": NUMBER})
     started = time.process_time()
-    assert told(schema, {"spec": {"l": list(range(1_000))}}) == [
+    assert messages(schema, {"spec": {"l": list(range(1_000))}}) == [
         "spec: Invalid value: \"object\": 'operation cancelled: actual cost limit exceeded': "
         "no further validation rules will be run due to call cost exceeds limit for rule: slow"
     ]
@@ -291,9 +291,9 @@ def test_many_rules_together_run_out_of_the_objects_budget() -> None:
     }
     schema = {"type": "object", "properties": {"l": {"type": "array", "items": costly}}}
     started = time.process_time()
-    faults = told(schema, {"l": ["x" * 200] * 10_000})
-    assert len(faults) == 1
-    assert faults[0].endswith(
+    errors = messages(schema, {"l": ["x" * 200] * 10_000})
+    assert len(errors) == 1
+    assert errors[0].endswith(
         "validation failed due to running out of cost budget, no further validation rules will be run"
     )
     assert time.process_time() - started < 5

@@ -37,7 +37,7 @@ def test_nine_digits_are_cut_to_six() -> None:
         ("2024-W01-1T00:00:00Z", 'parsing time "2024-W01-1T00:00:00Z" as "2006-01-02T15:04:05Z07:00": cannot parse "W01-1T00:00:00Z" as "01"'),
     ],
 )  # fmt: skip
-def test_faults_are_told_as_go_tells_them(text: str, message: str) -> None:
+def test_errors_have_the_text_of_go(text: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:
         canonical(text, micro=False)
     assert str(caught.value) == message

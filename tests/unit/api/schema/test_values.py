@@ -1,4 +1,4 @@
-"""Values of custom resources: Kubernetes' words for what is wrong, forgiveness for what did not change."""
+"""Values of custom resources: messages as in Kubernetes; unchanged invalid values are accepted on update."""
 
 import time
 from typing import Any
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alcove.api.schema.error_sink import MISSING, identical
-from alcove.api.schema.invariants import embedded_objects, faults_of, unique_lists
+from alcove.api.schema.invariants import embedded_objects, errors_of, unique_lists
 from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.api.schema.prune import apply_defaults, prune
 from alcove.api.schema.structural import compile_schema
@@ -17,10 +17,10 @@ from alcove.api.schema.values import compile_values
 TEXT = {"type": "string"}
 
 
-def told(part: Any, value: Any) -> list[str]:
+def messages(part: Any, value: Any) -> list[str]:
     """Faults of `value` under spec.x."""
     schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"x": part}}}}
-    return [str(fault) for fault in compile_values(schema)({"spec": {"x": value}}, MISSING)]
+    return [str(error) for error in compile_values(schema)({"spec": {"x": value}}, MISSING)]
 
 
 @pytest.mark.parametrize(
@@ -211,15 +211,15 @@ def told(part: Any, value: Any) -> list[str]:
         ({"x-kubernetes-preserve-unknown-fields": True}, {"any": [1]}, []),
     ],
 )
-def test_faults(part: Any, value: Any, expected: list[str]) -> None:
-    assert told(part, value) == expected
+def test_errors(part: Any, value: Any, expected: list[str]) -> None:
+    assert messages(part, value) == expected
 
 
 def test_causes_carry_reasons() -> None:
-    (fault,) = compile_values({"type": "object", "properties": {"a": {"type": "integer"}}})(
+    (error,) = compile_values({"type": "object", "properties": {"a": {"type": "integer"}}})(
         {"a": "x"}, MISSING
     )
-    assert (fault.reason, fault.field) == ("FieldValueTypeInvalid", "a")
+    assert (error.reason, error.field) == ("FieldValueTypeInvalid", "a")
 
 
 # Ratcheting.
@@ -242,7 +242,7 @@ SCHEMA: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("new", "old", "faults"),
+    ("new", "old", "errors"),
     [
         ({"n": 9}, {"n": 9}, 0),
         ({"n": 9}, {"n": 8}, 1),
@@ -256,8 +256,8 @@ SCHEMA: dict[str, Any] = {
         ({"flag": 1}, {"flag": True}, 1),
     ],
 )
-def test_unchanged_faults_are_forgiven_on_update(new: Any, old: Any, faults: int) -> None:
-    assert len(compile_values(SCHEMA)(new, old)) == faults
+def test_unchanged_invalid_values_are_accepted_on_update(new: Any, old: Any, errors: int) -> None:
+    assert len(compile_values(SCHEMA)(new, old)) == errors
 
 
 # Invariants.
@@ -294,7 +294,7 @@ def test_sets_and_map_lists_hold_nothing_twice() -> None:
         "two": [{"k": "a", "p": 1}, {"k": "a", "p": 2}, {"p": 1, "k": "a"}],
         "in": {"x": ["a", "a"]},
     }
-    assert [str(fault) for fault in faults_of(branch, obj)] == [
+    assert [str(error) for error in errors_of(branch, obj)] == [
         'set[2]: Duplicate value: "a"',
         'one[1]: Duplicate value: {"k":"a"}',
         'two[2]: Duplicate value: {"k":"a","p":1}',
@@ -307,14 +307,14 @@ def test_embedded_objects_are_whole() -> None:
     branch = embedded_objects(
         {"type": "object", "properties": {"t": {"type": "object", "x-kubernetes-embedded-resource": True}}}
     )
-    assert [str(fault) for fault in faults_of(branch, {"t": {}})] == [
+    assert [str(error) for error in errors_of(branch, {"t": {}})] == [
         "t.apiVersion: Required value",
         "t.kind: Required value",
     ]
     whole = {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a": "b"}}}
-    assert faults_of(branch, {"t": whole}) == []
+    assert errors_of(branch, {"t": whole}) == []
     wrong = {"apiVersion": "a/b/c", "kind": "1x", "metadata": {"labels": {"a": 1}}}
-    assert [fault.field for fault in faults_of(branch, {"t": wrong})] == [
+    assert [error.field for error in errors_of(branch, {"t": wrong})] == [
         "t.apiVersion",
         "t.kind",
         "t.metadata",
@@ -340,8 +340,8 @@ def test_embedded_objects_are_whole() -> None:
 def test_alternatives_under_long_lists_are_cut_off(part: Any, value: Any) -> None:
     check = compile_values({"type": "object", "properties": {"x": part}})
     started = time.process_time()
-    (fault,) = check({"x": value}, MISSING)
-    assert "too large for its schema" in fault.body
+    (error,) = check({"x": value}, MISSING)
+    assert "too large for its schema" in error.body
     assert time.process_time() - started < 5
 
 
@@ -384,12 +384,12 @@ def test_pruned_and_defaulted_objects_stay_as_they_are(part: Any, value: Any) ->
     obj = {"x": value}
     prune(node, obj)
     apply_defaults(node, obj)
-    faults = compile_values(schema)(obj, MISSING)
+    errors = compile_values(schema)(obj, MISSING)
     again = {**obj}
     prune(node, again)
     apply_defaults(node, again)
     assert identical(again, obj)
-    assert compile_values(schema)(again, MISSING) == faults
+    assert compile_values(schema)(again, MISSING) == errors
 
 
 @given(SCHEMAS, JSON)

@@ -92,7 +92,7 @@ def test_aliases_cannot_nest_deeper_than_the_text_may() -> None:
         "a: 'open",
     ],
 )
-def test_what_kubernetes_could_not_mean_is_refused(text: str) -> None:
+def test_ambiguous_values_are_refused(text: str) -> None:
     with pytest.raises(YamlError):
         value(text)
 

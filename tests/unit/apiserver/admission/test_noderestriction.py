@@ -1,4 +1,4 @@
-"""What a node may write, looked at from inside: the object itself, new and old."""
+"""What a node may write, decided by the new and the old object."""
 
 from typing import Any
 
@@ -8,20 +8,20 @@ from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object
-from alcove.api.schema.node import SchemaNode, SchemaType
-from alcove.apiserver.admission import noderestriction
-from alcove.apiserver.admission.base import Attributes, Operation
-from alcove.apiserver.admission.noderestriction import (
-    CLAIMS,
+from alcove.api.resources import (
+    CSI_NODES,
     EVENTS,
     LEASES,
     NODES,
-    STORAGE_NODES,
-    VOLUMES,
-    NodeRestriction,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
 )
+from alcove.api.schema.node import SchemaNode, SchemaType
+from alcove.apiserver.admission import noderestriction
+from alcove.apiserver.admission.base import Attributes, Operation
+from alcove.apiserver.admission.noderestriction import NodeRestriction
 from alcove.apiserver.identity import Identity
-from alcove.apiserver.rbac.nodes import PODS
 from alcove.testing.memory_reader import MemoryReader
 
 ACME = TenantId("acme")
@@ -52,7 +52,7 @@ async def refusal(
     identity: Identity = A,
     **more: Any,
 ) -> str:
-    """What the plugin says; empty if it lets the write pass."""
+    """The plugin's error message; empty if it admits the write."""
     reader = MemoryReader()
     reader.put(SYSTEM, NODES, {"metadata": {"name": "a", "uid": "uid-a"}})
     named = new or old or {}
@@ -101,8 +101,8 @@ def node(
     ],
 )
 async def test_registration(new: Object, message: str) -> None:
-    said = await refusal(NODES, new)
-    assert message in said and bool(message) == bool(said)
+    actual = await refusal(NODES, new)
+    assert message in actual and bool(message) == bool(actual)
 
 
 TAINTED = {"taints": [{"key": "bad"}], "unschedulable": True}
@@ -132,8 +132,8 @@ TAINTED = {"taints": [{"key": "bad"}], "unschedulable": True}
     ],
 )
 async def test_changes_of_a_node(new: Object, old: Object, message: str, subresource: str) -> None:
-    said = await refusal(NODES, new, old, subresource=subresource)
-    assert message in said and bool(message) == bool(said)
+    actual = await refusal(NODES, new, old, subresource=subresource)
+    assert message in actual and bool(message) == bool(actual)
 
 
 def pod(node_name: str, **status: Any) -> Object:
@@ -183,8 +183,8 @@ CLAIMED = [{"name": "x", "resourceClaimName": "y"}]
     ],
 )
 async def test_pods(new: Object | None, old: Object, subresource: str, message: str) -> None:
-    said = await refusal(PODS, new, old, subresource=subresource, tenant=ACME)
-    assert message in said and bool(message) == bool(said)
+    actual = await refusal(PODS, new, old, subresource=subresource, tenant=ACME)
+    assert message in actual and bool(message) == bool(actual)
 
 
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "uid-a", "controller": True}
@@ -227,8 +227,8 @@ def volume(**source: Any) -> list[Object]:
     ],
 )
 async def test_new_pods(new: Object, message: str) -> None:
-    said = await refusal(PODS, new)
-    assert message in said and bool(message) == bool(said)
+    actual = await refusal(PODS, new)
+    assert message in actual and bool(message) == bool(actual)
 
 
 def lease(name: str, namespace: str = "kube-node-lease") -> Object:
@@ -242,9 +242,9 @@ def lease(name: str, namespace: str = "kube-node-lease") -> Object:
         (LEASES, lease("b"), SYSTEM, False),
         (LEASES, lease("a", "kube-system"), SYSTEM, False),
         (LEASES, lease("a"), ACME, False),
-        (STORAGE_NODES, node("a"), SYSTEM, True),
-        (STORAGE_NODES, node("b"), SYSTEM, False),
-        (STORAGE_NODES, node("a"), ACME, False),
+        (CSI_NODES, node("a"), SYSTEM, True),
+        (CSI_NODES, node("b"), SYSTEM, False),
+        (CSI_NODES, node("a"), ACME, False),
     ],
 )
 async def test_what_has_the_nodes_name(
@@ -259,14 +259,16 @@ async def test_of_a_claim_it_writes_what_it_did_to_the_volume() -> None:
         return {"metadata": {"name": "c", "namespace": "ns"}, "status": {"phase": "Bound", **status}}
 
     grown = claim(capacity={"storage": "2Gi"})
-    assert await refusal(CLAIMS, grown, claim(), subresource="status", tenant=ACME) == ""
-    lost = await refusal(CLAIMS, claim(phase="Lost"), claim(), subresource="status", tenant=ACME)
+    assert await refusal(PERSISTENT_VOLUME_CLAIMS, grown, claim(), subresource="status", tenant=ACME) == ""
+    lost = await refusal(
+        PERSISTENT_VOLUME_CLAIMS, claim(phase="Lost"), claim(), subresource="status", tenant=ACME
+    )
     assert "cannot change status.phase" in lost
-    assert "only write the status" in await refusal(CLAIMS, grown, claim(), tenant=ACME)
-    assert "only write the status" in await refusal(CLAIMS, None, claim(), tenant=ACME)
+    assert "only write the status" in await refusal(PERSISTENT_VOLUME_CLAIMS, grown, claim(), tenant=ACME)
+    assert "only write the status" in await refusal(PERSISTENT_VOLUME_CLAIMS, None, claim(), tenant=ACME)
 
 
-async def test_events_are_told_in_its_own_name() -> None:
+async def test_a_node_writes_events_only_under_its_own_name() -> None:
     def event(host: str, instance: str = "") -> Object:
         metadata = {"name": "e", "namespace": "ns"}
         return {"metadata": metadata, "source": {"host": host}, "reportingInstance": instance}
@@ -279,13 +281,13 @@ async def test_events_are_told_in_its_own_name() -> None:
         assert "as their source" in await refusal(EVENTS, wrong, tenant=ACME)
 
 
-async def test_others_are_not_looked_at() -> None:
+async def test_other_identities_are_not_restricted() -> None:
     for identity in (ANN, Identity(ACME, A.user, A.groups), Identity(SYSTEM, A.user)):
         assert await refusal(PODS, pod("b"), pod("b"), identity=identity) == ""
         assert await refusal(NODES, node("b"), identity=identity) == ""
 
 
-async def test_what_a_webhook_changed_is_not_the_nodes_doing() -> None:
+async def test_changes_of_webhooks_are_not_restricted() -> None:
     assert await refusal(NODES, node(labels={"team": "x"}), node(), is_reinvoked=True) == ""
 
 
@@ -368,5 +370,5 @@ HELD = "alcove.io/local-volume"
 async def test_of_volumes_only_that_its_own_are_wiped(
     new: Object | None, old: Object | None, message: str
 ) -> None:
-    said = await refusal(VOLUMES, new, old, tenant=ACME)
-    assert message in said and bool(message) == bool(said)
+    actual = await refusal(PERSISTENT_VOLUMES, new, old, tenant=ACME)
+    assert message in actual and bool(message) == bool(actual)

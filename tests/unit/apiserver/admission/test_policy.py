@@ -14,6 +14,7 @@ from alcove.api.errors import ApiError, Forbidden, Invalid, TooLarge
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
+from alcove.api.resources import CONFIG_MAPS, NAMESPACES
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.admission.policy import (
     AUDIT_KEY,
@@ -31,8 +32,6 @@ from alcove.testing.memory_reader import MemoryReader
 
 REGISTRY = registry.load()
 A, B = TenantId("a"), TenantId("b")
-NAMESPACES = GroupResource("", "namespaces")
-CONFIG_MAPS = GroupResource("", "configmaps")
 RULE: Object = {
     "apiGroups": ["*"],
     "apiVersions": ["*"],
@@ -185,7 +184,9 @@ async def test_a_failed_validation_denies_in_kubernetes_words(world: World) -> N
         ),
     ],
 )
-async def test_what_is_told(world: World, validation: Object, message: str, kind: type[ApiError]) -> None:
+async def test_the_message_and_reason_of_a_denial(
+    world: World, validation: Object, message: str, kind: type[ApiError]
+) -> None:
     world.policy(validation)
     error = await refusal(world, write())
     assert error.message.endswith(f"denied request: {message}")
@@ -207,7 +208,7 @@ async def test_what_is_told(world: World, validation: Object, message: str, kind
         "authorizer.serviceAccount('shop', 'bot').path('/metrics').check('get').allowed() == false",
     ],
 )
-async def test_what_expressions_see(world: World, expression: str) -> None:
+async def test_variables_of_expressions(world: World, expression: str) -> None:
     world.policy(expression)
     await world.validating.validate(write())
 
@@ -393,7 +394,7 @@ async def test_ring0s_policies_hold_in_ring0_only(world: World) -> None:
     await world.validating.validate(write(tenant=A))
 
 
-async def test_a_changed_policy_counts_at_once(world: World) -> None:
+async def test_a_changed_policy_takes_effect_immediately(world: World) -> None:
     world.policy("false")
     await refusal(world, write())
     world.policy("true")

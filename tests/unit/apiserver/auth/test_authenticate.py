@@ -1,4 +1,4 @@
-"""Authentication: which credential counts, and everything that is nobody."""
+"""Authentication: the precedence of credentials, and requests that are unauthorized."""
 
 import base64
 from datetime import timedelta
@@ -10,7 +10,8 @@ from cryptography.hazmat.primitives import serialization
 
 from alcove.api import meta
 from alcove.api.errors import Unauthorized
-from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.resources import SERVICE_ACCOUNTS, TENANTS
 from alcove.apiserver.auth import certificates
 from alcove.apiserver.auth.authenticate import WEBSOCKET_TOKEN_PROTOCOL, Authenticator
 from alcove.apiserver.auth.certificates import CertificateAuthority
@@ -18,13 +19,12 @@ from alcove.apiserver.auth.clientcert import CertificateIdentity
 from alcove.apiserver.auth.signingkeys import SigningKeys
 from alcove.apiserver.auth.statictokens import StaticTokens
 from alcove.apiserver.auth.subjects import Subject
-from alcove.apiserver.auth.tokens import SERVICE_ACCOUNTS, BoundObject, TokenObjectRef, Tokens
+from alcove.apiserver.auth.tokens import BoundObject, TokenObjectRef, Tokens
 from alcove.testing.memory_reader import MemoryReader
 
 ACME, OTHER = TenantId("acme"), TenantId("other")
 NOW = 1_800_000_000.0
 STATIC = "static-token-of-admin"
-TENANTS = GroupResource("", "tenants")
 
 
 class World:
@@ -77,7 +77,7 @@ def test_a_token_in_a_websockets_protocol(world: World) -> None:
     assert world.authenticator.authenticate(headers, None).tenant == "acme"
 
 
-def test_a_certificate_goes_before_a_token(world: World) -> None:
+def test_a_certificate_takes_precedence_over_a_token(world: World) -> None:
     ann = world.certified(Subject(OTHER, "ann"))
     found = world.authenticator.authenticate({"authorization": f"Bearer {world.token()}"}, ann)
     assert found is ann
@@ -103,14 +103,14 @@ def test_a_certificate_goes_before_a_token(world: World) -> None:
         {"impersonate-user": "admin"},
     ],
 )
-def test_nobody(world: World, headers: dict[str, str]) -> None:
+def test_requests_without_valid_credentials_are_unauthorized(world: World, headers: dict[str, str]) -> None:
     with pytest.raises(Unauthorized) as refusal:
         world.authenticator.authenticate(headers, None)
     assert refusal.value.message.startswith("Unauthorized: ")
     assert STATIC not in refusal.value.message
 
 
-def test_a_certificate_that_runs_out_ends_its_open_connection(world: World) -> None:
+def test_an_expired_certificate_closes_its_open_connection(world: World) -> None:
     ann = world.certified(Subject(ACME, "ann"), timedelta(hours=1))
     world.now = NOW + 3600
     assert world.authenticator.authenticate({}, ann) is ann
@@ -119,7 +119,7 @@ def test_a_certificate_that_runs_out_ends_its_open_connection(world: World) -> N
         world.authenticator.authenticate({}, ann)
 
 
-def test_a_certificate_of_a_deleted_tenant_is_nobody_in_its_successor(world: World) -> None:
+def test_a_certificate_of_a_deleted_tenant_is_invalid_in_a_new_tenant_of_the_same_name(world: World) -> None:
     world.reader.put(
         SYSTEM, TENANTS, {"metadata": {"name": "acme", "creationTimestamp": meta.format_time(NOW)}}
     )
@@ -142,7 +142,7 @@ def test_reviews_a_token_of_the_tenant_for_the_audiences_asked(world: World) -> 
     assert world.authenticator.review(STATIC, SYSTEM, []).identity.user == "root"
 
 
-def test_of_other_tenants_tokens_a_review_tells_nothing(world: World) -> None:
+def test_a_review_reveals_nothing_about_other_tenants_tokens(world: World) -> None:
     for token in (world.token(), STATIC):
         with pytest.raises(Unauthorized) as foreign:
             world.authenticator.review(token, OTHER, [])

@@ -1,4 +1,4 @@
-"""First objects: what ring0 and a tenant of its own server begin with."""
+"""The first objects of ring0 and of a tenant with its own server."""
 
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.apiserver.auth import bootstrap

@@ -1,4 +1,4 @@
-"""Identities from certificates: what is read, and the table of certificates that are nobody's."""
+"""Identities from certificates, and certificates that are rejected."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -53,7 +53,7 @@ def test_ring0_is_named_like_any_tenant(authority: CertificateAuthority) -> None
     assert clientcert.identify(signed(authority, name), NOW).is_system
 
 
-def test_good_until_the_last_second(authority: CertificateAuthority) -> None:
+def test_a_certificate_is_valid_until_its_last_second(authority: CertificateAuthority) -> None:
     encoded = signed(authority, subjects.to_name(ANN))
     assert clientcert.identify(encoded, NOW + DAY.total_seconds()).user == "ann"
 

@@ -1,4 +1,4 @@
-"""Impersonation: each header needs its right, and no header leads out of a tenant."""
+"""Impersonation: each header needs its permission, and no header leads to another tenant."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_without_headers_the_caller_stays() -> None:
     assert impersonate(BOSS, headers, world(ACME)) is BOSS
 
 
-def test_everything_at_once() -> None:
+def test_all_impersonation_headers_together() -> None:
     headers = [
         ("Impersonate-User", "ann"),
         ("impersonate-group", "dev"),
@@ -83,7 +83,7 @@ ALLOWED = [
 
 
 @pytest.mark.parametrize(("headers", "right"), ALLOWED)
-def test_a_right_is_enough(headers: list[tuple[str, str]], right: Object) -> None:
+def test_the_permission_is_sufficient(headers: list[tuple[str, str]], right: Object) -> None:
     assert impersonate(HELPER, headers, world(ACME, right)).tenant == ACME
 
 
@@ -110,7 +110,9 @@ def test_a_right_is_enough(headers: list[tuple[str, str]], right: Object) -> Non
         ),
     ],
 )
-def test_a_right_that_is_missing(headers: list[tuple[str, str]], rights: list[Object], message: str) -> None:
+def test_a_missing_permission_is_forbidden(
+    headers: list[tuple[str, str]], rights: list[Object], message: str
+) -> None:
     with pytest.raises(Forbidden, match=message):
         impersonate(HELPER, headers, world(ACME, *rights))
 

@@ -1,4 +1,4 @@
-"""Key files: whole or absent, private, and one winner among many starters."""
+"""Key files are complete or absent, private, and created once by concurrent processes."""
 
 import os
 import stat
@@ -33,7 +33,7 @@ def test_no_temporary_is_left(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == b"y"
 
 
-def test_a_maker_that_loses_the_race_gets_the_winners(tmp_path: Path) -> None:
+def test_a_creator_that_loses_the_race_gets_the_winners_file(tmp_path: Path) -> None:
     path = tmp_path / "a"
 
     def lose() -> bytes:
@@ -60,14 +60,14 @@ def test_many_starters_agree(tmp_path: Path) -> None:
     assert set(found) == {path.read_bytes()}
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "sa.key"
     path.mkdir()
     with pytest.raises(KeyFileError, match=r"cannot read .*sa\.key: Is a directory"):
         keyfiles.read(path)
 
 
-def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "pki").write_text("a file in the directory's place")
     with pytest.raises(KeyFileError, match=r"cannot (read|write) .*sa\.key: Not a directory"):
         keyfiles.read_or_create(tmp_path / "pki" / "sa.key", lambda: b"x")

@@ -6,8 +6,9 @@ import pytest
 from alcove.api import meta
 from alcove.api.ids import SYSTEM, Key, Revision, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import TENANTS
 from alcove.apiserver.auth.clientcert import CertificateIdentity
-from alcove.apiserver.auth.revocations import TENANTS, RevocationList, Revocations, RevokedConnections
+from alcove.apiserver.auth.revocations import RevocationList, Revocations, RevokedConnections
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
 
 NOW = 1_800_000_000.0

@@ -1,4 +1,4 @@
-"""Signing keys: what they sign they verify, and nothing else."""
+"""Signing keys verify what they signed and nothing else, and are published by OpenID discovery."""
 
 import base64
 from pathlib import Path
@@ -10,10 +10,14 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt import PyJWK
 
+from alcove.api.ids import TenantId
 from alcove.apiserver.auth import certificates
 from alcove.apiserver.auth.keyfiles import KeyFileError
 from alcove.apiserver.auth.signingkeys import BadSignature, SigningKeys, key_id
+from alcove.apiserver.auth.tokens import BoundObject, TokenObjectRef, Tokens
+from alcove.testing.memory_reader import MemoryReader
 
+ACME = TenantId("acme")
 PAYLOAD = b'{"sub":"ann"}'
 
 
@@ -59,6 +63,27 @@ def test_the_published_keys_verify(tmp_path: Path) -> None:
     assert jwt.decode(keys.sign(PAYLOAD), PyJWK(published), algorithms=["ES256"]) == {"sub": "ann"}
 
 
+def test_a_relying_party_verifies_a_token_by_discovery_alone() -> None:
+    keys = SigningKeys(certificates.new_key())
+    tokens = Tokens(keys, MemoryReader(), lambda: 1_000_000_000.0, base_url="https://api.example.com:6443/")
+    issuer = "https://api.example.com:6443/tenants/acme"
+    found = orjson.loads(keys.openid_configuration(tokens.issuer(ACME)))
+    assert found["issuer"] == issuer
+    assert found["jwks_uri"] == f"{issuer}/openid/v1/jwks"
+    assert found["id_token_signing_alg_values_supported"] == ["ES256"]
+    published = jwt.PyJWKSet.from_json(keys.jwks().decode())
+    token = tokens.issue(BoundObject(ACME, "default", TokenObjectRef("ci", "u")), ["vault"], 3600)
+    claims = jwt.decode(
+        token,
+        published[jwt.get_unverified_header(token)["kid"]],
+        algorithms=found["id_token_signing_alg_values_supported"],
+        audience="vault",
+        issuer=issuer,
+        options={"verify_exp": False},
+    )
+    assert claims["sub"] == "system:serviceaccount:default:ci"
+
+
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
@@ -74,7 +99,7 @@ def test_the_published_keys_verify(tmp_path: Path) -> None:
         ("sa.pub", public_pem(ed25519.Ed25519PrivateKey.generate().public_key()), "ECDSA or RSA"),
     ],
 )
-def test_a_file_that_will_not_do_is_refused(tmp_path: Path, file: str, content: bytes, message: str) -> None:
+def test_an_invalid_file_is_rejected(tmp_path: Path, file: str, content: bytes, message: str) -> None:
     (tmp_path / file).write_bytes(content)
     with pytest.raises(KeyFileError, match=message):
         SigningKeys.open(tmp_path)

@@ -1,4 +1,4 @@
-"""The static token file: who its tokens are, and files that are refused whole."""
+"""The static token file: the users of its tokens, and invalid files, which are rejected as a whole."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def opened(tmp_path: Path, text: str, now: float = NOW) -> StaticTokens:
     return StaticTokens.open(path, lambda: now)
 
 
-def test_a_token_is_its_users(tmp_path: Path) -> None:
+def test_a_token_authenticates_its_user(tmp_path: Path) -> None:
     found = opened(tmp_path, GOOD).find(TOKEN)
     assert found is not None
     assert (found.tenant, found.user, found.uid) == ("system", "admin", "u1")
@@ -44,11 +44,11 @@ def test_a_token_ends_when_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("token", ["", TOKEN[:-1], TOKEN + "0", TOKEN.upper(), "\udcff"])
-def test_other_tokens_are_nobodys(tmp_path: Path, token: str) -> None:
+def test_other_tokens_are_rejected(tmp_path: Path, token: str) -> None:
     assert opened(tmp_path, GOOD).find(token) is None
 
 
-def test_json_is_as_good(tmp_path: Path) -> None:
+def test_json_is_accepted_too(tmp_path: Path) -> None:
     text = f'[{{"token": "{TOKEN}", "user": "admin", "tenant": "system"}}]'
     assert opened(tmp_path, text).find(TOKEN)
 
@@ -69,12 +69,14 @@ def test_json_is_as_good(tmp_path: Path) -> None:
         ("{", r"tokens\.yaml"),
     ],
 )
-def test_a_file_with_any_fault_is_refused_and_no_token_told(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_file_is_rejected_without_revealing_a_token(
+    tmp_path: Path, text: str, message: str
+) -> None:
     with pytest.raises(KeyFileError, match=message) as refusal:
         opened(tmp_path, text)
     assert TOKEN not in str(refusal.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(KeyFileError, match=r"token file .*nowhere not found"):
         StaticTokens.open(tmp_path / "nowhere", lambda: NOW)

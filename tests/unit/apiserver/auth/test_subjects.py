@@ -1,4 +1,4 @@
-"""Subjects: one tenant in O, groups in OU, the user in CN, and nothing that is nearly so."""
+"""Subjects: one tenant in O, groups in OU, the user in CN; anything else is rejected."""
 
 import pytest
 from cryptography import x509
@@ -26,7 +26,7 @@ def name(*parts: tuple[x509.ObjectIdentifier, str]) -> x509.Name:
 
 @settings(deadline=None)
 @given(labels, texts, st.lists(texts, max_size=4, unique=True))
-def test_what_is_written_is_read(tenant: str, user: str, groups: list[str]) -> None:
+def test_a_written_subject_is_parsed_back(tenant: str, user: str, groups: list[str]) -> None:
     subject = Subject(TenantId(tenant), user, tuple(groups))
     encoded = subjects.to_name(subject).public_bytes()
     assert subjects.from_name(subjects.to_name(subject)) == subject

@@ -1,4 +1,4 @@
-"""Real handshakes: who gets through, who is told what, and a certificate that renews itself."""
+"""Real TLS handshakes: which clients are accepted, which errors others get, and renewal of the certificate."""
 
 import socket
 import ssl
@@ -176,7 +176,7 @@ def test_a_restart_shows_the_same_certificate(
     assert Handshake(again.context, client).served == Handshake(serving.context, client).served
 
 
-def test_a_new_name_is_covered_at_once(
+def test_a_new_address_is_in_the_certificate_immediately(
     tmp_path: Path, authority: CertificateAuthority, serving: ServerCertificate
 ) -> None:
     client = trusting(authority, None, tmp_path)
@@ -186,7 +186,7 @@ def test_a_new_name_is_covered_at_once(
 
 
 @pytest.mark.parametrize("damage", ["half a pair", "another authority"])
-def test_a_pair_that_will_not_do_is_replaced(
+def test_an_unusable_key_pair_is_replaced(
     tmp_path: Path, authority: CertificateAuthority, serving: ServerCertificate, damage: str
 ) -> None:
     other = CertificateAuthority.open(tmp_path / "other", NOW).serving(["localhost"], NOW)

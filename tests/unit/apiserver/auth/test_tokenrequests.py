@@ -1,14 +1,15 @@
-"""TokenRequest: lifetimes, audiences, bindings, and what is refused."""
+"""TokenRequest: lifetimes, audiences, bound objects, and invalid requests."""
 
 import pytest
 
 from alcove.api.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import NODES, PODS, SECRETS, SERVICE_ACCOUNTS
 from alcove.apiserver.auth import certificates
 from alcove.apiserver.auth.signingkeys import SigningKeys
 from alcove.apiserver.auth.tokenrequests import LIFETIME_SECONDS_MAX, TokenRequests
-from alcove.apiserver.auth.tokens import NODES, PODS, SECRETS, SERVICE_ACCOUNTS, Tokens
+from alcove.apiserver.auth.tokens import Tokens
 from alcove.testing.memory_reader import MemoryReader
 
 ACME = TenantId("acme")
@@ -67,7 +68,7 @@ def test_the_clients_object_is_left_alone(world: World) -> None:
     assert request == {"spec": {}}
 
 
-def test_a_token_for_others_is_none_for_us(world: World) -> None:
+def test_a_token_for_another_audience_is_rejected(world: World) -> None:
     token = world.ask({"audiences": ["vault"]})["status"]["token"]
     with pytest.raises(ApiError, match="another audience"):
         world.tokens.authenticate(token)
@@ -85,7 +86,7 @@ def test_too_long_a_lifetime_is_shortened_with_a_warning(world: World) -> None:
     assert world.warnings == ["requested expiration of 31536001 seconds shortened to 31536000 seconds"]
 
 
-def test_a_pods_token_dies_with_the_pod(world: World) -> None:
+def test_a_pods_token_is_invalid_after_the_pod_is_deleted(world: World) -> None:
     ref = {"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": "pod-uid"}
     token = world.ask({"boundObjectRef": ref})["status"]["token"]
     identity = world.tokens.authenticate(token)
@@ -95,7 +96,7 @@ def test_a_pods_token_dies_with_the_pod(world: World) -> None:
         world.tokens.authenticate(token)
 
 
-def test_the_token_of_a_pods_own_volume_outlives_the_hour_it_tells(world: World) -> None:
+def test_the_token_of_a_pods_volume_is_valid_longer_than_its_stated_hour(world: World) -> None:
     answer = world.ask({"boundObjectRef": {"kind": "Pod", "name": "p"}, "expirationSeconds": 3607})
     assert answer["status"]["expirationTimestamp"] == "2027-01-15T09:00:07Z"
     world.now = NOW + 86_400
@@ -134,7 +135,7 @@ def test_bindings_that_are_refused(world: World, ref: Object, error: type[ApiErr
 
 
 @pytest.mark.parametrize("name", ["n", "missing"])
-def test_a_tenant_cannot_tell_by_a_token_request_which_nodes_exist(world: World, name: str) -> None:
+def test_a_token_request_does_not_reveal_which_nodes_exist(world: World, name: str) -> None:
     with pytest.raises(BadRequest) as refusal:
         world.ask({"boundObjectRef": {"kind": "Node", "name": name}})
     assert refusal.value.message == "cannot bind token to object of type v1, Kind=Node"

@@ -1,4 +1,5 @@
-"""Service account tokens: good while everything they name is, and the table of those that never are."""
+"""Service account tokens are valid as long as the objects that they are bound to exist; forged ones never
+are."""
 
 from collections.abc import Callable
 
@@ -9,18 +10,10 @@ from alcove.api import meta
 from alcove.api.errors import Unauthorized
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import NODES, PODS, SECRETS, SERVICE_ACCOUNTS
 from alcove.apiserver.auth import certificates
 from alcove.apiserver.auth.signingkeys import SigningKeys
-from alcove.apiserver.auth.tokens import (
-    NODES,
-    PODS,
-    REFUSED_SECONDS,
-    SECRETS,
-    SERVICE_ACCOUNTS,
-    BoundObject,
-    TokenObjectRef,
-    Tokens,
-)
+from alcove.apiserver.auth.tokens import REFUSED_SECONDS, BoundObject, TokenObjectRef, Tokens
 from alcove.testing.memory_reader import MemoryReader
 
 ACME, OTHER = TenantId("acme"), TenantId("other")
@@ -69,11 +62,11 @@ def test_an_issued_token_is_its_accounts_identity(tokens: Tokens) -> None:
     found = tokens.authenticate(tokens.issue(bound, tokens.audiences(ACME), 3600))
     assert (found.tenant, found.user, found.uid) == ("acme", "system:serviceaccount:ci:builder", "sa-uid")
     assert found.groups == ("system:serviceaccounts", "system:serviceaccounts:ci", "system:authenticated")
-    told = {
+    extra = {
         key.removeprefix("authentication.kubernetes.io/"): values[0] for key, values in found.extra.items()
     }
-    assert told.pop("credential-id").startswith("JTI=")
-    assert told == {
+    assert extra.pop("credential-id").startswith("JTI=")
+    assert extra == {
         "pod-name": "pod-1",
         "pod-uid": "pod-uid",
         "node-name": "node-1",
@@ -109,7 +102,7 @@ def test_two_tenants_same_account_are_two_issuers(tokens: Tokens, reader: Memory
     assert tokens.issuer(ACME) != tokens.issuer(OTHER)
 
 
-def test_dies_at_its_second(tokens: Tokens, clock: Clock) -> None:
+def test_a_token_expires_exactly(tokens: Tokens, clock: Clock) -> None:
     token = tokens.issue(BOUND, tokens.audiences(ACME), 600)
     clock.now = NOW + 599.9
     assert tokens.authenticate(token)
@@ -142,7 +135,9 @@ BINDINGS: dict[str, tuple[BoundObject, TenantId, GroupResource, Object]] = {
 
 
 @pytest.mark.parametrize("kind", BINDINGS)
-def test_dies_with_what_it_is_bound_to(tokens: Tokens, reader: MemoryReader, clock: Clock, kind: str) -> None:
+def test_a_token_is_invalid_without_its_bound_object(
+    tokens: Tokens, reader: MemoryReader, clock: Clock, kind: str
+) -> None:
     bound, tenant, resource, found = BINDINGS[kind]
     metadata = found["metadata"]
     token = tokens.issue(bound, tokens.audiences(ACME), 3600)
@@ -255,7 +250,7 @@ ATTACKS: dict[str, tuple[bytes, str]] = {
 }
 
 
-def test_the_pattern_of_the_attacks_is_good(tokens: Tokens) -> None:
+def test_the_unmodified_attack_pattern_is_accepted(tokens: Tokens) -> None:
     assert tokens.authenticate(KEYS.sign(orjson.dumps(GOOD)))
 
 
@@ -299,9 +294,7 @@ def test_a_signature_is_checked_once_whether_good_or_bad(reader: MemoryReader, c
     assert keys.verified == 3
 
 
-def test_what_is_remembered_is_bounded(
-    reader: MemoryReader, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_is_bounded(reader: MemoryReader, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alcove.apiserver.auth.tokens.REMEMBERED_MAX", 2)
     keys = CountingKeys(certificates.new_key())
     tokens = Tokens(keys, reader, clock)
@@ -317,7 +310,7 @@ def test_what_is_remembered_is_bounded(
     assert keys.verified == 4
 
 
-def test_a_refusal_does_not_repeat_the_token(tokens: Tokens) -> None:
+def test_an_error_does_not_contain_the_token(tokens: Tokens) -> None:
     token = KEYS.sign(changed(aud=["vault"]))
     with pytest.raises(Unauthorized) as refusal:
         tokens.authenticate(token)

@@ -1,4 +1,4 @@
-"""Token Secrets: filled when written, good while they hold their token."""
+"""Token Secrets are filled when they are written; their token is valid as long as they contain it."""
 
 import base64
 
@@ -8,11 +8,12 @@ from alcove.api.errors import Unauthorized
 from alcove.api.ids import TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object
+from alcove.api.resources import SECRETS, SERVICE_ACCOUNTS
 from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.auth import certificates
 from alcove.apiserver.auth.signingkeys import SigningKeys
-from alcove.apiserver.auth.tokens import SECRETS, SERVICE_ACCOUNTS, Tokens
+from alcove.apiserver.auth.tokens import Tokens
 from alcove.apiserver.auth.tokensecrets import TYPE, TokenSecretAdmission
 from alcove.apiserver.identity import Identity
 from alcove.testing.memory_reader import MemoryReader

@@ -3,35 +3,35 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alcove.api.ids import GroupResource, Key, Revision, TenantId
+from alcove.api.ids import Key, Revision, TenantId
+from alcove.api.resources import CONFIG_MAPS
 from alcove.apiserver.cache.collections import HISTORY_EVENTS_MAX, CacheCollection
 from alcove.apiserver.cache.entries import CacheEntry, CacheEventType
 
-MAPS = GroupResource("", "configmaps")
 BODY = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}'
 names = st.sampled_from(["a", "b", "c", "d"])
 changes = st.lists(st.tuples(names, names, names, st.booleans()), max_size=60)
 
 
 def entry(tenant: str, namespace: str, name: str, revision: int) -> CacheEntry:
-    return CacheEntry(Key(MAPS, TenantId(tenant), namespace, name), Revision(revision), BODY)
+    return CacheEntry(Key(CONFIG_MAPS, TenantId(tenant), namespace, name), Revision(revision), BODY)
 
 
 def run(
     collection: CacheCollection, steps: list[tuple[str, str, str, bool]]
 ) -> dict[tuple[str, str, str], int]:
-    """Applies the steps; returns what should be there."""
+    """Applies the steps; returns the expected content."""
     model: dict[tuple[str, str, str], int] = {}
     for revision, (tenant, namespace, name, deletes) in enumerate(steps, start=1):
-        place = (tenant, namespace, name)
-        if deletes and place in model:
-            collection.apply(CacheEventType.DELETED, entry(*place, revision))
-            del model[place]
+        path = (tenant, namespace, name)
+        if deletes and path in model:
+            collection.apply(CacheEventType.DELETED, entry(*path, revision))
+            del model[path]
         elif not deletes:
             collection.apply(
-                CacheEventType.MODIFIED if place in model else CacheEventType.ADDED, entry(*place, revision)
+                CacheEventType.MODIFIED if path in model else CacheEventType.ADDED, entry(*path, revision)
             )
-            model[place] = revision
+            model[path] = revision
     return model
 
 
@@ -42,19 +42,17 @@ def test_entries_come_in_order_from_any_position(
     collection = CacheCollection(Revision(0))
     model = run(collection, steps)
 
-    def places(
+    def listed(
         tenant: TenantId | None, namespace: str | None, start: tuple[str, str, str]
     ) -> list[tuple[str, str, str]]:
         found = collection.ordered(tenant, namespace, start)
         return [(each.key.tenant, each.key.namespace, each.key.name) for each in found]
 
-    assert places(None, None, ("", "", "")) == sorted(model)
-    assert places(None, None, after) == sorted(place for place in model if place > after)
-    own = [place for place in sorted(model) if place[0] == after[0]]
-    assert places(TenantId(after[0]), None, after) == [place for place in own if place > after]
-    assert places(TenantId(after[0]), after[1], ("", "", "")) == [
-        place for place in own if place[1] == after[1]
-    ]
+    assert listed(None, None, ("", "", "")) == sorted(model)
+    assert listed(None, None, after) == sorted(path for path in model if path > after)
+    own = [path for path in sorted(model) if path[0] == after[0]]
+    assert listed(TenantId(after[0]), None, after) == [path for path in own if path > after]
+    assert listed(TenantId(after[0]), after[1], ("", "", "")) == [path for path in own if path[1] == after[1]]
 
 
 @given(changes, st.integers(0, 60), st.integers(0, 60))
@@ -66,15 +64,15 @@ def test_history_is_whole_or_refused(
     everything = collection.history(None, Revision(0)) or []
     collection.forget(Revision(forgotten))
     for tenant in (None, TenantId("a")):
-        told = collection.history(tenant, Revision(since))
+        history = collection.history(tenant, Revision(since))
         wanted = [
             event
             for event in everything
             if event.revision > since and (tenant is None or event.entry.key.tenant == tenant)
         ]
-        assert told is None or told == wanted
+        assert history is None or history == wanted
         if since >= forgotten:
-            assert told == wanted
+            assert history == wanted
 
 
 def test_a_flood_in_one_tenant_does_not_shorten_anothers_history() -> None:
@@ -87,7 +85,7 @@ def test_a_flood_in_one_tenant_does_not_shorten_anothers_history() -> None:
     assert quiet is not None and len(quiet) == 1
 
 
-def test_a_tenant_that_is_gone_leaves_nothing_but_where_it_ended() -> None:
+def test_a_deleted_tenant_leaves_only_its_last_revision() -> None:
     collection = CacheCollection(Revision(0))
     collection.apply(CacheEventType.ADDED, entry("t", "n", "x", 1))
     collection.apply(CacheEventType.DELETED, entry("t", "n", "x", 2))

@@ -1,4 +1,5 @@
-"""Aggregated roles: gathered by labels, through others, once, and never without end."""
+"""Aggregated roles: selected by labels, also through other aggregated roles, each rule once, without endless
+recursion."""
 
 import time
 
@@ -67,7 +68,7 @@ def test_follows_other_aggregated_roles_at_once() -> None:
     assert verbs(admin, *others) == ["bind", "create", "get"]
 
 
-def test_circles_end() -> None:
+def test_cyclic_aggregation_ends() -> None:
     one = gathering("one", match(to="one"), to="two")
     two = gathering("two", match(to="two"), to="one")
     assert verbs(one, two, plain("a", "get", to="two"), plain("b", "list", to="one")) == ["list", "get"]

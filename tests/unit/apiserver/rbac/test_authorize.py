@@ -1,4 +1,4 @@
-"""Authorization: tenants apart, ring0's reach, masters, memory, and the exact words of a refusal."""
+"""Authorization: isolation of tenants, access of ring0, masters, caching, and the exact message of a denial."""
 
 from collections.abc import Iterable
 
@@ -78,21 +78,23 @@ def test_a_refusal_is_the_same_whether_or_not_the_other_tenant_exists(reader: Me
     assert messages[0] == messages[1]
 
 
-@pytest.mark.parametrize("asked", [SYSTEM, ACME, ALL])
-def test_ring0_reaches_every_tenant_by_its_cluster_wide_rights(reader: MemoryReader, asked: TenantId) -> None:
+@pytest.mark.parametrize("tenant", [SYSTEM, ACME, ALL])
+def test_ring0_reaches_every_tenant_by_its_cluster_wide_rights(
+    reader: MemoryReader, tenant: TenantId
+) -> None:
     authorizer, operator = Authorizer(reader), Identity(SYSTEM, "operator")
-    assert authorizer.authorize(operator, Access("list", asked, "", "pods", namespace="default")).allowed
+    assert authorizer.authorize(operator, Access("list", tenant, "", "pods", namespace="default")).allowed
     assert not authorizer.authorize(
-        operator, Access("delete", asked, "", "pods", namespace="default")
+        operator, Access("delete", tenant, "", "pods", namespace="default")
     ).allowed
 
 
 def test_ring0s_rights_in_a_namespace_stay_in_ring0(reader: MemoryReader) -> None:
     authorizer, keeper = Authorizer(reader), Identity(SYSTEM, "keeper")
     assert authorizer.authorize(keeper, Access("get", SYSTEM, "", "secrets", namespace="default")).allowed
-    for asked in (ACME, ALL):
+    for tenant in (ACME, ALL):
         assert not authorizer.authorize(
-            keeper, Access("get", asked, "", "secrets", namespace="default")
+            keeper, Access("get", tenant, "", "secrets", namespace="default")
         ).allowed
     assert authorizer.rules_for(keeper, SYSTEM, "default")
     assert not authorizer.rules_for(keeper, ACME, "default")
@@ -110,7 +112,7 @@ def test_masters_are_masters_of_their_own_tenant(reader: MemoryReader) -> None:
 @pytest.mark.parametrize(
     "path", ["/metrics", "/debug/pprof", "/logs", "/", "/apisomething", "/configz", "/tenants"]
 )
-def test_what_shows_the_whole_server_is_ring0s(reader: MemoryReader, path: str) -> None:
+def test_server_wide_paths_are_for_ring0_only(reader: MemoryReader, path: str) -> None:
     authorizer, access = Authorizer(reader), Access("get", ACME, path=path)
     for caller in (Identity(ACME, "admin"), Identity(ACME, "boss", ("system:masters",))):
         assert not authorizer.authorize(caller, access).allowed
@@ -126,18 +128,18 @@ def test_a_tenants_own_paths_are_its_roles_business(reader: MemoryReader, path: 
     assert not Authorizer(reader).authorize(Identity(ACME, "nobody"), Access("get", ACME, path=path)).allowed
 
 
-def test_a_change_of_roles_counts_at_once(reader: MemoryReader) -> None:
+def test_a_changed_role_takes_effect_immediately(reader: MemoryReader) -> None:
     authorizer, ann = Authorizer(reader), Identity(ACME, "ann")
-    asked = Access("get", ACME, "", "pods", namespace="ns")
-    assert not authorizer.authorize(ann, asked).allowed
+    access = Access("get", ACME, "", "pods", namespace="ns")
+    assert not authorizer.authorize(ann, access).allowed
     give(reader, ACME, "ann", EVERYTHING, namespace="ns")
-    assert authorizer.authorize(ann, asked).allowed
+    assert authorizer.authorize(ann, access).allowed
     reader.put(ACME, CLUSTER_ROLES, {"metadata": {"name": "ann-ns"}, "rules": []})
-    assert not authorizer.authorize(ann, asked).allowed
+    assert not authorizer.authorize(ann, access).allowed
     give(reader, ACME, "ann", EVERYTHING)
-    assert authorizer.authorize(ann, asked).allowed
+    assert authorizer.authorize(ann, access).allowed
     reader.remove(ACME, CLUSTER_ROLE_BINDINGS, "", "ann-")
-    assert not authorizer.authorize(ann, asked).allowed
+    assert not authorizer.authorize(ann, access).allowed
 
 
 class CountingReader(MemoryReader):
@@ -150,7 +152,7 @@ class CountingReader(MemoryReader):
         return super().list(tenant, resource, namespace)
 
 
-def test_a_question_asked_again_reads_nothing() -> None:
+def test_a_repeated_question_is_answered_from_the_cache() -> None:
     reader = CountingReader()
     give(reader, ACME, "admin", EVERYTHING)
     authorizer, admin = Authorizer(reader), Identity(ACME, "admin")
@@ -194,13 +196,13 @@ ANN = Identity(ACME, "ann")
         (Access("get", ACME, path="/metrics"), 'forbidden: User "ann" cannot get path "/metrics"'),
     ],
 )
-def test_the_words_of_a_refusal(access: Access, message: str) -> None:
+def test_the_message_of_a_forbidden_request(access: Access, message: str) -> None:
     with pytest.raises(Forbidden) as refusal:
         Authorizer(MemoryReader()).require(ANN, access)
     assert refusal.value.message == message
 
 
-def test_a_broken_binding_is_told_in_the_refusal(reader: MemoryReader) -> None:
+def test_a_broken_binding_is_named_in_the_forbidden_message(reader: MemoryReader) -> None:
     give(reader, ACME, "ann", [])
     reader.remove(ACME, CLUSTER_ROLES, "", "ann-")
     with pytest.raises(Forbidden, match=r'in the tenant "acme": RBAC: clusterrole\.rbac.* "ann-" not found$'):

@@ -1,4 +1,4 @@
-"""Built-in roles among stored ones: shown, replaced, in order, each tenant's own."""
+"""Built-in roles among stored ones: listed in order, replaced by stored ones, separate for each tenant."""
 
 import orjson
 import pytest
@@ -54,7 +54,7 @@ def test_a_built_in_role_reads_like_any_object(reader: MemoryReader) -> None:
         Key(ROLES, ACME, "default", "view"),
     ],
 )
-def test_there_is_nothing_else(reader: MemoryReader, key: Key) -> None:
+def test_other_roles_are_not_built_in(reader: MemoryReader, key: Key) -> None:
     assert builtin.entry(key, reader) is None
 
 
@@ -66,7 +66,7 @@ def test_a_list_is_in_order_and_stored_objects_take_the_places_of_built_in_ones(
     assert [entry.key.name for entry in found if not builtin.is_built_in(entry)] == ["mine", "view"]
 
 
-def test_a_page_goes_on_after_a_name(reader: MemoryReader) -> None:
+def test_a_page_continues_after_a_name(reader: MemoryReader) -> None:
     every = [entry.key.name for entry in builtin.merged([], ACME, CLUSTER_ROLE_BINDINGS, "", reader)]
     after = [entry.key.name for entry in builtin.merged([], ACME, CLUSTER_ROLE_BINDINGS, every[1], reader)]
     assert after == every[2:]

@@ -1,4 +1,4 @@
-"""What a grant lacks: told briefly, and never at the price of looking at everything."""
+"""The permissions that a grant lacks: a short message, and bounded work."""
 
 import time
 
@@ -54,7 +54,7 @@ def test_paths(held: str, wanted: str, covered: bool) -> None:
     assert (lacking == []) is covered
 
 
-def test_the_words_of_a_refusal() -> None:
+def test_the_message_of_a_forbidden_request() -> None:
     lacking = escalation.missing([], [rule("get list", "secrets"), PolicyRule(("get",), urls=("/metrics",))])
     assert escalation.refusal(ANN, lacking) == (
         'user "ann" (groups=["dev" "system:authenticated"]) is attempting to grant RBAC permissions not'

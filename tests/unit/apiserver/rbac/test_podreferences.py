@@ -1,4 +1,4 @@
-"""What a pod names, wherever a pod can name it."""
+"""The objects that a pod refers to, for every field that can refer to one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A list and a watch from its revision agree, whatever ring0 shares and whatever is built in."""
+"""A list and a watch from its revision agree, with objects that ring0 shares and with built-in ones."""
 
 import asyncio
 import json
@@ -14,11 +14,12 @@ from alcove.api import registry
 from alcove.api.encode import encode
 from alcove.api.ids import SYSTEM, GroupResource, Key, Revision, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import CONFIG_MAPS, CRDS
 from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds.kinds import CustomKinds
-from alcove.apiserver.crds.sharing import CRDS, LABEL
+from alcove.apiserver.crds.sharing import LABEL
 from alcove.apiserver.paths import parse
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLES
 from alcove.apiserver.resources.listing import list_objects
@@ -31,7 +32,6 @@ from alcove.store.sqlite import SqliteStore
 
 KINDS = registry.load()
 ACME = TenantId("acme")
-MAPS = GroupResource("", "configmaps")
 PATHS = {
     CRDS: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     CLUSTER_ROLES: "/apis/rbac.authorization.k8s.io/v1/clusterroles",
@@ -47,7 +47,7 @@ async def running(directory: Path) -> AsyncIterator[ApiServerServices]:
         async with Cache(store, hub.publish) as cache:
             # A watch from revision 0 would be one from any.
             await cache.reached(
-                await store.write([WriteOp(Key(MAPS, ACME, "", "first"), b'{"metadata":{}}')])
+                await store.write([WriteOp(Key(CONFIG_MAPS, ACME, "", "first"), b'{"metadata":{}}')])
             )
             kinds = CustomKinds(KINDS, cache, lambda: 0.0)
             yield ApiServerServices(store, cache, hub, KINDS, kinds, Chain(()), lambda: 0.0)
@@ -65,7 +65,7 @@ def call(resource: GroupResource, query: str, verb: str) -> ApiCall:
 
 
 class Mirror:
-    """What a client knows that listed and watches from there, as informers do."""
+    """The state of a client that lists and then watches, as informers do."""
 
     paused = closed = False
 
@@ -73,7 +73,7 @@ class Mirror:
         self._services, self._resource, self._selector = services, resource, selector
         self.objects: dict[str, Object] = {}
         self.revision = ""
-        self.told: list[tuple[str, str]] = []
+        self.events: list[tuple[str, str]] = []
         self.faults: list[tuple[str, str]] = []
         self._stream: ResponseStream | None = None
 
@@ -106,9 +106,9 @@ class Mirror:
             self._take(event["type"], event["object"])
 
     def _take(self, type: str, obj: Object) -> None:
-        """Nothing is raised in here: the cache that tells would end with it."""
+        """Must not raise: the cache that calls it would stop."""
         name = obj["metadata"].get("name", "")
-        self.told.append((type, name))
+        self.events.append((type, name))
         known = self.objects.get(name)
         is_same = known is not None and known["metadata"]["uid"] == obj["metadata"].get("uid")
         if type not in ("ADDED", "MODIFIED", "DELETED") or (type == "ADDED") != (known is None):
@@ -229,19 +229,19 @@ async def test_a_shared_crd_replaces_the_tenants_own_and_gives_it_back(tmp_path:
         mirror = Mirror(services, CRDS).list().watch()
         await write(services, crd(ACME))
         await write(services, crd(SYSTEM))
-        assert mirror.told == [("ADDED", "a")]
+        assert mirror.events == [("ADDED", "a")]
         await write(services, crd(SYSTEM, **{LABEL: "forced"}))
-        assert mirror.told[1:] == [("DELETED", "a"), ("ADDED", "a")]
+        assert mirror.events[1:] == [("DELETED", "a"), ("ADDED", "a")]
         await write(services, crd(ACME, hidden="yes"))
         await write(services, crd(SYSTEM, **{LABEL: "forced", "more": "yes"}))
-        assert mirror.told[3:] == [("MODIFIED", "a")]
+        assert mirror.events[3:] == [("MODIFIED", "a")]
         await write(services, WriteOp(Key(CRDS, SYSTEM, "", "a"), None))
-        assert mirror.told[4:] == [("DELETED", "a"), ("ADDED", "a")]
+        assert mirror.events[4:] == [("DELETED", "a"), ("ADDED", "a")]
         assert mirror.objects["a"]["metadata"]["labels"] == {"hidden": "yes"}
         mirror.stop()
 
 
-async def test_a_tenant_hears_nothing_of_what_ring0_does_not_share(tmp_path: Path) -> None:
+async def test_a_tenant_gets_no_events_of_unshared_ring0_objects(tmp_path: Path) -> None:
     async with running(tmp_path) as services:
         mirror = Mirror(services, CRDS).list().watch()
         made = body("CustomResourceDefinition", "secret", SYSTEM, "s", {})
@@ -250,15 +250,15 @@ async def test_a_tenant_hears_nothing_of_what_ring0_does_not_share(tmp_path: Pat
         again = Mirror(services, CRDS)
         again.revision = mirror.revision
         again.watch()
-        assert mirror.told == again.told == []
+        assert mirror.events == again.events == []
 
 
-async def test_a_watch_of_one_gathering_role_tells_of_what_it_gathers(tmp_path: Path) -> None:
+async def test_a_watch_of_an_aggregated_role_sends_changes_of_its_rules(tmp_path: Path) -> None:
     async with running(tmp_path) as services:
         mirror = Mirror(services, CLUSTER_ROLES).list()
         mirror.watch(f"resourceVersion={mirror.revision}&fieldSelector=metadata.name%3Dview")
         rules = [{"apiGroups": ["sea.example"], "resources": ["ships"], "verbs": ["get"]}]
         made = body("ClusterRole", "sailors", ACME, "s", {TO_VIEW: "true"}, rules=rules)
         await write(services, WriteOp(Key(CLUSTER_ROLES, ACME, "", "sailors"), made))
-        assert ("MODIFIED", "view") in mirror.told and {name for _, name in mirror.told} == {"view"}
+        assert ("MODIFIED", "view") in mirror.events and {name for _, name in mirror.events} == {"view"}
         assert "ships" in json.dumps(mirror.objects["view"]["rules"])

@@ -3,7 +3,8 @@ import pytest
 from alcove.api.errors import ServiceUnavailable
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
-from alcove.apiserver.streams.agent_addresses import NODES, AgentAddress, agent_address
+from alcove.api.resources import NODES
+from alcove.apiserver.streams.agent_addresses import AgentAddress, agent_address
 from alcove.testing.memory_reader import MemoryReader
 
 
@@ -41,6 +42,6 @@ def test_names_are_not_resolved(given: Object) -> None:
         agent_address(reader(given), "n1")
 
 
-def test_a_tenants_own_node_is_none() -> None:
+def test_a_tenants_node_object_is_ignored() -> None:
     with pytest.raises(ServiceUnavailable, match='node "n1" is not registered'):
         agent_address(reader(node(("InternalIP", "10.0.0.1")), TenantId("acme")), "n1")

@@ -1,4 +1,4 @@
-"""Which pod and port a proxied request means."""
+"""The pod and port that a proxied request selects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_paths(raw: str, found: ProxyPath | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "asked"),
+    ("text", "proxy_name"),
     [
         ("p", ProxyName("http", "p", "")),
         ("p:80", ProxyName("http", "p", "80")),
@@ -49,9 +49,9 @@ def test_paths(raw: str, found: ProxyPath | None) -> None:
         ("http:p:80:", None),
     ],
 )
-def test_names(text: str, asked: ProxyName | None) -> None:
-    if asked is not None:
-        assert split(text, "pod") == asked
+def test_names(text: str, proxy_name: ProxyName | None) -> None:
+    if proxy_name is not None:
+        assert split(text, "pod") == proxy_name
         return
     with pytest.raises(BadRequest, match="invalid pod request"):
         split(text, "pod")
@@ -63,7 +63,7 @@ POD: Object = {
 
 
 @pytest.mark.parametrize(
-    ("pod", "asked", "port"),
+    ("pod", "proxy_name", "port"),
     [
         (POD, ProxyName("http", "p", ""), 81),
         (POD, ProxyName("http", "p", "b"), 82),
@@ -75,12 +75,12 @@ POD: Object = {
         (POD, ProxyName("http", "p", "²"), None),
     ],
 )
-def test_ports(pod: Object, asked: ProxyName, port: int | None) -> None:
+def test_ports(pod: Object, proxy_name: ProxyName, port: int | None) -> None:
     if port is not None:
-        assert pod_port(pod, asked) == port
+        assert pod_port(pod, proxy_name) == port
         return
     with pytest.raises(ServiceUnavailable, match="error trying to reach service"):
-        pod_port(pod, asked)
+        pod_port(pod, proxy_name)
 
 
 SERVICE: Object = {"spec": {"ports": [{"port": 80}, {"port": 443, "name": "tls"}]}}
@@ -125,9 +125,9 @@ def named(name: str, uid: str) -> Object | None:
 def test_backends(
     port: str, service: Object | None, found: Object | None, answer: int | type[ApiError]
 ) -> None:
-    asked = ProxyName("http", "s", port)
+    proxy_name = ProxyName("http", "s", port)
     if isinstance(answer, int):
-        assert backend_of(asked, service, found, named).port == answer
+        assert backend_of(proxy_name, service, found, named).port == answer
         return
     with pytest.raises(answer):
-        backend_of(asked, service, found, named)
+        backend_of(proxy_name, service, found, named)

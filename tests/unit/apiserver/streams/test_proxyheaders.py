@@ -1,4 +1,4 @@
-"""Where redirects of a backend lead, and what ends at this server."""
+"""Redirects of a backend, and headers that are not forwarded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_redirects(rest: str, location: str, message: str) -> None:
     assert relocated(location, ProxyPath(PREFIX, rest), "h:1") == message
 
 
-def test_what_the_backend_is_not_told() -> None:
+def test_headers_that_are_not_forwarded_to_the_backend() -> None:
     headers = {
         "host": "h:1",
         "authorization": "Bearer x",
@@ -59,7 +59,7 @@ def test_what_the_backend_is_not_told() -> None:
     }
 
 
-def test_what_the_client_is_told() -> None:
+def test_headers_that_are_returned_to_the_client() -> None:
     fields = [
         (b"Connection", b"keep-alive, X-Hop"),
         (b"X-Hop", b"1"),

@@ -20,7 +20,7 @@ LOG = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 ASK = b"GET /exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
 
-PLACE = AgentAddress("n", "127.0.0.1", 0)
+ADDRESS = AgentAddress("n", "127.0.0.1", 0)
 
 
 class Ended:
@@ -41,20 +41,22 @@ async def relayed(
 
     async def answer(request: HttpRequest) -> HttpResponse:
         loop = asyncio.get_running_loop()
-        _, asked = await loop.create_connection(
+        _, agent_connection = await loop.create_connection(
             HttpClientConnection, "127.0.0.1", listener.sockets[0].getsockname()[1]
         )
-        asked.begin("GET", request.path, {"Host": "n", "Connection": "Upgrade", "Upgrade": "websocket"})
-        await asked.response()
+        agent_connection.begin(
+            "GET", request.path, {"Host": "n", "Connection": "Upgrade", "Upgrade": "websocket"}
+        )
+        await agent_connection.response()
 
         def done() -> None:
             ended.count += 1
 
-        if asked.status == 101:
-            return HttpResponse(101, StreamRelay(asked, done, idle_seconds_max), b"")
-        if asked.status == 200:
-            return HttpResponse(200, BodyRelay(asked, done), b"text/plain")
-        raise await error_of(asked)
+        if agent_connection.status == 101:
+            return HttpResponse(101, StreamRelay(agent_connection, done, idle_seconds_max), b"")
+        if agent_connection.status == 200:
+            return HttpResponse(200, BodyRelay(agent_connection, done), b"text/plain")
+        raise await error_of(agent_connection)
 
     listener = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with (
@@ -69,7 +71,7 @@ async def relayed(
 
 
 async def until(check: Callable[[], bool]) -> None:
-    while not check():  # noqa: ASYNC110 - what is waited for tells nobody.
+    while not check():  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.005)
 
 
@@ -165,7 +167,7 @@ async def test_a_client_is_read_no_faster_than_the_agent_reads() -> None:
         await until(lambda: ended.count == 1)
 
 
-async def test_nobody_says_anything_for_long() -> None:
+async def test_idle_relays_are_closed() -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(SWITCH)
         await reader.read()
@@ -218,7 +220,7 @@ async def test_a_log_that_breaks_off_does_not_look_whole() -> None:
         (b"<html>", "responded with status 404"),
     ],
 )
-async def test_an_agents_refusal_is_the_clients(answer: bytes, message: str) -> None:
+async def test_an_agents_error_is_returned_to_the_client(answer: bytes, message: str) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 404 Status\r\nContent-Length: %d\r\n\r\n%b" % (len(answer), answer))
@@ -226,12 +228,14 @@ async def test_an_agents_refusal_is_the_clients(answer: bytes, message: str) -> 
     listener = await asyncio.start_server(refuse, "127.0.0.1", 0)
     async with listener, asyncio.timeout(10):
         port = listener.sockets[0].getsockname()[1]
-        _, asked = await asyncio.get_running_loop().create_connection(HttpClientConnection, "127.0.0.1", port)
-        await ask(asked, PLACE, "GET", "/", {})
-        error = await error_of(asked)
+        _, agent_connection = await asyncio.get_running_loop().create_connection(
+            HttpClientConnection, "127.0.0.1", port
+        )
+        await ask(agent_connection, ADDRESS, "GET", "/", {})
+        error = await error_of(agent_connection)
         assert message in error.message
         assert isinstance(error, NotFound) or "status" in message
-        asked.close()
+        agent_connection.close()
 
 
 async def test_an_agent_that_hangs_up_or_talks_nonsense_is_an_error() -> None:
@@ -246,8 +250,8 @@ async def test_an_agent_that_hangs_up_or_talks_nonsense_is_an_error() -> None:
         listener = await asyncio.start_server(rude, "127.0.0.1", 0)
         async with listener, asyncio.timeout(10):
             port = listener.sockets[0].getsockname()[1]
-            _, asked = await asyncio.get_running_loop().create_connection(
+            _, agent_connection = await asyncio.get_running_loop().create_connection(
                 HttpClientConnection, "127.0.0.1", port
             )
             with pytest.raises(ServiceUnavailable):
-                await ask(asked, PLACE, "GET", "/", {})
+                await ask(agent_connection, ADDRESS, "GET", "/", {})

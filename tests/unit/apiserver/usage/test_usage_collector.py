@@ -6,7 +6,8 @@ import msgspec
 from alcove.api.errors import ServiceUnavailable
 from alcove.api.ids import SYSTEM
 from alcove.api.node_api import NodeSummary, ResourceUsage
-from alcove.apiserver.streams.agent_addresses import NODES, AgentAddress
+from alcove.api.resources import NODES
+from alcove.apiserver.streams.agent_addresses import AgentAddress
 from alcove.apiserver.streams.agents import AgentConnector
 from alcove.apiserver.usage import usage_collector
 from alcove.apiserver.usage.usage_collector import KEPT_SECONDS, UsageCollector
@@ -20,7 +21,7 @@ class Fleet:
     """Agents that answer at once, refuse, or never answer, by the name of their node."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.hangs: set[str] = set()
         self.dead: set[str] = set()
         self.now = 0.0
@@ -33,7 +34,7 @@ class Fleet:
             self.reader.put(SYSTEM, NODES, {"metadata": {"name": name}, "status": status})
 
     async def connect(self, address: AgentAddress) -> HttpClientConnection:
-        self.asked.append(address.node)
+        self.requested.append(address.node)
         if address.node in self.hangs:
             await asyncio.sleep(1_000)
         if address.node in self.dead:
@@ -62,18 +63,18 @@ async def test_nodes_are_asked_once_for_some_seconds() -> None:
     fleet.add("a", "b")
     assert await fleet.collecting.of(["a", "b", "a"]) == {"a": SUMMARY, "b": SUMMARY}
     await fleet.collecting.of(["a"])
-    assert sorted(fleet.asked) == ["a", "b"]
+    assert sorted(fleet.requested) == ["a", "b"]
     fleet.now += KEPT_SECONDS
     await fleet.collecting.of(["a"])
-    assert fleet.asked.count("a") == 2
+    assert fleet.requested.count("a") == 2
 
 
-async def test_all_who_ask_at_once_are_served_by_one_fetch() -> None:
+async def test_concurrent_requests_share_one_fetch() -> None:
     fleet = Fleet()
     fleet.add("a")
     answers = await asyncio.gather(*(fleet.collecting.of(["a"]) for _ in range(20)))
     assert answers == [{"a": SUMMARY}] * 20
-    assert fleet.asked == ["a"]
+    assert fleet.requested == ["a"]
 
 
 async def test_a_dead_or_unknown_node_is_missing_and_later_asked_again_without_waiting() -> None:
@@ -87,7 +88,7 @@ async def test_a_dead_or_unknown_node_is_missing_and_later_asked_again_without_w
     async with asyncio.timeout(1):
         assert await fleet.collecting.of(["a", "dead"]) == {"a": SUMMARY}
     await asyncio.sleep(0)
-    assert fleet.asked.count("dead") == 2
+    assert fleet.requested.count("dead") == 2
     await fleet.collecting.close()
     fleet.hangs.clear()
     fleet.now += KEPT_SECONDS

@@ -1,4 +1,4 @@
-"""Whose names are: nobody's who came later, whatever he writes."""
+"""The owner of a host name is the oldest claim, whatever a later one contains."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ def claim(tenant: TenantId, day: int) -> HostClaim:
     return HostClaim(f"2026-01-{day:02}T00:00:00Z", f"uid-{tenant}", tenant)
 
 
-def test_the_oldest_gets_what_nobody_has() -> None:
+def test_the_oldest_claim_gets_an_unused_host() -> None:
     assert winner(None, [claim(RED, 2), claim(BLUE, 1), claim(GREEN, 3)]) == BLUE
     assert winner(None, []) is None
 

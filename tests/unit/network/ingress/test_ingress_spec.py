@@ -1,4 +1,4 @@
-"""Ingresses as they are written, and as they are read."""
+"""Parsing of Ingress objects."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which provider a network, or a VPC, is of."""
+"""Which provider a network or a VPC belongs to."""
 
 import pytest
 

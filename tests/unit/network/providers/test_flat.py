@@ -1,4 +1,4 @@
-"""What a node has to know of a flat network."""
+"""The layout of a flat network as a node needs it."""
 
 from ipaddress import ip_network
 

@@ -1,4 +1,4 @@
-"""What a node has to know of a network with a VPC of its own."""
+"""The layout of a VPC as a node needs it."""
 
 from ipaddress import ip_network
 from typing import Any
@@ -44,7 +44,7 @@ def test_a_vpc_with_its_subnets_and_who_knows_them() -> None:
     )
 
 
-def test_a_vpc_that_is_nobodys_is_known_for_its_duties() -> None:
+def test_a_vpc_without_owner_has_a_layout() -> None:
     found = node_layout({**vpc(), "metadata": {"name": "v"}}, [], [], [])
     assert found is not None and found.owner is None
 

@@ -1,4 +1,4 @@
-"""What a network comes to, as a table: the VPC and subnets it has, makes, waits for, or is refused."""
+"""The plan for a network, as a table: its VPC and subnets, existing, created, awaited or refused."""
 
 from collections.abc import Sequence
 from ipaddress import ip_network
@@ -125,11 +125,11 @@ def made(
         ),
     ],
 )  # fmt: skip
-def test_a_vpc_that_is_not_there_is_made(wanted: Object, expected: NetworkPlan) -> None:
+def test_a_missing_vpc_is_created(wanted: Object, expected: NetworkPlan) -> None:
     assert decide(wanted) == expected
 
 
-def test_a_vpc_that_is_nobodys_is_attached_to() -> None:
+def test_a_vpc_without_owner_can_be_attached() -> None:
     nets = [subnet("net1", "10.0.1.0/24"), subnet("net2", "10.0.2.0/24")]
     decided = decide(network(vpcID="vpc01", ip="10.0.0.0", prefix=16, subnets=["net2", "net1"]), vpc(), nets)
     assert decided.make is None and decided.attach

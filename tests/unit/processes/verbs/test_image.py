@@ -37,7 +37,7 @@ def test_every_nodes_images_are_listed(data: Path) -> None:
     assert builtin.NAME in alcove("image", "list", "--data", str(data)).stdout
 
 
-def test_what_is_no_archive_of_images_is_told(data: Path) -> None:
+def test_a_file_that_is_no_archive_is_reported(data: Path) -> None:
     archive = data / "x.tar"
     with tarfile.open(archive, "w") as tar:
         tar.addfile(tarfile.TarInfo("readme"), io.BytesIO())

@@ -16,7 +16,7 @@ CONTROL_BYTES_MAX = 64 << 10
 DATA_BYTES_MAX = (1 << 24) - 1
 
 _VERSION = 3
-_SYN_REPLY, _RST_STREAM, _PING, _GOAWAY = 2, 3, 6, 7
+_SYN_REPLY, _RST_STREAM, _PING = 2, 3, 6
 _FIN = 1
 _HEAD = Packing(">IBBH")
 _HEAD_BYTES = 8
@@ -152,9 +152,6 @@ class FrameWriter:
     def ping(self, number: int) -> bytes:
         """Pings of the server have even numbers. A client's ping is answered by the same frame."""
         return _control(_PING, number.to_bytes(4, "big"))
-
-    def go_away(self, last_stream: int) -> bytes:
-        return _control(_GOAWAY, last_stream.to_bytes(4, "big") + bytes(4))
 
 
 def _frame(first: int, flags: int, body: bytes) -> bytes:

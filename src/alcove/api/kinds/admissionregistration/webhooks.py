@@ -10,12 +10,17 @@ from alcove.api.kinds.admissionregistration.rules import (
     validate_match_conditions,
     validate_rule,
 )
-from alcove.api.kinds.checks import fill, named, one_of
+from alcove.api.kinds.checks import fill, one_of
 from alcove.api.kinds.labelselectors import validate_label_selector
-from alcove.api.kinds.webhookclients import default_client, validate_client
+from alcove.api.kinds.webhookclients import (
+    REVIEW_VERSIONS,
+    default_client,
+    validate_client,
+    validate_review_versions,
+)
 from alcove.api.objects import Object
 
-REVIEW_VERSIONS = ("v1", "v1beta1")
+_REVIEW_VERSIONS_MISSING = f"must specify one of {', '.join(REVIEW_VERSIONS)}"
 SIDE_EFFECTS = ("None", "NoneOnDryRun")
 REINVOCATION_POLICIES = ("IfNeeded", "Never")
 TIMEOUT_SECONDS_DEFAULT = 10
@@ -49,7 +54,11 @@ def validate_configuration(configuration: Object) -> list[FieldError]:
     for index, webhook in enumerate(configuration.get("webhooks") or ()):
         path, name = f"webhooks[{index}]", webhook.get("name", "")
         errors += _webhook(webhook, path)
-        errors += _review_versions(webhook.get("admissionReviewVersions") or [], path)
+        errors += validate_review_versions(
+            webhook.get("admissionReviewVersions") or [],
+            f"{path}.admissionReviewVersions",
+            _REVIEW_VERSIONS_MISSING,
+        )
         if name and name in seen:
             errors.append(duplicate(f"{path}.name", name))
         seen.add(name)
@@ -91,21 +100,6 @@ def _full_name(name: str, path: str) -> list[FieldError]:
         message = "should be a domain with at least three segments separated by dots"
         return [invalid(path, name, message)]
     return []
-
-
-def _review_versions(versions: list[str], path: str) -> list[FieldError]:
-    path, known = f"{path}.admissionReviewVersions", ", ".join(REVIEW_VERSIONS)
-    if not versions:
-        return [required(path, f"must specify one of {known}")]
-    errors: list[FieldError] = []
-    for index, version in enumerate(versions):
-        if version in versions[:index]:
-            errors.append(invalid(f"{path}[{index}]", version, "duplicate version"))
-        else:
-            errors += named(version, names.dns_1035_label, f"{path}[{index}]")
-    if not set(versions) & set(REVIEW_VERSIONS):
-        errors.append(invalid(path, versions, f"must include at least one of {known}"))
-    return errors
 
 
 STRATEGIES: dict[str, Strategy] = {

@@ -3,14 +3,17 @@
 Paths are those of Kubernetes' messages, which flatten `webhook.clientConfig`.
 """
 
-from alcove.api import names
-from alcove.api.fields import FieldError, forbidden, invalid, required
-from alcove.api.kinds.checks import named, one_of_required
-from alcove.api.kinds.webhookclients import default_client, validate_ca_bundle, validate_client
+from alcove.api.fields import FieldError, forbidden, required
+from alcove.api.kinds.checks import one_of_required
+from alcove.api.kinds.webhookclients import (
+    default_client,
+    validate_ca_bundle,
+    validate_client,
+    validate_review_versions,
+)
 from alcove.api.objects import Object
 
 STRATEGIES_OF_CONVERSION = ("None", "Webhook")
-REVIEW_VERSIONS = ("v1", "v1beta1")
 _CLIENT = "spec.conversion.webhookClientConfig"
 _VERSIONS = "spec.conversion.conversionReviewVersions"
 
@@ -41,22 +44,7 @@ def validate_conversion(spec: Object) -> list[FieldError]:
         errors.append(required(_CLIENT, "required when strategy is set to Webhook"))
     else:
         errors += validate_client(client, _CLIENT)
-    return errors + _review_versions(versions)
-
-
-def _review_versions(versions: list[str]) -> list[FieldError]:
-    if not versions:
-        return [required(_VERSIONS)]
-    errors: list[FieldError] = []
-    for index, version in enumerate(versions):
-        if version in versions[:index]:
-            errors.append(invalid(f"{_VERSIONS}[{index}]", version, "duplicate version"))
-        else:
-            errors += named(version, names.dns_1035_label, f"{_VERSIONS}[{index}]")
-    if not set(versions) & set(REVIEW_VERSIONS):
-        message = f"must include at least one of {', '.join(REVIEW_VERSIONS)}"
-        errors.append(invalid(_VERSIONS, versions, message))
-    return errors
+    return errors + validate_review_versions(versions, _VERSIONS)
 
 
 def ca_bundle_errors(now: Object, before: Object) -> list[FieldError]:

@@ -3,11 +3,13 @@
 from alcove.api.fields import FieldError, invalid, not_supported, required
 from alcove.api.kind import Strategy
 from alcove.api.kinds.apps.templates import (
+    default_rolling_update,
     is_empty,
     mismatch_errors,
     read_selector,
     template_of,
     validate_long_running,
+    validate_selector_unchanged,
 )
 from alcove.api.kinds.checks import (
     at_most_100_percent,
@@ -17,7 +19,6 @@ from alcove.api.kinds.checks import (
     not_decremented,
     not_negative,
     positive_int_or_percent,
-    unchanged,
 )
 from alcove.api.kinds.core.pods import default_pod_template, validate_pod_template
 from alcove.api.kinds.labelselectors import validate_label_selector
@@ -31,12 +32,7 @@ UPDATE_STRATEGIES = ("RollingUpdate", "OnDelete")
 
 def default_daemon_set(obj: Object) -> None:
     spec = child(obj, "spec")
-    strategy = child(spec, "updateStrategy")
-    fill(strategy, "type", "RollingUpdate")
-    if strategy["type"] == "RollingUpdate":
-        rolling = child(strategy, "rollingUpdate")
-        fill(rolling, "maxUnavailable", 1)
-        fill(rolling, "maxSurge", 0)
+    default_rolling_update(child(spec, "updateStrategy"), max_unavailable=1, max_surge=0)
     fill(spec, "revisionHistoryLimit", 10)
     default_pod_template(child(spec, "template"))
 
@@ -99,10 +95,6 @@ def _update_strategy(strategy: Object, path: str) -> list[FieldError]:
     return errors
 
 
-def validate_daemon_set_update(new: Object, old: Object) -> list[FieldError]:
-    return unchanged(new.get("spec") or {}, old.get("spec") or {}, "spec", "selector")
-
-
 def validate_daemon_set_status(new: Object, old: Object) -> list[FieldError]:
     status = new.get("status") or {}
     counters = (
@@ -123,7 +115,7 @@ def validate_daemon_set_status(new: Object, old: Object) -> list[FieldError]:
 STRATEGY = Strategy(
     default=default_daemon_set,
     validate=validate_daemon_set,
-    validate_update=validate_daemon_set_update,
+    validate_update=validate_selector_unchanged,
     validate_status=validate_daemon_set_status,
     prepare_create=prepare_create,
     prepare_update=prepare_update,

@@ -3,7 +3,12 @@
 from alcove.api.errors import BadRequest
 from alcove.api.fields import FieldError, forbidden, invalid, not_supported, required
 from alcove.api.kind import Strategy
-from alcove.api.kinds.apps.templates import template_of, validate_template
+from alcove.api.kinds.apps.templates import (
+    default_rolling_update,
+    template_of,
+    validate_selector_unchanged,
+    validate_template,
+)
 from alcove.api.kinds.checks import (
     at_most_100_percent,
     child,
@@ -11,28 +16,20 @@ from alcove.api.kinds.checks import (
     int_or_percent_value,
     not_decremented,
     not_negative,
-    not_over,
     positive_int_or_percent,
-    unchanged,
+    replica_counters,
 )
 from alcove.api.kinds.core.networks import NETWORK_LABEL, network_of
 from alcove.api.kinds.core.pods import default_pod_template
 from alcove.api.objects import Object, labels
 
 STRATEGIES_OF_ROLLOUT = ("Recreate", "RollingUpdate")
-_OVER_REPLICAS = "cannot be greater than status.replicas"
-_OVER_READY = "cannot be greater than readyReplicas"
 
 
 def default_deployment(obj: Object) -> None:
     spec = child(obj, "spec")
     fill(spec, "replicas", 1)
-    strategy = child(spec, "strategy")
-    fill(strategy, "type", "RollingUpdate")
-    if strategy["type"] == "RollingUpdate":
-        rolling = child(strategy, "rollingUpdate")
-        fill(rolling, "maxUnavailable", "25%")
-        fill(rolling, "maxSurge", "25%")
+    default_rolling_update(child(spec, "strategy"), max_unavailable="25%", max_surge="25%")
     fill(spec, "revisionHistoryLimit", 10)
     fill(spec, "progressDeadlineSeconds", 600)
     default_pod_template(child(spec, "template"))
@@ -87,10 +84,6 @@ def _rolling(rolling: Object, path: str) -> list[FieldError]:
     return errors + at_most_100_percent(unavailable, f"{path}.maxUnavailable")
 
 
-def validate_deployment_update(new: Object, old: Object) -> list[FieldError]:
-    return unchanged(new.get("spec") or {}, old.get("spec") or {}, "spec", "selector")
-
-
 def validate_deployment_status(new: Object, old: Object) -> list[FieldError]:
     status = new.get("status") or {}
     counters = (
@@ -104,16 +97,14 @@ def validate_deployment_status(new: Object, old: Object) -> list[FieldError]:
         "collisionCount",
     )
     errors = not_negative(status, "status", *counters)
-    bounded = ("updatedReplicas", "readyReplicas", "availableReplicas")
-    errors += not_over(status, "replicas", _OVER_REPLICAS, "status", *bounded)
-    errors += not_over(status, "readyReplicas", _OVER_READY, "status", "availableReplicas")
+    errors += replica_counters(status, "updatedReplicas", "readyReplicas", "availableReplicas")
     return errors + not_decremented(status, old.get("status") or {}, "status", "collisionCount")
 
 
 STRATEGY = Strategy(
     default=default_deployment,
     validate=validate_deployment,
-    validate_update=validate_deployment_update,
+    validate_update=validate_selector_unchanged,
     validate_status=validate_deployment_status,
     status_leaves=("labels",),
     has_status=True,

@@ -18,9 +18,9 @@ from alcove.api.kinds.checks import (
     named,
     not_decremented,
     not_negative,
-    not_over,
     one_of,
     positive_int_or_percent,
+    replica_counters,
 )
 from alcove.api.kinds.core.claims import check_claim_spec, default_claim_spec
 from alcove.api.kinds.core.pods import default_pod_template, validate_pod_template
@@ -159,9 +159,7 @@ def validate_stateful_set_status(new: Object, old: Object) -> list[FieldError]:
     bounded = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
     counters = ("replicas", *bounded, "observedGeneration", "collisionCount")
     errors = not_negative(status, "status", *counters)
-    errors += not_over(status, "replicas", "cannot be greater than status.replicas", "status", *bounded)
-    message = "cannot be greater than status.readyReplicas"
-    errors += not_over(status, "readyReplicas", message, "status", "availableReplicas")
+    errors += replica_counters(status, *bounded, ready="status.readyReplicas")
     return errors + not_decremented(status, old.get("status") or {}, "status", "collisionCount")
 
 

@@ -1,13 +1,28 @@
-"""Checks shared by workload controllers: a selector, and a template whose pods it selects."""
+"""What workload controllers share: a selector, a template whose pods it selects, and defaults of rollouts."""
 
 from alcove.api import selectors
 from alcove.api.errors import BadRequest
 from alcove.api.fields import FieldError, forbidden, invalid, not_supported, required
+from alcove.api.kinds.checks import child, fill, unchanged
 from alcove.api.kinds.core.pods import validate_pod_template
 from alcove.api.kinds.labelselectors import validate_label_selector
 from alcove.api.objects import Object, get
 
+_ROLLING_UPDATE = "RollingUpdate"
 _MISMATCH = "`selector` does not match template `labels`"
+
+
+def default_rolling_update(strategy: Object, max_unavailable: int | str, max_surge: int | str) -> None:
+    """Set the default type of an update strategy, and the limits of a rolling update."""
+    fill(strategy, "type", _ROLLING_UPDATE)
+    if strategy["type"] == _ROLLING_UPDATE:
+        rolling = child(strategy, "rollingUpdate")
+        fill(rolling, "maxUnavailable", max_unavailable)
+        fill(rolling, "maxSurge", max_surge)
+
+
+def validate_selector_unchanged(new: Object, old: Object) -> list[FieldError]:
+    return unchanged(new.get("spec") or {}, old.get("spec") or {}, "spec", "selector")
 
 
 def validate_selector(spec: Object, empty: str) -> list[FieldError]:

@@ -8,10 +8,16 @@ from alcove.api.validation import FieldErrors, check_value
 _STANDARD_FINALIZERS = ("kubernetes", "arktos", "orphan", "foregroundDeletion")
 
 
-def add_finalizer(obj: Object, finalizer: str) -> None:
+def activate(obj: Object, finalizer: str) -> None:
+    """Prepare a new object: its finalizer in the spec, and the phase Active."""
     finalizers = obj.setdefault("spec", {}).setdefault("finalizers", [])
     if finalizer not in finalizers:
         finalizers.append(finalizer)
+    obj["status"] = {"phase": "Active"}
+
+
+def phase(obj: Object) -> str:
+    return str(get(obj, "status", "phase", default=""))
 
 
 def keep_finalizers(new: Object, old: Object) -> None:
@@ -47,12 +53,12 @@ def default_phase(obj: Object) -> None:
 
 def validate_phase(new: Object, _old: Object) -> list[FieldError]:
     """The phase is Terminating if and only if the object has a deletion timestamp."""
-    phase = get(new, "status", "phase", default="")
+    new_phase = phase(new)
     if not get(new, "metadata", "deletionTimestamp"):
-        if phase != "Active":
+        if new_phase != "Active":
             message = "may only be 'Active' if `deletionTimestamp` is empty"
-            return [invalid("status.Phase", phase, message)]
-    elif phase != "Terminating":
+            return [invalid("status.Phase", new_phase, message)]
+    elif new_phase != "Terminating":
         message = "may only be 'Terminating' if `deletionTimestamp` is not empty"
-        return [invalid("status.Phase", phase, message)]
+        return [invalid("status.Phase", new_phase, message)]
     return []

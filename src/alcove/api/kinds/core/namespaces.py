@@ -4,13 +4,15 @@ from alcove.api import names
 from alcove.api.fields import FieldError
 from alcove.api.kind import Strategy
 from alcove.api.kinds.core.lifecycles import (
-    add_finalizer,
+    activate,
     check_finalizers,
     default_phase,
     keep_finalizers,
+    phase,
+    validate_finalize,
     validate_phase,
 )
-from alcove.api.objects import Object, get, metadata
+from alcove.api.objects import Object, metadata
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 FINALIZER = "kubernetes"
@@ -32,8 +34,7 @@ def _validate(namespace: Object) -> list[FieldError]:
 
 def _prepare_create(namespace: Object) -> None:
     _default(namespace)  # Again: a generated name was unknown before.
-    add_finalizer(namespace, FINALIZER)
-    namespace["status"] = {"phase": "Active"}
+    activate(namespace, FINALIZER)
 
 
 STRATEGY = Strategy(
@@ -41,8 +42,9 @@ STRATEGY = Strategy(
     validate=_validate,
     validate_status=validate_phase,
     prepare_create=_prepare_create,
+    validate_subresource={"finalize": validate_finalize},
     prepare_update=keep_finalizers,
-    fields={"status.phase": lambda namespace: str(get(namespace, "status", "phase", default=""))},
+    fields={"status.phase": phase},
     has_status=True,
     validate_name=names.name_is_dns_label,
 )

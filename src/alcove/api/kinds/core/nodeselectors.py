@@ -1,7 +1,8 @@
 """Node selectors (of pod affinity and of volumes): terms that match labels and names of nodes."""
 
 from alcove.api import names
-from alcove.api.fields import forbidden, invalid, required
+from alcove.api.fields import invalid, required
+from alcove.api.kinds.labelselectors import validate_requirement
 from alcove.api.objects import Object
 from alcove.api.validation import FieldErrors, check_value
 
@@ -21,32 +22,10 @@ def check_node_selector_term(
 ) -> None:
     """Check a term. With `any_values`, for preferences, values need not be valid label values."""
     for index, requirement in enumerate(term.get("matchExpressions", ())):
-        _check_labels(requirement, any_values, f"{path}.matchExpressions[{index}]", errors)
+        requirement_path = f"{path}.matchExpressions[{index}]"
+        errors += validate_requirement(requirement, requirement_path, compares=True, any_values=any_values)
     for index, requirement in enumerate(term.get("matchFields", ())):
         _check_fields(requirement, f"{path}.matchFields[{index}]", errors)
-
-
-def _check_labels(requirement: Object, any_values: bool, path: str, errors: FieldErrors) -> None:
-    operator, values = requirement.get("operator", ""), requirement.get("values", ())
-    if operator in ("In", "NotIn"):
-        if not values:
-            message = "must be specified when `operator` is 'In' or 'NotIn'"
-            errors.append(required(f"{path}.values", message))
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            message = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            errors.append(forbidden(f"{path}.values", message))
-    elif operator in ("Gt", "Lt"):
-        if len(values) != 1:
-            message = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-            errors.append(required(f"{path}.values", message))
-    else:
-        errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
-    check_value(requirement.get("key", ""), names.label_key, f"{path}.key", errors)
-    if any_values:
-        return
-    for index, value in enumerate(values):
-        check_value(value, names.label_value, f"{path}.values[{index}]", errors)
 
 
 def _check_fields(requirement: Object, path: str, errors: FieldErrors) -> None:

@@ -2,11 +2,12 @@
 
 from alcove.api.fields import FieldError, forbidden, invalid, not_supported, required
 from alcove.api.kind import Strategy
+from alcove.api.kinds.checks import not_negative, replica_counters
 from alcove.api.kinds.core.pods import default_pod_template, validate_pod_template
 from alcove.api.objects import Object, get, metadata
 from alcove.api.validation import FieldErrors, check_not_negative
 
-_COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
+_COUNTERS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
 
 
 def _default(controller: Object) -> None:
@@ -57,20 +58,9 @@ def _check_template(template: Object, selector: Object, errors: FieldErrors) -> 
 
 
 def _validate_status(new: Object, _old: Object) -> list[FieldError]:
-    errors: list[FieldError] = []
     status = new.get("status", {})
-    for field in _COUNTS:
-        check_not_negative(status.get(field, 0), f"status.{field}", errors)
-    replicas, ready = status.get("replicas", 0), status.get("readyReplicas", 0)
-    for field in ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"):
-        count = status.get(field, 0)
-        if count > replicas:
-            errors.append(invalid(f"status.{field}", count, "cannot be greater than status.replicas"))
-    available = status.get("availableReplicas", 0)
-    if available > ready:
-        message = "cannot be greater than readyReplicas"
-        errors.append(invalid("status.availableReplicas", available, message))
-    return errors
+    errors = not_negative(status, "status", *_COUNTERS)
+    return errors + replica_counters(status, "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
 
 STRATEGY = Strategy(

@@ -8,10 +8,12 @@ from alcove.api.fields import FieldError, invalid
 from alcove.api.ids import ALL
 from alcove.api.kind import CLIENT_METADATA, Strategy
 from alcove.api.kinds.core.lifecycles import (
-    add_finalizer,
+    activate,
     check_finalizers,
     default_phase,
     keep_finalizers,
+    phase,
+    validate_finalize,
     validate_phase,
 )
 from alcove.api.kinds.core.resources import check_amount, check_quota_resource_name
@@ -111,19 +113,15 @@ def _validate_update(new: Object, old: Object) -> list[FieldError]:
     return errors
 
 
-def _prepare_create(tenant: Object) -> None:
-    add_finalizer(tenant, FINALIZER)
-    tenant["status"] = {"phase": "Active"}
-
-
 STRATEGY = Strategy(
     default=_default,
     validate=_validate,
     validate_update=_validate_update,
     validate_status=validate_phase,
-    prepare_create=_prepare_create,
+    prepare_create=lambda tenant: activate(tenant, FINALIZER),
+    validate_subresource={"finalize": validate_finalize},
     prepare_update=keep_finalizers,
-    fields={"status.phase": lambda tenant: str(get(tenant, "status", "phase", default=""))},
+    fields={"status.phase": phase},
     status_leaves=CLIENT_METADATA,
     has_status=True,
     counts_generation=True,

@@ -1,10 +1,10 @@
 """resource.k8s.io: devices of nodes, and claims for them."""
 
 from alcove.api.kind import Strategy
-from alcove.api.kinds.resource import claims, classes, slices
+from alcove.api.kinds.resource import claims, devices, slices
 
 STRATEGIES: dict[str, Strategy] = {
     **claims.STRATEGIES,
-    **classes.STRATEGIES,
+    **devices.STRATEGIES,
     **slices.STRATEGIES,
 }

@@ -1,4 +1,4 @@
-"""Checks shared by claims, classes and slices: attribute names, selectors, configuration, sets."""
+"""DeviceClasses, and what they share with claims and slices: names, selectors, configuration, taints."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,7 +7,9 @@ import orjson
 
 from alcove.api import names
 from alcove.api.fields import FieldError, duplicate, invalid, required, too_long, too_many
+from alcove.api.kind import Strategy
 from alcove.api.kinds.checks import named, one_of, one_of_required
+from alcove.api.kinds.core.resources import is_extended
 from alcove.api.kinds.core.volumesources import check_csi_driver
 from alcove.api.objects import Object
 
@@ -126,3 +128,19 @@ def validate_toleration(toleration: Object, path: str) -> list[FieldError]:
     if toleration.get("effect"):
         errors += one_of(toleration["effect"], EFFECTS, f"{path}.effect")
     return errors
+
+
+def validate_class(obj: Object) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    errors = validate_selectors(spec.get("selectors") or (), "spec.selectors")
+    errors += each(spec.get("config") or (), CONFIGS_MAX, validate_config, "spec.config")
+    name = spec.get("extendedResourceName")
+    if name is not None and not is_extended(name):
+        message = "must be a valid extended resource name"
+        errors.append(invalid("spec.extendedResourceName", name, message))
+    return errors
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "deviceclasses": Strategy(validate=validate_class, counts_generation=True),
+}

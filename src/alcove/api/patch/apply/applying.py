@@ -1,19 +1,33 @@
 """Server-side apply: merges a configuration into the object; its applier owns the fields it contains."""
 
+from collections.abc import Iterator
+
 from alcove.api import objects
-from alcove.api.errors import BadRequest
+from alcove.api.errors import BadRequest, Conflict, Details, StatusCause
+from alcove.api.fields import quote
 from alcove.api.objects import Object
-from alcove.api.patch.apply import check, conflicts, lastapplied, managed
-from alcove.api.patch.apply.conflicts import Conflicts
-from alcove.api.patch.apply.fieldset import FieldSet, difference, exclude, intersection
-from alcove.api.patch.apply.managed import FieldOwner, Managed, ManagedFieldsEntry
+from alcove.api.patch.apply import check, elements, lastapplied, managed
+from alcove.api.patch.apply.fieldset import (
+    LEAF,
+    WHOLE,
+    FieldSet,
+    Trie,
+    difference,
+    exclude,
+    intersection,
+    paths,
+)
+from alcove.api.patch.apply.managed import UPDATE, FieldOwner, Managed, ManagedFieldsEntry
 from alcove.api.patch.apply.merge import merge
 from alcove.api.patch.apply.ownership import NOTHING
 from alcove.api.patch.apply.prune import prune
-from alcove.api.patch.apply.reconcile import reconcile
+from alcove.api.patch.apply.shape import ItemList, Struct, ValueShape
 from alcove.api.patch.apply.versions import Convert, ObjectVersions, VersionChanges
 from alcove.api.patch.document import bounded, copy, type_name
 from alcove.api.schema.node import SchemaNode
+
+Conflicts = dict[FieldOwner, Trie]
+"""Fields that an apply would change, by the other manager that owns them."""
 
 
 @bounded
@@ -54,11 +68,11 @@ def apply_configuration(
     owned, found_conflicts = _settle(owned, VersionChanges(before, merged, versions, reset))
     if found_conflicts and not force:
         if manager == lastapplied.KUBECTL:
-            found_conflicts = conflicts.without(
+            found_conflicts = remaining_conflicts(
                 found_conflicts, lastapplied.allowed(before, node, api_version)
             )
         if found_conflicts:
-            raise conflicts.error(found_conflicts)
+            raise conflict_error(found_conflicts)
     if previous is not None and _says_the_same(previous, entry) and merged == before:
         entry = previous
     if manager == lastapplied.KUBECTL:
@@ -129,3 +143,57 @@ def _settle(owned: Managed, changes: VersionChanges) -> tuple[Managed, Conflicts
 
 def _says_the_same(left: ManagedFieldsEntry, right: ManagedFieldsEntry) -> bool:
     return left.api_version == right.api_version and left.trie == right.trie
+
+
+def remaining_conflicts(conflicts: Conflicts, allowed: Trie) -> Conflicts:
+    """Return the conflicts without the fields in `allowed`."""
+    remaining = {owner: difference(trie, allowed) for owner, trie in conflicts.items()}
+    return {owner: trie for owner, trie in remaining.items() if trie}
+
+
+def conflict_error(conflicts: Conflicts) -> Conflict:
+    """Return the 409 that lists the fields to remove from the configuration, or to force."""
+    ordered = sorted(conflicts.items(), key=lambda item: (item[0].manager, item[0].operation))
+    causes = tuple(
+        StatusCause("FieldManagerConflict", f"conflict with {_owner_text(owner)}", path)
+        for owner, trie in ordered
+        for path in _paths(trie)
+    )
+    return Conflict(_message(ordered, causes), Details(causes=causes))
+
+
+def _message(ordered: list[tuple[FieldOwner, Trie]], causes: tuple[StatusCause, ...]) -> str:
+    if len(causes) == 1:
+        return f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
+    lines: list[str] = []
+    for owner, trie in ordered:
+        lines.append(f"conflicts with {_owner_text(owner)}:")
+        lines.extend(f"- {path}" for path in _paths(trie))
+    return f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
+
+
+def _paths(trie: Trie) -> Iterator[str]:
+    return map(elements.shown, paths(trie))
+
+
+def _owner_text(owner: FieldOwner) -> str:
+    message = quote(owner.manager)
+    if owner.subresource:
+        message += f" with subresource {quote(owner.subresource)}"
+    return f"{message} using {owner.api_version}" if owner.operation == UPDATE else message
+
+
+def reconcile(trie: Trie, shape: ValueShape) -> Trie:
+    """Return `trie` with fields that have become atomic owned as one; `trie` itself if there are none."""
+    if shape.leaf is WHOLE:
+        return LEAF
+    if not isinstance(shape, Struct | ItemList):
+        return trie
+    changed: Trie = {}
+    for element, node in trie.items():
+        if node:
+            part = shape.field(element[2:])[1] if isinstance(shape, Struct) else shape.item
+            reconciled = reconcile(node, part)
+            if reconciled is not node:
+                changed[element] = reconciled
+    return {**trie, **changed} if changed else trie

@@ -39,11 +39,6 @@ class FieldSet:
             trie = union(trie, _single([elements.field(name) for name in path]))
         return cls(trie)
 
-    @classmethod
-    def from_json(cls, fields: Any) -> FieldSet:
-        """Parse `fieldsV1` from an untrusted writer. Raises ValueError."""
-        return cls(parse(fields))
-
     def to_json(self) -> Trie:
         """Return the set as `fieldsV1`, in Kubernetes' order; the result must not be changed."""
         return canonical(self.trie)

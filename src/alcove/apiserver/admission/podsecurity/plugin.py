@@ -7,6 +7,19 @@ from alcove.api import objects
 from alcove.api.errors import Forbidden, Invalid
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
+from alcove.api.resources import (
+    CRON_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    JOBS,
+    NAMESPACES,
+    POD_TEMPLATES,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    STATEFUL_SETS,
+    TENANTS,
+)
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.admission.podsecurity import levels
 from alcove.apiserver.admission.podsecurity.baseline import PodView
@@ -14,18 +27,15 @@ from alcove.apiserver.admission.podsecurity.levels import ENFORCE, PREFIX, Level
 from alcove.apiserver.admission.podsecurity.standards import Violation, violation
 from alcove.apiserver.cache.cache import Cache
 
-PODS = GroupResource("", "pods")
-NAMESPACES = GroupResource("", "namespaces")
-TENANTS = GroupResource("", "tenants")
 TEMPLATES: Mapping[GroupResource, tuple[str, ...]] = {
-    GroupResource("", "podtemplates"): ("template",),
-    GroupResource("", "replicationcontrollers"): ("spec", "template"),
-    GroupResource("apps", "daemonsets"): ("spec", "template"),
-    GroupResource("apps", "deployments"): ("spec", "template"),
-    GroupResource("apps", "replicasets"): ("spec", "template"),
-    GroupResource("apps", "statefulsets"): ("spec", "template"),
-    GroupResource("batch", "cronjobs"): ("spec", "jobTemplate", "spec", "template"),
-    GroupResource("batch", "jobs"): ("spec", "template"),
+    POD_TEMPLATES: ("template",),
+    REPLICATION_CONTROLLERS: ("spec", "template"),
+    DAEMON_SETS: ("spec", "template"),
+    DEPLOYMENTS: ("spec", "template"),
+    REPLICA_SETS: ("spec", "template"),
+    STATEFUL_SETS: ("spec", "template"),
+    CRON_JOBS: ("spec", "jobTemplate", "spec", "template"),
+    JOBS: ("spec", "template"),
 }
 PODS_CHECKED_MAX = 3000
 """Number of existing pods that are checked, for warnings only, if the level of their namespace becomes

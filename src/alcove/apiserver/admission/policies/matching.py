@@ -10,11 +10,11 @@ from alcove.api import selectors
 from alcove.api.ids import GroupResource, TenantId
 from alcove.api.kind import Kind
 from alcove.api.objects import Object, labels
+from alcove.api.resources import NAMESPACES
 from alcove.api.selectors import LabelSelector
 from alcove.apiserver.admission.base import Attributes
 from alcove.apiserver.reader import ServedKinds
 
-NAMESPACES = GroupResource("", "namespaces")
 TABLES_MOST = 64
 Namespace = Callable[[], Object | None]
 """Returns the write's namespace; called only if it matters."""

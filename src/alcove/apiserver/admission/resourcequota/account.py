@@ -12,12 +12,10 @@ from alcove.api.encode import encode
 from alcove.api.ids import SYSTEM, GroupResource, Key, Revision, TenantId
 from alcove.api.objects import Object
 from alcove.api.quantity import ZERO, Quantity
+from alcove.api.resources import RESOURCE_QUOTAS, TENANTS
 from alcove.apiserver.admission.resourcequota import usage
 from alcove.apiserver.admission.resourcequota.pods import Amounts
 from alcove.store.base import WriteOp
-
-QUOTAS = GroupResource("", "resourcequotas")
-TENANTS = GroupResource("", "tenants")
 
 
 class QuotaScope(Struct, frozen=True):
@@ -75,7 +73,7 @@ def of_quota(tenant: TenantId, quota: Object) -> QuotaAccount:
     name = quota["metadata"]["name"]
     return QuotaAccount(
         name=name,
-        key=Key(QUOTAS, tenant, namespace, name),
+        key=Key(RESOURCE_QUOTAS, tenant, namespace, name),
         obj=quota,
         hard=_amounts(spec.get("hard")),
         used=_amounts(objects.get(quota, "status", "used")),

@@ -5,7 +5,8 @@ the quota's revision decides, and the later writer computes its charge again. On
 status: any write of a client makes the server count again.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -14,22 +15,20 @@ from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
 from alcove.api.kind import Scope
 from alcove.api.objects import Object
 from alcove.api.quantity import Quantity
+from alcove.api.resources import PODS, RESOURCE_QUOTAS, TENANTS
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.admission.lifecycle import TenantLifecycle
 from alcove.apiserver.admission.resourcequota import account as accounts
 from alcove.apiserver.admission.resourcequota import pods, usage
-from alcove.apiserver.admission.resourcequota.account import QUOTAS, TENANTS, QuotaAccount, QuotaChange
+from alcove.apiserver.admission.resourcequota.account import QuotaAccount, QuotaChange
 from alcove.apiserver.admission.resourcequota.count import RecountSchedule, count
-from alcove.apiserver.admission.resourcequota.locks import KeyedLocks
 from alcove.apiserver.admission.resourcequota.pods import Amounts
 from alcove.apiserver.cache.cache import Cache
 from alcove.store.base import WriteOp
 
 QUOTAS_MAX = 64
 """Maximum number of quotas of a namespace: all of them must fit into one transaction."""
-
-
-_ACCOUNTS = (QUOTAS.resource, TENANTS.resource)
+_ACCOUNTS = (RESOURCE_QUOTAS.resource, TENANTS.resource)
 
 
 class ResourceQuota(Plugin):
@@ -83,7 +82,7 @@ class ResourceQuota(Plugin):
 
     def _is_limited(self, tenant: TenantId) -> bool:
         """Whether the tenant has, or ever had, any quota."""
-        if self._cache.generation(tenant, QUOTAS):
+        if self._cache.generation(tenant, RESOURCE_QUOTAS):
             return True
         entry = self._cache.entry(Key(TENANTS, SYSTEM, "", tenant))
         return entry is not None and "quota" in entry.object["spec"]
@@ -91,8 +90,8 @@ class ResourceQuota(Plugin):
     def _accounts(self, attributes: Attributes) -> list[QuotaAccount]:
         tenant, resource = attributes.tenant, attributes.resource
         candidates: list[QuotaAccount] = []
-        if attributes.kind.scope is Scope.NAMESPACE and self._cache.generation(tenant, QUOTAS):
-            quotas = self._cache.list(tenant, QUOTAS, attributes.namespace)
+        if attributes.kind.scope is Scope.NAMESPACE and self._cache.generation(tenant, RESOURCE_QUOTAS):
+            quotas = self._cache.list(tenant, RESOURCE_QUOTAS, attributes.namespace)
             candidates = [accounts.of_quota(tenant, quota) for quota in quotas]
         tenant_account = self._tenant_account(attributes)
         if tenant_account is not None:
@@ -141,18 +140,18 @@ class ResourceQuota(Plugin):
     def _check_specified(self, attributes: Attributes, change: QuotaChange) -> None:
         """Raise Forbidden if a pod does not specify a resource that a quota counts."""
         pod = change.new
-        if change.resource != usage.PODS or pod is None or attributes.subresource not in ("", "resize"):
+        if change.resource != PODS or pod is None or attributes.subresource not in ("", "resize"):
             return
         if attributes.operation is not Operation.CREATE and change.before == change.after:
             return
         for account in self._accounts(attributes):
-            if account.matches(usage.PODS, pod) and (message := pods.unsaid(pod, account.hard)):
-                raise Forbidden.of(usage.PODS, attributes.name, f"failed quota: {account.name}: {message}")
+            if account.matches(PODS, pod) and (message := pods.unsaid(pod, account.hard)):
+                raise Forbidden.of(PODS, attributes.name, f"failed quota: {account.name}: {message}")
 
     # Writes of quotas
 
     def _fill_in(self, attributes: Attributes) -> None:
-        if attributes.resource == QUOTAS:
+        if attributes.resource == RESOURCE_QUOTAS:
             self._fill_in_quota(attributes)
         elif attributes.resource == TENANTS:
             self._fill_in_tenant(attributes)
@@ -160,13 +159,18 @@ class ResourceQuota(Plugin):
     def _fill_in_quota(self, attributes: Attributes) -> None:
         quota, is_new = attributes.obj, attributes.operation is Operation.CREATE
         assert quota is not None
-        if is_new and self._cache.count(attributes.tenant, QUOTAS, attributes.namespace) >= QUOTAS_MAX:
+        if (
+            is_new
+            and self._cache.count(attributes.tenant, RESOURCE_QUOTAS, attributes.namespace) >= QUOTAS_MAX
+        ):
             message = f"a namespace may have at most {QUOTAS_MAX} quotas"
-            raise Forbidden.of(QUOTAS, attributes.name, message)
+            raise Forbidden.of(RESOURCE_QUOTAS, attributes.name, message)
         account = accounts.of_quota(attributes.tenant, quota)
         used = count(self._cache, attributes.tenant, account)
         if is_new:
-            used = accounts.added(used, accounts.difference(account, QuotaChange.of(QUOTAS, None, quota)))
+            used = accounts.added(
+                used, accounts.difference(account, QuotaChange.of(RESOURCE_QUOTAS, None, quota))
+            )
         hard = {name: str(amount) for name, amount in account.hard.items()}
         quota["status"] = {"hard": hard, "used": {name: str(used[name]) for name in hard}}
 
@@ -195,3 +199,32 @@ def _retained_usage(old: Object | None, account: QuotaAccount) -> dict[str, str]
     if before is None or before.hard.keys() != account.hard.keys() or not before.is_whole:
         return None
     return {name: str(before.used[name]) for name in account.hard}
+
+
+class _Lock:
+    __slots__ = ("lock", "users")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.users = 0
+
+
+class KeyedLocks:
+    """One lock per key. A key without holder and waiters takes no memory."""
+
+    def __init__(self) -> None:
+        self._locks: dict[Hashable, _Lock] = {}
+
+    @asynccontextmanager
+    async def take(self, key: Hashable) -> AsyncIterator[None]:
+        entry = self._locks.get(key)
+        if entry is None:
+            entry = self._locks[key] = _Lock()
+        entry.users += 1
+        try:
+            async with entry.lock:
+                yield
+        finally:
+            entry.users -= 1
+            if not entry.users:
+                del self._locks[key]

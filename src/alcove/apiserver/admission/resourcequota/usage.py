@@ -9,14 +9,11 @@ from alcove.api.ids import GroupResource
 from alcove.api.objects import Object
 from alcove.api.quantity import ONE as UNIT
 from alcove.api.quantity import ZERO, Quantity
+from alcove.api.resources import EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_CLAIMS, SERVICES
 from alcove.apiserver.admission.resourcequota import claims, pods
 from alcove.apiserver.admission.resourcequota.pods import ONE, Amounts
 
-PODS = GroupResource("", "pods")
-SERVICES = GroupResource("", "services")
-VOLUME_CLAIMS = GroupResource("", "persistentvolumeclaims")
-DEVICE_CLAIMS = GroupResource("resource.k8s.io", "resourceclaims")
-UNCOUNTED = frozenset((GroupResource("", "events"), GroupResource("events.k8s.io", "events")))
+UNCOUNTED = frozenset((EVENTS, GroupResource("events.k8s.io", "events")))
 
 _ALIASES = frozenset(("configmaps", "replicationcontrollers", "resourcequotas", "secrets"))
 """Core resources that are also counted under their plain name."""
@@ -66,11 +63,15 @@ def _service_usage(service: Object) -> Amounts:
 _LARGE = {
     PODS: UsageMeasure(PODS, pods.counts, pods.usage, pods.matches, pods.determinants),
     SERVICES: UsageMeasure(SERVICES, _SERVICE_NAMES.__contains__, _service_usage, determinants=_spec),
-    VOLUME_CLAIMS: UsageMeasure(
-        VOLUME_CLAIMS, claims.counts_volumes, claims.volume_usage, claims.in_scope, lambda claim: claim
+    PERSISTENT_VOLUME_CLAIMS: UsageMeasure(
+        PERSISTENT_VOLUME_CLAIMS,
+        claims.counts_volumes,
+        claims.volume_usage,
+        claims.in_scope,
+        lambda claim: claim,
     ),
-    DEVICE_CLAIMS: UsageMeasure(
-        DEVICE_CLAIMS, claims.counts_devices, claims.device_usage, determinants=_spec
+    RESOURCE_CLAIMS: UsageMeasure(
+        RESOURCE_CLAIMS, claims.counts_devices, claims.device_usage, determinants=_spec
     ),
 }
 

@@ -11,10 +11,10 @@ import orjson
 from alcove.api import meta
 from alcove.api.errors import BadRequest, Details, Forbidden, InternalError, StatusCause, TooManyRequests
 from alcove.api.fields import quote
-from alcove.api.ids import SYSTEM, GroupResource
+from alcove.api.ids import SYSTEM
 from alcove.api.kind import Kind
+from alcove.api.resources import NAMESPACES, TENANTS
 from alcove.apiserver.admission.base import Attributes
-from alcove.apiserver.admission.policies.matching import NAMESPACES
 from alcove.apiserver.admission.webhooks import review
 from alcove.apiserver.admission.webhooks.hooks import Webhook
 from alcove.apiserver.admission.webhooks.review import Denied, WebhookVerdict
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TENANTS = GroupResource("", "tenants")
 PHASE_SECONDS_MAX = 30.0
 """Time limit for all mutating webhooks of a write, and again for all validating ones."""
 OUT_OF_TIME = "request did not complete within requested timeout"

@@ -16,9 +16,10 @@ from alcove.api.errors import BadRequest
 from alcove.api.ids import GroupResource, TenantId
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
+from alcove.api.resources import NAMESPACES
 from alcove.api.selectors import NOTHING, LabelSelector
 from alcove.apiserver.admission.base import Attributes
-from alcove.apiserver.admission.policies.matching import NAMESPACES, MatchRule, matches_namespace
+from alcove.apiserver.admission.policies.matching import MatchRule, matches_namespace
 from alcove.apiserver.reader import CacheReader, ServedKinds
 
 GROUP = "admissionregistration.k8s.io"

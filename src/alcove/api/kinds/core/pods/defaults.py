@@ -4,11 +4,12 @@ Templates (of deployments, jobs, …) get the defaults of a pod spec; a pod gets
 fields that are still open in a template.
 """
 
+import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from alcove.api.kinds.core.claims import default_claim_spec
-from alcove.api.kinds.core.pods.images import default_pull_policy
 from alcove.api.kinds.core.pods.totals import container_limits, container_requests
 from alcove.api.kinds.core.resources import allows_overcommit, default_resource_list, is_huge_page
 from alcove.api.objects import Object
@@ -18,6 +19,18 @@ DEFAULT_SCHEDULER = "default-scheduler"
 _FILE_MODE = 0o644
 _TOKEN_SECONDS = 3600
 _VOLUME_MODES = ("secret", "configMap", "downwardAPI", "projected")
+_DOMAIN_LABEL = "(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
+_DOMAIN = rf"(?:{_DOMAIN_LABEL}(?:\.{_DOMAIN_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_IMAGE_REFERENCE = re.compile(
+    rf"(?:{_DOMAIN}/)?(?P<path>{_COMPONENT}(?:/{_COMPONENT})*)"
+    r"(?::(?P<tag>\w[\w.-]{0,127}))?"
+    r"(?P<digest>@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?",
+    re.ASCII,
+).fullmatch
+_IMAGE_REFERENCE_LENGTH_MAX = 1024
+_IMAGE_PATH_LENGTH_MAX = 255
+_IMAGE_ID = re.compile("[a-f0-9]{64}").fullmatch
 
 
 def default_pod(pod: Object) -> None:
@@ -242,3 +255,23 @@ def _default_attached_volume(volume: Object) -> None:
 
 default_attached_volume = _default_attached_volume
 """Persistent volumes have the same sources."""
+
+
+@lru_cache(maxsize=4096)
+def _image_tag(image: str) -> str:
+    reference = _IMAGE_REFERENCE(image)
+    if reference is None or _IMAGE_ID(image) or len(reference["path"]) > _IMAGE_PATH_LENGTH_MAX:
+        return ""
+    if reference["tag"]:
+        return str(reference["tag"])
+    return "" if reference["digest"] else "latest"
+
+
+def image_tag(image: str) -> str:
+    """Return the tag of an image: `latest` if none is named, empty for a digest or an invalid reference."""
+    return _image_tag(image) if len(image) <= _IMAGE_REFERENCE_LENGTH_MAX else ""
+
+
+def default_pull_policy(image: str) -> str:
+    """`latest` can change, so it is always pulled; other images only if they are absent."""
+    return "Always" if image_tag(image) == "latest" else "IfNotPresent"

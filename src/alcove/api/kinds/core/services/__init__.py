@@ -10,8 +10,11 @@ from alcove.api.kinds.core.services.defaults import (
     prepare_new_service,
     prepare_service_update,
 )
-from alcove.api.kinds.core.services.update import validate_service_status, validate_service_update
-from alcove.api.kinds.core.services.validate import validate_service
+from alcove.api.kinds.core.services.validate import (
+    validate_service,
+    validate_service_status,
+    validate_service_update,
+)
 from alcove.api.objects import get
 
 STRATEGY = Strategy(

@@ -1,0 +1,43 @@
+"""Names of the resources that the API server's rules refer to, each once.
+
+A client's constants also hold a version and a kind; those are in `alcove.client.resources`.
+"""
+
+from alcove.api.ids import GroupResource
+
+TENANTS = GroupResource("", "tenants")
+NODES = GroupResource("", "nodes")
+NAMESPACES = GroupResource("", "namespaces")
+PERSISTENT_VOLUMES = GroupResource("", "persistentvolumes")
+CONFIG_MAPS = GroupResource("", "configmaps")
+ENDPOINTS = GroupResource("", "endpoints")
+EVENTS = GroupResource("", "events")
+LIMIT_RANGES = GroupResource("", "limitranges")
+PERSISTENT_VOLUME_CLAIMS = GroupResource("", "persistentvolumeclaims")
+PODS = GroupResource("", "pods")
+PODS_BINDING = GroupResource("", "pods/binding")
+RESOURCE_QUOTAS = GroupResource("", "resourcequotas")
+SECRETS = GroupResource("", "secrets")
+SERVICE_ACCOUNTS = GroupResource("", "serviceaccounts")
+SERVICES = GroupResource("", "services")
+POD_TEMPLATES = GroupResource("", "podtemplates")
+REPLICATION_CONTROLLERS = GroupResource("", "replicationcontrollers")
+DAEMON_SETS = GroupResource("apps", "daemonsets")
+DEPLOYMENTS = GroupResource("apps", "deployments")
+REPLICA_SETS = GroupResource("apps", "replicasets")
+STATEFUL_SETS = GroupResource("apps", "statefulsets")
+CRON_JOBS = GroupResource("batch", "cronjobs")
+JOBS = GroupResource("batch", "jobs")
+LEASES = GroupResource("coordination.k8s.io", "leases")
+ENDPOINT_SLICES = GroupResource("discovery.k8s.io", "endpointslices")
+CERTIFICATE_SIGNING_REQUESTS = GroupResource("certificates.k8s.io", "certificatesigningrequests")
+CRDS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
+VOLUME_ATTACHMENTS = GroupResource("storage.k8s.io", "volumeattachments")
+CSI_NODES = GroupResource("storage.k8s.io", "csinodes")
+STORAGE_CLASSES = GroupResource("storage.k8s.io", "storageclasses")
+INGRESSES = GroupResource("networking.k8s.io", "ingresses")
+INGRESS_CLASSES = GroupResource("networking.k8s.io", "ingressclasses")
+POD_DISRUPTION_BUDGETS = GroupResource("policy", "poddisruptionbudgets")
+RUNTIME_CLASSES = GroupResource("node.k8s.io", "runtimeclasses")
+PRIORITY_CLASSES = GroupResource("scheduling.k8s.io", "priorityclasses")
+RESOURCE_CLAIMS = GroupResource("resource.k8s.io", "resourceclaims")

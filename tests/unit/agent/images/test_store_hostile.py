@@ -1,0 +1,103 @@
+"""Hostile images: nothing in their layers is written outside their own directory."""
+
+import hashlib
+import io
+import os
+import shutil
+import tarfile
+from pathlib import Path
+
+import orjson
+import pytest
+
+from alcove.agent.images.model import PullFailed
+from alcove.agent.images.store import ImageStore
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(
+        os.geteuid() != 0 or any(shutil.which(name) is None for name in ("skopeo", "umoci")),
+        reason="needs root, skopeo and umoci",
+    ),
+]
+
+
+def _layer(members: list[tuple[tarfile.TarInfo, bytes]]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for info, content in members:
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.mode = kind, link, 0o755
+    return info
+
+
+def _archive(path: Path, *layers: bytes) -> Path:
+    """As `docker save` makes it."""
+    diffs = [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in layers]
+    config = {"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": diffs}}
+    manifest = [
+        {
+            "Config": "config.json",
+            "RepoTags": ["hostile:1"],
+            "Layers": [f"{number}/layer.tar" for number in range(len(layers))],
+        }
+    ]
+    files = {"config.json": orjson.dumps(config), "manifest.json": orjson.dumps(manifest)}
+    files |= {f"{number}/layer.tar": layer for number, layer in enumerate(layers)}
+    with tarfile.open(path, "w") as tar:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+async def test_no_file_leaves_its_image(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "victim").write_text("untouched")
+    steps = [
+        [(_entry("link", tarfile.SYMTYPE, str(outside)), b""), (_entry("link/planted"), b"evil")],
+        [
+            (_entry("up", tarfile.SYMTYPE, "../../../../../../.."), b""),
+            (_entry(f"up{outside}/planted"), b"evil"),
+        ],
+        [(_entry(f"../../../../../../../..{outside}/planted"), b"evil")],
+        [(_entry(f"{outside}/planted"), b"evil")],
+        [(_entry("hard", tarfile.LNKTYPE, str(outside / "victim")), b""), (_entry("hard"), b"evil")],
+        [(_entry("link", tarfile.SYMTYPE, str(outside)), b""), (_entry("link/.wh.victim"), b"")],
+    ]
+    for number, members in enumerate(steps):
+        store = ImageStore(tmp_path / f"images-{number}")
+        archive = _archive(tmp_path / f"{number}.tar", _layer([(_entry("kept"), b"x")]), _layer(members))
+        try:
+            await store.load(archive)
+        except PullFailed:
+            assert store.all() == []
+        assert [path.name for path in outside.iterdir()] == ["victim"], number
+        assert (outside / "victim").read_text() == "untouched", number
+
+
+async def test_device_nodes_of_an_image_are_removed(tmp_path: Path) -> None:
+    disk = _entry("dev/disk", tarfile.BLKTYPE)
+    disk.devmajor, disk.devminor = 254, 0
+    memory = _entry("mem", tarfile.CHRTYPE)
+    memory.devmajor, memory.devminor = 1, 1
+    members = [(_entry("dev", tarfile.DIRTYPE), b""), (disk, b""), (memory, b""), (_entry("file"), b"x")]
+    [image] = await ImageStore(tmp_path / "images").load(_archive(tmp_path / "x.tar", _layer(members)))
+    assert sorted(str(path.relative_to(image.rootfs)) for path in image.rootfs.rglob("*")) == ["dev", "file"]
+
+
+async def test_a_disk_that_is_nearly_full_gets_no_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alcove.agent.images.tools.FREE_PERCENT_MIN", 101)
+    with pytest.raises(PullFailed, match="no space left on device"):
+        await ImageStore(tmp_path / "images").load(_archive(tmp_path / "x.tar", _layer([])))
+    assert list((tmp_path / "images").glob("*-*")) == []

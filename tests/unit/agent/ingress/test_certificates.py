@@ -1,0 +1,120 @@
+"""Certificates by server name, and which ones are rejected."""
+
+import asyncio
+import socket
+import ssl
+from functools import cache
+
+import pytest
+import uvloop
+
+from alcove.agent.ingress.certificates import (
+    IngressCertificatePair,
+    IngressCertificates,
+    InvalidKeyPair,
+    context_of,
+)
+from alcove.agent.ingress.routing_table import IngressTarget, TenantIngresses, compiled
+from alcove.agent.ingress.server import IngressServer
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.client.keys import HOME, TenantKey
+from alcove.network.ingress.ingress_spec import DesiredIngress, IngressBackend, IngressRule, PathType
+from alcove.testing.certificates import self_signed
+
+
+@cache
+def pair(*hosts: str) -> IngressCertificatePair:
+    return IngressCertificatePair(*self_signed(*hosts))
+
+
+def test_what_does_not_belong_together_is_refused() -> None:
+    one, other = pair("a.example"), pair("b.example")
+    with pytest.raises(InvalidKeyPair):
+        context_of(IngressCertificatePair(one.chain, other.key))
+    with pytest.raises(InvalidKeyPair):
+        context_of(IngressCertificatePair(b"nonsense", one.key))
+    with pytest.raises(InvalidKeyPair):
+        context_of(IngressCertificatePair(b"", b""))
+
+
+def test_a_bad_pair_costs_its_host_alone() -> None:
+    made = IngressCertificates()
+    faults = made.set({"a.example": pair("a.example"), "b.example": IngressCertificatePair(b"x", b"y")})
+    assert list(faults) == ["b.example"]
+    assert made.find("a.example") is not None
+    assert made.find("b.example") is None
+
+
+def test_a_star_covers_one_label_and_what_stays_is_kept() -> None:
+    made = IngressCertificates()
+    made.set({"*.example": pair("*.example")})
+    before = made.find("x.example")
+    assert before is not None
+    assert made.find("y.x.example") is None
+    made.set({"*.example": pair("*.example"), "a.example": pair("a.example")})
+    assert made.find("x.example") is before
+    assert made.find("a.example") is not before
+    made.set({})
+    assert made.find("x.example") is None
+
+
+async def ask(port: int, name: str | None, host: str, trusted: IngressCertificatePair) -> bytes:
+    client = ssl.create_default_context(cadata=trusted.chain.decode())
+    client.check_hostname = name is not None
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client, server_hostname=name or "")
+    writer.write(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    async with asyncio.timeout(5):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def test_each_name_is_served_with_its_own_certificate_and_nothing_else_is() -> None:
+    seen: list[bytes] = []
+
+    async def backend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+        writer.close()
+
+    async def dial(_space: TenantKey, _network: str, address: str, port: int) -> socket.socket:
+        sock = socket.socket()
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, (address, port))
+        return sock
+
+    behind = await asyncio.start_server(backend, "127.0.0.1", 0)
+    web, tenant_key = IngressBackend("web", 80), TenantKey(HOME, TenantId("blue"))
+    hosts = ("a.example", "b.example")
+    rules = tuple(IngressRule(host, "/", PathType.PREFIX, web) for host in hosts)
+    target = IngressTarget(tenant_key, "default", (behind.sockets[0].getsockname()[:2],))
+    tenant = TenantIngresses(
+        tenant_key,
+        (DesiredIngress("2026", "u", "default", "i", "default", rules, None, ()),),
+        {("default", "default", web): target},
+    )
+    certificates, server = IngressCertificates(), IngressServer(dial)
+    certificates.set({host: pair(host) for host in hosts})
+    server.table = compiled([tenant], dict.fromkeys(hosts, tenant_key.tenant), SYSTEM)
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    running = asyncio.create_task(server.run([], [listening], certificates.context))
+    try:
+        for host in hosts:
+            assert (await ask(port, host, host, pair(host))).startswith(b"HTTP/1.1 200")
+        assert b"X-Forwarded-Proto: https" in seen[0]
+        crossed = await ask(port, "a.example", "b.example", pair("a.example"))
+        assert crossed.startswith(b"HTTP/1.1 421"), (
+            "another name's pages are not to be had by this one's certificate"
+        )
+        for unknown in ("c.example", None):
+            with pytest.raises((ssl.SSLError, ConnectionResetError)):
+                await ask(port, unknown, "a.example", pair("a.example"))
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        behind.close()
+
+
+def test_it_is_the_same_on_the_loop_that_agents_run_on() -> None:
+    uvloop.run(test_each_name_is_served_with_its_own_certificate_and_nothing_else_is())

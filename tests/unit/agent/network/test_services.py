@@ -1,0 +1,213 @@
+"""Services of the data plane, by tables of a service, its EndpointSlices and its grants."""
+
+from ipaddress import IPv4Address, ip_address, ip_interface, ip_network
+from typing import Any
+
+import pytest
+
+from alcove.agent.network.ring0_objects import NetworkBacking
+from alcove.agent.network.services import NodePerspective, ServiceGrant, affinity_seconds, granted, served
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.objects import Object
+from alcove.dataplane.model import DataplaneService, NodePort, Protocol, ServiceBackend, Subnet, Vpc
+from alcove.network.endpoints import EndpointAllocation
+from alcove.network.owners import TenantNetworkId
+
+NODE = IPv4Address("192.0.2.1")
+OUTSIDE = IPv4Address("198.51.100.7")
+VIP = IPv4Address("10.96.0.20")
+HERE, FAR = ip_address("10.0.0.5"), ip_address("10.0.0.9")
+GRANT = ServiceGrant(frozenset((VIP,)), frozenset(((30080, "TCP"),)), frozenset((OUTSIDE,)))
+
+
+def place(tenant: str = "acme", **more: Any) -> NodePerspective:
+    prefix = ip_network("10.0.0.0/24")
+    backing = NetworkBacking(
+        TenantNetworkId(TenantId(tenant), "blue"),
+        Vpc(7, (prefix,)),
+        (Subnet(7, prefix),),
+        (ip_interface("10.0.0.1/24"),),
+    )
+    return NodePerspective(backing, (NODE,), frozenset((HERE,)), **{"has_node_address": True, **more})
+
+
+def service(name: str = "web", namespace: str = "default", **spec: Any) -> Object:
+    given = {
+        "clusterIP": str(VIP),
+        "clusterIPs": [str(VIP)],
+        "ports": [{"port": 80}],
+        "network": "blue",
+        **spec,
+    }
+    return {"metadata": {"name": name, "namespace": namespace, "uid": "u"}, "spec": given}
+
+
+def part(*endpoints: tuple[str, Object], **more: Any) -> Object:
+    return {
+        "addressType": "IPv4",
+        "ports": [{"port": 8080, "protocol": "TCP"}],
+        "endpoints": [
+            {"addresses": [address], "conditions": conditions} for address, conditions in endpoints
+        ],
+        **more,
+    }
+
+
+READY, AWAY = {"ready": True}, {"ready": False}
+ENDING = {"ready": False, "serving": True, "terminating": True}
+ENDED = {"ready": False, "serving": False, "terminating": True}
+BOTH = part((str(HERE), READY), (str(FAR), READY))
+
+
+def backends(*addresses: Any) -> tuple[ServiceBackend, ...]:
+    return tuple(sorted(ServiceBackend(each, 8080) for each in addresses))
+
+
+@pytest.mark.parametrize(
+    ("slices", "spec", "expected"),
+    [
+        ([BOTH], {}, (HERE, FAR)),
+        ([], {}, ()),
+        ([part((str(HERE), READY)), part((str(FAR), READY))], {}, (HERE, FAR)),
+        ([part((str(HERE), {}))], {}, (HERE,)),
+        ([part((str(HERE), AWAY), (str(FAR), READY))], {}, (FAR,)),
+        ([part((str(HERE), AWAY))], {}, ()),
+        ([part((str(HERE), ENDING), (str(FAR), READY))], {}, (FAR,)),
+        ([part((str(HERE), ENDING), (str(FAR), AWAY))], {}, (HERE,)),
+        ([part((str(HERE), ENDED))], {}, ()),
+        ([BOTH], {"internalTrafficPolicy": "Local"}, (HERE,)),
+        ([part((str(FAR), READY))], {"internalTrafficPolicy": "Local"}, ()),
+        ([part((str(HERE), ENDING), (str(FAR), READY))], {"internalTrafficPolicy": "Local"}, (HERE,)),
+        ([part(("web.example", READY), addressType="FQDN")], {}, ()),
+        ([part((str(HERE), READY), ports=[{"port": 8080, "name": "other"}])], {}, ()),
+        ([part((str(HERE), READY), ports=[{"port": 8080, "protocol": "UDP"}])], {}, ()),
+        ([part(("fd00::5", READY), addressType="IPv6")], {}, ()),
+    ],
+)
+def test_backends(slices: list[Object], spec: Object, expected: tuple[Any, ...]) -> None:
+    found = served(place(), service(**spec), slices, GRANT)
+    assert found.services == (DataplaneService(7, VIP, 80, Protocol.TCP, backends(*expected)),)
+    assert not found.node_ports
+
+
+@pytest.mark.parametrize(
+    ("grant", "spec"),
+    [
+        (ServiceGrant(), {}),
+        (ServiceGrant(frozenset((ip_address("10.96.0.21"),))), {}),
+        (GRANT, {"clusterIP": "None", "clusterIPs": ["None"]}),
+        (GRANT, {"clusterIP": "", "clusterIPs": []}),
+    ],
+)
+def test_an_address_that_ring0_has_not_granted_is_not_used(grant: ServiceGrant, spec: Object) -> None:
+    assert not served(place(), service(**spec), [BOTH], grant).services
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "port", "expected"),
+    [
+        ("kube-dns-blue", "kube-system", {"port": 53, "protocol": "UDP"}, 53),
+        ("kube-dns-blue", "kube-system", {"port": 53}, 53),
+        ("kubernetes-blue", "default", {"port": 443, "targetPort": 6443}, 6443),
+    ],
+)
+def test_a_networks_own_services_are_in_its_gateway(
+    name: str, namespace: str, port: Object, expected: int
+) -> None:
+    forged = part((str(FAR), READY))
+    [found] = served(place(), service(name, namespace, ports=[port]), [forged], GRANT).services
+    assert found.backends == (ServiceBackend(ip_address("10.0.0.1"), expected),)
+
+
+NODE_PORT: Object = {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30080}]}
+BALANCED: Object = {
+    "type": "LoadBalancer",
+    "ports": [{"port": 80}],
+}
+INGRESS = {"loadBalancer": {"ingress": [{"ip": str(OUTSIDE)}]}}
+
+
+def node_ports_of(
+    spec: Object, status: Object | None = None, grant: ServiceGrant = GRANT, **more: Any
+) -> tuple[NodePort, ...]:
+    obj = service(**spec)
+    obj["status"] = status or {}
+    return served(place(**more), obj, [BOTH], grant).node_ports
+
+
+def test_a_node_port_leads_to_the_services_address() -> None:
+    assert node_ports_of(NODE_PORT) == (NodePort(7, NODE, 30080, Protocol.TCP, VIP, 80),)
+
+
+def test_without_a_gateway_address_only_local_node_ports_are_open() -> None:
+    assert node_ports_of(NODE_PORT, has_node_address=False) == ()
+    assert node_ports_of({**NODE_PORT, "externalTrafficPolicy": "Local"}, has_node_address=False)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {**NODE_PORT, "ports": [{"port": 80, "nodePort": 30081}]},
+        {**NODE_PORT, "ports": [{"port": 80, "nodePort": 30080, "protocol": "UDP"}]},
+        {**NODE_PORT, "type": "ClusterIP"},
+    ],
+)
+def test_a_node_port_that_is_not_the_services_is_closed(spec: Object) -> None:
+    assert node_ports_of(spec) == ()
+
+
+def test_a_load_balancers_address_works_if_ring0_granted_it() -> None:
+    assert node_ports_of(BALANCED, INGRESS) == (NodePort(7, OUTSIDE, 80, Protocol.TCP, VIP, 80),)
+    assert node_ports_of(BALANCED, INGRESS, ServiceGrant(frozenset((VIP,)))) == ()
+    proxied = {"loadBalancer": {"ingress": [{"ip": str(OUTSIDE), "ipMode": "Proxy"}, {"hostname": "x"}]}}
+    assert node_ports_of(BALANCED, proxied) == ()
+
+
+def test_external_addresses_must_be_granted_by_ring0() -> None:
+    spec = {"externalIPs": ["198.51.100.7", "192.0.2.1"]}
+    assert [node_port.address for node_port in node_ports_of(spec)] == [OUTSIDE]
+    trusted = node_ports_of(spec, tenant=SYSTEM)
+    assert [node_port.address for node_port in trusted] == [OUTSIDE, NODE]
+
+
+def test_local_traffic_policy_has_local_backends_and_keeps_the_client() -> None:
+    obj = service(**NODE_PORT, externalTrafficPolicy="Local")
+    found = served(place(), obj, [BOTH], GRANT)
+    assert found.node_ports == (NodePort(7, NODE, 30080, Protocol.TCP, NODE, 30080, keep_client=True),)
+    assert found.services == (
+        DataplaneService(7, VIP, 80, Protocol.TCP, backends(HERE, FAR)),
+        DataplaneService(7, IPv4Address("0.0.0.0"), 30080, Protocol.TCP, backends(HERE, FAR)),
+        DataplaneService(7, NODE, 30080, Protocol.TCP, backends(HERE)),
+    )
+    assert found.prefixes == (ip_network("192.0.2.1/32"),)
+    assert found.is_local
+
+
+@pytest.mark.parametrize(
+    ("spec", "seconds"),
+    [
+        ({}, 0),
+        ({"sessionAffinity": "None"}, 0),
+        ({"sessionAffinity": "ClientIP"}, 10800),
+        ({"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}}, 60),
+    ],
+)
+def test_affinity(spec: Object, seconds: int) -> None:
+    assert affinity_seconds(spec) == seconds
+    [found] = served(place(), service(**spec), [BOTH], GRANT).services
+    assert found.affinity_seconds == seconds
+
+
+def test_grants_are_read_from_allocations() -> None:
+    def holding(kind: str, address: Any = None, port: Any = None) -> EndpointAllocation:
+        return EndpointAllocation("n", kind, "u", None, 7, address, node_port=port)
+
+    found = granted(
+        [
+            holding("scaled", VIP),
+            holding("door", None, (30080, "TCP")),
+            holding("door", OUTSIDE),
+            holding("simple", HERE),
+        ]
+    )
+    assert found == GRANT

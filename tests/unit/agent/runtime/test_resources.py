@@ -1,0 +1,79 @@
+"""Requests and limits as cgroup values, by tables."""
+
+import pytest
+
+from alcove.agent.cgroups import CgroupLimits
+from alcove.agent.runtime.resources import (
+    PROCESSES_MAX,
+    NodeCapacity,
+    container_limits_of,
+    oci_resources,
+    oom_score,
+    pod_limits_of,
+    shares_of,
+)
+from alcove.api.objects import Object
+
+MACHINE = NodeCapacity(memory_bytes=4 << 30)
+
+
+def container(requests: Object | None = None, limits: Object | None = None) -> Object:
+    return {"resources": {"requests": requests or {}, "limits": limits or {}}}
+
+
+@pytest.mark.parametrize(("milli", "shares"), [(0, 2), (1, 2), (250, 256), (1_000, 1_024), (10**9, 262_144)])
+def test_shares(milli: int, shares: int) -> None:
+    assert shares_of(milli) == shares
+
+
+@pytest.mark.parametrize(
+    ("each", "expected"),
+    [
+        ({}, CgroupLimits(0, 2, 0, PROCESSES_MAX)),
+        (container({"cpu": "250m"}), CgroupLimits(0, 256, 0, PROCESSES_MAX)),
+        (container(None, {"cpu": "500m", "memory": "64Mi"}), CgroupLimits(500, 512, 64 << 20, PROCESSES_MAX)),
+        (container({"cpu": 1}, {"cpu": "2"}), CgroupLimits(2_000, 1_024, 0, PROCESSES_MAX)),
+    ],
+)
+def test_limits_of_containers(each: Object, expected: CgroupLimits) -> None:
+    assert container_limits_of(each) == expected
+
+
+def test_a_pod_is_limited_where_all_its_containers_are() -> None:
+    small = container({"cpu": "100m"}, {"cpu": "200m", "memory": "10Mi"})
+    assert pod_limits_of({"containers": [small, small]}) == CgroupLimits(400, 204, 20 << 20, PROCESSES_MAX)
+    assert pod_limits_of({"containers": [small, container()]}) == CgroupLimits(0, 102, 0, PROCESSES_MAX)
+    no_memory = container(None, {"cpu": "1"})
+    assert pod_limits_of({"containers": [small], "initContainers": [no_memory]}).memory_bytes == 0
+
+
+FULL: Object = {"cpu": "1", "memory": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("each", "floor", "score"),
+    [
+        (container(FULL, FULL), -1_000, -997),
+        (container(FULL, FULL), 0, 0),
+        (container(), -1_000, 1_000),
+        (container({"memory": "1Gi"}), -1_000, 750),
+        (container({"memory": "1Ki"}), -1_000, 999),
+        (container({"memory": "4Gi"}), -1_000, 3),
+        (container({"cpu": "1"}), -1_000, 999),
+    ],
+)
+def test_who_is_killed_first(each: Object, floor: int, score: int) -> None:
+    assert oom_score({"containers": [each]}, each, NodeCapacity(4 << 30, floor)) == score
+
+
+def test_resources_for_a_runtime() -> None:
+    assert oci_resources(CgroupLimits(500, 512, 64 << 20, 10)) == {
+        "devices": [{"allow": False, "access": "rwm"}],
+        "cpu": {"shares": 512, "quota": 50_000, "period": 100_000},
+        "memory": {"limit": 64 << 20, "swap": 64 << 20},
+        "pids": {"limit": 10},
+    }
+    assert oci_resources(CgroupLimits(cpu_shares=2)) == {
+        "devices": [{"allow": False, "access": "rwm"}],
+        "cpu": {"shares": 2},
+    }

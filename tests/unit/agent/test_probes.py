@@ -1,0 +1,195 @@
+"""Probes against real servers, and the callbacks of their results."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+
+import grpc  # type: ignore[import-untyped]
+import pytest
+
+from alcove.agent.podkey import PodKey
+from alcove.agent.probes import checks
+from alcove.agent.probes.prober import ProbeCallbacks, Prober, ResultStreak
+from alcove.agent.runtime.base import ContainerId, ExecSession
+from alcove.agent.runtime.hollow import HollowRuntime
+from alcove.api.ids import TenantId
+from alcove.api.objects import Object
+from alcove.client.keys import HOME
+
+ID = ContainerId("u.a.0")
+
+
+class Runtime(HollowRuntime):
+    """Commands exit with the configured code."""
+
+    def __init__(self, codes: Sequence[int] = ()) -> None:
+        super().__init__()
+        self.codes = list(codes)
+
+    async def exec(self, container: ContainerId, process: ExecSession) -> int:
+        return self.codes.pop(0) if len(self.codes) > 1 else self.codes[0]
+
+
+class Pod:
+    """A pod on this machine's loopback."""
+
+    key = PodKey(HOME, TenantId("t"), "n", "p", "u")
+    addresses = ("127.0.0.1",)
+
+    def __init__(self, runtime: HollowRuntime | None = None) -> None:
+        self.runtime = runtime or Runtime()
+
+    async def dial(self, port: int) -> socket.socket:
+        dialled = socket.socket()
+        dialled.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(dialled, ("127.0.0.1", port))
+        return dialled
+
+
+async def found(
+    handler: Object, container: Object | None = None, pod: Pod | None = None
+) -> checks.ProbeResult:
+    return await checks.check(handler, container or {}, pod or Pod(), ID)  # type: ignore[arg-type]
+
+
+async def serve(answer: bytes) -> tuple[asyncio.Server, int, list[bytes]]:
+    asked: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    return server, int(server.sockets[0].getsockname()[1]), asked
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_good"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\n", True),
+        (b"HTTP/1.0 302 Found\r\n\r\n", True),
+        (b"HTTP/1.1 404 Not Found\r\n\r\n", False),
+        (b"HTTP/1.1 500 Error\r\n\r\n", False),
+        (b"gibberish\r\n", False),
+        (b"", False),
+    ],
+)
+async def test_http(answer: bytes, is_good: bool) -> None:
+    server, port, asked = await serve(answer)
+    headers = [{"name": "X-Own", "value": "1"}, {"name": "user-agent", "value": "me"}]
+    async with server:
+        handler = {"httpGet": {"path": "/up?x=1", "port": "web", "host": "a.example", "httpHeaders": headers}}
+        container = {"ports": [{"name": "web", "containerPort": port}]}
+        assert (await found(handler, container)).is_good is is_good
+    assert asked[0].startswith(b"GET /up?x=1 HTTP/1.1\r\nHost: a.example\r\n")
+    assert b"X-Own: 1\r\n" in asked[0] and b"user-agent: me\r\n" in asked[0] and b"kube-probe" not in asked[0]
+
+
+async def test_a_line_break_smuggles_nothing() -> None:
+    server, port, asked = await serve(b"HTTP/1.1 200 OK\r\n\r\n")
+    async with server:
+        handler = {"httpGet": {"path": "/\r\nHost: evil", "port": port}}
+        assert not (await found(handler)).is_good
+    assert not asked
+
+
+async def test_tcp() -> None:
+    server, port, _ = await serve(b"")
+    async with server:
+        assert (await found({"tcpSocket": {"port": port}})).is_good
+    assert not (await found({"tcpSocket": {"port": port}})).is_good
+    assert not (await found({"tcpSocket": {"port": "nameless"}})).is_good
+
+
+async def test_commands() -> None:
+    assert (await found({"exec": {"command": ["true"]}}, pod=Pod(Runtime([0])))).is_good
+    assert not (await found({"exec": {"command": ["false"]}}, pod=Pod(Runtime([1])))).is_good
+    hollow = await found({"exec": {"command": ["true"]}}, pod=Pod(HollowRuntime()))
+    assert not hollow.is_good, "there is no such container"
+
+
+@pytest.mark.parametrize(("state", "is_good"), [(1, True), (2, False), (0, False)])
+async def test_grpc_health(state: int, is_good: bool) -> None:
+    """Against the library's own server, with the message that `grpc.health.v1` defines."""
+    services: list[bytes] = []
+
+    async def answer(request: bytes, _context: object) -> bytes:
+        services.append(request)
+        return bytes([0x08, state]) if state else b""
+
+    handler = grpc.unary_unary_rpc_method_handler(answer)
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": handler}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        assert (await found({"grpc": {"port": port, "service": "mine"}})).is_good is is_good
+    finally:
+        await server.stop(None)
+    assert services == [b"\x0a\x04mine"]
+
+
+def test_a_streak_takes_as_many_as_its_threshold() -> None:
+    streak = ResultStreak(2, 3, False)
+    assert [streak.add(each) for each in (True, True)] == [False, True] and streak.is_good
+    assert [streak.add(each) for each in (False, False, True, False, False, False)][-1]
+    assert not streak.is_good
+
+
+class RecordedCallbacks:
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+        self.changed = asyncio.Event()
+
+    def heard_of(self) -> ProbeCallbacks:
+        def add(what: object) -> None:
+            self.heard.append(what)
+            self.changed.set()
+
+        return ProbeCallbacks(
+            started=lambda: add("started"),
+            ready=lambda holds: add(("ready", holds)),
+            restart_needed=lambda kind: add(("doomed", kind)),
+            unhealthy=lambda kind, _message: add(("unhealthy", kind)),
+        )
+
+
+async def run(container: Object, codes: Sequence[int], until: object) -> list[object]:
+    ears = RecordedCallbacks()
+    prober = Prober(Pod(Runtime(codes)), container, ID, ears.heard_of())  # type: ignore[arg-type]
+    task = asyncio.create_task(prober.run(False))
+    try:
+        async with asyncio.timeout(10):
+            while until not in ears.heard and not task.done():
+                ears.changed.clear()
+                waiting = asyncio.create_task(ears.changed.wait())
+                await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        task.cancel()
+    return ears.heard
+
+
+def probe(**more: object) -> Object:
+    return {"exec": {"command": ["x"]}, "periodSeconds": 0.01, **more}
+
+
+async def test_no_other_probe_runs_before_the_container_has_started() -> None:
+    container = {"startupProbe": probe(failureThreshold=5), "readinessProbe": probe()}
+    heard = await run(container, [1, 1, 0, 0], ("ready", True))
+    assert heard == [("unhealthy", "startup"), ("unhealthy", "startup"), "started", ("ready", True)]
+
+
+async def test_a_container_whose_startup_probe_fails_is_restarted() -> None:
+    heard = await run({"startupProbe": probe(failureThreshold=2)}, [1], ("doomed", "startup"))
+    assert heard[-1] == ("doomed", "startup") and "started" not in heard
+
+
+async def test_a_failed_liveness_probe_restarts_after_its_threshold() -> None:
+    heard = await run({"livenessProbe": probe(failureThreshold=2)}, [0, 1, 0, 1, 1], ("doomed", "liveness"))
+    assert heard[:2] == ["started", ("ready", True)]
+    assert heard.count(("unhealthy", "liveness")) == 3

@@ -1,0 +1,103 @@
+"""Catching up with the store: concurrent waiters share one read, and none uses a read that began before it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from alcove.api.ids import GroupResource, Key, Revision, TenantId
+from alcove.apiserver.cache.cache import Cache
+from alcove.store.base import StoreUnavailable, WriteOp
+from alcove.store.sqlite import SqliteStore
+
+KEY = Key(GroupResource("", "configmaps"), TenantId("acme"), "n", "m")
+
+
+class SlowStore(SqliteStore):
+    """A store whose reads are delayed: the result is that of the time of the call, and arrives when the test
+    allows it."""
+
+    reads = 0
+    at_once = True
+    broken = False
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.answers = asyncio.Semaphore(0)
+
+    async def revision(self) -> Revision:
+        self.reads += 1
+        newest = await super().revision()
+        if not self.at_once:
+            await self.answers.acquire()
+        if self.broken:
+            raise StoreUnavailable("nobody answers")
+        return newest
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SlowStore]:
+    opened = await SlowStore.open(tmp_path / "store.db")
+    assert isinstance(opened, SlowStore)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def cache(store: SlowStore) -> AsyncIterator[Cache]:
+    async with Cache(store, lambda _events: None) as cache:
+        store.at_once, store.reads = False, 0
+        yield cache
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_thousand_waiters_share_two_reads_of_the_store(store: SlowStore, cache: Cache) -> None:
+    waiting = [asyncio.create_task(cache.catch_up()) for _ in range(1000)]
+    await settle()
+    assert store.reads == 1
+    store.answers.release()
+    await asyncio.wait_for(waiting[0], 5)
+    await settle()
+    store.answers.release()
+    await asyncio.wait_for(asyncio.gather(*waiting), 5)
+    assert store.reads <= 2
+
+
+async def test_a_later_waiter_does_not_use_an_older_read(store: SlowStore, cache: Cache) -> None:
+    early = asyncio.create_task(cache.catch_up())
+    await settle()
+    written = await store.write([WriteOp(KEY, b'{"metadata":{}}')])
+    late = asyncio.create_task(cache.catch_up())
+    await settle()
+    store.answers.release()
+    await asyncio.wait_for(early, 5)
+    await settle()
+    assert not late.done()
+    store.answers.release()
+    await asyncio.wait_for(late, 5)
+    assert cache.revision >= written
+
+
+async def test_a_cancelled_waiter_does_not_cancel_the_others(store: SlowStore, cache: Cache) -> None:
+    first, second = (asyncio.create_task(cache.catch_up()) for _ in range(2))
+    await settle()
+    first.cancel()
+    store.answers.release()
+    await asyncio.wait_for(second, 5)
+
+
+async def test_an_unavailable_store_fails_the_wait_and_a_later_wait_succeeds(
+    store: SlowStore, cache: Cache
+) -> None:
+    store.broken = True
+    store.answers.release()
+    with pytest.raises(StoreUnavailable):
+        await cache.catch_up()
+    store.broken = False
+    store.answers.release()
+    await asyncio.wait_for(cache.catch_up(), 5)

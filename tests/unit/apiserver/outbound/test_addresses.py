@@ -1,0 +1,73 @@
+"""The addresses that tenants' webhooks may have."""
+
+from ipaddress import ip_address
+
+import pytest
+
+from alcove.apiserver.outbound import addresses
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "127.0.0.1",
+        "127.9.9.9",
+        "10.0.0.1",
+        "172.16.0.1",
+        "192.168.1.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "0.0.0.0",
+        "255.255.255.255",
+        "224.0.0.1",
+        "240.0.0.1",
+        "192.0.0.8",
+        "192.0.2.1",
+        "198.18.0.1",
+        "192.88.99.1",
+        "::",
+        "::1",
+        "::ffff:10.0.0.1",
+        "::ffff:127.0.0.1",
+        "64:ff9b::a00:1",
+        "64:ff9b:1::a00:1",
+        "2002:a00:1::",
+        "2001::1",
+        "2001:db8::1",
+        "fe80::1",
+        "fd00::1",
+        "fec0::1",
+        "ff0e::1",
+        "100::1",
+        "3fff::1",
+    ],
+)
+def test_private_and_special_addresses_are_rejected(text: str) -> None:
+    assert not addresses.permitted(ip_address(text), (), ())
+
+
+@pytest.mark.parametrize("text", ["8.8.8.8", "1.1.1.1", "2606:4700:4700::1111", "::ffff:8.8.8.8"])
+def test_public_addresses_are_permitted_unless_they_are_nodes(text: str) -> None:
+    address = ip_address(text)
+    assert addresses.permitted(address, (), ())
+    own = addresses.parse(text)
+    assert own is not None
+    assert not addresses.permitted(address, (), {own})
+
+
+def test_what_ring0_allows_is_allowed() -> None:
+    allowed = addresses.networks(["10.1.0.0/16", "fd00::/8"])
+    assert addresses.permitted(ip_address("10.1.2.3"), allowed, {ip_address("10.1.2.3")})
+    assert addresses.permitted(ip_address("::ffff:10.1.2.3"), allowed, ())
+    assert addresses.permitted(ip_address("fd12::1"), allowed, ())
+    assert not addresses.permitted(ip_address("10.2.0.1"), allowed, ())
+    with pytest.raises(ValueError, match="host bits"):
+        addresses.networks(["10.0.0.1/8"])
+
+
+@pytest.mark.parametrize(
+    ("text", "is_address"),
+    [("10.0.0.1", True), ("[::1]", True), ("example.com", False), ("0x7f.1", False), ("127.1", False)],
+)
+def test_a_host_is_an_address_or_a_name(text: str, is_address: bool) -> None:
+    assert (addresses.parse(text) is not None) is is_address

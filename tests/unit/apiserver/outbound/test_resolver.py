@@ -1,0 +1,120 @@
+"""Services resolve to ready endpoints at the service's target port; hosts are looked up with few threads per
+tenant."""
+
+import asyncio
+import threading
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+
+from alcove.api.ids import TenantId
+from alcove.api.resources import ENDPOINT_SLICES, SERVICES
+from alcove.apiserver.outbound import resolver as names_module
+from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
+from alcove.apiserver.outbound.resolver import LOOKUPS_PER_TENANT, OutboundResolver
+from alcove.testing.memory_reader import MemoryReader
+
+ACME, OTHER = TenantId("acme"), TenantId("other")
+
+
+def service(name: str = "s", **spec: Any) -> dict[str, Any]:
+    ports = [{"name": "https", "port": 443}, {"name": "metrics", "port": 9090}]
+    return {"metadata": {"name": name, "namespace": "n"}, "spec": {"ports": ports, **spec}}
+
+
+def endpoints(
+    name: str, of: str, addresses: list[str], ready: bool = True, port: int = 8443
+) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "n", "labels": {"kubernetes.io/service-name": of}}
+    return {
+        "metadata": metadata,
+        "ports": [{"name": "https", "port": port}, {"name": "metrics", "port": 1}],
+        "endpoints": [{"addresses": addresses, "conditions": {"ready": ready}}],
+    }
+
+
+@pytest.fixture
+def reader() -> MemoryReader:
+    reader = MemoryReader()
+    reader.put(ACME, SERVICES, service())
+    reader.put(ACME, ENDPOINT_SLICES, endpoints("s-1", "s", ["10.0.0.1", "10.0.0.2"]))
+    reader.put(ACME, ENDPOINT_SLICES, endpoints("s-2", "s", ["10.0.0.3"], ready=False))
+    reader.put(ACME, ENDPOINT_SLICES, endpoints("t-1", "t", ["10.0.0.4"]))
+    return reader
+
+
+async def test_a_service_is_its_ready_endpoints(reader: MemoryReader) -> None:
+    endpoint = await OutboundResolver(reader).service(ACME, "n", "s", 443)
+    assert (sorted(map(str, endpoint.addresses)), endpoint.port) == (["10.0.0.1", "10.0.0.2"], 8443)
+
+
+@pytest.mark.parametrize(
+    ("tenant", "name", "port", "message"),
+    [
+        (ACME, "ghost", 443, 'service "ghost" not found'),
+        (OTHER, "s", 443, 'service "s" not found'),
+        (ACME, "s", 80, 'no service port 80 found for service "s"'),
+        (ACME, "lonely", 443, 'no endpoints available for service "lonely"'),
+    ],
+)
+async def test_services_that_lead_nowhere(
+    reader: MemoryReader, tenant: TenantId, name: str, port: int, message: str
+) -> None:
+    reader.put(ACME, SERVICES, service("lonely"))
+    with pytest.raises(WebhookError, match=message):
+        await OutboundResolver(reader).service(tenant, "n", name, port)
+
+
+async def test_addresses_need_no_lookup() -> None:
+    names = OutboundResolver(MemoryReader())
+    assert await names.host(ACME, "192.0.2.7", 8443) == names_module.ResolvedEndpoint(
+        (ip_address("192.0.2.7"),), 8443
+    )
+
+
+async def test_a_slow_name_server_delays_its_tenant_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    hang = threading.Event()
+
+    def resolve(host: str) -> tuple[Any, ...]:
+        if host.startswith("slow"):
+            hang.wait(10)
+        return (ip_address("192.0.2.1"),)
+
+    monkeypatch.setattr(names_module, "_resolve", resolve)
+    names = OutboundResolver(MemoryReader())
+    slow = [asyncio.create_task(names.host(ACME, f"slow{each}", 1)) for each in range(LOOKUPS_PER_TENANT)]
+    try:
+        await asyncio.sleep(0)
+        with pytest.raises(TooManyCalls):
+            await names.host(ACME, "quick", 1)
+        # Giving up does not give the thread back.
+        slow[0].cancel()
+        await asyncio.gather(slow[0], return_exceptions=True)
+        with pytest.raises(TooManyCalls):
+            await names.host(ACME, "quick", 1)
+        assert (await names.host(OTHER, "quick", 1)).port == 1
+    finally:
+        hang.set()
+        await asyncio.gather(*slow, return_exceptions=True)
+    names._threads.shutdown(wait=True)
+    async with asyncio.timeout(5):
+        while names._lookups:  # noqa: ASYNC110 - nothing signals that the threads have ended
+            await asyncio.sleep(0.01)
+
+
+async def test_a_lookup_is_kept_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    lookups: list[str] = []
+
+    def resolve(host: str) -> tuple[Any, ...]:
+        lookups.append(host)
+        return ()
+
+    monkeypatch.setattr(names_module, "_resolve", resolve)
+    now = [0.0]
+    names = OutboundResolver(MemoryReader(), lambda: now[0])
+    for seconds in (0, 1, names_module.KEPT_SECONDS + 1):
+        now[0] += seconds
+        await names.host(ACME, "a.example.com", 1)
+    assert len(lookups) == 2
+    names.close()

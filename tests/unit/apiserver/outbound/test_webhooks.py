@@ -1,0 +1,185 @@
+"""Webhook calls over real TLS to a real server: connections, certificate authorities, limits."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.resources import NODES
+from alcove.apiserver.outbound import addresses, webhooks
+from alcove.apiserver.outbound.dialer import OUT_OF_BOUNDS, DirectDialer, WebhookTarget
+from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
+from alcove.apiserver.outbound.webhooks import CALLS_PER_TENANT_MAX, Webhooks, read_client
+from alcove.http.pool import PoolLimits
+from alcove.testing.memory_reader import MemoryReader
+from alcove.testing.webhook_server import WebhookServer
+
+ACME, OTHER = TenantId("acme"), TenantId("other")
+LOOPBACK = addresses.networks(["127.0.0.0/8"])
+BODY = orjson.dumps({"hello": "world"})
+
+
+@pytest.fixture
+def echo() -> Iterator[WebhookServer]:
+    with WebhookServer(lambda _path, review: review, "hook.example.com") as server:
+        yield server
+
+
+def caller(*networks: addresses.Network) -> Webhooks:
+    return Webhooks(DirectDialer(MemoryReader(), networks))
+
+
+async def post(webhooks: Webhooks, client: Any, tenant: TenantId = ACME, seconds: float = 5) -> bytes:
+    return await webhooks.call(tenant, client, BODY, timeout_seconds=seconds)
+
+
+async def test_one_connection_serves_many_calls_of_one_tenant(echo: WebhookServer) -> None:
+    calls = caller(*LOOPBACK)
+    for _ in range(5):
+        assert await post(calls, echo.client("/x")) == BODY
+    assert (echo.connections, echo.paths[0]) == (1, "/x?timeout=5s")
+    assert await post(calls, echo.client(), OTHER) == BODY
+    assert echo.connections == 2
+    calls.close()
+
+
+async def test_a_connection_closed_in_between_is_opened_anew(echo: WebhookServer) -> None:
+    calls = caller(*LOOPBACK)
+    await post(calls, echo.client())
+    (idle,) = (each for waiting in calls._idle._idle.values() for each in waiting)
+    idle.connection.transport.abort()
+    await asyncio.sleep(0)
+    assert await post(calls, echo.client()) == BODY
+    assert echo.connections == 2
+    calls.close()
+
+
+async def test_idle_connections_are_bounded_and_end(
+    echo: WebhookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = PoolLimits(per_target_max=4, total_max=256, idle_seconds_max=0.5)
+    monkeypatch.setattr(webhooks, "POOL", pool)
+    calls = caller(*LOOPBACK)
+    await asyncio.gather(*(post(calls, echo.client()) for _ in range(12)))
+    assert len(calls._idle) == 4
+    async with asyncio.timeout(10):
+        while len(calls._idle):  # noqa: ASYNC110 - closing sends no notification
+            await asyncio.sleep(0.05)
+
+
+async def test_a_certificate_for_another_name_is_refused(echo: WebhookServer) -> None:
+    client = {"url": f"https://localhost:{echo.port}/", "caBundle": echo.authority}
+    with pytest.raises(WebhookError, match="tls: failed to verify certificate"):
+        await post(caller(*LOOPBACK), client)
+    assert not echo.seen
+
+
+@pytest.mark.parametrize("bundle", ["!!", "aGVsbG8=", ""])
+async def test_an_invalid_certificate_authority_is_rejected(echo: WebhookServer, bundle: str) -> None:
+    client = {**echo.client(), "caBundle": bundle}
+    with pytest.raises(WebhookError, match=r"root certificates|failed to verify"):
+        await post(caller(*LOOPBACK), client)
+
+
+async def test_redirects_are_not_followed() -> None:
+    with WebhookServer(lambda _path, _review: 302) as server:
+        with pytest.raises(WebhookError, match="answered with status 302, not 200"):
+            await post(caller(*LOOPBACK), server.client())
+        assert len(server.seen) == 1
+
+
+async def test_a_closed_port_raises_a_webhook_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(WebhookError, match=f'^Post "https://127.0.0.1:{port}/.timeout=5s": .*refused'):
+        await post(caller(*LOOPBACK), {"url": f"https://127.0.0.1:{port}/"})
+
+
+async def test_an_unfinished_handshake_times_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        calls = caller(*LOOPBACK)
+        with pytest.raises(WebhookError, match="context deadline exceeded"):
+            await post(calls, {"url": f"https://127.0.0.1:{port}/"}, seconds=0.2)
+        assert not calls._calls
+
+
+async def test_concurrent_calls_of_a_tenant_are_limited() -> None:
+    hold = threading.Event()
+
+    def respond(_path: str, review: Any) -> Any:
+        hold.wait(10)
+        return review
+
+    with WebhookServer(respond) as server:
+        calls = caller(*LOOPBACK)
+        under_way = [
+            asyncio.create_task(post(calls, server.client(), seconds=30)) for _ in range(CALLS_PER_TENANT_MAX)
+        ]
+        try:
+            await asyncio.sleep(0)
+            with pytest.raises(TooManyCalls):
+                await post(calls, server.client())
+            other = asyncio.create_task(post(calls, server.client(), OTHER))
+        finally:
+            hold.set()
+        assert await other == BODY
+        assert await asyncio.gather(*under_way) == [BODY] * CALLS_PER_TENANT_MAX
+        assert not calls._calls
+        calls.close()
+
+
+async def test_where_nothing_is_allowed_only_ring0_gets_through(echo: WebhookServer) -> None:
+    calls = caller()
+    with pytest.raises(WebhookError, match=OUT_OF_BOUNDS):
+        await post(calls, echo.client())
+    assert not echo.connections
+    assert await post(calls, echo.client(), SYSTEM) == BODY
+    calls.close()
+
+
+async def test_a_public_address_of_this_very_machine_is_refused(
+    echo: WebhookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if loopback were public: the connection is made, seen to lead back here, and dropped."""
+    monkeypatch.setattr(addresses, "is_public", lambda _address: True)
+    with pytest.raises(WebhookError, match=OUT_OF_BOUNDS):
+        await DirectDialer(MemoryReader()).dial(ACME, WebhookTarget("127.0.0.1", echo.port))
+    assert not echo.seen
+
+
+async def test_a_nodes_public_address_is_refused() -> None:
+    reader = MemoryReader()
+    status = {
+        "addresses": [{"type": "ExternalIP", "address": "8.8.8.8"}, {"type": "Hostname", "address": "n"}]
+    }
+    reader.put(SYSTEM, NODES, {"metadata": {"name": "n"}, "status": status})
+    with pytest.raises(WebhookError, match=OUT_OF_BOUNDS):
+        await DirectDialer(reader).dial(ACME, WebhookTarget("8.8.8.8", 443))
+
+
+@pytest.mark.parametrize(
+    ("client", "host", "path"),
+    [
+        ({"url": "https://example.com"}, "example.com", "/"),
+        ({"url": "https://example.com:8443/a/b"}, "example.com:8443", "/a/b"),
+        ({"url": "https://[2001:db8::1]:444/"}, "[2001:db8::1]:444", "/"),
+        ({"url": "https://example.com/a b\u00e9?"}, "example.com", "/a%20b%C3%A9"),
+        ({"service": {"namespace": "n", "name": "s"}}, "s.n.svc", "/"),
+        ({"service": {"namespace": "n", "name": "s", "port": 8443, "path": "x"}}, "s.n.svc:8443", "/x"),
+    ],
+)
+def test_client_configurations(client: dict[str, Any], host: str, path: str) -> None:
+    endpoint = read_client(client)
+    assert (endpoint.host, endpoint.path) == (host, path)
+
+
+@pytest.mark.parametrize("url", ["", "http://example.com", "https://", "https://a:b/", "https://[::1"])
+def test_urls_that_lead_nowhere(url: str) -> None:
+    with pytest.raises(WebhookError):
+        read_client({"url": url})

@@ -1,0 +1,34 @@
+"""Tables for people: aligned, and coloured only on a terminal."""
+
+import sys
+
+import pytest
+
+from alcove.cli import output
+from alcove.cli.options import OutputFormat
+
+
+def test_columns_are_aligned_as_kubectl_has_them(capsys: pytest.CaptureFixture[str]) -> None:
+    output.table(("NAME", "PHASE"), [("a", "Ready"), ("longer", "Pending")])
+    assert capsys.readouterr().out == "NAME     PHASE\na        Ready\nlonger   Pending\n"
+
+
+def test_nothing_is_said_to_people_and_not_to_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    output.show_rows(("NAME",), [], OutputFormat.TABLE)
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "No resources found\n")
+    output.show_rows(("NAME",), [], OutputFormat.JSON)
+    assert capsys.readouterr().out == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "no_color", "coloured"), [(True, "", True), (True, "1", False), (False, "", False)]
+)
+def test_colours_are_for_terminals(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool, no_color: str, coloured: bool
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("TERM", "xterm")
+    assert ("\x1b[" in output.paint("Ready")) is coloured
+    assert output.paint("whatever") == "whatever"
