@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from alcove.store.base import Store
+from alcove.store.encrypted import EncryptedStore
+from alcove.store.encryption import AesGcmKey, Encryption, Providers
 from alcove.store.sqlite import SqliteStore
 from alcove.testing.claims import free_port
 
@@ -97,7 +99,23 @@ def etcd_locations(request: pytest.FixtureRequest) -> Callable[[], Open]:
     return lambda: partial(EtcdStore.open, [endpoint], prefix=next(prefixes))
 
 
-IMPLEMENTATIONS = {"sqlite": sqlite_locations, "etcd": etcd_locations}
+def encrypted_locations(request: pytest.FixtureRequest) -> Callable[[], Open]:
+    """SQLite below encryption of everything."""
+    new_location = sqlite_locations(request)
+    encryption = Encryption([(["*.*"], Providers.of([AesGcmKey("k", b"k" * 32)]))])
+
+    def location() -> Open:
+        open_beneath = new_location()
+
+        async def open_store() -> Store:
+            return EncryptedStore(await open_beneath(), encryption)
+
+        return open_store
+
+    return location
+
+
+IMPLEMENTATIONS = {"sqlite": sqlite_locations, "etcd": etcd_locations, "encrypted": encrypted_locations}
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)

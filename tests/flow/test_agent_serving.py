@@ -8,7 +8,6 @@ import ssl
 import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from alcove.agent.client_certificate import ClientCertificate
 from alcove.agent.serving_certificate import ServingCertificate
 from alcove.api.errors import Forbidden, Unauthorized
 from alcove.api.ids import SYSTEM
-from alcove.apiserver.auth.certificates import BACKDATE, CertificateAuthority
+from alcove.apiserver.auth.certificates import BACKDATE, CertificateAuthority, general_name, issued_by
 from alcove.apiserver.auth.subjects import Subject
 from alcove.cli.kubeconfig import KubeconfigCertificate, render
 from alcove.client import kubeconfig
@@ -43,7 +42,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
         LocalServer(tmp_path_factory.mktemp("serving")) as running,
         RunningControllers(running.admin_kubeconfig, (CertificateApproval,)),
     ):
+        for name, address in (("n1", "10.0.0.1"), ("n3", "10.0.0.3")):
+            register(running, name, address)
         yield running
+
+
+def register(server: LocalServer, name: str, *addresses: str) -> None:
+    """The Node object as its agent writes it."""
+    listed = [{"type": "InternalIP", "address": address} for address in addresses]
+    listed.append({"type": "Hostname", "address": name})
+    node = server.as_node(name)
+    assert node.post("/api/v1/nodes", {"metadata": {"name": name}}).status in (201, 409)
+    answer = node.patch(f"/api/v1/nodes/{name}/status", {"status": {"addresses": listed}})
+    assert answer.status == 200, answer.body
 
 
 def write_short(server: LocalServer, path: Path, node: str, lifetime: timedelta) -> x509.Certificate:
@@ -99,18 +110,72 @@ async def test_a_serving_certificate_is_renewed_in_time(server: LocalServer, tmp
         await pool.close()
 
 
-@pytest.mark.parametrize(("purpose", "names"), [(CLIENT, ()), (SERVING, ("n1", "10.0.0.1"))])
+def general(*names: str) -> list[x509.GeneralName]:
+    return [general_name(name) for name in names]
+
+
+@pytest.mark.parametrize(("purpose", "names"), [(CLIENT, ()), (SERVING, ("n3", "10.0.0.3"))])
 async def test_a_node_gets_none_for_another(
     server: LocalServer, purpose: CertificatePurpose, names: Sequence[str]
 ) -> None:
     pool = HttpPool(kubeconfig.load(node_kubeconfig(server, "n3")))
-    given = [x509.DNSName(names[0]), x509.IPAddress(ip_address(names[1]))] if names else []
     try:
         with pytest.raises(Forbidden, match="in its own name"):
-            await certificates.ask(Client(pool), "n1", purpose, given)
-        assert (await certificates.ask(Client(pool), "n3", purpose, given)).certificate_pem
+            await certificates.ask(Client(pool), "n1", purpose, general(*names))
+        assert (await certificates.ask(Client(pool), "n3", purpose, general(*names))).certificate_pem
     finally:
         await pool.close()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("n1",),
+        ("10.0.0.1",),
+        ("n3", "10.0.0.3", "10.0.0.1"),
+        ("n3", "api.example.com"),
+        ("kubernetes.default.svc",),
+        ("127.0.0.1",),
+        ("*",),
+        ("10.0.0.3.example.com",),
+    ],
+)
+async def test_a_stolen_node_credential_gets_no_serving_certificate_for_others_names(
+    server: LocalServer, names: Sequence[str]
+) -> None:
+    pool = HttpPool(kubeconfig.load(node_kubeconfig(server, "n3")))
+    try:
+        with pytest.raises(Forbidden, match='neither the name nor an address of the node "n3"'):
+            await certificates.ask(Client(pool), "n3", SERVING, general(*names))
+    finally:
+        await pool.close()
+
+
+async def test_a_node_that_claims_anothers_address_gets_no_certificate_for_it(server: LocalServer) -> None:
+    register(server, "n4", "10.0.0.4", "10.0.0.1")
+    pool = HttpPool(kubeconfig.load(node_kubeconfig(server, "n4")))
+    try:
+        with pytest.raises(Forbidden, match="an address of another node too"):
+            await certificates.ask(Client(pool), "n4", SERVING, general("n4", "10.0.0.1"))
+        assert (await certificates.ask(Client(pool), "n4", SERVING, general("10.0.0.4"))).certificate_pem
+    finally:
+        await pool.close()
+        server.system.delete("/api/v1/nodes/n4")
+
+
+async def test_a_nodes_certificate_is_not_trusted_as_an_api_servers(server: LocalServer) -> None:
+    """Even one for the API server's own address, which a node could claim to have."""
+    register(server, "n5", "127.0.0.1")
+    pool = HttpPool(kubeconfig.load(node_kubeconfig(server, "n5")))
+    try:
+        pair = await certificates.ask(Client(pool), "n5", SERVING, general("127.0.0.1"))
+    finally:
+        await pool.close()
+        server.system.delete("/api/v1/nodes/n5")
+    found = x509.load_pem_x509_certificate(pair.certificate_pem)
+    authority = CertificateAuthority.open(server.directory / "pki", time.time())
+    assert not issued_by(found, authority.certificate)
+    assert issued_by(found, authority.for_nodes(time.time()).certificate)
 
 
 async def test_a_node_gets_no_certificate_of_anything_but_a_node(server: LocalServer) -> None:

@@ -220,8 +220,27 @@ def test_a_vpc_of_another_tenant_is_refused(
     )
     assert not ring0_objects(ring0, f"{name}-b/net"), "nothing half-made"
     network(other, "squat", vpcID=f"{name}-default-network")
-    in_phase(other, "squat", "Failed", "reserved for the default network of another tenant")
+    in_phase(other, "squat", "Failed", "reserved for networks of another tenant")
     assert ready(acme, "default")["vpc"] == f"{name}-default-network"
+
+
+def test_networks_of_tenants_whose_names_look_alike_do_not_meet(
+    cluster: LocalServer, acme: Caller, name: str
+) -> None:
+    """`a-b` with the network `c` and `a` with the network `b-c` once had a VPC of the same name: one failed."""
+    other = cluster.make_tenant(f"{name}-b")
+    one, two = ready(acme, "b-c"), ready(other, "c")
+    assert (one["vpc"], two["vpc"]) == (f"{name}-b-c", f"{name}-b.c") and one["vni"] != two["vni"]
+
+
+def test_a_tenant_cannot_take_the_names_of_anothers_vpcs(
+    cluster: LocalServer, acme: Caller, name: str
+) -> None:
+    squatter = cluster.make_tenant(f"{name}-b")
+    ready(squatter, "squat", vpcID=f"{name}-net")
+    network(squatter, "again", vpcID=f"{name}.net")
+    in_phase(squatter, "again", "Failed", "reserved for networks of another tenant")
+    assert ready(acme, "net")["vpc"] == f"{name}.net"
 
 
 def test_one_vpc_is_for_one_network_and_free_when_that_is_gone(acme: Caller, name: str) -> None:

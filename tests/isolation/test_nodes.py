@@ -2,20 +2,12 @@
 
 import base64
 import http.client
-import time
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import Struct
 
-from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
-from alcove.apiserver.auth.certificates import CertificateAuthority
-from alcove.apiserver.auth.subjects import Subject
-from alcove.cli.connection import load
-from alcove.cli.kubeconfig import KubeconfigCertificate, render
 from alcove.testing.server import Caller, LocalServer, ServerResponse
 
 CANARY = b"hunter2-canary"
@@ -24,18 +16,6 @@ CANARY = b"hunter2-canary"
 def shows(body: bytes, text: bytes = CANARY) -> bool:
     """Whether the response contains the value, plain or encoded as in Secrets."""
     return text in body or base64.b64encode(text) in body
-
-
-def node_caller(server: LocalServer, directory: Path, name: str) -> Caller:
-    """A node's agent, with a certificate of the server's own authority."""
-    user = f"system:node:{name}"
-    authority = CertificateAuthority.open(server.directory / "pki", time.time())
-    made = authority.client(Subject(SYSTEM, user, ("system:nodes",)), time.time(), timedelta(hours=1))
-    account = load(server.admin_kubeconfig)
-    path = directory / f"{name}.kubeconfig"
-    certificate = KubeconfigCertificate(made.certificate_pem, made.key_pem)
-    path.write_text(render(account.server, account.ca_pem, "system", user, certificate))
-    return Caller(path)
 
 
 class World(Struct, frozen=True):
@@ -75,9 +55,8 @@ class World(Struct, frozen=True):
 
 
 @pytest.fixture(scope="module")
-def world(server: LocalServer, tmp_path_factory: pytest.TempPathFactory) -> World:
-    directory = tmp_path_factory.mktemp("nodes")
-    made = World(server, *(node_caller(server, directory, name) for name in ("node-a", "node-b")))
+def world(server: LocalServer) -> World:
+    made = World(server, *(server.as_node(name) for name in ("node-a", "node-b")))
     for tenant in ("red", "blue"):
         server.make_tenant(tenant)
     server.make_namespace("system", "kube-node-lease")

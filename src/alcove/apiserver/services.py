@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from alcove.api.errors import Details, ServiceUnavailable, Timeout
 from alcove.api.registry import KindRegistry
@@ -12,6 +12,7 @@ from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.reader import ServedKinds
 from alcove.apiserver.watch import WatchHub
 from alcove.store.base import Store, StoreUnavailable
+from alcove.store.encrypted import UnreadableObjects
 
 CATCH_UP_SECONDS_MAX = 20.0
 """Longer than a read of the store that is repeated at another member of its cluster."""
@@ -29,6 +30,7 @@ class ApiServerServices(Struct, frozen=True):
     shared: bool = False
     """Other servers write to the store too: the cache catches up before a read without a resourceVersion, and
     before a request is rejected."""
+    unreadable: UnreadableObjects = field(default_factory=UnreadableObjects)
 
     async def catch_up(self) -> None:
         """Waits until the cache has every write that any server acknowledged before this call.

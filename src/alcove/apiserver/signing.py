@@ -3,7 +3,8 @@
 A request is created in its requester's tenant and its subject must name that tenant, otherwise it is rejected
 at creation; nothing is signed for another tenant. Certificates with the group `system:masters` are never
 signed. The API server holds the authority's key, so the signers `kubernetes.io/…` sign in the same write that
-approves; other signers are external programs. Node certificates are signed in ring0 only.
+approves; other signers are external programs. Node certificates are signed in ring0 only; those for serving only
+for the node's own name and addresses, by an authority that nobody but API servers trusts.
 """
 
 import base64
@@ -21,6 +22,7 @@ from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
 from alcove.api.resources import CERTIFICATE_SIGNING_REQUESTS
+from alcove.apiserver import node_names
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.auth import certificates, subjects
 from alcove.apiserver.auth.certificates import CertificateAuthority, CertificateProfile, PublicKey
@@ -28,6 +30,7 @@ from alcove.apiserver.auth.subjects import Subject, SubjectError
 from alcove.apiserver.identity import MASTERS, Identity
 from alcove.apiserver.rbac.authorize import Access, Authorizer
 from alcove.apiserver.rbac.nodes import NODE_USER_PREFIX, NODES_GROUP, node_name
+from alcove.apiserver.reader import CacheReader
 
 CLIENT = "kubernetes.io/kube-apiserver-client"
 NODE_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -76,7 +79,19 @@ def sign(csr: Object, authority: CertificateAuthority, now: float) -> bytes:
     requested_seconds = objects.get(csr, "spec", "expirationSeconds", default=LIFETIME_SECONDS_MAX)
     seconds = min(max(requested_seconds, LIFETIME_SECONDS_MIN), LIFETIME_SECONDS_MAX)
     name = subjects.to_name(plan.subject)
+    if objects.get(csr, "spec", "signerName") == NODE_SERVING:
+        authority = authority.for_nodes(now)
     return certificates.pem(authority.sign(plan.key, name, plan.profile, now, timedelta(seconds=seconds)))
+
+
+def check_node_names(csr: Object, reader: CacheReader) -> None:
+    """Checks that a node's serving certificate is only for that node. Raises SigningError."""
+    if objects.get(csr, "spec", "signerName") != NODE_SERVING:
+        return
+    request = _parsed(csr)
+    node = subjects.from_name(request.subject).user.removeprefix(NODE_USER_PREFIX)
+    if message := node_names.refusal(reader, node, _names(request)):
+        raise SigningError(message)
 
 
 def _plan(csr: Object, tenant: TenantId) -> _Plan:
@@ -163,8 +178,13 @@ class CertificateRequests(Plugin):
     approval."""
 
     def __init__(
-        self, authorizer: Authorizer, authority: CertificateAuthority, clock: Callable[[], float]
+        self,
+        reader: CacheReader,
+        authorizer: Authorizer,
+        authority: CertificateAuthority,
+        clock: Callable[[], float],
     ) -> None:
+        self._reader = reader
         self._authorizer = authorizer
         self._authority = authority
         self._clock = clock
@@ -184,14 +204,14 @@ class CertificateRequests(Plugin):
             prepare(csr, attributes.identity)
         elif attributes.subresource == "approval":
             self._require(attributes, "approve")
-            _sign_approved(csr, self._authority, self._clock())
+            _sign_approved(csr, self._reader, self._authority, self._clock())
 
     async def validate(self, attributes: Attributes) -> None:
         csr, old = attributes.obj or {}, attributes.old or {}
         if attributes.operation is Operation.CREATE:
             # Set again, because a webhook after this plugin may have changed it.
             prepare(csr, attributes.identity)
-            _check_creatable(attributes, csr)
+            _check_creatable(attributes, csr, self._reader)
         elif attributes.subresource == "status" and _outcome(csr) != _outcome(old):
             self._require(attributes, "sign")
 
@@ -208,7 +228,7 @@ class CertificateRequests(Plugin):
         raise Forbidden.of(CERTIFICATE_SIGNING_REQUESTS, attributes.name, message)
 
 
-def _check_creatable(attributes: Attributes, csr: Object) -> None:
+def _check_creatable(attributes: Attributes, csr: Object, reader: CacheReader) -> None:
     name = attributes.name or objects.name(csr)
     if attributes.identity.tenant != attributes.tenant:
         message = "a certificate is requested in the requester's own tenant; impersonate a user of this one"
@@ -217,6 +237,7 @@ def _check_creatable(attributes: Attributes, csr: Object) -> None:
         try:
             check(csr, attributes.tenant)
             _check_requester(csr, attributes.identity)
+            check_node_names(csr, reader)
         except SigningError as error:
             raise Forbidden.of(CERTIFICATE_SIGNING_REQUESTS, name, str(error)) from error
 
@@ -236,7 +257,7 @@ def _outcome(csr: Object) -> tuple[object, object]:
     return status.get("certificate") or "", status.get("conditions") or []
 
 
-def _sign_approved(csr: Object, authority: CertificateAuthority, now: float) -> None:
+def _sign_approved(csr: Object, reader: CacheReader, authority: CertificateAuthority, now: float) -> None:
     """Sets the certificate of an approved request of a `kubernetes.io/…` signer, or the Failed condition."""
     status = csr.setdefault("status", {})
     conditions = status.setdefault("conditions", [])
@@ -246,6 +267,7 @@ def _sign_approved(csr: Object, authority: CertificateAuthority, now: float) -> 
     if "Approved" not in kinds or kinds & {"Denied", "Failed"}:
         return
     try:
+        check_node_names(csr, reader)
         status["certificate"] = base64.b64encode(sign(csr, authority, now)).decode("ascii")
     except SigningError as error:
         message, when = str(error), meta.format_time(now)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alcove.cli import suggestions
-from alcove.cli.errors import CliError, exit_on_error
+from alcove.cli.errors import CliError, ExitCode, exit_on_error
 from alcove.cli.options import FormatOption, KubeconfigOption, OutputFormat, TimeoutOption, WaitOption
 
 if TYPE_CHECKING:
@@ -192,3 +192,37 @@ def kubeconfig(
         output.touch(mode=0o600)
         output.write_text(text)
         typer.echo(f"wrote {output}", err=True)
+
+
+@app.command()
+def revoke(
+    tenant: NameArgument,
+    user: Annotated[
+        str | None, typer.Option(help="Only this user's certificates; default: every user's.")
+    ] = None,
+    serial: Annotated[
+        str | None, typer.Option(help="Only the certificate with this serial number, in hexadecimal digits.")
+    ] = None,
+    via: KubeconfigOption = None,
+) -> None:
+    """Revoke the client certificates that users of TENANT have now; their open connections are closed."""
+    import time
+
+    from alcove.api import meta
+    from alcove.cli import revocation
+    from alcove.cli.session import CliSession
+
+    with exit_on_error():
+        if serial and user:
+            raise CliError("use either --user or --serial", ExitCode.USAGE)
+        if tenant == "system" and not (user or serial):
+            raise CliError("ring0's components would be cut off: use --user or --serial", ExitCode.USAGE)
+        moment = revocation.next_second()
+        entry: Object = {"serialNumber": serial} if serial else {"issuedBefore": meta.format_time(moment)}
+        if user:
+            entry["user"] = user
+        revocation.revoke(CliSession(via), tenant, entry, moment)
+        # A certificate that is requested when this command has ended is not revoked.
+        time.sleep(max(moment - time.time(), 0.0))
+    whose = f"certificate {serial}" if serial else f"certificates of {user or 'all users'}"
+    typer.echo(f"tenant/{tenant}: {whose} revoked; to get a new one: alcove tenant kubeconfig {tenant}")

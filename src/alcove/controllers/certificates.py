@@ -19,8 +19,7 @@ from alcove.controllers.deletion import delete_if_unchanged
 
 NODE_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 NODE_SERVING = "kubernetes.io/kubelet-serving"
-"""API servers identify a node by its certificate's subject, so the addresses in the certificate do not let
-it impersonate another node."""
+"""The API server signs it only for the name and addresses of the requesting node."""
 
 PENDING_SECONDS_MAX = 24 * 3600.0
 SETTLED_SECONDS_MAX = 3600.0

@@ -83,6 +83,14 @@ class HttpServer:
         assert self._listener is not None
         return int(self._listener.sockets[0].getsockname()[1])
 
+    def close_peers(self, selects: Callable[[object], bool]) -> int:
+        """Close the connections whose `peer` is selected, at once and with whatever they carry; returns how
+        many."""
+        selected = [connection for connection in self._connections if selects(connection.peer)]
+        for connection in selected:
+            connection.transport.abort()
+        return len(selected)
+
     # Called by connections
 
     def identify(self, tls: ssl.SSLObject | None) -> object:

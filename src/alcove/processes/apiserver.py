@@ -26,6 +26,7 @@ from alcove.apiserver.audit import AuditLog
 from alcove.apiserver.auth import bootstrap, signingkeys
 from alcove.apiserver.auth.authenticate import Authenticator
 from alcove.apiserver.auth.certificates import CertificateAuthority
+from alcove.apiserver.auth.revocations import RevokedConnections
 from alcove.apiserver.auth.signingkeys import SigningKeys
 from alcove.apiserver.auth.statictokens import StaticTokens
 from alcove.apiserver.auth.subjects import Subject
@@ -64,8 +65,12 @@ from alcove.component.tasks import BackgroundTasks
 from alcove.http.messages import HttpResponse
 from alcove.http.server import HttpServer
 from alcove.processes.memory import keep_trimmed
+from alcove.store import encryption_config
 from alcove.store.base import ABSENT, RevisionMismatch, Store, WriteOp
 from alcove.store.compaction import Compactor, RetentionPolicy
+from alcove.store.encrypted import EncryptedStore
+from alcove.store.encryption import Encryption
+from alcove.store.encryption_config import ENCRYPTION_FILE
 from alcove.store.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
@@ -84,6 +89,8 @@ class ApiServerConfig(Struct, frozen=True, kw_only=True):
     """Endpoints (`host:port`) of the cluster's etcd. Empty for the embedded store."""
     etcd_pki: Path | None = None
     """Directory with ca.crt, client.crt and client.key for etcd. None for no TLS."""
+    encryption: Path | None = None
+    """An EncryptionConfiguration file. None for `encryption.yaml` in `data`, if it exists."""
     tokens: Path | None = None
     """A file of static bootstrap tokens."""
     admission: AdmissionSettings = AdmissionSettings()
@@ -107,7 +114,8 @@ async def serve(config: ApiServerConfig) -> AsyncIterator[RunningApiServer]:
     """Serves for the duration of the block."""
     config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     metrics = ApiServerMetrics()
-    store = await _open(config, metrics)
+    encryption = _encryption(config)
+    store = EncryptedStore(await _open(config, metrics), encryption)
     try:
         kinds = registry.load()
         await _bootstrap(store, kinds, SYSTEM)
@@ -115,6 +123,13 @@ async def serve(config: ApiServerConfig) -> AsyncIterator[RunningApiServer]:
             yield running
     finally:
         await store.close()
+
+
+def _encryption(config: ApiServerConfig) -> Encryption:
+    """Raises StoreOpenError."""
+    default = config.data / ENCRYPTION_FILE
+    path = config.encryption or (default if default.exists() else None)
+    return Encryption() if path is None else encryption_config.load(path)
 
 
 async def _open(config: ApiServerConfig, metrics: ApiServerMetrics) -> Store:
@@ -131,20 +146,22 @@ async def _open(config: ApiServerConfig, metrics: ApiServerMetrics) -> Store:
 
 @asynccontextmanager
 async def _serving(
-    config: ApiServerConfig, store: Store, kinds: KindRegistry, metrics: ApiServerMetrics
+    config: ApiServerConfig, store: EncryptedStore, kinds: KindRegistry, metrics: ApiServerMetrics
 ) -> AsyncIterator[RunningApiServer]:
     clock = time.time
     audit = AuditLog(config.data / "audit.log")
     pki = config.data / "pki"
     authority = CertificateAuthority.open(pki, clock())
     serving = ServerCertificate(pki, authority, (config.host, *config.hosts), clock)
-    hub, crd_removal = WatchHub(), CrdRemoval()
+    hub, crd_removal, revoked = WatchHub(), CrdRemoval(), RevokedConnections()
 
     def publish(events: Sequence[CacheEvent]) -> None:
         hub.publish(events)
         crd_removal.notice(events)
+        revoked.notice(events)
 
     async with Cache(store, publish) as cache:
+        store.report()
         webhooks = Webhooks(DirectDialer(cache, config.webhook_networks))
         custom = CustomKinds(kinds, cache, clock, webhooks.of)
         authorizer = Authorizer(cache)
@@ -157,7 +174,7 @@ async def _serving(
         chain = Chain(
             plugins(cache, custom, authorizer, tokens, authority, clock, webhooks, admission, shared=shared)
         )
-        services = ApiServerServices(store, cache, hub, kinds, custom, chain, clock, shared)
+        services = ApiServerServices(store, cache, hub, kinds, custom, chain, clock, shared, store.unreadable)
         reviews = Reviews(authorizer, authenticator, clock)
         agents = AgentConnector(pki, authority, clock)
         usage = UsageCollector(cache, agents)
@@ -195,7 +212,7 @@ async def _serving(
                 "/apis/": discovery.answer,
                 "/openapi/v3/": openapi.version,
             },
-            lambda: (store.trouble() or "") if isinstance(store, SqliteStore) else "",
+            lambda: (store.inner.trouble() or "") if isinstance(store.inner, SqliteStore) else "",
         )
         parts = AppParts(
             services,
@@ -216,12 +233,14 @@ async def _serving(
             render_error=http_error_response,
             streams_body=lambda request: "/proxy" in request.path and path_of(request.path) is not None,
         ) as server:
+            revoked.serve(server, authenticator.is_revoked)
             url = f"https://{config.host}:{server.port}"
             log.info("serving", extra={"url": url})
             try:
                 async with BackgroundTasks() as tasks:
                     tasks.restart("certificate renewal", partial(_renew, serving, agents))
                     tasks.restart("compaction", Compactor(store, config.history).run)
+                    tasks.restart("encryption of stored objects", store.rewrite_stale)
                     tasks.restart("history cache trimming", partial(_trim_history, store, cache))
                     tasks.restart("CRD removal", partial(crd_removal.run, services))
                     tasks.restart("memory trimming", keep_trimmed)

@@ -3,6 +3,9 @@
     store.db    a consistent snapshot of the store, taken while it is written to
     pki/…       the cluster's CA and token signing keys: without them all credentials become invalid
 
+Encrypted objects stay encrypted in it, and their keys (`encryption.yaml`) are not in it: who finds the file cannot
+read the secrets, and who restores it on another machine has to bring that file along.
+
 A restored store continues at a revision that the cluster never reached before, and its history begins there.
 So a client that saw changes after the backup gets 410 and lists again; it never mistakes a new revision for
 an old one. A cluster on etcd is backed up with etcd's tools.
@@ -19,12 +22,19 @@ import sqlite3
 import tarfile
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from alcove.api.ids import Key, TenantId
+from alcove.store import encryption_config
+from alcove.store.base import StoreOpenError
+from alcove.store.encryption import MARK, Encryption, UnreadableBody
+from alcove.store.encryption_config import ENCRYPTION_FILE
+from alcove.store.keys import resource_named
 from alcove.store.sqlite_file import KEY, SqliteFile, UnusableFile
 from alcove.store.sqlite_rows import DELETED, revision_of
 
@@ -34,6 +44,7 @@ REVISIONS_SKIPPED = 10**12
 """More revisions than a store uses between a backup and its restore: 10,000 writes a second for three
 years."""
 _NEWEST = f"SELECT max(id) FROM log GROUP BY {', '.join(KEY)}"
+_ENCRYPTED = f"substr(body, 1, {len(MARK)}) = ?"
 _KEY_FILE = re.compile(rf"{PKI}/[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -45,6 +56,10 @@ class Backup(Struct, frozen=True):
     revision: int
     objects: int
     size_bytes: int
+    encrypted: int = 0
+    """The number of encrypted objects."""
+    unreadable: dict[str, int] = {}
+    """After a restore: reasons why objects cannot be decrypted with the directory's keys, and their number."""
 
 
 def save(data: Path, file: Path) -> Backup:
@@ -70,7 +85,7 @@ def save(data: Path, file: Path) -> Backup:
             os.fsync(out.fileno())
         archive.rename(file)
         _sync_directory(file.parent)
-    return Backup(backup.revision, backup.objects, file.stat().st_size)
+    return structs.replace(backup, size_bytes=file.stat().st_size)
 
 
 def restore(file: Path, data: Path, *, replace: bool = False) -> Backup:
@@ -88,6 +103,7 @@ def restore(file: Path, data: Path, *, replace: bool = False) -> Backup:
             SqliteFile(str(directory / STORE), None, 0.0).close()
             _reset_history(directory / STORE)
             backup = _describe(directory / STORE)
+            backup = structs.replace(backup, unreadable=_unreadable(directory / STORE, data))
         existing = [each for each in (data / STORE, data / PKI) if each.exists()]
         if existing and not replace:
             raise BackupFailed(f"{data} already contains a cluster's state; use --replace to move it aside")
@@ -96,6 +112,16 @@ def restore(file: Path, data: Path, *, replace: bool = False) -> Backup:
         (directory / STORE).rename(data / STORE)
         _sync_directory(data)
     return backup
+
+
+def encrypted_objects(data: Path) -> int:
+    """The number of encrypted objects in the store in `data`; 0 if there is none that can be read."""
+    if not (data / STORE).exists():
+        return 0
+    try:
+        return _describe(data / STORE).encrypted
+    except sqlite3.Error:
+        return 0  # The API server says what is wrong with it.
 
 
 def _copy_store(source: Path, copy: Path) -> None:
@@ -112,7 +138,27 @@ def _describe(path: Path) -> Backup:
         ).fetchone()
         query = f"SELECT count(*) FROM log WHERE id IN ({_NEWEST}) AND change != ?"
         objects = connection.execute(query, (DELETED,)).fetchone()[0]
-    return Backup(max(revision_of(newest), compacted), objects, path.stat().st_size)
+        encrypted = connection.execute(f"{query} AND {_ENCRYPTED}", (DELETED, MARK)).fetchone()[0]
+    return Backup(max(revision_of(newest), compacted), objects, path.stat().st_size, encrypted)
+
+
+def _unreadable(store: Path, data: Path) -> dict[str, int]:
+    """Why encrypted objects cannot be read with the keys in `data`, with their number. Raises BackupFailed."""
+    reasons: Counter[str] = Counter()
+    try:
+        file = data / ENCRYPTION_FILE
+        encryption = encryption_config.load(file) if file.exists() else Encryption()
+    except StoreOpenError as error:
+        raise BackupFailed(str(error)) from error
+    with closing(sqlite3.connect(store)) as connection:
+        query = f"SELECT {', '.join(KEY)}, body FROM log WHERE id IN ({_NEWEST}) AND {_ENCRYPTED}"
+        for resource, tenant, namespace, name, body in connection.execute(query, (MARK,)):
+            key = Key(resource_named(resource), TenantId(tenant), namespace, name)
+            try:
+                encryption.providers(key.resource).open(key, body)
+            except UnreadableBody as error:
+                reasons[str(error)] += 1
+    return dict(reasons)
 
 
 def _reset_history(path: Path) -> None:

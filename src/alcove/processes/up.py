@@ -29,6 +29,7 @@ from alcove.dataplane.errors import DataPlaneError
 from alcove.processes.machine import (
     cleanup,
     cluster_numbers,
+    encryption_key,
     preflight,
     readiness,
     supervisor_state,
@@ -97,6 +98,7 @@ def _start(data: Path, request: RequestedCluster, progress: Progress) -> LocalCl
         cluster = _connect(cluster, progress)
     # Before the API server is up: agents have other work to do first.
     _issue_kubeconfigs(cluster)
+    encryption_key.ensure(data)
     for node in () if cluster.hollow else cluster.all_nodes():
         trial.hand_over(data / TRIAL, node.directory / "runtimes")
     _supervise(data)

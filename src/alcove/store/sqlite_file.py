@@ -95,6 +95,8 @@ class SqliteFile:
         _check_format(connection, self._path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        # Bodies of compacted history may be secrets from before encryption: their pages are overwritten.
+        connection.execute("PRAGMA secure_delete = ON")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {2 * CHECKPOINT_PAGES * PAGE_BYTES}")
         if bytes_max is not None:

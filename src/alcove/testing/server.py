@@ -19,10 +19,14 @@ from typing import Any, Self
 import orjson
 from msgspec import Struct
 
+from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
+from alcove.apiserver.auth.certificates import CertificateAuthority
+from alcove.apiserver.auth.subjects import Subject
+from alcove.apiserver.rbac.nodes import NODE_USER_PREFIX, NODES_GROUP
 from alcove.cli import credentials
 from alcove.cli.connection import CliConnection, load
-from alcove.cli.kubeconfig import render
+from alcove.cli.kubeconfig import KubeconfigCertificate, render
 from alcove.testing.local import LocalProcess
 
 
@@ -190,6 +194,18 @@ class LocalServer(LocalProcess):
             issued = credentials.issue(connection, tenant, user, groups)
             path.write_text(render(connection.server, connection.ca_pem, tenant, user, issued))
         return self._caller((tenant, user), path)
+
+    def as_node(self, name: str) -> Caller:
+        """A caller for a node's agent, with a certificate of the server's own authority."""
+        user = f"{NODE_USER_PREFIX}{name}"
+        path = self.directory / f"node-{name}.kubeconfig"
+        if not path.exists():
+            authority = CertificateAuthority.open(self.directory / "pki", time.time())
+            issued = authority.client(Subject(SYSTEM, user, (NODES_GROUP,)), time.time())
+            admin = load(self.admin_kubeconfig)
+            credential = KubeconfigCertificate(issued.certificate_pem, issued.key_pem)
+            path.write_text(render(admin.server, admin.ca_pem, SYSTEM, user, credential))
+        return self._caller((SYSTEM, user), path)
 
     def anonymous(self, token: str = "") -> Caller:
         return Caller(self.admin_kubeconfig, anonymous=True, token=token)

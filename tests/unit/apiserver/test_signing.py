@@ -193,7 +193,9 @@ def test_the_server_writes_the_requesters_identity() -> None:
 class World:
     def __init__(self, authority: CertificateAuthority) -> None:
         self.reader = MemoryReader()
-        self.plugin = signing.CertificateRequests(Authorizer(self.reader), authority, lambda: NOW)
+        self.plugin = signing.CertificateRequests(
+            self.reader, Authorizer(self.reader), authority, lambda: NOW
+        )
 
     def give(self, user: str, verb: str, signer: str) -> None:
         rule = {

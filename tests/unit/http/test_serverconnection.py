@@ -1,6 +1,7 @@
 """Connections that are upgraded, and upgrade requests that are rejected."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -89,6 +90,22 @@ async def test_after_a_101_bytes_are_the_takeovers() -> None:
         writer.close()
         await until(lambda: handler.done > 0)
         assert (handler.takeovers[0].stopped, handler.done) == (1, 1)
+
+
+async def test_connections_of_a_peer_are_closed_also_after_an_upgrade() -> None:
+    async with serving() as (handler, server), asyncio.timeout(10):
+        reader, writer = await connected(server)
+        writer.write(ASK)
+        await reader.readuntil(b"\r\n\r\n")
+        other_reader, other_writer = await connected(server)
+        other_writer.write(PLAIN)
+        await other_reader.readuntil(b"plain")
+        assert server.close_peers(lambda _peer: False) == 0
+        assert server.close_peers(lambda peer: peer is None) == 2
+        for each in (reader, other_reader):
+            with contextlib.suppress(ConnectionError):
+                assert await each.read() == b""
+        await until(lambda: handler.takeovers[0].stopped == 1)
 
 
 async def test_bytes_that_came_with_the_request_are_not_lost() -> None:

@@ -233,6 +233,24 @@ _TENANT_SPEC = _record(
                 },
             },
         ),
+        "revokedCertificates": {
+            "type": "array",
+            "items": _record(
+                "Client certificates that are no longer accepted.",
+                {
+                    "user": _text("The user whose certificates are revoked; if not set, every user's."),
+                    "issuedBefore": {
+                        **_text("Certificates that were issued before this time are revoked."),
+                        "format": "date-time",
+                    },
+                    "serialNumber": _text(
+                        "Serial number of one certificate, in hexadecimal digits, instead of the other fields."
+                    ),
+                },
+            ),
+            "x-kubernetes-list-type": "atomic",
+            "description": "Client certificates of the tenant's users that are no longer accepted.",
+        },
         "finalizers": _names(
             "Finalizers that block deletion of the tenant; removed through `/finalize`.", "set"
         ),

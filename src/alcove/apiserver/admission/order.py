@@ -79,7 +79,7 @@ def plugins(
         LocalVolumeAdmission(),
         DefaultIngressClass(cache),
         PodSecurity(cache, settings.pod_security_ceiling),
-        CertificateRequests(authorizer, authority, clock),
+        CertificateRequests(cache, authorizer, authority, clock),
         Escalation(authorizer),
         # The tenant's policies and webhooks see the object after the changes of all plugins above.
         MutatingPolicies(cache, kinds, authorizer),

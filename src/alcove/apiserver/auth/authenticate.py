@@ -12,9 +12,11 @@ from msgspec import Struct
 from alcove.api import meta
 from alcove.api.errors import Unauthorized
 from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.objects import Object
 from alcove.api.resources import TENANTS
 from alcove.apiserver.auth import clientcert
 from alcove.apiserver.auth.clientcert import CertificateIdentity
+from alcove.apiserver.auth.revocations import Revocations
 from alcove.apiserver.auth.statictokens import StaticTokens
 from alcove.apiserver.auth.tokens import Tokens
 from alcove.apiserver.identity import Identity
@@ -49,6 +51,7 @@ class Authenticator:
         self._clock = clock
         self._static = static
         self._created_at: dict[str, float] = {}
+        self._revocations = Revocations()
 
     def identity_from_certificate(self, der: bytes) -> CertificateIdentity:
         """The identity in a certificate after the TLS handshake. Call it once per connection, and pass the
@@ -58,8 +61,8 @@ class Authenticator:
     def authenticate(self, headers: Mapping[str, str], certificate_identity: Identity | None) -> Identity:
         """The caller. `headers` have lower-case names. Raises Unauthorized.
 
-        A certificate takes precedence over a token, as in Kubernetes. One that has expired during the
-        connection is rejected.
+        A certificate takes precedence over a token, as in Kubernetes. One that has expired or was revoked
+        during the connection is rejected.
         """
         if certificate_identity is not None:
             if isinstance(certificate_identity, CertificateIdentity):
@@ -93,18 +96,26 @@ class Authenticator:
             raise Unauthorized("Unauthorized: invalid token: it is for another audience")
         return ReviewedToken(identity, common)
 
+    def is_revoked(self, identity: CertificateIdentity) -> bool:
+        tenant = self._reader.get(SYSTEM, TENANTS, "", identity.tenant)
+        return tenant is not None and self._revocations.has(tenant, identity)
+
     def _check_certified(self, identity: CertificateIdentity) -> None:
         clientcert.check_current(identity, self._clock())
-        if identity.tenant != SYSTEM and identity.issued < self._creation_time(identity.tenant):
+        # None on a server without this Tenant object; if the tenant does not exist, all requests to it fail
+        # anyway.
+        tenant = self._reader.get(SYSTEM, TENANTS, "", identity.tenant)
+        if tenant is None:
+            return
+        if identity.tenant != SYSTEM and identity.issued < self._creation_time(tenant):
             raise Unauthorized(
                 "Unauthorized: the client certificate is from an earlier tenant of this name; get a new one"
             )
+        if self._revocations.has(tenant, identity):
+            raise Unauthorized("Unauthorized: the client certificate was revoked; get a new one")
 
-    def _creation_time(self, tenant: TenantId) -> float:
-        """The tenant's creation time; 0 if this server has no Tenant object, as on a dedicated plane, or if
-        the tenant does not exist, in which case all requests to it fail anyway."""
-        obj = self._reader.get(SYSTEM, TENANTS, "", tenant)
-        created = obj["metadata"].get("creationTimestamp") if obj is not None else None
+    def _creation_time(self, tenant: Object) -> float:
+        created = tenant["metadata"].get("creationTimestamp")
         if created is None:
             return 0.0
         created_at = self._created_at.get(created)

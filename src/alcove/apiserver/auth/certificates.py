@@ -14,6 +14,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
@@ -28,6 +29,8 @@ BACKDATE = timedelta(minutes=5)
 
 CA_CERTIFICATE = "ca.crt"
 CA_KEY = "ca.key"
+
+_P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
@@ -65,6 +68,23 @@ class CertificateAuthority:
         key = load_private_key(key_path, keyfiles.read_or_create(key_path, lambda: to_pem(new_key())))
         data = keyfiles.read_or_create(certificate_path, lambda: pem(_self_signed(key, now)))
         return cls(_checked(certificate_path, data, key, now), key)
+
+    def for_nodes(self, now: float) -> "CertificateAuthority":
+        """The authority of nodes' serving certificates, which only API servers trust: with such a certificate
+        nobody can pose as an API server. Its key is derived from this authority's key, so all API servers have
+        the same one."""
+        key = self._key
+        number = (
+            key.private_numbers().private_value
+            if isinstance(key, ec.EllipticCurvePrivateKey)
+            else key.private_numbers().d
+        )
+        secret = number.to_bytes((number.bit_length() + 7) // 8, "big")
+        # 48 bytes, so that reducing them to the curve's order (32 bytes) leaves no bias.
+        derived = HKDF(hashes.SHA256(), 48, salt=None, info=b"alcove-node-ca").derive(secret)
+        value = int.from_bytes(derived, "big") % (_P256_ORDER - 1) + 1
+        node_key = ec.derive_private_key(value, ec.SECP256R1())
+        return CertificateAuthority(_self_signed(node_key, now, "alcove-node-ca"), node_key)
 
     @property
     def certificate_pem(self) -> bytes:
@@ -159,8 +179,8 @@ def general_name(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _self_signed(key: PrivateKey, now: float) -> x509.Certificate:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "alcove-ca")])
+def _self_signed(key: PrivateKey, now: float, common_name: str = "alcove-ca") -> x509.Certificate:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     start = datetime.fromtimestamp(int(now), UTC)
     return (
         x509.CertificateBuilder()

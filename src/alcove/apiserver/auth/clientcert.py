@@ -2,7 +2,7 @@
 
 The TLS handshake has verified the chain and the key; this module checks the subject, the key usage and the
 dates. A certificate does not outlive its tenant: one that was issued before the tenant was created belongs to
-an earlier tenant of the same name, and `authenticate.py` rejects it.
+an earlier tenant of the same name, and `authenticate.py` rejects it, as it does those that were revoked.
 """
 
 from cryptography import x509
@@ -24,6 +24,7 @@ class CertificateIdentity(Identity, frozen=True, kw_only=True):
 
     issued: float
     expires: float
+    serial: int = 0
 
 
 def identify(der: bytes, now: float) -> CertificateIdentity:
@@ -45,6 +46,7 @@ def identify(der: bytes, now: float) -> CertificateIdentity:
         extra={CREDENTIAL_ID: (f"X509SHA256={certificate.fingerprint(hashes.SHA256()).hex()}",)},
         issued=(certificate.not_valid_before_utc + BACKDATE).timestamp(),
         expires=certificate.not_valid_after_utc.timestamp(),
+        serial=certificate.serial_number,
     )
     if now < certificate.not_valid_before_utc.timestamp():
         begins = meta.format_time(certificate.not_valid_before_utc.timestamp())

@@ -16,6 +16,7 @@ from alcove.apiserver.resources import (
     nodeview,
     patching,
     reading,
+    unreadable,
     updating,
     watching,
 )
@@ -52,6 +53,8 @@ class ResourceHandlers:
         return call.target.name or objects.name(body.read(call, call.kind))
 
     def answer(self, call: ApiCall) -> Answer:
+        if self._services.unreadable and (instead := unreadable.check(self._services, call)) is not None:
+            return instead
         if call.kind.warning:
             call.warnings.append(call.kind.warning)
         if call.kind.group_resource == CRDS and call.verb in _WRITES:

@@ -44,7 +44,9 @@ class AgentConnector:
         self._context.minimum_version = ssl.TLSVersion.TLSv1_3
         # Nodes are identified by their certificate's subject, not by their address: see `_is_node`.
         self._context.check_hostname = False
-        self._context.load_verify_locations(cadata=authority.certificate_pem.decode("ascii"))
+        # Nodes that joined with an earlier version have a certificate of the authority itself until its renewal.
+        trusted = authority.certificate_pem + authority.for_nodes(clock()).certificate_pem
+        self._context.load_verify_locations(cadata=trusted.decode("ascii"))
         self.renew()
 
     def renew(self) -> None:

@@ -36,16 +36,17 @@ class VpcNetworks(NetworkProvider):
     ready_message: ClassVar[str] = "DNS service IP allocated"
 
     def awaited_vpcs(self, owner: TenantNetworkId, network: Object) -> tuple[str, ...]:
-        return (vpc_plan.vpc_name(owner, network),)
+        return vpc_plan.vpc_names(owner, network)
 
     # Provisioning
 
     async def provision(self, provisioning: Provisioning, owner: TenantNetworkId, network: Object) -> None:
         cache = provisioning.backings.cache
-        name = vpc_plan.vpc_name(owner, network)
+        name = vpc_plan.choose_name(owner, network, provisioning.backings.vpcs(owner), cache.vpc)
         named: list[str] = objects.get(network, "spec", "subnets", default=[])
         holder = provisioning.providers.of_vpc(name)
         observed = vpc_plan.ObservedVpc(
+            name=name,
             vpc=cache.vpc(name),
             named={each: subnet for each in named if (subnet := cache.subnet(each)) is not None},
             subnets=cache.subnets_of(name),

@@ -4,7 +4,7 @@
 |-----------------------|--------------------------------------------------------------------------|
 | of an existing VPC    | attach it, if no other network has it and its range is the requested one |
 | of no VPC             | create it, with the network's range or a fresh one                       |
-| not set               | the same, with a name derived from the network's                         |
+| not set               | the same, with a name derived from the tenant's and the network's        |
 
 Named subnets that do not exist are created if the VPC is created for the network, as equal shares of its
 range or as a free part; in a VPC that existed before, the network waits for them.
@@ -37,6 +37,8 @@ Fresh = Callable[[Sequence[Network]], Network]
 class ObservedVpc(Struct, frozen=True, kw_only=True):
     """The provider's existing objects that the network refers to."""
 
+    name: str
+    """The VPC's name, whether it exists or not."""
     vpc: Object | None
     named: Mapping[str, Object]
     """The existing ones of the subnets that the network names."""
@@ -62,22 +64,45 @@ class NetworkPlan(Struct, frozen=True, kw_only=True):
     services: tuple[Network, ...]
 
 
-def vpc_name(owner: TenantNetworkId, network: Object) -> str:
-    configured = spec_of(network, "vpcID")
-    if configured:
-        return configured
-    return default_vpc_name(owner)
+def vpc_names(owner: TenantNetworkId, network: Object) -> tuple[str, ...]:
+    """The names that the network's VPC may have, in the order of preference.
 
-
-def default_vpc_name(owner: TenantNetworkId) -> str:
+    A derived name is not unambiguous: `a-b` and `c` give the same as `a` and `b-c`. The second one is: a tenant's
+    name has no dot, and no other tenant may create a VPC of that name.
+    """
+    if configured := spec_of(network, "vpcID"):
+        return (configured,)
     if owner.name == DEFAULT_NETWORK:
-        return f"{owner.tenant}{_OF_DEFAULT}"
-    return f"{owner.tenant}-{owner.name}"
+        return (f"{owner.tenant}{_OF_DEFAULT}",)
+    return (f"{owner.tenant}-{owner.name}", f"{owner.tenant}.{owner.name}")
+
+
+def choose_name(
+    owner: TenantNetworkId, network: Object, held: Sequence[Object], find: Callable[[str], Object | None]
+) -> str:
+    """The name of the network's VPC: of one that it has (`held`), else the first that no other network has."""
+    names = vpc_names(owner, network)
+    held_names = {objects.name(each) for each in held}
+    if own := [name for name in names if name in held_names]:
+        return own[0]
+    for name in names[:-1]:
+        vpc = find(name)
+        if owner_of(vpc) is None if vpc is not None else not _is_reserved(name, owner):
+            return name
+    return names[-1]
+
+
+def _is_reserved(name: str, owner: TenantNetworkId) -> bool:
+    """Whether a VPC of this name can be created only for a network of another tenant."""
+    if name.endswith(_OF_DEFAULT):
+        return name != f"{owner.tenant}{_OF_DEFAULT}"
+    tenant, dot, _ = name.partition(".")
+    return bool(dot) and tenant != owner.tenant
 
 
 def plan(owner: TenantNetworkId, network: Object, observed: ObservedVpc, fresh: Fresh) -> NetworkPlan:
     """Raises RequestRefused if the network is invalid as written, AddressUnavailable if it has to wait."""
-    name, requested = vpc_name(owner, network), ranges.range_of(network)
+    name, requested = observed.name, ranges.range_of(network)
     if observed.shared_by:
         raise RequestRefused(f'VPC "{name}" is shared by all {observed.shared_by} networks')
     if observed.vpc is None:
@@ -100,8 +125,8 @@ def _plan_new_vpc(
     observed: ObservedVpc,
     fresh: Fresh,
 ) -> NetworkPlan:
-    if name.endswith(_OF_DEFAULT) and name != f"{owner.tenant}{_OF_DEFAULT}":
-        raise RequestRefused(f'VPC "{name}" is reserved for the default network of another tenant')
+    if _is_reserved(name, owner):
+        raise RequestRefused(f'VPC "{name}" is reserved for networks of another tenant')
     services = service_ranges(network, [requested] if requested else [])
     whole = requested or fresh(services)
     subnets = _subnets(network, name, whole, observed, True)

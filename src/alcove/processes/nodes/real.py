@@ -89,7 +89,7 @@ async def start(agent: AgentProcess) -> list[NodeStatusManager]:
     cni = CniServer(node.network, agent.planes, config.data / "network" / "cni.sock")
     agent.tasks.fatal("network", node.network.run())
     agent.tasks.fatal("CNI server", cni.run())
-    agent.tasks.fatal("node API server", _serve(agent, pods))
+    agent.tasks.fatal("node API server", _serve(agent, pods, manager.registered))
     agent.tasks.fatal("ingress", _serve_ingress(agent, node.network))
     agent.tasks.restart("log rotation", partial(LogRotation().run, pods))
     agent.tasks.restart("eviction and image collection", housekeeping.run)
@@ -109,10 +109,11 @@ async def _serve_ingress(agent: AgentProcess, network: NodeNetwork) -> None:
     await ingress.serve(agent.planes, network, note, plain, secure)
 
 
-async def _serve(agent: AgentProcess, pods: RunningPods) -> None:
+async def _serve(agent: AgentProcess, pods: RunningPods, registered: asyncio.Event) -> None:
     """Serves logs, exec and metrics to the API servers of all planes, once the node has a serving
-    certificate."""
+    certificate, which it gets for the addresses in its Node object."""
     config = agent.config
+    await registered.wait()
     serving = ServingCertificate(config.data, config.name, config.address, agent.planes.client(HOME))
     await serving.ready()
     callers = AuthorizedCallers(serving.path)

@@ -40,6 +40,12 @@ def apiserver(
     etcd_pki: Annotated[
         Path | None, typer.Option(help="Directory with ca.crt, client.crt and client.key for etcd.")
     ] = None,
+    encryption_provider_config: Annotated[
+        Path | None,
+        typer.Option(
+            help="EncryptionConfiguration file for stored objects [encryption.yaml of the data directory, if it exists]."
+        ),
+    ] = None,
     tenant_daemonsets: Annotated[
         bool, typer.Option("--tenant-daemonsets", help="Allow DaemonSets in tenants.")
     ] = False,
@@ -80,6 +86,7 @@ def apiserver(
         listen=tuple(listen or ()),
         etcd=tuple(etcd or ()),
         etcd_pki=etcd_pki,
+        encryption=encryption_provider_config,
         tokens=token_file,
         admission=AdmissionSettings(pod_security_ceiling=ceiling, tenant_daemon_sets=tenant_daemonsets),
         webhook_networks=allowed,

@@ -1,6 +1,8 @@
 """The certificate authority: created once, kept, repaired or rejected; and the certificates that it issues."""
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -108,3 +110,15 @@ def test_a_serving_certificate_lists_names_and_addresses(tmp_path: Path) -> None
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["localhost"]
     assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.1", "::1"]
+
+
+@pytest.mark.parametrize("make", [certificates.new_key, partial(rsa.generate_private_key, 65537, 2048)])
+def test_all_servers_derive_the_same_authority_for_nodes(
+    tmp_path: Path, make: Callable[[], certificates.PrivateKey]
+) -> None:
+    (tmp_path / "ca.key").write_bytes(certificates.to_pem(make()))
+    first, second = (CertificateAuthority.open(tmp_path, NOW) for _ in range(2))
+    issued = first.for_nodes(NOW).serving(["n1"], NOW + 1)
+    certificate = x509.load_pem_x509_certificate(issued.certificate_pem)
+    assert certificates.issued_by(certificate, second.for_nodes(NOW + 100).certificate)
+    assert not certificates.issued_by(certificate, first.certificate)

@@ -10,7 +10,7 @@ from alcove.api.addresses import Network
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.network.owners import NETWORK_MARK, TenantNetworkId, mark_made
-from alcove.network.providers.vpc_plan import NetworkPlan, ObservedVpc, SubnetPlan, plan, vpc_name
+from alcove.network.providers.vpc_plan import NetworkPlan, ObservedVpc, SubnetPlan, choose_name, plan
 from alcove.vpc.errors import AddressUnavailable, RequestRefused
 
 OWNER = TenantNetworkId(TenantId("acme"), "blue")
@@ -48,21 +48,45 @@ def decide(
     """`named`: subnets of other VPCs that have a name the network names."""
     own = [each for each in subnets if each["metadata"]["name"] in wanted["spec"].get("subnets", ())]
     seen = ObservedVpc(
-        vpc=there, subnets=subnets, named={each["metadata"]["name"]: each for each in (*own, *named)}
+        name=choose_name(OWNER, wanted, [], lambda _name: None),
+        vpc=there,
+        subnets=subnets,
+        named={each["metadata"]["name"]: each for each in (*own, *named)},
     )
     return plan(OWNER, wanted, seen, fresh)
 
 
+def owner(tenant: str, name: str) -> TenantNetworkId:
+    return TenantNetworkId(TenantId(tenant), name)
+
+
 @pytest.mark.parametrize(
-    ("owner", "given", "expected"),
+    ("owner", "given", "holders", "expected"),
     [
-        (TenantNetworkId(TenantId("acme"), "default"), "", "acme-default-network"),
-        (TenantNetworkId(TenantId("acme"), "my-network"), "", "acme-my-network"),
-        (TenantNetworkId(TenantId("acme"), "default"), "vpc-1", "vpc-1"),
+        (owner("acme", "default"), "", {}, "acme-default-network"),
+        (owner("acme", "my-network"), "", {}, "acme-my-network"),
+        (owner("acme", "default"), "vpc-1", {}, "vpc-1"),
+        (owner("acme", "blue"), "", {"acme-blue": ""}, "acme-blue"),
+        (owner("acme", "blue"), "", {"acme-blue": "acme/blue"}, "acme-blue"),
+        (owner("a", "b-c"), "", {"a-b-c": "a-b/c"}, "a.b-c"),
+        (owner("a-b", "c"), "", {"a-b-c": "a/b-c"}, "a-b.c"),
+        (owner("a", "b-c"), "", {"a-b-c": "a/b-c"}, "a-b-c"),
+        (owner("a", "b-c"), "", {"a.b-c": "a/b-c"}, "a.b-c"),
+        (owner("acme", "blue"), "", {"acme-blue": "evil/squat"}, "acme.blue"),
+        (
+            owner("acme", "default-network"),
+            "",
+            {"acme-default-network": "acme/default"},
+            "acme.default-network",
+        ),
+        (owner("acme-default", "network"), "", {}, "acme-default.network"),
+        (owner("acme", "blue"), "", {"reserved": "acme/blue"}, "acme-blue"),
     ],
 )
-def test_the_vpcs_name(owner: TenantNetworkId, given: str, expected: str) -> None:
-    assert vpc_name(owner, network(vpcID=given)) == expected
+def test_the_vpcs_name(owner: TenantNetworkId, given: str, holders: dict[str, str], expected: str) -> None:
+    vpcs = {name: vpc(name, owner=holder) for name, holder in holders.items()}
+    held = [vpcs[name] for name, holder in holders.items() if holder == str(owner)]
+    assert choose_name(owner, network(vpcID=given), held, vpcs.get) == expected
 
 
 def made(
@@ -141,7 +165,8 @@ GOING: dict[str, Any] = {"deletionTimestamp": "2024-05-01T10:00:00Z"}
         (network(vpcID="vpc01"), vpc(owner="acme/green"), [], 'VPC "vpc01" is used by network "green" already'),
         (network(vpcID="vpc01", ip="10.1.0.0", prefix=16), vpc(), [], 'VPC "vpc01" has the range 10.0.0.0/16, not 10.1.0.0/16'),
         (network(vpcID="vpc01", ip="fd00::", prefix=48), vpc(), [], 'VPC "vpc01" has the range 10.0.0.0/16, not fd00::/48'),
-        (network(vpcID="other-default-network"), None, [], "reserved for the default network of another tenant"),
+        (network(vpcID="other-default-network"), None, [], "reserved for networks of another tenant"),
+        (network(vpcID="other.net"), None, [], "reserved for networks of another tenant"),
         (network(subnets=["x", "theirs-subnet"]), None, [], 'subnet "theirs-subnet" is reserved for the VPC of that name'),
         (network(vpcID="vpc01", service={"cidrs": ["10.0.9.0/24"]}), vpc(), [], "service range 10.0.9.0/24 overlaps the network's own range 10.0.0.0/16"),
         (network(vpcID="vpc01", service={"cidrs": ["fd96::/108"]}), vpc(), [], "service range fd96::/108 is IPv6, but the network (10.0.0.0/16) is IPv4"),
@@ -157,7 +182,7 @@ def test_what_is_refused(wanted: Object, there: Object | None, subnets: list[Obj
 
 @pytest.mark.parametrize("there", [vpc("vpc0"), None])
 def test_a_vpc_of_another_provider_is_refused_even_before_it_is_there(there: Object | None) -> None:
-    seen = ObservedVpc(vpc=there, subnets=(), named={}, shared_by="flat")
+    seen = ObservedVpc(name="vpc0", vpc=there, subnets=(), named={}, shared_by="flat")
     with pytest.raises(RequestRefused, match='VPC "vpc0" is shared by all flat networks'):
         plan(OWNER, network(vpcID="vpc0"), seen, fresh)
 
@@ -190,5 +215,5 @@ def test_a_fresh_range_avoids_the_networks_own_services() -> None:
         return FRESH
 
     wanted = network(service={"cidrs": ["10.0.0.0/16"]})
-    plan(OWNER, wanted, ObservedVpc(vpc=None, subnets=(), named={}), note)
+    plan(OWNER, wanted, ObservedVpc(name="acme-blue", vpc=None, subnets=(), named={}), note)
     assert avoided == [ip_network("10.0.0.0/16")]

@@ -1,5 +1,6 @@
 """Tenants: isolated sets of API objects; the kind exists only in ring0."""
 
+import re
 from collections.abc import Sequence
 
 from alcove.api import names, quantity
@@ -24,6 +25,9 @@ from alcove.api.validation import INT32_MAX, FieldErrors, check_choice, check_va
 FINALIZER = "arktos"
 MODES = ("Dedicated", "Shared")
 DEFAULT_WEIGHT = 1
+REVOKED_MAX = 1_000
+"""Entries of `spec.revokedCertificates`."""
+_SERIAL = re.compile(r"[0-9A-Fa-f]{1,2}(:?[0-9A-Fa-f]{2}){0,31}|[0-9A-Fa-f]{1,64}")
 
 
 def check_tenant_name(name: str, is_prefix: bool) -> Sequence[str]:
@@ -58,6 +62,7 @@ def _validate(tenant: Object) -> list[FieldError]:
     for which in ("hard", "min"):
         _check_quota(get(spec, "quota", which, default={}), f"spec.quota.{which}", errors)
     _check_minima(spec.get("quota") or {}, errors)
+    _check_revoked(spec.get("revokedCertificates") or [], errors)
     check_finalizers(tenant, errors)
     return errors
 
@@ -76,6 +81,21 @@ def _check_minima(quota: Object, errors: FieldErrors) -> None:
         if resource in hard and _is_more(amount, hard[resource]):
             message = f"must not be more than spec.quota.hard[{resource}]"
             errors.append(invalid(f"spec.quota.min[{resource}]", amount, message))
+
+
+def _check_revoked(entries: Sequence[Object], errors: FieldErrors) -> None:
+    path = "spec.revokedCertificates"
+    if len(entries) > REVOKED_MAX:
+        errors.append(invalid(path, len(entries), f"must have at most {REVOKED_MAX} entries"))
+    for index, entry in enumerate(entries):
+        field, serial = f"{path}[{index}]", entry.get("serialNumber")
+        if serial and not _SERIAL.fullmatch(serial):
+            message = "must be hexadecimal digits, as `openssl x509 -serial` prints them"
+            errors.append(invalid(f"{field}.serialNumber", serial, message))
+        if bool(serial) == bool(entry.get("issuedBefore")) or (serial and entry.get("user")):
+            errors.append(
+                invalid(field, entry, "must have either serialNumber, or issuedBefore with or without user")
+            )
 
 
 def _is_more(amount: str, other: str) -> bool:
