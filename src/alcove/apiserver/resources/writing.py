@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from alcove.api import meta, objects
 from alcove.api.encode import encode
@@ -18,12 +18,16 @@ from alcove.apiserver import fencing
 from alcove.apiserver.admission.base import Attributes, Join, Operation
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
+from alcove.apiserver.computing import LARGE_BYTES
+from alcove.apiserver.crds.sharing import CRDS
 from alcove.apiserver.rbac.builtin import is_built_in
 from alcove.apiserver.render import render
 from alcove.apiserver.resources import versions
 from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
 from alcove.store.base import RevisionMismatch, StoreUnavailable, WriteOp, WriteOutcomeUnknown
+
+T = TypeVar("T")
 
 ATTEMPTS_MAX = 30
 """Attempts of a write without a resourceVersion on newer states before it fails with a conflict."""
@@ -47,6 +51,20 @@ _SYSTEM_FIELDS = (
     "deletionGracePeriodSeconds",
     "generation",
 )
+
+
+async def computed(
+    services: ApiServerServices, call: ApiCall, compute: Callable[[], T], entry: CacheEntry | None = None
+) -> T:
+    """The result of one step of a write: computed in a thread if the body or the stored object is large.
+
+    Steps of a write of a CRD or a large custom resource are always long: their schemas are compiled.
+    """
+    size = max(len(call.request.body), len(entry.body) if entry is not None else 0)
+    if call.kind.group_resource == CRDS:
+        size = max(size, LARGE_BYTES)
+    result: T = await services.threads.for_size(call.identity.tenant, size, compute)
+    return result
 
 
 def field_manager(call: ApiCall) -> str:
