@@ -10,6 +10,7 @@ from itertools import count
 from alcove.api.ids import GroupVersionKind
 from alcove.api.kind import VERBS, Compilation, Completion, Kind, Scope, Subresource
 from alcove.api.objects import Object, get
+from alcove.api.patch.apply import shape
 from alcove.api.schema.defaults import has_defaults
 from alcove.api.schema.node import SchemaNode
 from alcove.api.schema.prune import apply_defaults
@@ -120,6 +121,7 @@ class CompiledCrd:
 
 def _compile(node: SchemaNode, checks: CustomResourceChecks) -> None:
     compile_all(node)
+    shape.root(node)
     checks.compile()
 
 

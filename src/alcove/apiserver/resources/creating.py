@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from alcove.api import meta, warnings
-from alcove.api.encode import encode
 from alcove.api.errors import AlreadyExists, Invalid, TooManyRequests
 from alcove.api.fields import required
 from alcove.api.ids import Key
@@ -107,7 +106,7 @@ async def _store(
         if call.dry_run:
             return writing.provisional(key, stored, None)
         try:
-            op = WriteOp(key, encode(stored), ABSENT)
+            op = WriteOp(key, await writing.encoded(services, call, stored), ABSENT)
             return await writing.commit(services, call, op, attributes.also, attributes.join)
         except RevisionMismatch as mismatch:
             if mismatch.key != key:

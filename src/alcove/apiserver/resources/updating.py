@@ -15,7 +15,6 @@ from alcove.api.kind import Kind
 from alcove.api.kinds.certificates import prepare_approval
 from alcove.api.objects import Object
 from alcove.api.patch.apply import restore_times, update_managed_fields
-from alcove.api.schema.body import parse_json
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
@@ -60,7 +59,7 @@ async def update(services: ApiServerServices, call: ApiCall) -> HttpResponse:
 
 def _fresh(encoded: bytes, revision: str | None) -> Object:
     """A copy for each attempt: defaults and admission change it in place."""
-    obj: Object = parse_json(encoded)
+    obj: Object = orjson.loads(encoded)
     if revision:
         obj["metadata"]["resourceVersion"] = revision
     return obj
@@ -93,7 +92,7 @@ async def change(
         entry = lookup.find(services, key)
         if entry is None:
             raise NotFound.of(call.kind.group_resource, name)
-        old, base = await versions.two_copies(kind, entry)
+        old, base = await versions.two_copies(services, call, kind, entry)
         new = await desired(base)
         writing.check_revision(kind, new, entry)
         try:
@@ -166,7 +165,7 @@ async def _store(
     stored = await versions.as_stored(services, call, kind, new)
     if call.dry_run:
         return writing.provisional(entry.key, stored, entry)
-    encoded = encode(stored)
+    encoded = await writing.encoded(services, call, stored, entry)
     if deleting.is_deletion_complete(kind, new):
         await deleting.check_empty(services, kind, entry.key)
         op = WriteOp(entry.key, None, entry.revision, encoded)
