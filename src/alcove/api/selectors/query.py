@@ -9,6 +9,8 @@ from alcove.api.selectors.labels import EVERYTHING, LabelSelector
 from alcove.api.selectors.requirements import SET, Operator, Requirement, requirement
 
 PARSED_SELECTORS_MAX = 4096
+REQUIREMENTS_MAX = 500
+"""Each object of a list is tested against all of them."""
 
 
 @lru_cache(PARSED_SELECTORS_MAX)
@@ -58,6 +60,8 @@ class _Parser:
             raise BadRequest(f"found '{token}', expected: !, identifier, or 'end of string'")
         while self._peek() != _END:
             parsed.append(self._requirement())
+            if len(parsed) > REQUIREMENTS_MAX:
+                raise BadRequest(f"a selector must not have more than {REQUIREMENTS_MAX} requirements")
             token = self._take()
             if token == _END:
                 break

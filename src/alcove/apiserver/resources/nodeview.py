@@ -44,11 +44,16 @@ def watch(services: ApiServerServices, call: ApiCall) -> watching.Answer:
 
 def _matcher(services: ApiServerServices, call: ApiCall, options: ListOptions) -> Matches:
     by_selector = selected(call, options)
+    cache = services.cache
+    visible: frozenset[str] = frozenset()
+    generation: int | None = None
 
     def matches(entry: CacheEntry) -> bool:
-        if entry.key.name not in nodes.visible(services.cache, call.tenant):
-            return False
-        return by_selector is None or by_selector(entry)
+        nonlocal visible, generation
+        newest = cache.generation(call.tenant, nodes.PODS)
+        if newest != generation:
+            visible, generation = nodes.visible(cache, call.tenant), newest
+        return entry.key.name in visible and (by_selector is None or by_selector(entry))
 
     return matches
 
