@@ -247,7 +247,7 @@ def send(kubeconfig: Path, request: Request, stopped: EventType, codes: Queue[in
 @contextmanager
 def sending(caller: Caller, request: Request) -> Iterator[set[int]]:
     """Yields a set that has the codes of all answers at the end."""
-    processes = get_context("spawn")
+    processes = get_context("fork")
     stopped, answers = processes.Event(), processes.Queue()
     process = processes.Process(target=send, args=(caller.kubeconfig, request, stopped, answers))
     process.start()
