@@ -111,6 +111,20 @@ class Strategy(Struct, frozen=True, kw_only=True):
     """PUT without resourceVersion overwrites."""
 
 
+class Compilation:
+    """Compiles a kind's large schema. `run` may be called in another thread, and more than once."""
+
+    __slots__ = ("_run", "is_done")
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        self._run = run
+        self.is_done = False
+
+    def run(self) -> None:
+        self._run()
+        self.is_done = True
+
+
 class Kind(Struct, frozen=True, kw_only=True):
     """One kind at one version. Versions of one resource share a store key and a storage version."""
 
@@ -143,6 +157,8 @@ class Kind(Struct, frozen=True, kw_only=True):
     If set, it replaces `to_storage` and `from_storage`."""
     completion: Completion | None = None
     """None: objects of the kind never need completion."""
+    compilation: Compilation | None = None
+    """What must be compiled before the kind is used; None if there is nothing that takes long."""
     warning: str = ""
     """Sent with every response at this version: a deprecation notice."""
     scale_paths: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None = None

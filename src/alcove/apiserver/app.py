@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 from msgspec import Struct
@@ -29,6 +30,7 @@ from alcove.api.errors import (
     NotFound,
 )
 from alcove.api.ids import ALL, GroupResource, TenantId
+from alcove.api.kind import Compilation
 from alcove.apiserver import fencing, flow, paths, resolve
 from alcove.apiserver.auth.authenticate import PUBLIC_PATHS, Authenticator
 from alcove.apiserver.auth.impersonate import impersonate
@@ -36,6 +38,7 @@ from alcove.apiserver.auth.tokens import BoundObjectMissing
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.flow import FlowController
 from alcove.apiserver.identity import Identity
+from alcove.apiserver.metering import LoopMeter
 from alcove.apiserver.negotiate import ResponseForm, negotiate
 from alcove.apiserver.rbac.authorize import Access, Authorizer
 from alcove.apiserver.rbac.nodes import node_name
@@ -64,6 +67,10 @@ _CACHE_DEPENDENT_ERRORS = (BadRequest, Forbidden, NotFound, AlreadyExists, Confl
 """Errors that a stale cache may cause."""
 
 
+SYNCHRONOUS_SECONDS = 0.0005
+"""Requests that are answered without waiting and take less than this are covered by their seats."""
+
+
 class AppParts(Struct, frozen=True):
     """The components that the pipeline's steps use."""
 
@@ -71,6 +78,7 @@ class AppParts(Struct, frozen=True):
     authenticator: Authenticator
     authorizer: Authorizer
     flow: FlowController
+    meter: LoopMeter
     recorder: RequestRecorder
     handlers: ResourceHandlers
     routes: Routes
@@ -95,6 +103,7 @@ class App:
         self._authorize_index = self.pipeline.index(self._authorize)
 
     def handle(self, request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
+        started = perf_counter()
         request_id = request_ids.from_headers(request.headers) or next(self._request_ids)
         try:
             call = ApiCall(request, paths.parse(request.path), self._clock(), request_id)
@@ -108,8 +117,13 @@ class App:
         except Exception:
             outcome = _unexpected(call)
         if isinstance(outcome, HttpResponse):
-            return self._finish(call, outcome)
-        return self._wait(call, outcome)
+            response = self._finish(call, outcome)
+            elapsed = perf_counter() - started
+            if elapsed > SYNCHRONOUS_SECONDS and call.verb:
+                self._parts.meter.record(call.identity.tenant, elapsed)
+            return response
+        waiting = self._wait(call, outcome)
+        return self._parts.meter.measured(call.identity.tenant, waiting) if call.verb else waiting
 
     def _run(self, call: ApiCall, first: int) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         for index in range(first, len(self.pipeline)):
@@ -278,7 +292,16 @@ class App:
         call.kind = resolve.kind_of(self._kinds, call)
         if fencing.HEADER in call.request.headers:
             fencing.check(self._parts.services.cache, call)
+        compilation = call.kind.compilation
+        if compilation is not None and not compilation.is_done:
+            return self._compile(call, compilation)
         return self._parts.handlers.answer(call)
+
+    async def _compile(self, call: ApiCall, compilation: Compilation) -> Outcome:
+        """Compiles the schema of a custom resource before its first use."""
+        await self._parts.services.threads.run(call.identity.tenant, compilation.run)
+        answer = self._parts.handlers.answer(call)
+        return answer if isinstance(answer, HttpResponse) else await answer
 
 
 def _needs_newest(call: ApiCall) -> bool:

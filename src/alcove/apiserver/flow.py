@@ -11,6 +11,10 @@ all seats, however many requests arrive in it, and another tenant's request is s
     queue full, or waited too long   429 with Retry-After
 
 A single tenant may take most of the seats, but never all: some are reserved for ring0.
+
+Seats are an estimate. What a request really took is measured and charged (`metering.py`): time on the loop
+beyond the estimate takes further seats of this iteration, and all of it counts as service received, so a
+tenant with costly requests waits behind its own.
 """
 
 import heapq
@@ -30,7 +34,8 @@ from alcove.apiserver.reader import CacheReader
 RETRY_AFTER_SECONDS = 1
 IDLE_TENANTS_KEPT_MAX = 4_096
 
-# One seat is about the work of a GET, 25 microseconds.
+SEAT_MICROSECONDS = 25
+"""Approximate work of one seat: the time that a GET takes."""
 OBJECTS_PER_SEAT = 16
 BYTES_PER_SEAT = 32 << 10
 
@@ -38,6 +43,9 @@ WEIGHT_MAX = 100
 """Larger weights count as this one, so that a tenant of weight 1 does not wait for long."""
 SEAT_TIME = 1_000_000
 """Added to the virtual time of a tenant of weight 1 for each seat."""
+
+DEBT_SEATS_MAX = 20_000
+"""Half a second. Time that a tenant took while nobody else wanted it does not keep it waiting for longer."""
 
 
 def width(objects: int = 0, size_bytes: int = 0) -> int:
@@ -184,6 +192,22 @@ class FlowController:
         elif not share.held and len(self._shares) > IDLE_TENANTS_KEPT_MAX and share is not self._system:
             del self._shares[tenant]
 
+    def charge(self, tenant: TenantId, seconds: float, *, is_on_loop: bool = True) -> None:
+        """Counts CPU time that a request took in addition to the work of its seats."""
+        share = self._shares.get(tenant)
+        seats = int(seconds * 1_000_000 / SEAT_MICROSECONDS)
+        if share is None or not seats:
+            return
+        debt_max = DEBT_SEATS_MAX * SEAT_TIME
+        cost = min(seats * self._seat_time(tenant), self._virtual_time + debt_max - share.virtual_time)
+        share.virtual_time += max(cost, 0)
+        if is_on_loop:
+            self._free -= seats
+            self._spent += seats
+
+    def _seat_time(self, tenant: TenantId) -> int:
+        return SEAT_TIME // min(max(self._weight(tenant), 1), WEIGHT_MAX)
+
     async def acquire(self, tenant: TenantId, width: int = 1) -> None:
         """Takes the seats, waiting for them if necessary. Raises TooManyRequests."""
         if self.try_acquire(tenant, width):
@@ -231,7 +255,7 @@ class FlowController:
         if share.waiting >= self.limits.queue_per_tenant_max or self.waiting >= self.limits.queued_max:
             self.rejected_full += 1
             raise _rejection(share.tenant)
-        cost = width * SEAT_TIME // min(max(self._weight(share.tenant), 1), WEIGHT_MAX)
+        cost = width * self._seat_time(share.tenant)
         waiter = _Waiter(width, cost, self._clock(), get_running_loop().create_future())
         if not share.waiting:
             # An idle tenant does not collect a claim on seats.

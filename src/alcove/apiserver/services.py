@@ -9,6 +9,7 @@ from alcove.api.errors import Details, ServiceUnavailable, Timeout
 from alcove.api.registry import KindRegistry
 from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.cache.cache import Cache
+from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.reader import ServedKinds
 from alcove.apiserver.watch import WatchHub
 from alcove.store.base import Store, StoreUnavailable
@@ -31,6 +32,8 @@ class ApiServerServices(Struct, frozen=True):
     """Other servers write to the store too: the cache catches up before a read without a resourceVersion, and
     before a request is rejected."""
     unreadable: UnreadableObjects = field(default_factory=UnreadableObjects)
+    threads: ComputeThreads = field(default_factory=ComputeThreads)
+    """For what takes long."""
 
     async def catch_up(self) -> None:
         """Waits until the cache has every write that any server acknowledged before this call.

@@ -36,10 +36,12 @@ from alcove.apiserver.auth.tokens import Tokens
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import CacheEvent
 from alcove.apiserver.call import ApiCall
+from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.discovery import Discovery
 from alcove.apiserver.flow import FlowController, weights
 from alcove.apiserver.identity import MASTERS, Identity
+from alcove.apiserver.metering import LoopMeter
 from alcove.apiserver.metrics import ApiServerMetrics
 from alcove.apiserver.openapi.documents import OpenApi
 from alcove.apiserver.outbound.addresses import Network
@@ -165,6 +167,8 @@ async def _serving(
         webhooks = Webhooks(DirectDialer(cache, config.webhook_networks))
         custom = CustomKinds(kinds, cache, clock, webhooks.of)
         authorizer = Authorizer(cache)
+        flow = FlowController(on_wait=metrics.flow_wait_seconds.observe, weight=weights(cache))
+        threads = ComputeThreads(weight=weights(cache), charge=partial(flow.charge, is_on_loop=False))
         signing_keys = SigningKeys.open(pki)
         tokens = Tokens(signing_keys, cache, clock)
         static = StaticTokens.open(config.tokens, clock) if config.tokens else None
@@ -172,13 +176,25 @@ async def _serving(
         shared = bool(config.etcd)
         admission = config.admission
         chain = Chain(
-            plugins(cache, custom, authorizer, tokens, authority, clock, webhooks, admission, shared=shared)
+            plugins(
+                cache,
+                custom,
+                authorizer,
+                tokens,
+                authority,
+                clock,
+                webhooks,
+                threads,
+                admission,
+                shared=shared,
+            )
         )
-        services = ApiServerServices(store, cache, hub, kinds, custom, chain, clock, shared, store.unreadable)
+        services = ApiServerServices(
+            store, cache, hub, kinds, custom, chain, clock, shared, store.unreadable, threads
+        )
         reviews = Reviews(authorizer, authenticator, clock)
         agents = AgentConnector(pki, authority, clock)
         usage = UsageCollector(cache, agents)
-        flow = FlowController(on_wait=metrics.flow_wait_seconds.observe, weight=weights(cache))
         streams = StreamHandler(
             services, authorizer, agents, plane=config.admission.home, release=partial(_release, flow)
         )
@@ -192,7 +208,7 @@ async def _serving(
         metrics.add_streams(lambda: streams.counting.total)
         recorder = RequestRecorder(metrics, audit)
         discovery = Discovery(custom)
-        openapi = OpenApi(custom)
+        openapi = OpenApi(custom, threads)
         routes = Routes(
             {
                 "/api": discovery.answer,
@@ -219,6 +235,7 @@ async def _serving(
             authenticator,
             authorizer,
             flow,
+            LoopMeter(flow.charge),
             recorder,
             ResourceHandlers(services, subresources),
             routes,

@@ -9,7 +9,15 @@ from alcove.api.errors import TooManyRequests
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
 from alcove.apiserver import flow as flow_module
-from alcove.apiserver.flow import WEIGHT_MAX, FlowController, FlowLimits, weights, width
+from alcove.apiserver.flow import (
+    DEBT_SEATS_MAX,
+    SEAT_TIME,
+    WEIGHT_MAX,
+    FlowController,
+    FlowLimits,
+    weights,
+    width,
+)
 from alcove.testing.memory_reader import MemoryReader
 
 A, B, C = TenantId("a"), TenantId("b"), TenantId("c")
@@ -405,3 +413,37 @@ def test_seats_are_never_exceeded_nor_lost(requests: list[tuple[TenantId, int, b
         assert no_seat_is_lost(flow)
 
     asyncio.run(scenario())
+
+
+async def test_a_tenant_with_costly_requests_waits_behind_others() -> None:
+    flow = FlowController(SMALL)
+    crowd = Crowd(flow)
+    blocker = crowd.send(C, width=8, held=True)
+    await run_loop()
+    for _ in range(3):
+        crowd.send(A, width=4)
+        crowd.send(B, width=4)
+    await run_loop()
+    flow.charge(A, 0.01, is_on_loop=False)
+    crowd.release()
+    await crowd.finish()
+    assert blocker.done()
+    assert [tenant for tenant, _ in crowd.served[1:4]] == [B, B, B]
+
+
+async def test_time_on_the_loop_takes_seats_of_the_iteration() -> None:
+    flow = FlowController(FlowLimits())
+    assert flow.try_acquire(A)
+    flow.charge(A, 0.03)
+    assert not flow.try_acquire(A)
+    async with asyncio.timeout(5):
+        await flow.acquire(A)
+    assert flow.in_use == 2
+
+
+def test_the_debt_of_a_tenant_is_bounded() -> None:
+    flow = FlowController(SMALL)
+    assert flow.try_acquire(A)
+    for _ in range(100):
+        flow.charge(A, 10.0, is_on_loop=False)
+    assert flow._shares[A].virtual_time <= DEBT_SEATS_MAX * SEAT_TIME

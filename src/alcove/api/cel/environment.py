@@ -49,13 +49,15 @@ class Program:
     def evaluate(self, values: Sequence[Any], budget: CostBudget) -> Any:
         """Evaluate with the variables' `values`, given in the order of their declaration.
 
-        Raises CelError, or OutOfBudget (then part of the budget is already spent).
+        Raises CelError, OutOfBudget and LongEvaluation (then part of the budget is already spent).
         """
-        budget.spend(self._cost)
         try:
+            budget.spend(self._cost)
             return self._step([budget, *values, *self._room])
         except RecursionError:  # The values are nested too deep to compare.
             raise OutOfBudget from None
+        finally:
+            budget.close()
 
 
 class CelEnvironment:

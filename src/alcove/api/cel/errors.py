@@ -3,6 +3,7 @@
 CompileError   the source does not parse or type-check; contains every issue found
 CelError       evaluation failed (no such key, overflow, …); `&&`, `||`, `all`, `exists` may absorb it
 OutOfBudget    evaluation would cost too much; nothing absorbs it
+LongEvaluation evaluation would take too long here, and can be repeated elsewhere; nothing absorbs it
 """
 
 from collections.abc import Sequence
@@ -37,6 +38,10 @@ class CelError(Exception):
 class OutOfBudget(Exception):
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
+
+
+class LongEvaluation(Exception):
+    """The allowance of this thread is spent (`budget.Allowance`)."""
 
 
 _SNIPPET_MAX = 4_096

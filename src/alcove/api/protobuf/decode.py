@@ -14,12 +14,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import orjson
 from msgspec import Struct
 
-from alcove.api.errors import BadRequest
+from alcove.api.errors import BadRequest, TooLarge
 from alcove.api.meta import format_micro_time, format_time
 from alcove.api.objects import Object
+from alcove.api.schema.body import VALUES_MAX, parse_json
 
 MAGIC = b"k8s\x00"
 NESTING_MAX = 100
@@ -74,6 +74,20 @@ def _message_name(api_version: str, kind: str) -> str | None:
     return None
 
 
+class _FieldCount:
+    """Counts the fields of one body, which is much smaller than what it decodes to."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = VALUES_MAX
+
+    def spend(self, fields: int = 1) -> None:
+        self.left -= fields
+        if self.left < 0:
+            raise TooLarge(f"the body of the request has too many values: more than {VALUES_MAX}")
+
+
 def decode(body: bytes) -> Object:
     """Return the object in Kubernetes' envelope, with its apiVersion and kind."""
     if not body.startswith(MAGIC):
@@ -81,15 +95,16 @@ def decode(body: bytes) -> Object:
             "the body of the request is not in Kubernetes' protobuf encoding: it does not start with k8s\\0"
         )
     try:
-        envelope = dict(_parts(memoryview(body)[4:]))
-        names = dict(_parts(_bytes(envelope.get(1, b""))))
+        count = _FieldCount()
+        envelope = dict(_parts(memoryview(body)[4:], count))
+        names = dict(_parts(_bytes(envelope.get(1, b"")), count))
         api_version, kind = (bytes(_bytes(names.get(number, b""))).decode() for number in (1, 2))
         name = _message_name(api_version, kind)
         if name is None:
             raise BadRequest(
                 f"{api_version}, Kind={kind} is not supported as protobuf; send it as application/json"
             )
-        obj = _message(name, _bytes(envelope.get(2, b"")), 0)
+        obj = _message(name, _bytes(envelope.get(2, b"")), 0, count)
     except (_Malformed, ValueError, struct.error, IndexError) as error:
         raise BadRequest(f"the body of the request is malformed protobuf: {error}") from error
     return {"apiVersion": api_version, "kind": kind, **obj}
@@ -113,10 +128,11 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
     raise _Malformed("varint is too long")
 
 
-def _parts(data: memoryview) -> Iterator[tuple[int, Any]]:
+def _parts(data: memoryview, count: _FieldCount) -> Iterator[tuple[int, Any]]:
     """Yield each field's number and raw value."""
     at = 0
     while at < len(data):
+        count.spend()
         tag, at = _varint(data, at)
         number, wire = tag >> 3, tag & 7
         value: Any
@@ -139,39 +155,41 @@ def _parts(data: memoryview) -> Iterator[tuple[int, Any]]:
         yield number, value
 
 
-def _message(name: str, data: memoryview, depth: int) -> Any:
+def _message(name: str, data: memoryview, depth: int, count: _FieldCount) -> Any:
     special = _SPECIAL.get(name)
     if special is not None:
-        return special(data)
+        return special(dict(_parts(data, count)))
     if depth > NESTING_MAX:
         raise _Malformed(f"nested deeper than {NESTING_MAX} levels")
     fields = _fields_of(name)
     if fields is None:
         raise BadRequest(f"{name} is not supported as protobuf; send the object as application/json")
     obj: Object = {}
-    for number, raw in _parts(data):
+    for number, raw in _parts(data, count):
         field = fields.get(number)
         if field is None:
             # Dropping an unknown field of a newer client would lose data; the client can send JSON instead.
             raise BadRequest(f"field {number} of {name} is unknown; send the object as application/json")
-        _put(obj, field, raw, depth + 1)
+        _put(obj, field, raw, depth + 1, count)
     unwrap = _UNWRAPPED.get(name)
     return obj if unwrap is None else unwrap(obj)
 
 
-def _put(obj: Object, field: MessageField, raw: Any, depth: int) -> None:
+def _put(obj: Object, field: MessageField, raw: Any, depth: int, count: _FieldCount) -> None:
     if field.is_map:
-        entry = dict(_parts(_bytes(raw)))
+        entry = dict(_parts(_bytes(raw), count))
         key = bytes(_bytes(entry.get(1, b""))).decode()
-        obj.setdefault(field.name, {})[key] = _value(field.type, entry.get(2, _zero(field.type)), depth)
+        obj.setdefault(field.name, {})[key] = _value(
+            field.type, entry.get(2, _zero(field.type)), depth, count
+        )
     elif field.is_repeated:
         values = obj.setdefault(field.name, [])
         if field.type == "i" and isinstance(raw, memoryview):
-            values += [_signed(number) for number in _packed(raw)]
+            values += [_signed(number) for number in _packed(raw, count)]
         else:
-            values.append(_value(field.type, raw, depth))
+            values.append(_value(field.type, raw, depth, count))
     else:
-        value = _value(field.type, raw, depth)
+        value = _value(field.type, raw, depth, count)
         if field.is_inline:
             obj.update(value)
         elif value is not None and not (field.omits_zero and not value):
@@ -182,9 +200,10 @@ def _zero(kind: str) -> Any:
     return 0 if kind in ("i", "b") else b""
 
 
-def _packed(data: memoryview) -> Iterator[int]:
+def _packed(data: memoryview, count: _FieldCount) -> Iterator[int]:
     at = 0
     while at < len(data):
+        count.spend()
         value, at = _varint(data, at)
         yield value
 
@@ -193,7 +212,7 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
-def _value(kind: str, raw: Any, depth: int) -> Any:
+def _value(kind: str, raw: Any, depth: int, count: _FieldCount) -> Any:
     match kind:
         case "s":
             return bytes(_bytes(raw)).decode()
@@ -205,7 +224,7 @@ def _value(kind: str, raw: Any, depth: int) -> Any:
             return base64.b64encode(_bytes(raw)).decode()
         case "d":
             return raw
-    return _message(kind, _bytes(raw), depth)
+    return _message(kind, _bytes(raw), depth, count)
 
 
 def _number(raw: Any) -> int:
@@ -217,36 +236,33 @@ def _number(raw: Any) -> int:
 # Messages that are not objects in JSON.
 
 
-def _scalars(data: memoryview) -> dict[int, Any]:
-    return dict(_parts(data))
+_Parts = dict[int, Any]
+"""The fields of a message by number."""
 
 
 def _text(value: Any) -> str:
     return bytes(_bytes(value)).decode()
 
 
-def _time(data: memoryview) -> str | None:
-    parts = _scalars(data)
+def _time(parts: _Parts) -> str | None:
     return format_time(_signed(parts[1])) if 1 in parts else None
 
 
-def _micro_time(data: memoryview) -> str | None:
-    parts = _scalars(data)
+def _micro_time(parts: _Parts) -> str | None:
     return format_micro_time(_signed(parts[1]) + parts.get(2, 0) / 1e9) if 1 in parts else None
 
 
-def _quantity(data: memoryview) -> str:
-    return _text(_scalars(data).get(1, b"0"))
+def _quantity(parts: _Parts) -> str:
+    return _text(parts.get(1, b"0"))
 
 
-def _int_or_string(data: memoryview) -> int | str:
-    parts = _scalars(data)
+def _int_or_string(parts: _Parts) -> int | str:
     return _text(parts.get(3, b"")) if parts.get(1) else _signed(parts.get(2, 0))
 
 
-def _raw_json(data: memoryview) -> Any:
-    raw = _scalars(data).get(1)
-    return orjson.loads(_bytes(raw)) if raw else None
+def _raw_json(parts: _Parts) -> Any:
+    raw = parts.get(1)
+    return parse_json(bytes(_bytes(raw))) if raw else None
 
 
 def _items(obj: Object) -> Any:
@@ -267,7 +283,7 @@ _UNWRAPPED: dict[str, Callable[[Object], Any]] = {
 }
 """Messages that exist only because protobuf has no maps of lists and no unions."""
 
-_SPECIAL: dict[str, Callable[[memoryview], Any]] = {
+_SPECIAL: dict[str, Callable[[_Parts], Any]] = {
     "meta.v1.Time": _time,
     "meta.v1.MicroTime": _micro_time,
     "meta.v1.FieldsV1": _raw_json,

@@ -9,18 +9,25 @@ from typing import Any
 
 import orjson
 
-from alcove.api.errors import BadRequest
+from alcove.api.errors import BadRequest, TooLarge
 from alcove.api.schema import yaml_text
 from alcove.api.schema.paths import REPORTED_MAX, FieldPath
 from alcove.api.schema.yaml_text import YamlError
 
 NESTING_MAX = 240
+_BACKSLASH = ord("\\")
+_TOO_DEEP = f"the body of the request is nested deeper than {NESTING_MAX} levels"
+VALUES_MAX = 50_000
+"""Maximum number of values (strings, numbers, lists, maps) in one body. So many take some milliseconds to parse,
+during which the server does nothing else; the largest known objects have less than half."""
 _ENCODER_NESTING_MAX = 254
 """Maximum nesting that orjson can write; the difference is for wrappers of the object (lists, reviews)."""
 
 
 def parse_json(text: bytes, duplicates: list[str] | None = None) -> Any:
-    """Parse JSON. Paths of fields that occur twice are added to `duplicates`, if given. Raises BadRequest."""
+    """Parse JSON. Paths of fields that occur twice are added to `duplicates`, if given. Raises BadRequest and
+    TooLarge."""
+    check_values(text)
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -33,6 +40,7 @@ def parse_yaml(text: bytes, duplicates: list[str] | None = None) -> Any:
     if text.startswith(b"{"):
         # `kubectl apply --server-side` declares YAML and sends JSON, which is YAML too and parses 100 times
         # faster.
+        check_values(text)
         try:
             return _checked(orjson.loads(text), text, duplicates)
         except orjson.JSONDecodeError:
@@ -46,10 +54,43 @@ def parse_yaml(text: bytes, duplicates: list[str] | None = None) -> Any:
     return document.value
 
 
+def check_values(
+    text: bytes, values_max: int = VALUES_MAX, message: str = "the body of the request has too many values"
+) -> None:
+    """Raise TooLarge if the JSON text has more values than that."""
+    if text.count(b",") + text.count(b"{") + text.count(b"[") < values_max:
+        return
+    # Most of these may be inside strings.
+    commas = containers = at = 0
+    while at < len(text):
+        quote = text.find(b'"', at)
+        end = quote if quote >= 0 else len(text)
+        commas += text.count(b",", at, end)
+        containers += text.count(b"{", at, end) + text.count(b"[", at, end)
+        if containers > (commas + 1) * NESTING_MAX:
+            raise BadRequest(_TOO_DEEP)
+        if commas + containers >= values_max:
+            raise TooLarge(f"{message}: more than {values_max}")
+        at = _end_of_string(text, end + 1)
+
+
+def _end_of_string(text: bytes, start: int) -> int:
+    """The position after the string that starts there; the text's length if the string has no end."""
+    at = start
+    while (quote := text.find(b'"', at)) >= 0:
+        first = quote
+        while first > start and text[first - 1] == _BACKSLASH:
+            first -= 1
+        at = quote + 1
+        if (quote - first) % 2 == 0:
+            return at
+    return len(text)
+
+
 def _checked(value: Any, text: bytes, duplicates: list[str] | None) -> Any:
     # An opening bracket may also be inside a string: this only finds the texts that need no exact check.
     if text.count(b"{") + text.count(b"[") > NESTING_MAX and not _is_shallow(value):
-        raise BadRequest(f"the body of the request is nested deeper than {NESTING_MAX} levels")
+        raise BadRequest(_TOO_DEEP)
     if duplicates is not None and not _is_compact(value, text):
         duplicates += [f'duplicate field "{path}"' for path in _duplicates(text)]
     return value

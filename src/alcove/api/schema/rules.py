@@ -266,7 +266,7 @@ class _Run:
         try:
             return program.evaluate(values, budget)
         finally:
-            self._remaining -= granted - max(budget.left, 0)
+            self._remaining -= granted - budget.left
 
     def _error(self, node: RuleNode, rule: ValidationRule, values: Sequence[Any], path: str) -> FieldError:
         where = path

@@ -1,7 +1,8 @@
 """Compiles a custom resource's OpenAPI schema to nodes for decoding, pruning and patches.
 
 The schema must be structural (see `structure.py`): every field is declared with its type. Nodes refer to
-their part of the schema in `raw`.
+their part of the schema in `raw`. What is below a node is compiled when it is first read: a schema may have
+thousands of fields that no object has.
 """
 
 from typing import Any
@@ -22,18 +23,68 @@ _LIST_TYPES = {"atomic": ListType.ATOMIC, "set": ListType.SET, "map": ListType.M
 
 def compile_schema(schema: Schema, kind: str, metadata: SchemaNode) -> SchemaNode:
     """Return the root node of a custom resource. `metadata` is the node of ObjectMeta."""
-    root = _compile(schema, metadata)
+    root = _StructuralNode(schema, metadata, is_resource=True)
     root.name = kind
     root.type = SchemaType.OBJECT
-    _identify(root, metadata)
     return root
 
 
-def _identify(node: SchemaNode, metadata: SchemaNode) -> None:
-    """Set apiVersion, kind and metadata to the standard nodes, overriding the schema."""
-    declared = node.properties.get("metadata")
-    node.properties = {
-        **node.properties,
+def compile_all(root: SchemaNode) -> None:
+    """Compile everything below a node now."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        pending += [each for each in node.properties.values() if isinstance(each, _StructuralNode)]
+        pending += [each for each in (node.values, node.items) if each is not None]
+
+
+class _StructuralNode(SchemaNode):
+    """A node whose children are compiled when `properties`, `values` or `items` is first read."""
+
+    __slots__ = ("_is_resource", "_metadata")
+
+    def __init__(self, schema: Schema, metadata: SchemaNode, *, is_resource: bool = False) -> None:
+        super().__init__(_type_of(schema), format=schema.get("format") or "")
+        del self.properties, self.values, self.items
+        self._metadata = metadata
+        self.raw = schema
+        self.description = schema.get("description") or ""
+        self.nullable = bool(schema.get("nullable"))
+        self.preserve_unknown = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+        self.embedded = bool(schema.get("x-kubernetes-embedded-resource"))
+        self._is_resource = is_resource or self.embedded
+        self.required = tuple(schema.get("required") or ())
+        self.atomic = schema.get("x-kubernetes-map-type") == "atomic"
+        if schema.get("default") is not None:
+            self.default, self.has_default = schema["default"], True
+        if isinstance(schema.get("items"), dict):
+            self.list_type = _LIST_TYPES.get(schema.get("x-kubernetes-list-type", ""), ListType.ATOMIC)
+            self.list_map_keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for the slots that are still empty."""
+        if name not in ("properties", "values", "items"):
+            raise AttributeError(name)
+        schema, metadata = self.raw, self._metadata
+        items, values = schema.get("items"), schema.get("additionalProperties")
+        self.items = _StructuralNode(items, metadata) if isinstance(items, dict) else None
+        if isinstance(values, dict):
+            self.values = _StructuralNode(values, metadata)
+        else:
+            # With `true`, any key is allowed, but the values are not described: objects keep no field.
+            self.values = SchemaNode(SchemaType.OBJECT) if values is True else None
+        properties: dict[str, SchemaNode] = {
+            field: _StructuralNode(part, metadata) for field, part in (schema.get("properties") or {}).items()
+        }
+        self.properties = _identified(properties, metadata) if self._is_resource else properties
+        return getattr(self, name)
+
+
+def _identified(properties: dict[str, SchemaNode], metadata: SchemaNode) -> dict[str, SchemaNode]:
+    """The properties with apiVersion, kind and metadata as the standard nodes, overriding the schema."""
+    declared = properties.get("metadata")
+    return {
+        **properties,
         "apiVersion": SchemaNode(SchemaType.STRING),
         "kind": SchemaNode(SchemaType.STRING),
         "metadata": _described(metadata, declared) if declared is not None else metadata,
@@ -49,39 +100,6 @@ def _described(metadata: SchemaNode, declared: SchemaNode) -> SchemaNode:
         setattr(node, slot, getattr(metadata, slot))
     node.default, node.has_default = declared.default, True
     return node
-
-
-def _compile(schema: Schema, metadata: SchemaNode) -> SchemaNode:
-    node = SchemaNode(_type_of(schema), format=schema.get("format") or "")
-    node.raw = schema
-    node.description = schema.get("description") or ""
-    node.nullable = bool(schema.get("nullable"))
-    node.preserve_unknown = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
-    node.embedded = bool(schema.get("x-kubernetes-embedded-resource"))
-    node.required = tuple(schema.get("required") or ())
-    node.atomic = schema.get("x-kubernetes-map-type") == "atomic"
-    if schema.get("default") is not None:
-        node.default, node.has_default = schema["default"], True
-    _compile_fields(node, schema, metadata)
-    items = schema.get("items")
-    if isinstance(items, dict):
-        node.items = _compile(items, metadata)
-        node.list_type = _LIST_TYPES.get(schema.get("x-kubernetes-list-type", ""), ListType.ATOMIC)
-        node.list_map_keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
-    return node
-
-
-def _compile_fields(node: SchemaNode, schema: Schema, metadata: SchemaNode) -> None:
-    for name, part in (schema.get("properties") or {}).items():
-        node.properties[name] = _compile(part, metadata)
-    values = schema.get("additionalProperties")
-    if isinstance(values, dict):
-        node.values = _compile(values, metadata)
-    elif values is True:
-        # Any key is allowed, but the values are not described: objects among them keep no field.
-        node.values = SchemaNode(SchemaType.OBJECT)
-    if node.embedded:
-        _identify(node, metadata)
 
 
 def _type_of(schema: Schema) -> SchemaType:

@@ -9,6 +9,8 @@ from msgspec import Struct
 from alcove.api.errors import BadRequest
 
 PARSED_SELECTORS_MAX = 4096
+TERMS_MAX = 500
+"""Each object of a list is tested against all of them."""
 
 
 class FieldTerm(Struct, frozen=True):
@@ -64,7 +66,10 @@ def parse_fields(text: str) -> FieldSelector:
     if not text:
         return ALL_FIELDS
     terms = []
-    for part in sorted(filter(None, _FIELD_PART.findall(text))):
+    parts = sorted(filter(None, _FIELD_PART.findall(text)))
+    if len(parts) > TERMS_MAX:
+        raise BadRequest(f"a field selector must not have more than {TERMS_MAX} terms")
+    for part in parts:
         match = _FIELD_TERM.fullmatch(part)
         if match is None:
             raise BadRequest(f"invalid selector: '{text}'; can't understand '{part}'")

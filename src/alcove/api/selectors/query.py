@@ -9,11 +9,16 @@ from alcove.api.selectors.labels import EVERYTHING, LabelSelector
 from alcove.api.selectors.requirements import SET, Operator, Requirement, requirement
 
 PARSED_SELECTORS_MAX = 4096
+REQUIREMENTS_MAX = 500
+"""Each object of a list is tested against all of them."""
+COMMAS_MAX = 5_000
 
 
 @lru_cache(PARSED_SELECTORS_MAX)
 def parse(text: str) -> LabelSelector:
     """Parse the query-string form: `a=b,c!=d,e in (x,y),f notin (z),!g,h,i>1`. Raises BadRequest."""
+    if text.count(",") > COMMAS_MAX:
+        raise BadRequest(f"a selector must not have more than {COMMAS_MAX} requirements and values")
     required = _Parser(text).requirements()
     return LabelSelector(required) if required else EVERYTHING
 
@@ -58,6 +63,8 @@ class _Parser:
             raise BadRequest(f"found '{token}', expected: !, identifier, or 'end of string'")
         while self._peek() != _END:
             parsed.append(self._requirement())
+            if len(parsed) > REQUIREMENTS_MAX:
+                raise BadRequest(f"a selector must not have more than {REQUIREMENTS_MAX} requirements")
             token = self._take()
             if token == _END:
                 break

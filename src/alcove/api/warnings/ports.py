@@ -1,8 +1,13 @@
 """Conflicting ports of a pod's containers."""
 
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 
 from alcove.api.objects import Object
+
+WARNINGS_MAX = 100
+COMPARED_MAX = 100
+"""Other ports of the same number with which a port is compared."""
 
 Located = tuple[str, Object]
 """The path of a port, and the port."""
@@ -17,7 +22,7 @@ def warnings(containers: Iterable[tuple[str, Object]]) -> list[str]:
     ]
     if len(ports) < 2 and not any("hostIP" in port for _, port in ports):
         return []
-    return [*_overlaps(ports), *_names(ports)]
+    return list(islice(chain(_overlaps(ports), _names(ports)), WARNINGS_MAX))
 
 
 def _overlaps(ports: Iterable[Located]) -> Iterator[str]:
@@ -26,7 +31,7 @@ def _overlaps(ports: Iterable[Located]) -> Iterator[str]:
         if port.get("hostIP") and not port.get("hostPort"):
             yield f"{path}: hostIP set without hostPort: {_shown(port)}"
         others = ports_by_number.setdefault((port.get("containerPort", 0), port.get("protocol", "TCP")), [])
-        for where, other in others:
+        for where, other in others[:COMPARED_MAX]:
             relation = _relation(port, other)
             if relation:
                 yield f"{path}: {relation} port definition with {where}"

@@ -28,6 +28,7 @@ from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.tokens import Tokens
 from alcove.apiserver.auth.tokensecrets import TokenSecretAdmission
 from alcove.apiserver.cache.cache import Cache
+from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.outbound.webhooks import Webhooks
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.reader import ServedKinds
@@ -56,12 +57,13 @@ def plugins(
     authority: CertificateAuthority,
     clock: Callable[[], float],
     webhooks: Webhooks,
+    threads: ComputeThreads,
     settings: AdmissionSettings = DEFAULT,
     *,
     shared: bool = False,
 ) -> Sequence[Plugin]:
     """The plugins in the order in which they run. `shared`: other servers write to the same store."""
-    caller = WebhookCaller(cache, authorizer, webhooks)
+    caller = WebhookCaller(cache, authorizer, webhooks, threads)
     return (
         TenantLifecycle(cache, settings.home),
         NamespaceLifecycle(cache),
@@ -82,9 +84,9 @@ def plugins(
         CertificateRequests(cache, authorizer, authority, clock),
         Escalation(authorizer),
         # The tenant's policies and webhooks see the object after the changes of all plugins above.
-        MutatingPolicies(cache, kinds, authorizer),
+        MutatingPolicies(cache, kinds, authorizer, threads),
         MutatingWebhooks(cache, kinds, caller),
-        ValidatingPolicies(cache, kinds, authorizer),
+        ValidatingPolicies(cache, kinds, authorizer, threads),
         ValidatingWebhooks(cache, kinds, caller),
         StillLiving(cache, settings.home, shared=shared),
         # Last: the quota is charged in the transaction of the write.

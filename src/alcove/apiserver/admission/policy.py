@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import partial
 from typing import TYPE_CHECKING
 
 import orjson
@@ -24,10 +24,13 @@ from alcove.api.objects import Object
 from alcove.api.resources import NAMESPACES
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.admission.completion import complete
+from alcove.apiserver.admission.policies.evaluation import CompiledExpressions, evaluated
 from alcove.apiserver.admission.policies.hooks import Binding, Hook, PolicyHooks
 from alcove.apiserver.admission.policies.matching import Equivalents, ResourceMatch
+from alcove.apiserver.admission.policies.named_kinds import named_kinds
 from alcove.apiserver.admission.policies.params import ParamsError, collect
 from alcove.apiserver.admission.versions import at
+from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.reader import CacheReader, ServedKinds
 
@@ -55,30 +58,30 @@ _REASONS: dict[str, type[ApiError]] = {
 }
 
 
-@lru_cache(maxsize=512)
-def _validating(spec: bytes) -> ValidatingPolicy:
+def _validating(spec: Object) -> ValidatingPolicy:
     from alcove.apiserver.admission.policies.validating import ValidatingPolicy
 
-    return ValidatingPolicy(orjson.loads(spec))
+    return ValidatingPolicy(spec)
 
 
-@lru_cache(maxsize=512)
-def _mutating(spec: bytes) -> MutatingPolicy:
+def _mutating(spec: Object) -> MutatingPolicy:
     from alcove.apiserver.admission.policies.mutating import MutatingPolicy
 
-    return MutatingPolicy(orjson.loads(spec))
-
-
-def _encoded(spec: Object) -> bytes:
-    return orjson.dumps(spec, option=orjson.OPT_SORT_KEYS)
+    return MutatingPolicy(spec)
 
 
 class _Plugin(Plugin):
     """Base of both plugins: finds the policies, bindings and parameters that apply to a write."""
 
     def __init__(
-        self, reader: CacheReader, kinds: ServedKinds, authorizer: Authorizer, hooks: PolicyHooks
+        self,
+        reader: CacheReader,
+        kinds: ServedKinds,
+        authorizer: Authorizer,
+        threads: ComputeThreads,
+        hooks: PolicyHooks,
     ) -> None:
+        self._threads = threads
         self._reader = reader
         self._kinds = kinds
         self._authorizer = authorizer
@@ -105,8 +108,13 @@ class _Plugin(Plugin):
 
 
 class ValidatingPolicies(_Plugin):
-    def __init__(self, reader: CacheReader, kinds: ServedKinds, authorizer: Authorizer) -> None:
-        super().__init__(reader, kinds, authorizer, PolicyHooks(reader, VALIDATING, VALIDATING_BINDINGS))
+    def __init__(
+        self, reader: CacheReader, kinds: ServedKinds, authorizer: Authorizer, threads: ComputeThreads
+    ) -> None:
+        super().__init__(
+            reader, kinds, authorizer, threads, PolicyHooks(reader, VALIDATING, VALIDATING_BINDINGS)
+        )
+        self._compiled = CompiledExpressions(threads, _validating)
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         return resource.group != GROUP or (
@@ -115,23 +123,37 @@ class ValidatingPolicies(_Plugin):
 
     async def validate(self, attributes: Attributes) -> None:
         if attributes.resource.group == GROUP:
-            check_expressions(attributes)
-            self._check_types(attributes)
+            await self._check_policy(attributes)
             return
         hooks = self._hooks.of(attributes.tenant)
         if hooks:
             await self._evaluate_all(hooks, attributes)
 
-    def _check_types(self, attributes: Attributes) -> None:
-        """Set the type checking status of a validating policy that is new or whose spec changed."""
+    async def _check_policy(self, attributes: Attributes) -> None:
+        """Raise Invalid if expressions of a new or changed policy do not compile; set the status of its type
+        checking."""
         policy, old = attributes.obj, attributes.old
-        if policy is None or attributes.subresource or attributes.resource != VALIDATING:
+        if policy is None or attributes.subresource:
             return
-        if old is not None and policy.get("spec") == old.get("spec"):
+        spec = policy.get("spec") or {}
+        if old is not None and spec == (old.get("spec") or {}):
             return
-        from alcove.apiserver.admission.policies import typechecking
+        is_validating = attributes.resource == VALIDATING
+        named = named_kinds(self._kinds, attributes.tenant, spec) if is_validating else None
 
-        policy["status"] = typechecking.status(self._kinds, attributes.tenant, policy)
+        def check() -> tuple[list[FieldError], Object | None]:
+            from alcove.apiserver.admission.policies.checks import mutating_faults, validating_faults
+            from alcove.apiserver.admission.policies.typechecking import status
+
+            if named is None:
+                return mutating_faults(spec), None
+            return validating_faults(spec), status(named, policy)
+
+        errors, status = await self._threads.run(attributes.tenant, check)
+        if errors:
+            raise Invalid.of(GROUP, attributes.kind.kind, attributes.name, errors)
+        if status is not None:
+            policy["status"] = status
 
     async def _evaluate_all(self, hooks: Sequence[Hook], attributes: Attributes) -> None:
         denied: list[tuple[Hook, Binding | None, ValidationFailure]] = []
@@ -191,6 +213,7 @@ class ValidatingPolicies(_Plugin):
     async def _evaluate(
         self, hook: Hook, matched: Kind, attributes: Attributes, param: Object | None
     ) -> ValidationResult:
+        policy = await self._compiled.get(attributes.tenant, hook.spec)
         from alcove.apiserver.admission.policies.variables import activation, asker
 
         values = activation(
@@ -203,7 +226,8 @@ class ValidatingPolicies(_Plugin):
             has_params=hook.spec.get("paramKind") is not None,
             params=param,
         )
-        return _validating(_encoded(hook.spec)).judge(values)
+        result: ValidationResult = await evaluated(self._threads, attributes, partial(policy.judge, values))
+        return result
 
 
 def _apply_actions(
@@ -254,8 +278,11 @@ def _error(attributes: Attributes, message: str, reason: str) -> ApiError:
 
 
 class MutatingPolicies(_Plugin):
-    def __init__(self, reader: CacheReader, kinds: ServedKinds, authorizer: Authorizer) -> None:
-        super().__init__(reader, kinds, authorizer, PolicyHooks(reader, MUTATING, MUTATING_BINDINGS))
+    def __init__(
+        self, reader: CacheReader, kinds: ServedKinds, authorizer: Authorizer, threads: ComputeThreads
+    ) -> None:
+        super().__init__(reader, kinds, authorizer, threads, PolicyHooks(reader, MUTATING, MUTATING_BINDINGS))
+        self._compiled = CompiledExpressions(threads, _mutating)
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         return resource.group != GROUP and operation in (Operation.CREATE, Operation.UPDATE)
@@ -268,9 +295,9 @@ class MutatingPolicies(_Plugin):
             await self._run(hook, attributes)
 
     async def _run(self, hook: Hook, attributes: Attributes) -> None:
+        policy = await self._compiled.get(attributes.tenant, hook.spec)
         from alcove.apiserver.admission.policies.compiled import EvaluationError
 
-        policy = _mutating(_encoded(hook.spec))
         if attributes.is_reinvoked and not policy.is_reinvoked:
             return
         if hook.match is None:
@@ -315,24 +342,11 @@ class MutatingPolicies(_Plugin):
             has_params=hook.spec.get("paramKind") is not None,
             params=param,
         )
-        changed = policy.change(values, attributes.kind, obj)
+        changed = await evaluated(
+            self._threads, attributes, partial(policy.change, values, attributes.kind, obj)
+        )
         if changed is not obj and changed != obj:
             new = complete(attributes, changed)
             obj.clear()
             obj.update(new)
             attributes.reinvoke = attributes.reinvoke or not attributes.is_reinvoked
-
-
-def check_expressions(attributes: Attributes) -> None:
-    """Raise Invalid for a policy with expressions that do not compile."""
-    if attributes.obj is None or attributes.subresource:
-        return
-    spec = attributes.obj.get("spec") or {}
-    if attributes.old is not None and spec == (attributes.old.get("spec") or {}):
-        return
-    from alcove.apiserver.admission.policies.checks import mutating_faults, validating_faults
-
-    is_validating = attributes.resource == VALIDATING
-    errors: list[FieldError] = validating_faults(spec) if is_validating else mutating_faults(spec)
-    if errors:
-        raise Invalid.of(GROUP, attributes.kind.kind, attributes.name, errors)

@@ -6,7 +6,9 @@ from enum import Enum
 from sys import intern
 from typing import Any
 
+import msgspec
 import orjson
+from msgspec import Struct
 
 from alcove.api.encode import splice
 from alcove.api.ids import GroupResource, Key, Revision
@@ -22,6 +24,49 @@ INDEXED_FIELDS = {
 _NO_LABELS: dict[str, str] = {}
 
 
+class _Metadata(Struct):
+    labels: dict[str, str] | None = None
+
+
+class _Parts(Struct):
+    metadata: _Metadata
+
+    @property
+    def indexed(self) -> str:
+        return ""
+
+
+class _PodSpec(Struct, rename="camel"):
+    node_name: str | None = None
+
+
+class _Pod(_Parts):
+    spec: _PodSpec | None = None
+
+    @property
+    def indexed(self) -> str:
+        return (self.spec.node_name or "") if self.spec is not None else ""
+
+
+class _EndpointSpec(Struct):
+    droplet: str | None = None
+
+
+class _Endpoint(_Parts):
+    spec: _EndpointSpec | None = None
+
+    @property
+    def indexed(self) -> str:
+        return (self.spec.droplet or "") if self.spec is not None else ""
+
+
+_LABELS = msgspec.json.Decoder(_Parts)
+_PARTS: dict[GroupResource, msgspec.json.Decoder[Any]] = {
+    GroupResource("", "pods"): msgspec.json.Decoder(_Pod),
+    GroupResource("mizar.com", "endpoints"): msgspec.json.Decoder(_Endpoint),
+}
+
+
 class CacheEntry:
     """One state of an object. Immutable, except for cached values that are derived from it."""
 
@@ -35,10 +80,14 @@ class CacheEntry:
         self._object: Object | None = None
         self.complete_for = 0
         """`Completion.number` of the kind's definition for which the object lacks no default."""
-        obj = orjson.loads(body)
-        self.labels: dict[str, str] = _interned(obj["metadata"].get("labels"))
-        path = INDEXED_FIELDS.get(key.resource)
-        self.indexed: str = intern((obj.get(path[0]) or _NO_LABELS).get(path[1]) or "") if path else ""
+        # Only these parts are decoded: objects may be large.
+        try:
+            parts = _PARTS.get(key.resource, _LABELS).decode(body)
+        except msgspec.ValidationError:
+            # Written by a version that checked less: it has no labels and is in no index.
+            parts = _Parts(_Metadata())
+        self.labels: dict[str, str] = _interned(parts.metadata.labels)
+        self.indexed: str = intern(parts.indexed)
 
     @property
     def object(self) -> Object:

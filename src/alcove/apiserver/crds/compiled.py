@@ -8,15 +8,17 @@ from functools import partial
 from itertools import count
 
 from alcove.api.ids import GroupVersionKind
-from alcove.api.kind import VERBS, Completion, Kind, Scope, Subresource
+from alcove.api.kind import VERBS, Compilation, Completion, Kind, Scope, Subresource
 from alcove.api.objects import Object, get
+from alcove.api.patch.apply import shape
 from alcove.api.schema.defaults import has_defaults
 from alcove.api.schema.node import SchemaNode
 from alcove.api.schema.prune import apply_defaults
-from alcove.api.schema.structural import compile_schema
+from alcove.api.schema.structural import compile_all, compile_schema
+from alcove.apiserver.computing import LARGE_BYTES
 from alcove.apiserver.crds.columns import columns_of
 from alcove.apiserver.crds.conversion import Converter, WebhookCall, relabel
-from alcove.apiserver.crds.strategy import steps_of, strategy_of
+from alcove.apiserver.crds.strategy import CustomResourceChecks, steps_of, strategy_of
 
 SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
 _CHANGE = ("get", "patch", "update")
@@ -28,12 +30,23 @@ _STABILITY = {None: 2, "beta": 1, "alpha": 0}
 class CompiledCrd:
     """The kinds of a CRD, compiled on first use. Shared by all tenants with an equal CRD."""
 
-    __slots__ = ("__weakref__", "_call", "_crd", "_kinds", "_metadata", "served")
+    __slots__ = (
+        "__weakref__",
+        "_call",
+        "_crd",
+        "_is_large",
+        "_kinds",
+        "_may_have_defaults",
+        "_metadata",
+        "served",
+    )
 
-    def __init__(self, crd: Object, metadata: SchemaNode, call: WebhookCall | None) -> None:
-        """`call` calls the CRD's conversion webhook; None if its versions differ in apiVersion and schema
-        only."""
+    def __init__(self, crd: Object, encoded: bytes, metadata: SchemaNode, call: WebhookCall | None) -> None:
+        """`encoded` has the CRD's spec as JSON. `call` calls the CRD's conversion webhook; None if its versions
+        differ in apiVersion and schema only."""
         self._crd = crd
+        self._is_large = len(encoded) > LARGE_BYTES or b'"x-kubernetes-validations"' in encoded
+        self._may_have_defaults = b'"default"' in encoded
         self._metadata = metadata
         self._call = call
         self._kinds: Mapping[str, Kind] | None = None
@@ -50,7 +63,7 @@ class CompiledCrd:
             nodes = {self._gvk(each).api_version: self._node(each) for each in versions}
             converter = Converter(self._crd, nodes, self._call) if self._call is not None else None
             completion = None
-            if any(has_defaults(_schema(each)) for each in versions):
+            if self._may_have_defaults and any(has_defaults(_schema(each)) for each in versions):
                 completion = Completion(next(_NUMBERS), partial(_complete, nodes))
             self._kinds = {each["name"]: self._kind(each, nodes, converter, completion) for each in versions}
         return self._kinds
@@ -79,6 +92,7 @@ class CompiledCrd:
         terminating = get(self._crd, "metadata", "deletionTimestamp") is not None
         is_one = get(self._crd, "status", "storedVersions", default=[]) == [version["name"]]
         change = None if is_one or converter is not None else relabel(gvk.api_version, node)
+        checks = CustomResourceChecks(version, node)
         return Kind(
             group=spec["group"],
             version=version["name"],
@@ -87,7 +101,7 @@ class CompiledCrd:
             singular=names.get("singular") or names["kind"].lower(),
             scope=Scope.NAMESPACE if spec.get("scope") == "Namespaced" else Scope.TENANT,
             schema=node,
-            strategy=strategy_of(version, node),
+            strategy=strategy_of(version, node, checks),
             short_names=tuple(names.get("shortNames") or ()),
             categories=tuple(names.get("categories") or ()),
             # A CRD that is being deleted allows no new objects.
@@ -98,10 +112,17 @@ class CompiledCrd:
             from_storage=change,
             convert=converter.convert if converter is not None else None,
             completion=completion,
+            compilation=Compilation(partial(_compile, node, checks)) if self._is_large else None,
             list_kind=names.get("listKind") or "",
             scale_paths=_scale_paths(version),
             warning=deprecation(self._crd, version),
         )
+
+
+def _compile(node: SchemaNode, checks: CustomResourceChecks) -> None:
+    compile_all(node)
+    shape.root(node)
+    checks.compile()
 
 
 def _schema(version: Object) -> Object:

@@ -32,16 +32,19 @@ TENANTS_MOST = 4096
 class _Table:
     """The kinds of one tenant's CRDs."""
 
-    __slots__ = ("_all", "by_kind", "by_resource", "generations")
+    __slots__ = ("_all", "by_kind", "by_object", "by_resource", "generations")
 
     def __init__(self, generations: tuple[int, int]) -> None:
         self.generations = generations
         self.by_resource: dict[tuple[str, str], CompiledCrd] = {}
         self.by_kind: dict[tuple[str, str], CompiledCrd] = {}
+        self.by_object: dict[int, tuple[Object, CompiledCrd]] = {}
+        """By the identity of the CRD: unchanged CRDs are not encoded again when another one changes."""
         self._all: Sequence[Kind] | None = None
 
     def add(self, crd: Object, compiled: CompiledCrd) -> None:
         group, names = crd["spec"]["group"], crd["status"]["acceptedNames"]
+        self.by_object[id(crd)] = (crd, compiled)
         self.by_resource[group, names["plural"]] = compiled
         self.by_kind[group, names["kind"]] = compiled
 
@@ -119,16 +122,21 @@ class CustomKinds:
         if table is None and len(self._tables) >= TENANTS_MOST:
             del self._tables[next(iter(self._tables))]
         new_table = _Table(generations)
+        before = table.by_object if table is not None else {}
         for crd in sharing.served(self._reader, tenant):
-            self._add(new_table, tenant, crd)
+            self._add(new_table, tenant, crd, before)
         self._tables[tenant] = new_table
         return new_table
 
-    def _add(self, table: _Table, tenant: TenantId, crd: Object) -> None:
+    def _add(
+        self, table: _Table, tenant: TenantId, crd: Object, before: dict[int, tuple[Object, CompiledCrd]]
+    ) -> None:
         names = get(crd, "status", "acceptedNames", default={})
         if not is_established(crd) or (crd["spec"]["group"], names.get("plural")) in self._stock_names:
             return
-        table.add(crd, self._compile(tenant, crd))
+        # The cache holds one object for each state of a CRD, so the same object is unchanged.
+        known = before.get(id(crd))
+        table.add(crd, known[1] if known is not None and known[0] is crd else self._compile(tenant, crd))
 
     def _compile(self, tenant: TenantId, crd: Object) -> CompiledCrd:
         status, by_webhook = crd["status"], get(crd, "spec", "conversion", "strategy") == "Webhook"
@@ -139,11 +147,12 @@ class CustomKinds:
             get(crd, "metadata", "deletionTimestamp") is not None,
             tenant if by_webhook else "",
         ]
-        digest = hashlib.sha256(orjson.dumps(identity, option=orjson.OPT_SORT_KEYS)).digest()
+        encoded = orjson.dumps(identity, option=orjson.OPT_SORT_KEYS)
+        digest = hashlib.sha256(encoded).digest()
         compiled = self._compiled.get(digest)
         if compiled is None:
             call = self._call(tenant) if by_webhook and self._call is not None else None
-            compiled = self._compiled[digest] = CompiledCrd(crd, self._registry.object_meta, call)
+            compiled = self._compiled[digest] = CompiledCrd(crd, encoded, self._registry.object_meta, call)
         return compiled
 
 

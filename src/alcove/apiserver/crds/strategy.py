@@ -6,8 +6,9 @@ Everything is compiled on first use: most versions of most CRDs are never writte
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import orjson
 
 from alcove.api.fields import Fault, FieldError, invalid
 from alcove.api.jsonpath import Find, JsonPathError, compile_path
@@ -20,6 +21,7 @@ from alcove.api.schema.openapi3 import has_rules
 from alcove.api.schema.prune import apply_defaults
 from alcove.api.schema.values import Values, compile_values
 
+T = TypeVar("T")
 Errors = list[FieldError]
 
 _BLOCKING = frozenset(
@@ -32,8 +34,20 @@ _UNCHECKED = (
 _INT32_MAX = 2**31 - 1
 
 
-def strategy_of(version: Object, node: SchemaNode) -> Strategy:
-    checks = _Checks(version, node)
+class _computed_once(Generic[T]):  # used as a decorator
+    """Like `functools.cached_property`, which in Python 3.11 holds one lock for all instances: the event loop
+    would wait while a thread compiles another tenant's schema."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self._name = compute.__name__
+
+    def __get__(self, instance: Any, owner: type) -> T:
+        value = instance.__dict__[self._name] = self._compute(instance)
+        return value
+
+
+def strategy_of(version: Object, node: SchemaNode, checks: CustomResourceChecks) -> Strategy:
     return Strategy(
         default=lambda obj: apply_defaults(node, obj),
         validate_create=checks.create,
@@ -47,31 +61,39 @@ def strategy_of(version: Object, node: SchemaNode) -> Strategy:
     )
 
 
-class _Checks:
+class CustomResourceChecks:
+    """The validation of custom resources. Compiled on first use, or by `compile`, in any thread."""
+
     def __init__(self, version: Object, node: SchemaNode) -> None:
         self._schema: Object = get(version, "schema", "openAPIV3Schema", default={})
         self._scale: Object | None = get(version, "subresources", "scale")
         self._node = node
+        self._has_rules = b'"x-kubernetes-validations"' in orjson.dumps(self._schema) and has_rules(
+            self._schema
+        )
 
-    @cached_property
+    def compile(self) -> None:
+        self._values, self._status_values, self._lists, self._embedded, self._rules  # noqa: B018
+
+    @_computed_once
     def _values(self) -> Values:
         return compile_values(self._schema)
 
-    @cached_property
+    @_computed_once
     def _status_values(self) -> Values:
         return compile_values(get(self._schema, "properties", "status", default={}))
 
-    @cached_property
+    @_computed_once
     def _lists(self) -> Branch | None:
         return unique_lists(self._schema)
 
-    @cached_property
+    @_computed_once
     def _embedded(self) -> Branch | None:
         return embedded_objects(self._schema)
 
-    @cached_property
+    @_computed_once
     def _rules(self) -> Callable[[Object, Any], Errors]:
-        if not has_rules(self._schema):
+        if not self._has_rules:
             return lambda _obj, _old: []
         from alcove.api.schema.rules import compile_rules, rule_faults  # CEL is loaded where it is used
 
@@ -104,7 +126,7 @@ class _Checks:
     def _with_rules(self, errors: Errors, new: Object, old: Any) -> Errors:
         if not any(error.fault in _BLOCKING for error in errors):
             return errors + self._rules(new, old)
-        return [*errors, invalid(NOWHERE, "null", _UNCHECKED)] if has_rules(self._schema) else errors
+        return [*errors, invalid(NOWHERE, "null", _UNCHECKED)] if self._has_rules else errors
 
     def _scale_errors(self, obj: Object, parts: Sequence[str]) -> Errors:
         if self._scale is None:

@@ -6,10 +6,10 @@ documents.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import orjson
 
@@ -18,12 +18,15 @@ from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.api.schema import kubernetes_schemas
 from alcove.apiserver.call import ApiCall
+from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.discovery import visible
 from alcove.apiserver.openapi import paths, protobuf, schemas
 from alcove.apiserver.reader import ServedKinds
 from alcove.apiserver.responses import json_response
 from alcove.apiserver.routes import KUBERNETES_VERSION
 from alcove.http.messages import JSON, HttpResponse
+
+T = TypeVar("T")
 
 KEPT_BYTES_MAX = 24 * 1024 * 1024
 
@@ -32,18 +35,21 @@ _INFO = {"title": "Alcove", "version": KUBERNETES_VERSION}
 
 
 class OpenApi:
-    def __init__(self, kinds: ServedKinds) -> None:
+    def __init__(self, kinds: ServedKinds, threads: ComputeThreads) -> None:
         self._kinds = kinds
+        self._threads = threads
         self._cached: OrderedDict[str, bytes] = OrderedDict()
-        self._build_lock = asyncio.Lock()
 
-    def index(self, call: ApiCall) -> HttpResponse:
+    async def index(self, call: ApiCall) -> HttpResponse:
         """GET /openapi/v3."""
         kinds_by_version = _by_version(visible(self._kinds.all(call.tenant), call.tenant))
         prefix = f"/tenants/{call.target.tenant}" if call.target.tenant else ""
+        hashes = await self._compute(
+            call, lambda: {path: _hash(kinds) for path, kinds in kinds_by_version.items()}
+        )
         paths_index = {
-            path: {"serverRelativeURL": f"{prefix}/openapi/v3/{path}?hash={_hash(kinds)}"}
-            for path, kinds in kinds_by_version.items()
+            path: {"serverRelativeURL": f"{prefix}/openapi/v3/{path}?hash={kinds_hash}"}
+            for path, kinds_hash in hashes.items()
         }
         return json_response(200, {"paths": paths_index})
 
@@ -53,27 +59,34 @@ class OpenApi:
         kinds = _by_version(visible(self._kinds.all(call.tenant), call.tenant)).get(path)
         if kinds is None:
             raise NotFound.path()
-        kinds_hash = _hash(kinds)
-        body = await self._document(f"{path} {kinds_hash}", lambda: orjson.dumps(version_document(kinds)))
+        kinds_hash = await self._compute(call, lambda: _hash(kinds))
+        body = await self._document(
+            call, f"{path} {kinds_hash}", lambda: orjson.dumps(version_document(kinds))
+        )
         return HttpResponse(200, body, JSON, [(b"ETag", b'"%b"' % kinds_hash.encode())])
 
     async def everything(self, call: ApiCall) -> HttpResponse:
         """GET /openapi/v2, as JSON or protobuf."""
         kinds = visible(self._kinds.all(call.tenant), call.tenant)
-        cache_key = f"v2 {_hash(kinds)}"
+        cache_key = f"v2 {await self._compute(call, lambda: _hash(kinds))}"
         if _PROTOBUF not in call.request.headers.get("accept", ""):
-            body = await self._document(cache_key, lambda: orjson.dumps(whole_document(kinds)))
+            body = await self._document(call, cache_key, lambda: orjson.dumps(whole_document(kinds)))
             return HttpResponse(200, body, JSON)
-        body = await self._document(f"{cache_key} protobuf", lambda: protobuf.encode(whole_document(kinds)))
+        body = await self._document(
+            call, f"{cache_key} protobuf", lambda: protobuf.encode(whole_document(kinds))
+        )
         # The name in the Accept header is not a valid media type: the response has a dot instead of the @.
         return HttpResponse(200, body, _PROTOBUF.replace("@", ".").encode())
 
-    async def _document(self, cache_key: str, make: Callable[[], bytes]) -> bytes:
+    async def _compute(self, call: ApiCall, compute: Callable[[], T]) -> T:
+        result: T = await self._threads.run(call.identity.tenant, compute)
+        return result
+
+    async def _document(self, call: ApiCall, cache_key: str, make: Callable[[], bytes]) -> bytes:
         if cache_key not in self._cached:
-            # One at a time: building a document takes memory and a core.
-            async with self._build_lock:
-                if cache_key not in self._cached:
-                    self._add_to_cache(cache_key, await asyncio.to_thread(make))
+            # Documents are built one at a time: another request may have built it meanwhile.
+            body = await self._compute(call, lambda: self._cached.get(cache_key) or make())
+            self._add_to_cache(cache_key, body)
         self._cached.move_to_end(cache_key)
         return self._cached[cache_key]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from alcove.api.errors import BadRequest, UnsupportedMediaType
+from alcove.api.errors import BadRequest, TooLarge, UnsupportedMediaType
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.api.protobuf import decode as protobuf
@@ -13,16 +13,28 @@ from alcove.api.schema.decode import decode
 from alcove.api.schema.node import SchemaNode
 from alcove.api.schema.prune import prune
 from alcove.apiserver.call import ApiCall
+from alcove.apiserver.computing import LARGE_BYTES
 from alcove.apiserver.resources.options import field_validation
+from alcove.apiserver.services import ApiServerServices
 
 _JSON = frozenset({"", "application/json"})
 _YAML = frozenset({"application/yaml", "application/x-yaml", "text/yaml"})
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 WARNINGS_MAX = 100
+SMALL_BYTES_MAX = LARGE_BYTES
+"""Size of bodies that are no objects to be stored: a Scale, a Binding, DeleteOptions."""
 
 
-def read(call: ApiCall, kind: Kind) -> Object:
+async def read(services: ApiServerServices, call: ApiCall) -> Object:
     """The object of a create or update."""
+    obj: Object = await services.threads.for_size(
+        call.identity.tenant, len(call.request.body), lambda: _read(call)
+    )
+    return obj
+
+
+def _read(call: ApiCall) -> Object:
+    kind = call.kind
     mode = field_validation(call)
     duplicates: list[str] | None = None if mode == "Ignore" else []
     value = parse(call, duplicates)
@@ -32,8 +44,27 @@ def read(call: ApiCall, kind: Kind) -> Object:
 
 def read_as(call: ApiCall, node: SchemaNode, api_version: str, kind: str) -> Object:
     """A body of another kind than the resource's: a Scale, a Binding, an Eviction."""
+    _check_small(call)
     value = parse(call, None)
     return decode(node, identified(value, api_version, kind))
+
+
+def _check_small(call: ApiCall) -> None:
+    """Raises TooLarge for a body that takes long to parse."""
+    if len(call.request.body) > SMALL_BYTES_MAX:
+        raise TooLarge(f"the body of this request must not be larger than {SMALL_BYTES_MAX} bytes")
+
+
+def parse_small(call: ApiCall) -> Any:
+    """The body of a request whose body is always small, parsed."""
+    _check_small(call)
+    return parse(call, None)
+
+
+def parse_small_json(call: ApiCall) -> Any:
+    """A patch of something small, parsed."""
+    _check_small(call)
+    return parse_json(call.request.body)
 
 
 def parse(call: ApiCall, duplicates: list[str] | None) -> Any:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from alcove.api import meta, warnings
-from alcove.api.encode import encode
 from alcove.api.errors import AlreadyExists, Invalid, TooManyRequests
 from alcove.api.fields import required
 from alcove.api.ids import Key
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.api.patch.apply import update_managed_fields
+from alcove.api.resources import CRDS
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
@@ -24,7 +26,7 @@ GENERATED_NAMES_MAX = 8
 
 async def create(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     check_dry_run(call)
-    obj = body.read(call, call.kind)
+    obj = await body.read(services, call)
     entry = await create_object(services, call, obj, manager=writing.field_manager(call))
     return await writing.answer(call, 201, entry)
 
@@ -50,24 +52,38 @@ async def create_object(
         error = required("metadata.name", "name or generateName is required")
         raise Invalid.of(kind.group, kind.kind, "", [error])
     writing.identify(kind, call, metadata, now)
-    kind.strategy.default(obj)
-    if manager is not None:
-        update_managed_fields(
-            None,
-            obj,
-            node=kind.schema,
-            manager=manager,
-            api_version=kind.api_version,
-            now=now,
-            reset=writing.reset_fields(kind, ""),
-        )
+
+    def complete() -> None:
+        kind.strategy.default(obj)
+        if manager is not None:
+            update_managed_fields(
+                None,
+                obj,
+                node=kind.schema,
+                manager=manager,
+                api_version=kind.api_version,
+                now=now,
+                reset=writing.reset_fields(kind, ""),
+            )
+
+    await writing.computed(services, call, complete)
     attributes = writing.attributes(call, kind, Operation.CREATE, obj, None, dict(call.query))
     await services.admission.admit(attributes)
     assert attributes.obj is not None
-    kind.strategy.prepare_create(attributes.obj)
-    writing.check_create(kind, attributes.obj)
-    call.warn(warnings.of(kind, attributes.obj, None))
+    is_definition = kind.group_resource == CRDS
+    if is_definition:
+        # The status of a CRD is computed from the cache, which only the event loop may read.
+        kind.strategy.prepare_create(attributes.obj)
+    check = partial(_check, call, kind, attributes.obj, is_prepared=is_definition)
+    await writing.computed(services, call, check)
     return await _store(services, call, kind, attributes, prefix if generated else "")
+
+
+def _check(call: ApiCall, kind: Kind, obj: Object, *, is_prepared: bool) -> None:
+    if not is_prepared:
+        kind.strategy.prepare_create(obj)
+    writing.check_create(kind, obj)
+    call.warn(warnings.of(kind, obj, None))
 
 
 async def _store(
@@ -90,7 +106,7 @@ async def _store(
         if call.dry_run:
             return writing.provisional(key, stored, None)
         try:
-            op = WriteOp(key, encode(stored), ABSENT)
+            op = WriteOp(key, await writing.encoded(services, call, stored), ABSENT)
             return await writing.commit(services, call, op, attributes.also, attributes.join)
         except RevisionMismatch as mismatch:
             if mismatch.key != key:

@@ -207,7 +207,7 @@ def _options(services: ApiServerServices, call: ApiCall) -> DeleteOptions:
     if call.request.body:
         node = services.registry.body(_OPTIONS)
         assert node is not None
-        value = body.parse(call, None)
+        value = body.parse_small(call)
         if isinstance(value, dict):
             value["apiVersion"] = "v1"
         options = decode(node, body.identified(value, "v1", "DeleteOptions"))

@@ -47,18 +47,24 @@ class ResourceHandlers:
         self._services = services
         self._subresources = subresources
 
-    @staticmethod
-    def _object_name(call: ApiCall) -> str:
-        """The object's name, which a create has only in its body."""
-        return call.target.name or objects.name(body.read(call, call.kind))
-
     def answer(self, call: ApiCall) -> Answer:
         if self._services.unreadable and (instead := unreadable.check(self._services, call)) is not None:
             return instead
         if call.kind.warning:
             call.warnings.append(call.kind.warning)
         if call.kind.group_resource == CRDS and call.verb in _WRITES:
-            sharing.check_write(self._services.cache, call.tenant, call.verb, self._object_name(call))
+            return self._change_definition(call)
+        return self._handle(call)
+
+    async def _change_definition(self, call: ApiCall) -> HttpResponse:
+        # A create has the object's name only in its body.
+        name = call.target.name or objects.name(await body.read(self._services, call))
+        sharing.check_write(self._services.cache, call.tenant, call.verb, name)
+        call.warnings.clear()
+        answer = self._handle(call)
+        return answer if isinstance(answer, HttpResponse) else await answer
+
+    def _handle(self, call: ApiCall) -> Answer:
         if call.target.subresource:
             return self._subresources.answer(call)
         virtual = self._subresources.virtual(call)

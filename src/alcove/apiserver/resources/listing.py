@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Coroutine, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -25,6 +26,9 @@ from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
 from alcove.store.base import Compacted, RevisionInFuture, StoreRecord
 
+QUICK_OBJECTS_MAX = 100
+QUICK_BYTES_MAX = 256 << 10
+"""Lists up to this size are selected and rendered on the event loop, larger ones in a thread."""
 INCONSISTENT = -1
 """A token's revision that means: continue with the newest state."""
 
@@ -65,13 +69,13 @@ def list_objects(
         if options.revision:
             raise BadRequest("specifying resource version is not allowed when using continue")
         if token.rv == INCONSISTENT:
-            return _page(call, options, _current(services, call, token.start), cache.revision)
+            return _page(services, call, options, _current(services, call, token.start), cache.revision)
         return _at(services, call, options, Revision(token.rv), token.start)
     if options.match == "Exact":
         assert options.revision is not None
         return _at(services, call, options, options.revision, ("", "", ""))
     check_reached(cache, options.revision)
-    return _page(call, options, _current(services, call, ("", "", "")), cache.revision)
+    return _page(services, call, options, _current(services, call, ("", "", "")), cache.revision)
 
 
 def _current(services: ApiServerServices, call: ApiCall, after: Position) -> Iterable[CacheEntry]:
@@ -85,7 +89,7 @@ def _at(
     check_reached(cache, revision)
     resource = call.kind.storage_resource
     if all(cache.changed(each, resource) <= revision for each in lookup.sources(call.list_tenant, resource)):
-        return _page(call, options, _current(services, call, after), revision)
+        return _page(services, call, options, _current(services, call, after), revision)
     return _past(services, call, options, revision, after)
 
 
@@ -109,7 +113,7 @@ async def _past(
         entries = lookup.overlaid(services, tenant, resource, stored, after[2])
     else:
         entries = _entries(services.cache, snapshots[0].records, after)
-    page = _page(call, options, entries, revision)
+    page = _page(services, call, options, entries, revision)
     return page if isinstance(page, HttpResponse) else await page
 
 
@@ -134,25 +138,60 @@ def _position(key: Key) -> Position:
 
 
 def _page(
-    call: ApiCall, options: ListOptions, entries: Iterable[CacheEntry], revision: Revision
+    services: ApiServerServices,
+    call: ApiCall,
+    options: ListOptions,
+    entries: Iterable[CacheEntry],
+    revision: Revision,
 ) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
     matches = selected(call, options)
-    selected_entries = entries if matches is None else filter(matches, entries)
-    meta: Object = {}
-    if options.limit:
-        iterator = iter(selected_entries)
-        page = list(islice(iterator, options.limit))
-        rest = sum(1 for _ in iterator) if matches is None else sum(1 for _ in islice(iterator, 1))
-        if rest:
-            meta["continue"] = ContinueToken(revision, _position(page[-1].key)).encode()
-            if matches is None:
-                meta["remainingItemCount"] = rest
-    else:
-        page = list(selected_entries)
     view = call.view
     if view.kind.convert is not None:
+        page, meta = _selected(options, matches, entries, revision)
         return _converted(call, page, revision, meta)
-    return HttpResponse(200, render_list(view, page, revision, meta), view.content_type)
+    if matches is None and view.is_verbatim and view.kind.completion is None:
+        # The stored bytes are joined.
+        return _rendered(call, options, matches, entries, revision)
+    candidates = list(entries)
+    if _is_quick(candidates):
+        return _rendered(call, options, matches, candidates, revision)
+    return services.threads.run(
+        call.identity.tenant, partial(_rendered, call, options, matches, candidates, revision)
+    )
+
+
+def _is_quick(entries: list[CacheEntry]) -> bool:
+    """Whether all entries can be decoded, tested and rendered on the event loop."""
+    return len(entries) <= QUICK_OBJECTS_MAX and sum(len(entry.body) for entry in entries) <= QUICK_BYTES_MAX
+
+
+def _rendered(
+    call: ApiCall,
+    options: ListOptions,
+    matches: Matches | None,
+    entries: Iterable[CacheEntry],
+    revision: Revision,
+) -> HttpResponse:
+    page, meta = _selected(options, matches, entries, revision)
+    return HttpResponse(200, render_list(call.view, page, revision, meta), call.view.content_type)
+
+
+def _selected(
+    options: ListOptions, matches: Matches | None, entries: Iterable[CacheEntry], revision: Revision
+) -> tuple[list[CacheEntry], Object]:
+    """The entries of the page, and the list's metadata."""
+    selected_entries = entries if matches is None else filter(matches, entries)
+    meta: Object = {}
+    if not options.limit:
+        return list(selected_entries), meta
+    iterator = iter(selected_entries)
+    page = list(islice(iterator, options.limit))
+    rest = sum(1 for _ in iterator) if matches is None else sum(1 for _ in islice(iterator, 1))
+    if rest:
+        meta["continue"] = ContinueToken(revision, _position(page[-1].key)).encode()
+        if matches is None:
+            meta["remainingItemCount"] = rest
+    return page, meta
 
 
 async def _converted(call: ApiCall, page: list[CacheEntry], revision: Revision, meta: Object) -> HttpResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alcove.api.errors import NotFound
 from alcove.api.ids import SYSTEM, Key
-from alcove.api.resources import NODES
+from alcove.api.resources import NODES, PODS
 from alcove.apiserver import nodes
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
@@ -44,11 +44,16 @@ def watch(services: ApiServerServices, call: ApiCall) -> watching.Answer:
 
 def _matcher(services: ApiServerServices, call: ApiCall, options: ListOptions) -> Matches:
     by_selector = selected(call, options)
+    cache = services.cache
+    visible: frozenset[str] = frozenset()
+    generation: int | None = None
 
     def matches(entry: CacheEntry) -> bool:
-        if entry.key.name not in nodes.visible(services.cache, call.tenant):
-            return False
-        return by_selector is None or by_selector(entry)
+        nonlocal visible, generation
+        newest = cache.generation(call.tenant, PODS)
+        if newest != generation:
+            visible, generation = nodes.visible(cache, call.tenant), newest
+        return entry.key.name in visible and (by_selector is None or by_selector(entry))
 
     return matches
 

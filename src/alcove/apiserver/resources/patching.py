@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from alcove.api import meta, objects
@@ -38,25 +39,30 @@ async def patch(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     if lookup.find(services, call.key) is None:
         raise NotFound.of(call.kind.group_resource, call.target.name)
     entry = await updating.change(
-        services, call, kind, change_of(call, kind), manager=writing.field_manager(call)
+        services, call, kind, await change_of(services, call, kind), manager=writing.field_manager(call)
     )
     return await writing.answer(call, 200, entry)
 
 
-def change_of(call: ApiCall, kind: Kind) -> updating.Change:
+async def change_of(services: ApiServerServices, call: ApiCall, kind: Kind) -> updating.Change:
     """The change that the request's patch (not an apply) makes to an object at `kind`'s version."""
     form = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    apply_to = _patcher(call, form)
+    apply_to = await writing.computed(services, call, partial(_patcher, call, form))
     if "force" in call.query:
         error = forbidden("force", "may not be specified for non-apply patch")
         raise Invalid.of("meta.k8s.io", "PatchOptions", "", [error])
     mode = field_validation(call)
 
     async def patched(old: Object) -> Object:
-        new = apply_to(await _at_version(call.kind, kind, old))
-        call.warnings.clear()
-        new = body.identified(new, call.kind.api_version, call.kind.kind)
-        return await _to_working_version(call, kind, body.checked(call, call.kind, new, mode, []))
+        requested = await _at_version(call.kind, kind, old)
+
+        def compute() -> Object:
+            new = body.identified(apply_to(requested), call.kind.api_version, call.kind.kind)
+            call.warnings.clear()
+            return body.checked(call, call.kind, new, mode, [])
+
+        new = await writing.computed(services, call, compute, lookup.find(services, call.key))
+        return await _to_working_version(call, kind, new)
 
     return patched
 
@@ -125,16 +131,21 @@ async def _apply(services: ApiServerServices, call: ApiCall, kind: Kind) -> Http
     writing.field_manager(call)
     mode = field_validation(call)
     duplicates: list[str] | None = None if mode == "Ignore" else []
-    config = parse_yaml(call.request.body, duplicates)
-    config = body.identified(config, call.kind.api_version, call.kind.kind)
-    config = body.checked(call, call.kind, config, mode, duplicates or [], _UNDECLARED)
+
+    def read() -> Object:
+        parsed = parse_yaml(call.request.body, duplicates)
+        named = body.identified(parsed, call.kind.api_version, call.kind.kind)
+        return body.checked(call, call.kind, named, mode, duplicates or [], _UNDECLARED)
+
+    config = await writing.computed(services, call, read)
     metadata = objects.metadata(config)
     metadata.setdefault("name", call.target.name)
     now = meta.format_time(services.clock())
     subresource = call.target.subresource
 
-    def merged(live: Object | None) -> Object:
-        return apply_configuration(
+    async def merged(live: Object | None) -> Object:
+        compute = partial(
+            apply_configuration,
             live,
             config,
             node=call.kind.schema,
@@ -145,18 +156,20 @@ async def _apply(services: ApiServerServices, call: ApiCall, kind: Kind) -> Http
             force=call.flag("force"),
             reset=writing.reset_fields(kind, subresource),
         )
+        return await writing.computed(services, call, compute, lookup.find(services, call.key))
 
     if lookup.find(services, call.key) is None:
         if subresource:
             raise NotFound.of(call.kind.group_resource, call.target.name)
         if metadata.get("uid"):
             raise NotFound.of(call.kind.group_resource, call.target.name)
-        new = merged(None)
+        new = await merged(None)
         entry = await create_object(services, call, new, manager=None)
         return await writing.answer(call, 201, entry)
 
     async def applied(old: Object) -> Object:
-        return await _to_working_version(call, kind, merged(await _at_version(call.kind, kind, old)))
+        new = await merged(await _at_version(call.kind, kind, old))
+        return await _to_working_version(call, kind, new)
 
     entry = await updating.change(services, call, kind, applied, manager=None)
     return await writing.answer(call, 200, entry)

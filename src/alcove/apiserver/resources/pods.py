@@ -213,23 +213,28 @@ _PREPARE = {
 async def change_spec(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     """PUT and PATCH of ephemeralcontainers and resize: only the subresource's fields change."""
     prepare, validate = _PREPARE[call.target.subresource]
-    requested_change = patching.change_of(call, call.kind) if call.verb == "patch" else _change_by_put(call)
+    if call.verb == "patch":
+        requested_change = await patching.change_of(services, call, call.kind)
+    else:
+        requested_change = _change_by_put(await body.read(services, call))
 
     async def changed(old: Object) -> Object:
         before = copy.deepcopy(old)
         new = await requested_change(old)
-        prepare(new, before)
-        call.kind.strategy.default(new)
-        writing.refuse(call.kind, new, validate(new, before))
-        return new
+
+        def prepared() -> Object:
+            prepare(new, before)
+            call.kind.strategy.default(new)
+            writing.refuse(call.kind, new, validate(new, before))
+            return new
+
+        return await writing.computed(services, call, prepared)
 
     entry = await updating.change(services, call, call.kind, changed, manager=writing.field_manager(call))
     return await writing.answer(call, 200, entry)
 
 
-def _change_by_put(call: ApiCall) -> updating.Change:
-    obj = body.read(call, call.kind)
-
+def _change_by_put(obj: Object) -> updating.Change:
     async def replaced(_old: Object) -> Object:
         return copy.deepcopy(obj)
 

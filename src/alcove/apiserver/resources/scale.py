@@ -12,7 +12,6 @@ from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.api.patch import json as json_patch
 from alcove.api.patch import merge
-from alcove.api.schema.body import parse_json
 from alcove.api.schema.decode import decode
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
@@ -78,7 +77,7 @@ async def patch(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     form = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if form not in (patching.JSON, patching.MERGE, patching.STRATEGIC):
         raise BadRequest("the scale subresource accepts JSON, merge and strategic merge patches only")
-    document = parse_json(call.request.body)
+    document = body.parse_small_json(call)
     if form == patching.STRATEGIC:
         document = patching.without_names(document)
 

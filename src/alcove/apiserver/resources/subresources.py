@@ -31,7 +31,7 @@ STREAMS = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 
 async def finalize(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     """PUT …/finalize of a namespace or tenant: sets `spec.finalizers`."""
-    obj = body.read(call, call.kind)
+    obj = await body.read(services, call)
     finalizers = objects.get(obj, "spec", "finalizers", default=[])
 
     async def changed(old: Object) -> Object:
@@ -100,11 +100,11 @@ class Subresources:
         response = self._token_requests.create(*account_key, request, call.warnings)
         return json_response(201, response)
 
-    def _review(self, call: ApiCall) -> HttpResponse:
+    async def _review(self, call: ApiCall) -> HttpResponse:
         if call.view.form in (ResponseForm.TABLE, ResponseForm.METADATA):
             raise NotAcceptable(
                 "reviews have neither metadata nor columns: only application/json is accepted"
             )
-        obj = body.read(call, call.kind)
+        obj = await body.read(self._services, call)
         response = self._reviews.review(call.kind.kind, obj, call.identity, call.tenant, call.namespace)
         return json_response(201, response)

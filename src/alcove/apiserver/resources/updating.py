@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import orjson
 
@@ -14,8 +15,8 @@ from alcove.api.kind import Kind
 from alcove.api.kinds.certificates import prepare_approval
 from alcove.api.objects import Object
 from alcove.api.patch.apply import restore_times, update_managed_fields
-from alcove.api.schema.body import parse_json
-from alcove.apiserver.admission.base import Operation
+from alcove.api.resources import CRDS
+from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.resources import body, deleting, lookup, versions, writing
@@ -33,7 +34,7 @@ version. If the result has `metadata.resourceVersion`, the write succeeds only o
 async def update(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     check_dry_run(call)
     kind = versions.working_kind(services, call)
-    obj = body.read(call, call.kind)
+    obj = await body.read(services, call)
     _check_name(call, obj)
     writing.set_identity(call, obj)
     obj["metadata"]["name"] = call.target.name
@@ -58,7 +59,7 @@ async def update(services: ApiServerServices, call: ApiCall) -> HttpResponse:
 
 def _fresh(encoded: bytes, revision: str | None) -> Object:
     """A copy for each attempt: defaults and admission change it in place."""
-    obj: Object = parse_json(encoded)
+    obj: Object = orjson.loads(encoded)
     if revision:
         obj["metadata"]["resourceVersion"] = revision
     return obj
@@ -91,7 +92,7 @@ async def change(
         entry = lookup.find(services, key)
         if entry is None:
             raise NotFound.of(call.kind.group_resource, name)
-        old, base = await versions.two_copies(kind, entry)
+        old, base = await versions.two_copies(services, call, kind, entry)
         new = await desired(base)
         writing.check_revision(kind, new, entry)
         try:
@@ -115,43 +116,68 @@ async def _replace(
 ) -> CacheEntry:
     subresource = call.target.subresource
     now = meta.format_time(services.clock())
-    new = prepare(kind, new, old, subresource, now)
-    if manager is not None:
-        update_managed_fields(
-            old,
-            new,
-            node=kind.schema,
-            manager=manager,
-            api_version=kind.api_version,
-            now=now,
-            subresource=subresource,
-            reset=writing.reset_fields(kind, subresource),
-        )
-    attributes = writing.attributes(call, kind, operation, new, old, dict(call.query))
+    # The status of a CRD is computed from the cache, which only the event loop may read.
+    prepared = prepare(kind, new, old, subresource, now) if kind.group_resource == CRDS else None
+
+    def complete() -> Object:
+        completed = prepared if prepared is not None else prepare(kind, new, old, subresource, now)
+        if manager is not None:
+            update_managed_fields(
+                old,
+                completed,
+                node=kind.schema,
+                manager=manager,
+                api_version=kind.api_version,
+                now=now,
+                subresource=subresource,
+                reset=writing.reset_fields(kind, subresource),
+            )
+        return completed
+
+    obj = await writing.computed(services, call, complete, entry)
+    attributes = writing.attributes(call, kind, operation, obj, old, dict(call.query))
     await services.admission.admit(attributes)
     assert attributes.obj is not None
-    new = attributes.obj
+    await writing.computed(services, call, partial(_check, call, kind, attributes.obj, old), entry)
+    await services.admission.validate(attributes)
+    return await _store(services, call, kind, attributes, entry)
+
+
+def _check(call: ApiCall, kind: Kind, new: Object, old: Object) -> None:
+    subresource = call.target.subresource
     if subresource != "binding":
         # Binding does not change the desired state, so the generation that agents observe must not change.
         writing.count_generation(kind, new, old)
     writing.check_update(kind, new, old, subresource)
     if not subresource:
         call.warn(warnings.of(kind, new, old))
-    await services.admission.validate(attributes)
-    restore_times(old, new)
-    if _is_same(new, old) and not attributes.also and versions.is_at_storage_version(kind, entry):
+
+
+async def _store(
+    services: ApiServerServices, call: ApiCall, kind: Kind, attributes: Attributes, entry: CacheEntry
+) -> CacheEntry:
+    new, old = attributes.obj, attributes.old
+    assert new is not None and old is not None
+    is_same = await writing.computed(services, call, partial(_settle, new, old), entry)
+    if is_same and not attributes.also and versions.is_at_storage_version(kind, entry):
         await lookup.confirm(services, call, entry)
         return entry
     stored = await versions.as_stored(services, call, kind, new)
     if call.dry_run:
         return writing.provisional(entry.key, stored, entry)
-    encoded = encode(stored)
+    encoded = await writing.encoded(services, call, stored, entry)
     if deleting.is_deletion_complete(kind, new):
         await deleting.check_empty(services, kind, entry.key)
         op = WriteOp(entry.key, None, entry.revision, encoded)
     else:
         op = WriteOp(entry.key, encoded, entry.revision)
     return await writing.commit(services, call, op, attributes.also, attributes.join)
+
+
+def _settle(new: Object, old: Object) -> bool:
+    """Restore the times of field managers that changed nothing; return whether nothing has changed at all."""
+    restore_times(old, new)
+    return _is_same(new, old)
 
 
 def _is_same(new: Object, old: Object) -> bool:

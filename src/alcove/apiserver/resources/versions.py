@@ -10,11 +10,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 
+import orjson
+
 from alcove.api.encode import encode
 from alcove.api.errors import NotFound
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
-from alcove.api.schema.body import parse_json
 from alcove.api.schema.prune import prune
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
@@ -60,7 +61,7 @@ async def as_stored(services: ApiServerServices, call: ApiCall, kind: Kind, obj:
     if kind.storage_version in ("", kind.version):
         return obj
     stored = stored_kind(services, call)
-    return await to_storage(kind, stored, parse_json(encode(obj)))
+    return await to_storage(kind, stored, orjson.loads(encode(obj)))
 
 
 def is_at_storage_version(kind: Kind, entry: CacheEntry) -> bool:
@@ -85,13 +86,16 @@ async def from_storage(kind: Kind, obj: Object) -> Object:
     return obj
 
 
-async def two_copies(kind: Kind, entry: CacheEntry) -> tuple[Object, Object]:
+async def two_copies(
+    services: ApiServerServices, call: ApiCall, kind: Kind, entry: CacheEntry
+) -> tuple[Object, Object]:
     """The stored object at `kind`'s version, and a copy that may be changed. Calls a conversion webhook only
     once."""
-    first = await from_storage(kind, entry.decode())
+    tenant, size = call.identity.tenant, len(entry.body)
+    first = await from_storage(kind, await services.threads.for_size(tenant, size, entry.decode))
     if kind.convert is None:
-        return first, await from_storage(kind, entry.decode())
-    return first, copy.deepcopy(first)
+        return first, await from_storage(kind, await services.threads.for_size(tenant, size, entry.decode))
+    return first, await services.threads.for_size(tenant, size, lambda: copy.deepcopy(first))
 
 
 async def entries_at(kind: Kind, entries: Sequence[CacheEntry]) -> list[CacheEntry]:

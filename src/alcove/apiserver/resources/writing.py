@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from alcove.api import meta, objects
 from alcove.api.encode import encode
-from alcove.api.errors import BadRequest, Conflict, Invalid, ServiceUnavailable, Timeout, TooManyRequests
+from alcove.api.errors import (
+    BadRequest,
+    Conflict,
+    Invalid,
+    ServiceUnavailable,
+    Timeout,
+    TooLarge,
+    TooManyRequests,
+)
 from alcove.api.fields import FieldError
 from alcove.api.ids import Key, Revision
 from alcove.api.kind import CLIENT_METADATA, Kind, Scope
 from alcove.api.kinds.metadata import validate_metadata, validate_metadata_update
 from alcove.api.objects import Object
 from alcove.api.patch.apply import FieldSet, fieldmanager
+from alcove.api.resources import CRDS
+from alcove.api.schema.body import VALUES_MAX, check_values
 from alcove.apiserver import fencing
 from alcove.apiserver.admission.base import Attributes, Join, Operation
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
+from alcove.apiserver.computing import LARGE_BYTES
 from alcove.apiserver.rbac.builtin import is_built_in
 from alcove.apiserver.render import render
 from alcove.apiserver.resources import versions
@@ -25,8 +36,14 @@ from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
 from alcove.store.base import RevisionMismatch, StoreUnavailable, WriteOp, WriteOutcomeUnknown
 
+T = TypeVar("T")
+
 ATTEMPTS_MAX = 30
 """Attempts of a write without a resourceVersion on newer states before it fails with a conflict."""
+
+STORED_BYTES_MAX = 3 << 20
+STORED_VALUES_MAX = 2 * VALUES_MAX
+"""Size of a stored object, managedFields included."""
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
@@ -47,6 +64,35 @@ _SYSTEM_FIELDS = (
     "deletionGracePeriodSeconds",
     "generation",
 )
+
+
+async def computed(
+    services: ApiServerServices, call: ApiCall, compute: Callable[[], T], entry: CacheEntry | None = None
+) -> T:
+    """The result of one step of a write: computed in a thread if the body or the stored object is large.
+
+    Steps of a write of a CRD or a large custom resource are always long: their schemas are compiled.
+    """
+    size = max(len(call.request.body), len(entry.body) if entry is not None else 0)
+    if call.kind.group_resource == CRDS:
+        size = max(size, LARGE_BYTES)
+    result: T = await services.threads.for_size(call.identity.tenant, size, compute)
+    return result
+
+
+async def encoded(
+    services: ApiServerServices, call: ApiCall, obj: Object, entry: CacheEntry | None = None
+) -> bytes:
+    """The object as it is stored. Raises TooLarge: managedFields may make it much larger than what was sent."""
+
+    def compute() -> bytes:
+        body = encode(obj)
+        if len(body) > STORED_BYTES_MAX:
+            raise TooLarge(f"the object is too large to be stored: {len(body)} bytes of {STORED_BYTES_MAX}")
+        check_values(body, STORED_VALUES_MAX, "the object and its managedFields have too many values")
+        return body
+
+    return await computed(services, call, compute, entry)
 
 
 def field_manager(call: ApiCall) -> str:

@@ -6,8 +6,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alcove.api.errors import BadRequest
-from alcove.api.schema.body import NESTING_MAX, parse_json, parse_yaml
+from alcove.api.errors import BadRequest, TooLarge
+from alcove.api.schema.body import NESTING_MAX, VALUES_MAX, parse_json, parse_yaml
 
 TEXT = st.text(st.characters(codec="utf-8"))
 VALUES = st.recursive(
@@ -110,3 +110,31 @@ def test_json_sent_as_yaml_reads_as_json() -> None:
     assert parse_yaml(b'{"a":[1.5,null,"y"],"a":2}', duplicates) == {"a": 2}
     assert duplicates == ['duplicate field "a"']
     assert parse_yaml(b"{a: yes}") == {"a": True}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" + b"0," * (VALUES_MAX - 2) + b"0]",
+        b'["' + b"{[,]}" * VALUES_MAX + b'"]',
+        b'["' + b'\\",' * VALUES_MAX + b'"]',
+        b'["' + b"\\\\" * VALUES_MAX + b'",0]',
+    ],
+)
+def test_punctuation_inside_strings_is_no_value(text: bytes) -> None:
+    assert parse_json(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" + b"0," * VALUES_MAX + b"0]",
+        b"[" + b"{}," * (VALUES_MAX // 2) + b"0]",
+        b'["a\\\\",' + b"0," * VALUES_MAX + b"0]",
+        b'{"a":"' + b"," * VALUES_MAX + b'","b":[' + b"[]," * VALUES_MAX + b"0]}",
+    ],
+)
+def test_more_values_than_can_be_parsed_quickly_are_refused(text: bytes) -> None:
+    for parse in (parse_json, parse_yaml) if text.startswith(b"{") else (parse_json,):
+        with pytest.raises(TooLarge, match="too many values"):
+            parse(text)

@@ -25,6 +25,7 @@ from alcove.apiserver.admission.policy import (
     MutatingPolicies,
     ValidatingPolicies,
 )
+from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.rbac.authorize import Authorizer
@@ -63,9 +64,9 @@ class World:
     def __init__(self) -> None:
         self.reader = MemoryReader()
         kinds = CustomKinds(REGISTRY, self.reader, lambda: 0.0)
-        authorizer = Authorizer(self.reader)
-        self.validating = ValidatingPolicies(self.reader, kinds, authorizer)
-        self.mutating = MutatingPolicies(self.reader, kinds, authorizer)
+        authorizer, threads = Authorizer(self.reader), ComputeThreads()
+        self.validating = ValidatingPolicies(self.reader, kinds, authorizer, threads)
+        self.mutating = MutatingPolicies(self.reader, kinds, authorizer, threads)
         for tenant in (A, B, SYSTEM):
             namespace = {
                 "metadata": {"name": "shop", "labels": {"env": "prod"}},
@@ -673,8 +674,9 @@ def test_cel_is_not_loaded_for_tenants_without_policies() -> None:
         "import asyncio, sys; from alcove.testing.memory_reader import MemoryReader;"
         "from alcove.apiserver.admission.policy import ValidatingPolicies;"
         "from alcove.apiserver.crds.kinds import CustomKinds;"
-        # The list of its reserved words is read by validation too, and weighs nothing.
+        # Its reserved words and the budget of evaluations are used elsewhere too, and weigh nothing.
         "loaded = {name for name in sys.modules if name.startswith('alcove.api.cel.') or name == 're2'};"
-        "assert loaded <= {'alcove.api.cel.reserved_words'}, loaded"
+        "used = {'alcove.api.cel.' + name for name in ('budget', 'errors', 'reserved_words')};"
+        "assert loaded <= used, loaded - used"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -61,7 +61,7 @@ def evaluate(expression: Expression, activation: Activation) -> Any:
     except CelError as error:
         raise EvaluationError(f"expression '{expression.source}' resulted in error: {error}") from error
     finally:
-        request.left -= granted - max(budget.left, 0)
+        request.left -= granted - budget.left
 
 
 class Compiler:

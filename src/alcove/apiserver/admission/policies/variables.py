@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -24,6 +26,7 @@ from alcove.api.cel.types import DYN, CelType, TypeField, TypeKind
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, CelBudget
+from alcove.apiserver.computing import on_loop
 from alcove.apiserver.identity import ALL_AUTHENTICATED, Identity
 from alcove.apiserver.rbac.authorize import Access, Authorizer
 
@@ -223,8 +226,9 @@ def _requested(attributes: Attributes) -> AuthorizationQuery:
 
 def asker(authorizer: Authorizer, attributes: Attributes) -> Ask:
     """Authorization checks for expressions: by the roles of the write's tenant, with the caller's own
-    identity."""
+    identity. They are made on the event loop, because they read the cache."""
     tenant = attributes.tenant
+    loop = get_running_loop()
 
     def ask(query: AuthorizationQuery) -> AuthorizationDecision:
         namespace, name = query.service_account
@@ -241,7 +245,7 @@ def asker(authorizer: Authorizer, attributes: Attributes) -> Ask:
                 query.namespace,
                 query.name,
             )
-        decision = authorizer.authorize(identity, access)
+        decision = on_loop(loop, partial(authorizer.authorize, identity, access))
         return AuthorizationDecision(decision.allowed, decision.reason)
 
     return ask

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import logging
-from functools import lru_cache
+from functools import partial
 from typing import TYPE_CHECKING
-
-import orjson
 
 from alcove.api import meta
 from alcove.api.errors import BadRequest, Details, Forbidden, InternalError, StatusCause, TooManyRequests
 from alcove.api.fields import quote
 from alcove.api.ids import SYSTEM
 from alcove.api.kind import Kind
+from alcove.api.objects import Object
 from alcove.api.resources import NAMESPACES, TENANTS
 from alcove.apiserver.admission.base import Attributes
+from alcove.apiserver.admission.policies.evaluation import CompiledExpressions, evaluated
 from alcove.apiserver.admission.webhooks import review
 from alcove.apiserver.admission.webhooks.hooks import Webhook
 from alcove.apiserver.admission.webhooks.review import Denied, WebhookVerdict
 from alcove.apiserver.admission.webhooks.review_objects import ReviewObjects, show
+from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
 from alcove.apiserver.outbound.webhooks import Webhooks
 from alcove.apiserver.rbac.authorize import Authorizer
@@ -35,7 +36,11 @@ OUT_OF_TIME = "request did not complete within requested timeout"
 
 
 class WebhookCaller:
-    def __init__(self, reader: CacheReader, authorizer: Authorizer, webhooks: Webhooks) -> None:
+    def __init__(
+        self, reader: CacheReader, authorizer: Authorizer, webhooks: Webhooks, threads: ComputeThreads
+    ) -> None:
+        self._threads = threads
+        self._conditions = CompiledExpressions(threads, _conditions)
         self._reader = reader
         self._authorizer = authorizer
         self._webhooks = webhooks
@@ -54,6 +59,7 @@ class WebhookCaller:
             return False
         if not hook.conditions:
             return True
+        conditions = await self._conditions.get(attributes.tenant, hook.conditions)
         from alcove.apiserver.admission.policies.compiled import EvaluationError
         from alcove.apiserver.admission.policies.variables import activation, asker
 
@@ -64,7 +70,7 @@ class WebhookCaller:
             namespace = self._reader.get(attributes.tenant, NAMESPACES, "", attributes.namespace)
         values = activation(attributes, matched, shown.obj, shown.old, namespace, ask)
         try:
-            return _conditions(orjson.dumps(hook.conditions)).hold(values)
+            return bool(await evaluated(self._threads, attributes, partial(conditions.hold, values)))
         except EvaluationError as error:
             if hook.ignores_failures:
                 return False
@@ -114,8 +120,7 @@ class WebhookCaller:
         attributes.annotations[f"failed-open.{phase}.webhook.admission.k8s.io/{key}"] = hook.name
 
 
-@lru_cache(maxsize=512)
-def _conditions(encoded: bytes) -> Conditions:
+def _conditions(source: list[Object]) -> Conditions:
     from alcove.apiserver.admission.policies.compiled import Compiler, Conditions
 
-    return Conditions(orjson.loads(encoded), Compiler(has_params=False))
+    return Conditions(source, Compiler(has_params=False))

@@ -9,6 +9,7 @@ from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.api.resources import CRDS
 from alcove.apiserver.admission.policies import typechecking
+from alcove.apiserver.admission.policies.named_kinds import named_kinds
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.testing.memory_reader import MemoryReader
 
@@ -62,7 +63,7 @@ def checked(kinds: CustomKinds, *expressions: str, tenant: TenantId = A, **spec:
             **spec,
         },
     }
-    status = typechecking.status(kinds, tenant, policy)
+    status = typechecking.status(named_kinds(kinds, tenant, policy["spec"]), policy)
     assert status["observedGeneration"] == 3
     found: list[Object] = status["typeChecking"].get("expressionWarnings", [])
     return found
@@ -164,7 +165,7 @@ def test_much_text_is_checked_against_fewer_kinds(kinds: CustomKinds) -> None:
 def test_other_parts_of_the_status_stay(kinds: CustomKinds) -> None:
     conditions = [{"type": "Ready", "status": "True"}]
     policy: Object = {"metadata": {"generation": 1}, "spec": {}, "status": {"conditions": conditions}}
-    assert typechecking.status(kinds, A, policy) == {
+    assert typechecking.status(named_kinds(kinds, A, policy["spec"]), policy) == {
         "conditions": conditions,
         "observedGeneration": 1,
         "typeChecking": {},
