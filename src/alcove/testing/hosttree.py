@@ -45,8 +45,8 @@ class HostTree(Struct, frozen=True):
 
     @classmethod
     def look(cls, cluster: RealCluster) -> HostTree:
-        files = {path: signature for root in ROOTS for path, signature in _signatures(root)}
-        return cls(files, frozenset(_own_names(cluster.directory)))
+        files = {path: signature for root in ROOTS for path, signature in signatures(root)}
+        return cls(files, frozenset(own_names(cluster.directory)))
 
     def changes(self, later: HostTree) -> list[str]:
         """What was made, changed or removed, with a sign each."""
@@ -57,7 +57,7 @@ class HostTree(Struct, frozen=True):
         return sorted(made + removed + changed + own)
 
 
-def _signatures(root: str) -> Iterator[tuple[str, Signature]]:
+def signatures(root: str) -> Iterator[tuple[str, Signature]]:
     for folder, folders, names in os.walk(root):
         for name in (*folders, *names):
             path = f"{folder}/{name}"
@@ -75,7 +75,7 @@ def _signatures(root: str) -> Iterator[tuple[str, Signature]]:
             yield path, (found.st_mode, found.st_uid, found.st_gid, size, when)
 
 
-def _own_names(directory: Path) -> Iterator[str]:
+def own_names(directory: Path) -> Iterator[str]:
     for folder, folders, names in os.walk(directory):
         for name in list(folders):
             if POD_FOLDER.search(f"{folder}/{name}"):
