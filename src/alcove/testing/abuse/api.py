@@ -19,7 +19,7 @@ BIG_BYTES = 1_000_000
 async def costly_policies(attacker: Attacker) -> None:
     """Policies whose expressions take long, for each of many parameters."""
     kind = "costly_policies"
-    for number in range(200):
+    for number in range(50):
         await attacker.send(
             kind, "POST", f"{CORE}/configmaps", config_map(f"param-{number}", 2_000, param="yes")
         )
@@ -33,7 +33,7 @@ async def costly_policies(attacker: Attacker) -> None:
                 {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["secrets"]}
             ]
         },
-        "validations": [{"expression": costly}] * 4,
+        "validations": [{"expression": costly}] * 16,
     }
     for number in range(4):
         policy = {"metadata": {"name": f"costly-{number}"}, "spec": spec}
@@ -79,7 +79,7 @@ async def list_flood(attacker: Attacker) -> None:
 async def large_patches(attacker: Attacker) -> None:
     """Server-side apply and patches of big objects."""
     kind, path = "large_patches", f"{CORE}/configmaps/patched"
-    keys = {f"key-{number}": "v" * 20 for number in range(4_000)}
+    keys = {f"key-{number}": "v" * 20 for number in range(12_000)}
     await attacker.send(kind, "POST", f"{CORE}/configmaps", {"metadata": {"name": "patched"}, "data": keys})
 
     def patch(number: int) -> Awaitable[int]:

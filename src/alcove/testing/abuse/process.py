@@ -29,6 +29,7 @@ from alcove.testing.abuse.attacker import Attacker, Target
 
 NICE = 10
 STOP_SECONDS_MAX = 30.0
+READY = b"ready\n"
 
 KINDS: dict[str, Callable[[Attacker], Coroutine[Any, Any, None]]] = {
     each.__name__: each
@@ -59,6 +60,7 @@ async def run(target: Target, kinds: list[str]) -> None:
     attacker = Attacker(target)
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    os.write(1, READY)
     tasks = [asyncio.create_task(KINDS[kind](attacker), name=kind) for kind in kinds]
     stopped = asyncio.create_task(stopping.wait())
     done, _ = await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -95,6 +97,8 @@ class Abuse:
             stdout=subprocess.PIPE,
             stderr=self._errors,
         )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == READY, "the abuser's process did not start"
         return self
 
     def __exit__(self, *_exc: object) -> None:
