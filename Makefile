@@ -53,7 +53,7 @@ test-fresh: ## `make up`, the README's commands and some tests on a bare machine
 	tests/fresh/run
 
 bench: setup ## Measure; every published figure comes from here
-	for each in apiserver controllers scheduler network dataplane dns pods; do $(PY) -m bench.$$each --quick || exit; done
+	for each in apiserver controllers scheduler network dataplane dns pods abuse; do $(PY) -m bench.$$each --quick || exit; done
 
 up: setup ## Start a cluster on this machine in the background, show what it can do, say what to type next (UP="--nodes 3")
 	@$(PY) -m alcove.dataplane.build >/dev/null 2>&1 || true

@@ -124,6 +124,8 @@ class RealCluster:
         self._options = options
         self._stack = contextlib.ExitStack()
         self.agents: dict[str, RealAgent] = {}
+        self.processes: dict[str, LocalProcess] = {}
+        """Every process of the cluster, by name."""
 
     def __enter__(self) -> RealCluster:
         with contextlib.ExitStack() as stack:
@@ -135,14 +137,15 @@ class RealCluster:
             ]
             server = LocalServer(self.directory / "server", *listen, port=free_port())
             self.server = stack.enter_context(server)
-            kubeconfig = self.server.admin_kubeconfig
-            stack.enter_context(LocalControllers(self.server, self.directory))
-            stack.enter_context(LocalScheduler(kubeconfig, self.directory))
+            controllers = stack.enter_context(LocalControllers(self.server, self.directory))
+            scheduler = stack.enter_context(LocalScheduler(self.server.admin_kubeconfig, self.directory))
+            self.processes = {"apiserver": server, "controllers": controllers, "scheduler": scheduler}
             for node in self.nodes:
                 agent = self.agents[node.name] = RealAgent(node, self._node_kubeconfig(node), *self._options)
                 stack.callback(agent.stop)
                 agent.start()
                 agent.wait()
+                self.processes[f"agent {node.name}"] = agent
             self._stack = stack.pop_all()
         return self
 
@@ -155,6 +158,13 @@ class RealCluster:
         host, port = self.server.address
         path.write_text(path.read_text().replace(f"{host}:{port}", f"{node.gateway}:{port}"))
         return path
+
+    @property
+    def restarts(self) -> int:
+        """Processes that ended by themselves, and background tasks that failed and were started again."""
+        return sum(not each.is_running for each in self.processes.values()) + sum(
+            each.log.count("background task failed; restarting") for each in self.processes.values()
+        )
 
     def make_tenant(self, name: str) -> Caller:
         """A tenant whose network is ready."""

@@ -15,6 +15,9 @@ from alcove.agent.runtime.bundle import Bundle
 
 PROGRAM = "conmon"
 CREATE_SECONDS_MAX = 60.0
+LOG_BYTES_MAX = 20 << 20
+"""Size at which conmon itself starts a log file anew. Rotation keeps files below this size, unless a container writes
+faster than rotation looks; such a container loses output instead of filling the disk."""
 _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 _REOPEN_LOG = b"2 0 0\n"
 
@@ -47,6 +50,7 @@ def _arguments(runtime: Path, bundle: Bundle, spec: ContainerSpec) -> Sequence[s
         *("--runtime", str(runtime), "--bundle", str(path), "--exit-dir", str(path), "--full-attach"),
         *("--container-pidfile", str(path / "pid"), "--conmon-pidfile", str(path / "conmon.pid")),
         *("--log-path", f"k8s-file:{spec.log_path}", "--log-level", "error", "--no-sync-log"),
+        *("--log-size-max", str(LOG_BYTES_MAX)),
     ]
     if spec.config["process"].get("terminal"):
         arguments.append("--terminal")

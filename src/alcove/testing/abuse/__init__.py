@@ -1,0 +1,1 @@
+"""A tenant that abuses a cluster, in a process of its own."""
