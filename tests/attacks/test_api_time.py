@@ -21,6 +21,7 @@ from msgspec import Struct
 from alcove.api.objects import Object
 from alcove.testing.server import Caller, LocalServer
 
+pytestmark = pytest.mark.slow  # Watches the clock.
 SECONDS = 1.0
 ATTEMPTS = 4
 """A busy machine delays GETs too, so the best attempt counts: what stops the event loop stops it each time."""

@@ -9,7 +9,12 @@ from alcove.testing.cluster import lacking
 from alcove.testing.quiet import READ
 from alcove.testing.server import Caller
 
-pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(lacking()), reason=lacking() or "-")]
+# Watches the clock.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.root,
+    pytest.mark.skipif(bool(lacking()), reason=lacking() or "-"),
+]
 
 SECONDS = 4.0
 HANDSHAKES = "TLS handshakes of connections that come together are computed without a pause"
