@@ -89,6 +89,21 @@ def test_foreign_addresses_are_removed_by_a_resync(node: LabNode) -> None:
     assert "192.0.2.0/24" not in static_routes_in(namespace, "net")
 
 
+def test_rules_of_gateways_that_went_while_no_agent_ran_go_at_its_start(node: LabNode) -> None:
+    """The exit went on translating their node ports."""
+    exit_namespace = f"{node.plane.gateways.prefix}exit"
+    apply(node, gateway("10.0.1.1/24"))
+    rule = "add rule ip alcove prerouting tcp dport 30999 dnat to 169.254.64.1:80"
+    enter = ["nsenter", f"--net={path_of(exit_namespace)}", "nft"]
+    tables = subprocess.check_output([*enter, "list", "tables"], text=True)
+    [table] = [line.removeprefix("table ip ") for line in tables.splitlines() if line.startswith("table ip ")]
+    subprocess.check_call([*enter, rule.replace("alcove", table)])
+    node.plane.close()
+    node.start()
+    apply(node)
+    assert "30999" not in subprocess.check_output([*enter, "list", "ruleset"], text=True)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_after_any_changes_every_namespace_has_the_desired_addresses(node: LabNode, seed: int) -> None:
     chance = random.Random(seed)

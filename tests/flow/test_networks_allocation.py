@@ -22,7 +22,7 @@ from alcove.client.client import Client
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
-from alcove.client.resources import VPC_ENDPOINTS
+from alcove.client.resources import SUBNETS, VPC_ENDPOINTS
 from alcove.testing.server import LocalServer
 from alcove.vpc import ranges
 from alcove.vpc.addressing import AddressPool, EndpointPurpose
@@ -197,3 +197,20 @@ async def test_a_range_of_16_million_addresses_is_not_walked(path: Path) -> None
     async with allocator(path) as one:
         assert (await one.claim(address_range, purpose(1)))["spec"]["ip"] == "10.0.0.2"
         assert one.pool(address_range).free == 2**24 - 3 - 1
+
+
+async def test_the_index_of_a_deleted_subnet_is_dropped(path: Path) -> None:
+    """An allocator grew with every subnet that had ever been."""
+    address_range = address_pool()
+    subnet = {
+        "metadata": {"name": address_range.net},
+        "spec": {"vpc": "v", "ip": "10.0.0.0", "prefix": 24, "vni": address_range.scope},
+    }
+    async with allocator(path) as one, client(path) as asked:
+        await asked.create(SYSTEM, SUBNETS, subnet)
+        await one.claim(address_range, purpose(1))
+        assert one._pools
+        await asked.delete(SYSTEM, SUBNETS, address_range.net)
+        async with asyncio.timeout(10):
+            while one._pools:  # noqa: ASYNC110 - waits for the mirror
+                await asyncio.sleep(0.01)

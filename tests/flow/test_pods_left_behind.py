@@ -1,11 +1,19 @@
 """Pods of nodes that are gone, and jobs that have had their time."""
 
+import asyncio
 import time
 
 import pytest
 
 from alcove.api import meta
+from alcove.api.ids import TenantId
+from alcove.client.changes import ChangeType, ObjectChange
+from alcove.client.events import EventRecorder
+from alcove.client.keys import HOME, ObjectKey
+from alcove.client.planes import Planes
 from alcove.controllers import podgc
+from alcove.controllers.controller import ControllerContext
+from alcove.controllers.metadata_cache import MetadataCache
 from alcove.controllers.podgc import PodGarbageCollector
 from alcove.controllers.ttl import TtlAfterFinished
 from alcove.testing.controllers import RunningControllers
@@ -35,6 +43,24 @@ def test_pods_of_a_node_that_is_gone_fail_and_go(server: LocalServer, tenant: Ca
     assert tenant.get(f"{PODS}/fine").status == 200 and tenant.get(f"{PODS}/pending").status == 200
     server.system.delete("/api/v1/nodes/stays")
     wait_until(lambda: tenant.get(f"{PODS}/fine").status == 404)
+
+
+def test_a_node_that_never_comes_back_is_forgotten_with_its_last_pod() -> None:
+    """The collector remembered every node that had ever been lost."""
+
+    async def forgotten() -> None:
+        async with Planes() as planes:
+            context = ControllerContext(
+                planes=planes, metadata_cache=MetadataCache(planes), recorder=EventRecorder(planes.client, time.time),
+                clock=time.time, authorities={},
+            )  # fmt: skip
+            collector = PodGarbageCollector(context)
+            key = ObjectKey(HOME, TenantId("t"), "default", "p")
+            collector._absent_since["lost"] = 0.0
+            list(collector._pod(ObjectChange(ChangeType.DELETED, key, pod("p", "lost"))))
+            assert collector._absent_since == {}
+
+    asyncio.run(forgotten())
 
 
 def test_a_pod_ending_on_a_node_out_of_service_goes(server: LocalServer, tenant: Caller) -> None:

@@ -14,13 +14,16 @@ from msgspec import structs
 from alcove.agent.lookup import ObjectLookup
 from alcove.agent.podkey import PodKey
 from alcove.agent.volumes import PodVolumes, VolumeFailure
+from alcove.agent.volumes.local import LocalVolume
 from alcove.agent.volumes.wiper import ORPHAN_SECONDS, VolumeWiper
-from alcove.api.ids import TenantId
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client import kubeconfig
-from alcove.client.keys import HOME, ObjectKey
+from alcove.client.client import ListSelection
+from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
+from alcove.client.resources import TENANTS
 from alcove.controllers.volumes import (
     ClaimBinder,
     ClaimProtection,
@@ -255,6 +258,34 @@ async def test_data_without_an_object_goes_after_a_while(
     wait_until(lambda: "deletionTimestamp" in server.system.get(path).json["metadata"])
     assert server.system.patch(path, {"metadata": {"finalizers": None}}).status == 200
     await node.hear_until(lambda: not node.wiper._mirror.count())
+    await node.wiper.round()
+    assert len(node.volumes.local.all()) == 1, "one look is not enough"
+    node.now += ORPHAN_SECONDS
+    await node.wiper.round()
+    assert node.volumes.local.all() == []
+
+
+async def test_data_of_a_dedicated_tenant_goes_with_the_tenant_after_its_plane_has_left(
+    server: LocalServer, node: Node
+) -> None:
+    """It stayed on the disk for good: nothing asked after the plane any more."""
+    name, ring0 = f"alone-{next(_NUMBERS)}", server.system
+    spec = {"controlPlane": {"mode": "Dedicated"}}
+    assert ring0.post("/api/v1/tenants", {"metadata": {"name": name}, "spec": spec}).status == 201
+    volume = LocalVolume(PlaneId(name), TenantId(name), "pv", "uid", 1 << 24)
+    node.volumes.local.mount(volume)
+    node.volumes.local.unmount(volume.id)
+    tenants = node.planes.mirror(ListSelection(TENANTS), tenant=SYSTEM, only=HOME)
+    await node.hear_until(lambda: ObjectKey(HOME, SYSTEM, "", name) in tenants)
+    for _ in range(2):
+        await node.wiper.round()
+        node.now += ORPHAN_SECONDS
+    assert len(node.volumes.local.all()) == 1, "the plane may join again"
+    assert ring0.delete(f"/api/v1/tenants/{name}").status == 200
+    tenant = ring0.get(f"/api/v1/tenants/{name}").json
+    tenant["spec"]["finalizers"] = []
+    assert ring0.put(f"/api/v1/tenants/{name}/finalize", tenant).status == 200
+    await node.hear_until(lambda: ObjectKey(HOME, SYSTEM, "", name) not in tenants)
     await node.wiper.round()
     assert len(node.volumes.local.all()) == 1, "one look is not enough"
     node.now += ORPHAN_SECONDS

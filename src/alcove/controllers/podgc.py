@@ -53,9 +53,10 @@ class PodGarbageCollector(Controller):
         self.on(self._nodes, self._pods_of)
 
     def _pod(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        if change.kind is ChangeType.DELETED:
-            return
         pod = change.obj
+        if change.kind is ChangeType.DELETED:
+            self._forget_node(objects.get(pod, "spec", "nodeName", default=""))
+            return
         if "deletionTimestamp" in pod["metadata"] or not self._has_node(pod):
             yield change.key
         if change.kind is ChangeType.ADDED or list(_finished(pod)):
@@ -66,6 +67,11 @@ class PodGarbageCollector(Controller):
             self._absent_since.pop(change.key.name, None)
             return
         yield from on_node(self._pods, change.key.name)
+
+    def _forget_node(self, name: str) -> None:
+        """Drops the time of an absent node that no pod is bound to any more."""
+        if name in self._absent_since and next(on_node(self._pods, name), None) is None:
+            del self._absent_since[name]
 
     def _has_node(self, pod: Object) -> bool:
         name = objects.get(pod, "spec", "nodeName")

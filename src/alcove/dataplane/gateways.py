@@ -113,9 +113,9 @@ class Gateways:
         DataPlaneError.
         """
         uplinks = {gateway.vni: uplink_addresses(slots[gateway.vni])[1] for gateway in state.gateways}
-        if uplinks or f"{self.prefix}exit" in self.rulesets:
-            rules = exit_ruleset(self.settings, state, uplinks, kernel6=self.kernel6)
-            self._load_rules(f"{self.prefix}exit", rules)
+        # Also without gateways: an earlier process may have left rules for gateways that are gone.
+        rules = exit_ruleset(self.settings, state, uplinks, kernel6=self.kernel6)
+        self._load_rules(f"{self.prefix}exit", rules)
         for gateway in state.gateways:
             self.checkpoint(f"make gateway {gateway.vni}")
             namespace = namespaces.make(self.namespace_name(gateway.vni))

@@ -17,7 +17,7 @@ from alcove.client.keys import HOME
 from alcove.client.resources import VPC_ENDPOINTS
 from alcove.network.owners import TenantNetworkId, by_network, by_tenant, owner_of
 from alcove.vpc.addressing import AddressPool
-from alcove.vpc.vpc_cache import VpcCache, spec_of
+from alcove.vpc.vpc_cache import VpcCache, by_spec, spec_of
 
 
 class ProviderNetwork(Struct, frozen=True):
@@ -42,6 +42,7 @@ class ProviderNetworks:
         for mirror in (cache.vpcs, cache.subnets, cache.dividers):
             mirror.add_index("network", by_network)
             mirror.add_index("tenant", by_tenant)
+        cache.endpoints.add_index("vni", by_spec("vni"))
 
     def vpcs(self, owner: TenantNetworkId) -> list[Object]:
         return self.cache.vpcs.find("network", HOME, SYSTEM, str(owner))
@@ -63,16 +64,22 @@ class ProviderNetworks:
         return {owner for each in owned if (owner := owner_of(each)) is not None}
 
     async def release_addresses(self, holders: Iterable[Object]) -> str:
-        """Delete the endpoints of the network's services and gateways within the VNIs of the `holders`, which
-        are its VPCs or dividers. Returns a message if other endpoints remain, else the empty string."""
+        """Delete the endpoints of the network's services and gateways on the VNIs of the `holders`, which are
+        its VPCs or dividers. Returns a message if other endpoints remain, else the empty string."""
         for vni in {read_number(each["spec"].get("vni")) for each in holders} - {None}:
             if remaining := await self._release_addresses(str(vni)):
                 return f"{remaining} addresses are still in use"
         return ""
 
-    async def _release_addresses(self, scope: str) -> int:
+    async def _release_addresses(self, vni: str) -> int:
+        # Addresses of pods in flat networks have another scope than the VNI that they are on.
+        found = [
+            endpoint
+            for index in ("scope", "vni")
+            for endpoint in self.cache.endpoints.find(index, HOME, SYSTEM, vni)
+        ]
         remaining = 0
-        for endpoint in self.cache.endpoints.find("scope", HOME, SYSTEM, scope):
+        for endpoint in {objects.name(each): each for each in found}.values():
             if spec_of(endpoint, "type") in (SCALED, GATEWAY):
                 await self.cache.delete(VPC_ENDPOINTS, objects.name(endpoint), endpoint["metadata"]["uid"])
             else:

@@ -45,7 +45,8 @@ class AddressAllocator:
         self._now = now
         self._pools: dict[int, dict[Network, AddressIndex]] = {}
         cache.endpoints.subscribe(self._changed)
-        cache.dividers.subscribe(self._forget)
+        cache.dividers.subscribe(self._forget_vni)
+        cache.subnets.subscribe(self._forget_subnet)
 
     async def claim(
         self, pool: AddressPool, purpose: EndpointPurpose, chosen: Address | None = None
@@ -121,7 +122,15 @@ class AddressAllocator:
                     index.held(claim[1])
         return index
 
-    def _forget(self, change: ObjectChange) -> None:
+    def _forget_subnet(self, change: ObjectChange) -> None:
+        """Drop the index of a deleted subnet. It is built again if another subnet has the same range."""
+        vni, network = read_number(objects.get(change.obj, "spec", "vni")), ranges.range_of(change.obj)
+        if change.kind is ChangeType.DELETED and vni in self._pools and network is not None:
+            self._pools[vni].pop(network, None)
+            if not self._pools[vni]:
+                del self._pools[vni]
+
+    def _forget_vni(self, change: ObjectChange) -> None:
         """Drop the indexes of a VNI that is released: without a first divider it has no addresses."""
         vni = read_number(objects.get(change.obj, "spec", "vni"))
         if change.kind is ChangeType.DELETED and vni and change.key.name == claims.divider_name(vni, 0):

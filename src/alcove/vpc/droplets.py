@@ -33,6 +33,9 @@ class DropletSet:
 
     def _duty_changed(self, change: ObjectChange) -> None:
         if (old := change.old) is not None:
-            self.duties[spec_of(old, "droplet")] -= 1
+            droplet = spec_of(old, "droplet")
+            self.duties[droplet] -= 1
+            if not self.duties[droplet]:
+                del self.duties[droplet]
         if change.kind is not ChangeType.DELETED:
             self.duties[spec_of(change.obj, "droplet")] += 1

@@ -5,7 +5,6 @@ whose state is uncertain is closed, so that data of one request is never taken f
 """
 
 import asyncio
-from collections.abc import Callable
 
 from alcove.agent.ingress import headers
 from alcove.agent.ingress.headers import ForwardedClient
@@ -39,14 +38,12 @@ class HttpExchange:
         stream: HttpStream,
         limits: IngressLimits,
         upstreams: Upstreams,
-        on_status: Callable[[int], None],
     ) -> None:
-        """`stream` is the client's. Calls `on_status` with the status of the response."""
+        """`stream` is the client's."""
         self._stream = stream
         self._writer = stream.writer
         self._limits = limits
         self._upstreams = upstreams
-        self._on_status = on_status
         self.is_sent = False
         """Whether the whole request was read from the client."""
 
@@ -182,7 +179,6 @@ class HttpExchange:
         is_framed = is_bodiless or chunked or response_head.length is not None
         # After an upgrade request that was not granted the parser cannot continue.
         keep = is_framed and self.is_sent and head.keep_alive and head.version == "1.1" and not head.upgrade
-        self._on_status(response_head.status)
         out = [headers.response(response_head, chunked=chunked, keep_alive=keep)]
         try:
             await self._forward_body(connection, out, chunked=chunked, until_close=until_close)
@@ -215,7 +211,6 @@ class HttpExchange:
         """Relays bytes in both directions after a protocol upgrade."""
         if not headers.wants_websocket(head):
             raise IngressError(502, "the backend switched protocols without a request")
-        self._on_status(response_head.status)
         self._writer.write(headers.response(response_head, chunked=False, keep_alive=True))
         try:
             async with asyncio.TaskGroup() as tasks:

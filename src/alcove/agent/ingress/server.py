@@ -29,8 +29,6 @@ class IngressServer:
         self.table = RoutingTable()
         """Replaced on every change; requests in progress are not affected."""
         self.limits = limits or IngressLimits()
-        self.answers: Counter[tuple[TenantKey | None, int]] = Counter()
-        """The number of responses by tenant and status."""
         self._upstreams = Upstreams(dial, self.limits)
         self._connections = 0
         self._clients: Counter[str] = Counter()
@@ -92,10 +90,7 @@ class IngressServer:
             del self._active_requests[target.tenant_key]
 
     def exchange(self, stream: HttpStream, target: IngressTarget) -> HttpExchange:
-        def on_status(status: int) -> None:
-            self.answers[target.tenant_key, status] += 1
-
-        return HttpExchange(stream, self.limits, self._upstreams, on_status)
+        return HttpExchange(stream, self.limits, self._upstreams)
 
 
 def _client(writer: asyncio.StreamWriter, address: str) -> ForwardedClient:
@@ -120,7 +115,7 @@ class _ClientConnection:
             try:
                 head = await self._head()
             except HttpError as error:
-                await self._refuse(None, IngressError(error.status, str(error)))
+                await self._refuse(IngressError(error.status, str(error)))
                 return
             if head is None or not await self._handle(head):
                 return
@@ -143,7 +138,6 @@ class _ClientConnection:
 
     async def _handle(self, head: HttpHead) -> bool:
         """Handles the request; returns whether the connection can be reused."""
-        target: IngressTarget | None = None
         try:
             host, path = requested_target(head, self._client)
             target = self._server.table.find(_name_of(host), path.partition(b"?")[0].decode("latin-1"))
@@ -163,17 +157,14 @@ class _ClientConnection:
             finally:
                 self._server.leave(target)
         except IngressError as error:
-            await self._refuse(target, error, head)
+            await self._refuse(error, head)
             return False
         except HttpError as error:
-            await self._refuse(target, IngressError(error.status), head)
+            await self._refuse(IngressError(error.status), head)
             return False
 
-    async def _refuse(
-        self, target: IngressTarget | None, error: IngressError, head: HttpHead | None = None
-    ) -> None:
+    async def _refuse(self, error: IngressError, head: HttpHead | None = None) -> None:
         """`head` is None if the request could not be parsed."""
-        self._server.answers[target.tenant_key if target else None, error.status] += 1
         is_head_request = head is not None and head.method == b"HEAD"
         self._writer.write(headers.refusal(error.status, str(error), has_body=not is_head_request))
         if head is None or head.has_body:

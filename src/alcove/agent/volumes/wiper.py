@@ -1,7 +1,8 @@
 """Wipes deleted local persistent volumes on this node, then removes their finalizer.
 
 The finalizer keeps a PersistentVolume until the node has wiped its data. Data whose object is missing
-nevertheless is wiped after ORPHAN_SECONDS, during which the object must have been missing all the time.
+nevertheless is wiped after ORPHAN_SECONDS, during which the object must have been missing all the time. The
+object of a dedicated plane that has left is missing if ring0 has no dedicated tenant of its name any more.
 """
 
 import asyncio
@@ -14,13 +15,14 @@ from alcove.agent.volumes.local import LocalVolume
 from alcove.agent.volumes.volumes import PodVolumes
 from alcove.api import local_volumes, objects
 from alcove.api.errors import ApiError, Conflict, Forbidden, NotFound
+from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
 from alcove.client.changes import ObjectChange
 from alcove.client.client import ListSelection
 from alcove.client.errors import ClientError
-from alcove.client.keys import ObjectKey
+from alcove.client.keys import HOME, ObjectKey
 from alcove.client.planes import Planes
-from alcove.client.resources import PERSISTENT_VOLUMES
+from alcove.client.resources import PERSISTENT_VOLUMES, TENANTS
 
 ROUND_SECONDS_MAX = 10.0
 ORPHAN_SECONDS = 600.0
@@ -39,6 +41,7 @@ class VolumeWiper:
         self._mirror = planes.mirror(
             ListSelection(PERSISTENT_VOLUMES, labels=f"{local_volumes.NODE_LABEL}={node}")
         )
+        self._tenants = planes.mirror(ListSelection(TENANTS), tenant=SYSTEM, only=HOME)
         self._changed = asyncio.Event()
         self._mirror.subscribe(self._on_change)
         self._missing: dict[str, float] = {}
@@ -90,13 +93,22 @@ class VolumeWiper:
     async def _wipe_orphan(self, volume: LocalVolume) -> None:
         """Wipes only after a GET has confirmed that the object is missing, since the mirror may be
         outdated."""
-        client = self._planes.client(volume.plane)
-        try:
-            obj = await client.get(volume.tenant, PERSISTENT_VOLUMES, volume.name)
-        except (NotFound, Forbidden):
-            obj = {}
-        if objects.get(obj, "metadata", "uid") != volume.uid:
+        if not await self._exists(volume):
             await self._wipe(volume)
+
+    async def _exists(self, volume: LocalVolume) -> bool:
+        """Whether its object exists, or its plane has left and may join again. Raises ApiError and
+        ClientError."""
+        if volume.plane not in self._planes:
+            try:
+                return _has_plane(await self._planes.client(HOME).get(SYSTEM, TENANTS, volume.plane))
+            except NotFound:
+                return False
+        try:
+            obj = await self._planes.client(volume.plane).get(volume.tenant, PERSISTENT_VOLUMES, volume.name)
+        except (NotFound, Forbidden):
+            return False
+        return bool(objects.get(obj, "metadata", "uid") == volume.uid)
 
     async def _remove_finalizer(self, key: ObjectKey, volume: Object) -> None:
         metadata = volume["metadata"]
@@ -109,13 +121,20 @@ class VolumeWiper:
 
     def _is_orphan(self, local: LocalVolume) -> bool:
         """Whether the volume's object has been missing for ORPHAN_SECONDS and no pod uses the volume."""
-        obj = self._mirror.get(local.key)
-        exists = obj is not None and objects.get(obj, "metadata", "uid") == local.uid
-        if exists or not self._mirror.is_synced(local.plane) or self._volumes.is_used(local.id):
+        if self._may_exist(local) or self._volumes.is_used(local.id):
             self._missing.pop(local.id, None)
             return False
         since = self._missing.setdefault(local.id, self._clock())
         return self._clock() - since >= ORPHAN_SECONDS
+
+    def _may_exist(self, local: LocalVolume) -> bool:
+        """Whether the mirrors show the volume's object, or cannot tell."""
+        if local.plane not in self._planes:
+            tenant = self._tenants.get(ObjectKey(HOME, SYSTEM, "", local.plane))
+            return not self._tenants.is_synced(HOME) or (tenant is not None and _has_plane(tenant))
+        obj = self._mirror.get(local.key)
+        exists = obj is not None and objects.get(obj, "metadata", "uid") == local.uid
+        return exists or not self._mirror.is_synced(local.plane)
 
     async def _guarded(self, name: str, work: Awaitable[object]) -> None:
         """Logs failures, so that one volume does not stop the others; the next round retries."""
@@ -123,3 +142,8 @@ class VolumeWiper:
             await work
         except (VolumeFailure, ApiError, ClientError, OSError) as error:
             log.warning("failed to wipe volume; retrying", extra={"volume": name, "error": str(error)})
+
+
+def _has_plane(tenant: Object) -> bool:
+    """Whether the tenant has a dedicated plane."""
+    return bool(objects.get(tenant, "spec", "controlPlane", "mode") == "Dedicated")

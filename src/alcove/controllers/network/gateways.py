@@ -47,6 +47,7 @@ class GatewayController(Controller):
         cache.endpoints.add_index("tenant-pods", _tenant_of)
         self._tenants = self.mirror(TENANTS)
         self.on(cache.endpoints, self._of_endpoint)
+        self.on(cache.subnets, self._of_subnet)
         self.on(self._tenants, self._of_tenant)
 
     def _of_tenant(self, change: ObjectChange) -> Iterable[ObjectKey]:
@@ -55,6 +56,13 @@ class GatewayController(Controller):
             return ()
         pods = self._cache.endpoints.find("tenant-pods", HOME, SYSTEM, change.key.name)
         return {key_of(each) for pod in pods for each in _pod_location(pod)}
+
+    def _of_subnet(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        """The gateways with an address in a subnet that is being deleted."""
+        if change.kind is not ChangeType.DELETED and not is_going(change.obj):
+            return ()
+        endpoints = self._cache.endpoints.find("net", HOME, SYSTEM, change.key.name)
+        return {key_of(each) for endpoint in endpoints for each in _gateway(endpoint)}
 
     def _is_served(self, pod_endpoints: list[Object]) -> bool:
         """Whether the tenant of the pods holds host names that Ingresses serve."""
@@ -81,16 +89,30 @@ class GatewayController(Controller):
         pod_endpoints = self._cache.endpoints.find("pod-location", HOME, SYSTEM, key.name)
         has_node_ports = bool(self._cache.endpoints.find_keys("network-node-ports", HOME, SYSTEM, vni))
         is_needed = bool(pod_endpoints) and (has_node_ports or self._is_served(pod_endpoints))
-        for surplus in existing[1 if is_needed else 0 :]:
+        subnet = self._usable_subnet(pod_endpoints)
+        kept = existing[:1] if is_needed else []
+        if kept and subnet is not None and self._is_going(kept[0]):
+            kept = []  # It would keep its subnet from being deleted: claim another address first.
+        is_lacking = is_needed and not kept
+        if is_lacking and (subnet is None or not await self._claim(int(vni), droplet, subnet)):
+            return Result(after_seconds=RETRY_SECONDS)
+        for surplus in existing[len(kept) :]:
             await self._cache.delete(VPC_ENDPOINTS, objects.name(surplus), surplus["metadata"]["uid"])
-        if is_needed and not existing:
-            return await self._claim(int(vni), droplet, pod_endpoints[0])
         return DONE
 
-    async def _claim(self, vni: int, droplet: str, pod_endpoint: Object) -> Result:
-        subnet = self._cache.subnet(spec_of(pod_endpoint, "net"))
-        if subnet is None or not is_provisioned(subnet) or is_going(subnet):
-            return Result(after_seconds=RETRY_SECONDS)
+    def _usable_subnet(self, pod_endpoints: list[Object]) -> Object | None:
+        """A subnet of these pods that addresses can be claimed in."""
+        for name in dict.fromkeys(spec_of(each, "net") for each in pod_endpoints):
+            subnet = self._cache.subnet(name)
+            if subnet is not None and is_provisioned(subnet) and not is_going(subnet):
+                return subnet
+        return None
+
+    def _is_going(self, endpoint: Object) -> bool:
+        subnet = self._cache.subnet(spec_of(endpoint, "net"))
+        return subnet is None or is_going(subnet)
+
+    async def _claim(self, vni: int, droplet: str, subnet: Object) -> bool:
         pool = pool_in(subnet, vni)
         purpose = EndpointPurpose(
             owner_uid=owner_of(str(vni), droplet),
@@ -101,8 +123,8 @@ class GatewayController(Controller):
         try:
             await self._allocator.claim(pool, purpose)
         except VpcError:
-            return Result(after_seconds=RETRY_SECONDS)
-        return DONE
+            return False
+        return True
 
 
 def owner_of(vni: str, droplet: str) -> str:

@@ -41,7 +41,8 @@ FINALIZER = "arktos.futurewei.com/network"
 PATIENCE_SECONDS = 2.0
 """The status of a new network reports what it waits for only after this time."""
 RETRY_SECONDS = 15.0
-"""A network that could not be provisioned is reconciled again after this, even without a change."""
+"""A network that could not be provisioned, or not be released, is reconciled again after this, even without a
+change."""
 
 WAITING_FOR_DNS = "waiting for DNS service IP assigned"
 ENDING = "waiting for resource cleanup"
@@ -141,9 +142,10 @@ class NetworkController(Controller):
         network, owner = self._networks.get(key), TenantNetworkId(key.tenant, key.name)
         self._waiting.forget(key)
         if network is None:
-            if await self._tenancy.is_gone(key, NETWORKS):
-                await self._teardown.release(owner)
-            return DONE
+            is_gone = await self._tenancy.is_gone(key, NETWORKS)
+            # Its finalizer was removed by another client: pods may still have addresses in it.
+            remaining = await self._teardown.release(owner) if is_gone else ""
+            return Result(after_seconds=RETRY_SECONDS) if remaining else DONE
         if "deletionTimestamp" in network["metadata"]:
             return await self._terminate(key, network, owner)
         if FINALIZER not in (network["metadata"].get("finalizers") or ()):

@@ -21,12 +21,12 @@ from alcove.client.changes import ChangeType, Index, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import SERVICES
 from alcove.controllers.controller import ControllerContext
-from alcove.controllers.services.claiming import ServiceClaims, owner_name, services_where
+from alcove.controllers.services.claiming import ServiceClaims, owner_name
 from alcove.network.provider_networks import ProviderNetwork
 from alcove.vpc.addressing import AddressPool, EndpointPurpose, pool_in
 from alcove.vpc.allocator import AddressAllocator
 from alcove.vpc.claims import claimed_port
-from alcove.vpc.errors import AddressUnavailable, OutOfRange
+from alcove.vpc.errors import AddressUnavailable, OutOfRange, VpcError
 from alcove.vpc.states import is_going, is_provisioned
 from alcove.vpc.vpc_cache import spec_of
 
@@ -46,7 +46,8 @@ class LoadBalancerController(ServiceClaims):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context, {_BALANCED: BALANCED})
         self._allocator = AddressAllocator(self._cache, context.clock)
-        self.on(self._services, services_where(is_ours))
+        self._on_services(is_ours, NODE_PORT)
+        self.on(self._cache.endpoints, lambda change: self._service_of_deleted(change, NODE_PORT))
         self.on(self._cache.subnets, self._of_pool)
 
     def _of_pool(self, change: ObjectChange) -> Iterable[ObjectKey]:
@@ -68,11 +69,18 @@ class LoadBalancerController(ServiceClaims):
         if not is_ours(service["spec"]):
             await self._release(key, service, existing)
             return
+        endpoint = existing[0] if existing else None
         backing, pools = self._backing(key, service), self._pools(key.tenant)
-        if backing is None or not (pools or existing):
-            return  # A change of the network or of a pool enqueues the service.
-        endpoint = existing[0] if existing else await self._claim(key, service, backing, pools)
-        await self._update_status(key, service, [{"ip": spec_of(endpoint, "ip"), "ipMode": "VIP"}])
+        # Without them it waits: a change of the network or of a pool enqueues the service.
+        if endpoint is None and backing is not None and pools:
+            try:
+                endpoint = await self._claim(key, service, backing, pools)
+            except VpcError:
+                # The address that the status names is no longer its own: another service may get it.
+                await self._update_status(key, service, [])
+                raise
+        ingress = [{"ip": spec_of(endpoint, "ip"), "ipMode": "VIP"}] if endpoint is not None else []
+        await self._update_status(key, service, ingress)
 
     def _held(self, service: Object) -> list[Object]:
         endpoints = self._claimed(service, NODE_PORT)

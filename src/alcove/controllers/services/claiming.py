@@ -12,7 +12,7 @@ from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, Index, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import NETWORKS, SERVICES, VPC_ENDPOINTS
-from alcove.controllers.controller import DONE, Controller, ControllerContext, Keys, Result
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.network.networks import JOINED, became_ready
 from alcove.controllers.network.tenancy import TenantLookup
 from alcove.network.owners import OwnerRef, TenantNetworkId
@@ -72,6 +72,22 @@ class ServiceClaims(Controller):
         plane = self._tenancy.plane_of(ref.tenant) if ref else None
         return (ObjectKey(plane, ref.tenant, ref.namespace, ref.name),) if ref and plane else ()
 
+    def _on_services(self, applies: Callable[[Object], bool], kind: str) -> None:
+        """Enqueues services to whose spec `applies` applies, or did before the change. Most services are
+        never enqueued this way."""
+
+        def keys(change: ObjectChange) -> Iterable[ObjectKey]:
+            if change.kind is ChangeType.DELETED:
+                return ()
+            specs = [obj["spec"] for obj in (change.obj, change.old) if obj is not None]
+            is_affected = any(map(applies, specs))
+            if change.kind is ChangeType.ADDED and not is_affected:
+                # It may have been changed while no controller was running: only its claims show that.
+                is_affected = bool(self._claimed(change.obj, kind))
+            return (change.key,) if is_affected else ()
+
+        self.on(self._services, keys)
+
     def _claimed(self, service: Object, kind: str) -> list[Object]:
         endpoints = self._cache.endpoints_of(service["metadata"]["uid"])
         return [each for each in endpoints if spec_of(each, "type") == kind]
@@ -98,16 +114,3 @@ class ServiceClaims(Controller):
 def owner_name(key: ObjectKey) -> str:
     """The service as it is named in its endpoints: `acme/default/web`."""
     return str(OwnerRef(key.tenant, key.namespace, key.name))
-
-
-def services_where(applies: Callable[[Object], bool]) -> Keys:
-    """For `on`: services to whose spec `applies` applies, or did before the change. Most services are never
-    enqueued this way."""
-
-    def keys(change: ObjectChange) -> Iterable[ObjectKey]:
-        if change.kind is ChangeType.DELETED:
-            return ()
-        specs = [obj["spec"] for obj in (change.obj, change.old) if obj is not None]
-        return (change.key,) if any(map(applies, specs)) else ()
-
-    return keys

@@ -13,7 +13,7 @@ from alcove.api.objects import Object
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import SERVICES
 from alcove.controllers.controller import ControllerContext
-from alcove.controllers.services.claiming import ServiceClaims, owner_name, services_where
+from alcove.controllers.services.claiming import ServiceClaims, owner_name
 from alcove.network.provider_networks import ProviderNetwork
 from alcove.vpc.claims import claimed_port
 from alcove.vpc.node_ports import NodePortClaims, PortPurpose
@@ -25,7 +25,7 @@ class NodePortController(ServiceClaims):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._node_ports = NodePortClaims(self._cache)
-        self.on(self._services, services_where(types.has_node_ports))
+        self._on_services(types.has_node_ports, NODE_PORT)
         self.on(self._cache.endpoints, lambda change: self._service_of_deleted(change, NODE_PORT))
 
     async def _allocate(self, key: ObjectKey, service: Object) -> None:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from alcove.agent.ingress.limits import IngressLimits
-from alcove.testing.ingress import HOST, OK, TENANT, ProxyLab, answering, get, read_head
+from alcove.testing.ingress import HOST, OK, ProxyLab, answering, get, read_head
 
 SMALL = IngressLimits(
     idle_seconds_max=20, head_seconds_max=20, stall_seconds_max=20, response_seconds_max=20, connect_seconds_max=20,
@@ -115,8 +115,6 @@ async def test_a_tenants_flood_is_bounded(lab: ProxyLab) -> None:
     go.set()
     answers = await asyncio.gather(*asking)
     assert sum(answer.endswith(b"hello") for answer in answers) == 4
-    assert lab.server.answers[TENANT, 200] == 4
-    assert lab.server.answers[TENANT, 503] == 2
 
 
 async def test_many_at_once_each_get_their_own(lab: ProxyLab) -> None:
