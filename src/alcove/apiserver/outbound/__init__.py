@@ -6,7 +6,7 @@
 
 A tenant chooses a webhook's target, but the connection starts in the API server's network: without checks,
 every tenant could reach what only ring0 may (SSRF). So for a tenant, an address must be on the public
-internet and not one of the cluster's, unless ring0's configuration allows it (`api/destinations.py`); a name is resolved once, and
-the checked address is the one that is connected to; redirects are not followed; and an error reveals neither
-what a name resolves to nor whether it does. Ring0's webhooks may have any address.
+internet and not one of the cluster's, unless ring0's configuration allows it (`api/destinations.py`); a name
+is resolved once, and the checked address is the one that is connected to; redirects are not followed; and an
+error reveals neither what a name resolves to nor whether it does. Ring0's webhooks may have any address.
 """

@@ -165,7 +165,8 @@ class _Node:
             raise NodeUnable("running containers requires root")
         cgroups = Cgroups.of_machine()
         machine = hardware.part_of(hardware.read(config.data, cgroups), config.sharing)
-        images = ImageStore(config.data / "images", ImageTools(config.insecure_registries))
+        tools = ImageTools(config.insecure_registries, config.registry_networks)
+        images = ImageStore(config.data / "images", tools)
         try:
             pause, profile = images.add_builtin(), seccomp.load()
         except (ToolMissing, SpecRefused) as error:
@@ -175,6 +176,7 @@ class _Node:
         canary = Canary(pause.rootfs, folder / "canary", f"/alcove/{config.instance}/canary")
         handlers = await _proven(folder, cgroups, canary)
         network = _network(agent)
+        tools.dialer.cluster_addresses = network.node_addresses
         facts = _facts(agent, machine, handlers)
         allocatable = allocatable_of(facts)
         lookup = ObjectLookup(agent.planes)
