@@ -80,6 +80,8 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
     """Registries that are used without TLS, at any address."""
     registry_networks: tuple[Network, ...] = ()
     """Networks that are not public, but in which tenants' registries may be."""
+    dns_upstreams: tuple[str, ...] = ()
+    """DNS servers for external names in tenants' networks; if empty, the public ones in resolv.conf."""
     probe_port: int | None = None
     """Loopback port for /metrics, /healthz and /readyz. None to serve nothing."""
     drains_on_stop: bool = False

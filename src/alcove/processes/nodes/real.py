@@ -270,6 +270,7 @@ def _network(agent: AgentProcess) -> NodeNetwork:
             instance=config.instance,
             api_server=api_server,
             bpf_root=config.bpf_root,
+            upstreams=config.dns_upstreams,
         )
     except (DataPlaneError, OSError, ValueError) as error:
         raise NodeUnable(f"the data plane does not work on this machine: {error}") from error

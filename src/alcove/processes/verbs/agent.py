@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
@@ -77,6 +78,13 @@ def agent(
             help="Private network (CIDR) in which tenants' image registries are allowed; repeatable."
         ),
     ] = None,
+    dns_upstream: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address of a DNS server for external names in tenants' networks; repeatable; default: "
+            "the public ones in /etc/resolv.conf."
+        ),
+    ] = None,
     probe_port: ProbePort = None,
     drain_on_stop: Annotated[
         bool,
@@ -96,6 +104,8 @@ def agent(
         raise typer.BadParameter("--count needs --hollow")
     try:
         registry_networks = networks(registry_network or ())
+        for each in dns_upstream or ():
+            ip_address(each)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     config = AgentConfig(
@@ -116,6 +126,7 @@ def agent(
         planes_directory=planes,
         insecure_registries=tuple(insecure_registry or ()),
         registry_networks=registry_networks,
+        dns_upstreams=tuple(dns_upstream or ()),
         probe_port=probe_port,
         drains_on_stop=drain_on_stop,
     )
