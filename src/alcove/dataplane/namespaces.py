@@ -92,6 +92,20 @@ def make(name: str) -> int:
     return created
 
 
+def make_unnamed() -> int:
+    """A descriptor of a new namespace, which exists as long as the descriptor or a process in it. Its loopback
+    device is down."""
+    previous = _open_current()
+    try:
+        _check(_libc.unshare(CLONE_NEWNET), "create network namespace")
+        try:
+            return _open_current()
+        finally:
+            _check(_libc.setns(previous, CLONE_NEWNET), "leave network namespace")
+    finally:
+        os.close(previous)
+
+
 def remove(name: str) -> None:
     """Removes the name; the kernel destroys the namespace when it is not used any more. Idempotent."""
     path = path_of(name)

@@ -76,7 +76,8 @@ class NetworkResolver:
 
     def set_upstream(self, upstream: Upstream | None) -> None:
         """None if the network has no egress; then names outside the zone do not exist."""
-        self._forwarder = Forwarder(upstream, self._clock) if upstream is not None else None
+        tenant = self.zone.network.tenant
+        self._forwarder = Forwarder(tenant, upstream, self._clock) if upstream is not None else None
         self._flags = RA if upstream is not None else 0
         self._version = -1
 

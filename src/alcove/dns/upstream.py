@@ -5,17 +5,20 @@ that id and question is accepted. Truncated replies are queried again over TCP.
 
 UpstreamError
 ├── Unanswered   no server answered in time
-└── Overloaded   too many queries are in flight
+└── Overloaded   the tenant has too many queries in flight
 """
 
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from struct import pack
 
 from msgspec import Struct
 
+from alcove.api.ids import TenantId
 from alcove.dns import reply as replies
 from alcove.dns.cache import DnsQuestion, ReplyCache
 from alcove.dns.records import RecordType
@@ -23,9 +26,12 @@ from alcove.dns.reply import UDP_BYTES_MAX, Reply, failure
 from alcove.dns.wire import CD, DO, HEADER_BYTES, IN, RD, TC, MalformedMessage, Rcode
 
 _FATAL_CODES = (Rcode.SERVFAIL, Rcode.REFUSED, Rcode.NOTIMP, Rcode.FORMERR)
-WAITING_MAX = 128
-"""Concurrent upstream queries of one network; more fail with SERVFAIL, so that other networks are not
-affected."""
+WAITING_PER_TENANT_MAX = 128
+"""Queries of one tenant on a node that wait for an upstream reply; its further queries fail with SERVFAIL."""
+FREE_PARTS = 7
+"""A tenant may have one of this many parts of the upstream slots that are free: a lone tenant gets an eighth of
+all, and after 20 tenants have taken all they can, another one still finds eight. What is over a tenant's share
+fails with SERVFAIL."""
 
 
 class UpstreamError(Exception):
@@ -49,7 +55,8 @@ class UpstreamLimits(Struct, frozen=True):
     attempt_seconds: float = 1.5
     total_seconds: float = 4.0
     """Less than the five seconds that resolvers in pods wait."""
-    in_flight_max: int = 512
+    in_flight_max: int = 1024
+    """Queries to upstream servers of all tenants on a node; see FREE_PARTS for one tenant's share."""
 
 
 DEFAULT_LIMITS = UpstreamLimits()
@@ -61,19 +68,29 @@ class Upstream:
         self._limits = limits
         self._in_flight = 0
         self._preferred = 0
+        self._in_flight_by_tenant: Counter[TenantId] = Counter()
+        self._waiting_by_tenant: Counter[TenantId] = Counter()
 
-    async def ask(self, question: DnsQuestion) -> Reply:
+    async def ask(self, tenant: TenantId, question: DnsQuestion) -> Reply:
         """The first usable reply; a failure reply only if all servers failed. Raises UpstreamError."""
-        if self._in_flight >= self._limits.in_flight_max:
+        free = self._limits.in_flight_max - self._in_flight
+        if free <= 0 or self._in_flight_by_tenant[tenant] >= max(1, free // FREE_PARTS):
             raise Overloaded
         self._in_flight += 1
         try:
-            async with asyncio.timeout(self._limits.total_seconds):
-                return await self._ask_all(question)
+            with _counted(self._in_flight_by_tenant, tenant):
+                async with asyncio.timeout(self._limits.total_seconds):
+                    return await self._ask_all(question)
         except TimeoutError:
             raise Unanswered from None
         finally:
             self._in_flight -= 1
+
+    def waiting(self, tenant: TenantId) -> AbstractContextManager[None]:
+        """Counts a query of the tenant that waits for a reply. Raises Overloaded."""
+        if self._waiting_by_tenant[tenant] >= WAITING_PER_TENANT_MAX:
+            raise Overloaded
+        return _counted(self._waiting_by_tenant, tenant)
 
     async def _ask_all(self, question: DnsQuestion) -> Reply:
         failed: Reply | None = None
@@ -95,6 +112,17 @@ class Upstream:
         if failed is None:
             raise Unanswered
         return failed
+
+
+@contextmanager
+def _counted(counter: Counter[TenantId], tenant: TenantId) -> Iterator[None]:
+    counter[tenant] += 1
+    try:
+        yield
+    finally:
+        counter[tenant] -= 1
+        if not counter[tenant]:
+            del counter[tenant]
 
 
 async def _exchange(resolver: Resolver, question: DnsQuestion) -> Reply:
@@ -156,11 +184,11 @@ class Forwarder:
     times.
     """
 
-    def __init__(self, upstream: Upstream, clock: Callable[[], float]) -> None:
+    def __init__(self, tenant: TenantId, upstream: Upstream, clock: Callable[[], float]) -> None:
+        self._tenant = tenant
         self._upstream = upstream
         self._cache = ReplyCache(clock)
         self._pending: dict[DnsQuestion, asyncio.Future[Reply]] = {}
-        self._waiting = 0
 
     def cached(self, question: DnsQuestion) -> Reply | None:
         return self._cache.get(question)
@@ -168,23 +196,21 @@ class Forwarder:
     async def ask(self, question: DnsQuestion) -> Reply:
         """The upstream reply, or SERVFAIL; never raises. Concurrent queries of the same question are sent
         once."""
-        if self._waiting >= WAITING_MAX:
-            return failure(Rcode.SERVFAIL)
-        self._waiting += 1
         try:
-            pending = self._pending.get(question)
-            if pending is None:
-                return await self._ask_upstream(question)
-            return await asyncio.shield(pending)
-        finally:
-            self._waiting -= 1
+            with self._upstream.waiting(self._tenant):
+                pending = self._pending.get(question)
+                if pending is None:
+                    return await self._ask_upstream(question)
+                return await asyncio.shield(pending)
+        except Overloaded:
+            return failure(Rcode.SERVFAIL)
 
     async def _ask_upstream(self, question: DnsQuestion) -> Reply:
         pending: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._pending[question] = pending
         reply = failure(Rcode.SERVFAIL)
         try:
-            reply = await self._upstream.ask(question)
+            reply = await self._upstream.ask(self._tenant, question)
             self._cache.put(question, reply)
         except Overloaded:
             pass

@@ -29,6 +29,7 @@ from alcove.agent.pods.admission import NodeAdmission
 from alcove.agent.pods.pod_workers import Found, PodWorkers, SiteOf
 from alcove.agent.pods.status_writer import StatusWriter
 from alcove.agent.pods.worker_context import WARNING, Note, WorkerContext
+from alcove.api.destinations import Network
 from alcove.api.ids import TenantId
 from alcove.client import kubeconfig
 from alcove.client.errors import BadKubeconfig
@@ -76,7 +77,11 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
     planes_directory: Path | None = None
     """Directory of further planes' kubeconfigs, followed while the process runs."""
     insecure_registries: tuple[str, ...] = ()
-    """Registries that are used without TLS."""
+    """Registries that are used without TLS, at any address."""
+    registry_networks: tuple[Network, ...] = ()
+    """Networks that are not public, but in which tenants' registries may be."""
+    dns_upstreams: tuple[str, ...] = ()
+    """DNS servers for external names in tenants' networks; if empty, the public ones in resolv.conf."""
     probe_port: int | None = None
     """Loopback port for /metrics, /healthz and /readyz. None to serve nothing."""
     drains_on_stop: bool = False

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from alcove.api import meta, registry
+from alcove.api.destinations import Network
 from alcove.api.encode import encode
 from alcove.api.errors import ApiError
 from alcove.api.ids import SYSTEM, Key, TenantId
@@ -44,7 +45,6 @@ from alcove.apiserver.identity import MASTERS, Identity
 from alcove.apiserver.metering import LoopMeter
 from alcove.apiserver.metrics import ApiServerMetrics
 from alcove.apiserver.openapi.documents import OpenApi
-from alcove.apiserver.outbound.addresses import Network
 from alcove.apiserver.outbound.dialer import DirectDialer
 from alcove.apiserver.outbound.webhooks import Webhooks
 from alcove.apiserver.rbac.authorize import Authorizer

@@ -196,7 +196,7 @@ class ImageStore:
     async def pull(self, tenant: TenantId, name: str, credentials: RegistryCredentials) -> Image:
         """Pulls the image's current version from its registry for this tenant. Raises PullFailed."""
         reference = full(name)
-        remote = await self._tools.digest(reference, credentials)
+        remote = await self._tools.digest(tenant, reference, credentials)
         lock = self._fetching.setdefault(remote, asyncio.Lock())
         try:
             async with lock:
@@ -204,7 +204,7 @@ class ImageStore:
                 existing = next(
                     (each.digest for each in self._records() if each.remote_digest == remote), None
                 )
-                digest = existing or await self._fetch(reference, remote, credentials)
+                digest = existing or await self._fetch(tenant, reference, remote, credentials)
                 self._name(tenant, (reference,), digest)
         finally:
             if not lock.locked():
@@ -265,10 +265,11 @@ class ImageStore:
             await self._tools.copy(source, staged / "layout")
             return await self._unpack(staged, "")
 
-    async def _fetch(self, name: str, remote: str, credentials: RegistryCredentials) -> str:
+    async def _fetch(self, tenant: TenantId, name: str, remote: str, credentials: RegistryCredentials) -> str:
         with StagingDirectory(self.directory) as staged:
             # By digest: the tag may refer to another image a moment later.
-            await self._tools.fetch(f"{repository(name)}@{remote}", staged / "layout", credentials)
+            pinned = f"{repository(name)}@{remote}"
+            await self._tools.fetch(tenant, pinned, staged / "layout", credentials)
             return await self._unpack(staged, remote)
 
     async def _unpack(self, staged: Path, remote: str) -> str:

@@ -1,12 +1,16 @@
 """Runs skopeo, which fetches images, and umoci, which unpacks them, and turns their failures into
-PullFailed."""
+PullFailed.
+
+Images of tenants are fetched in a network of their own (`pull_network.py`), those of ring0 from the node's.
+"""
 
 import asyncio
 import hashlib
 import os
 import shutil
 import tarfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -15,8 +19,13 @@ import orjson
 from msgspec import Struct
 
 from alcove.agent.images.model import PullFailed, ToolMissing
+from alcove.agent.images.pull_network import PullNetwork
+from alcove.agent.images.registry_dialer import RegistryDialer
 from alcove.agent.runtime.config import ImageConfig
+from alcove.api.destinations import Network
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
+from alcove.dataplane.errors import KernelRefused
 
 PULL_SECONDS_MAX = 600.0
 FREE_PERCENT_MIN = 5
@@ -40,22 +49,44 @@ class ImageSource(Struct, frozen=True):
 
 
 class ImageTools:
-    def __init__(self, insecure_hosts: Sequence[str] = ()) -> None:
+    def __init__(self, insecure_hosts: Sequence[str] = (), networks: Sequence[Network] = ()) -> None:
+        """`insecure_hosts`: registries that are accessed without verified TLS, wherever they are. `networks`:
+        networks that are not public, but in which tenants' registries may be."""
         self._insecure = tuple(insecure_hosts)
-        """Registries that are accessed without verified TLS."""
+        self.dialer = RegistryDialer(insecure_hosts, networks)
 
-    async def digest(self, name: str, credentials: RegistryCredentials) -> str:
+    async def digest(self, tenant: TenantId, name: str, credentials: RegistryCredentials) -> str:
         """The digest that the registry has for the name, if the credentials allow it."""
         with _AuthFile(credentials) as auth:
             options = (*self._options(name, "--tls-verify"), "--authfile", auth)
-            raw = await _run("skopeo", "inspect", "--raw", *options, f"docker://{name}")
+            async with self._network(tenant, name) as network:
+                raw = await _run("skopeo", "inspect", "--raw", *options, f"docker://{name}", network=network)
         return f"sha256:{hashlib.sha256(raw).hexdigest()}"
 
-    async def fetch(self, name: str, layout: Path, credentials: RegistryCredentials) -> None:
+    async def fetch(
+        self, tenant: TenantId, name: str, layout: Path, credentials: RegistryCredentials
+    ) -> None:
         with _AuthFile(credentials) as auth:
             options = (*self._options(name, "--src-tls-verify"), "--src-authfile", auth)
-            target = f"oci:{layout}:{_TAG}"
-            await _run("skopeo", "copy", "--quiet", *options, f"docker://{name}", target, into=layout.parent)
+            arguments = ("copy", "--quiet", *options, f"docker://{name}", f"oci:{layout}:{_TAG}")
+            async with self._network(tenant, name) as network:
+                await _run("skopeo", *arguments, into=layout.parent, network=network)
+
+    @asynccontextmanager
+    async def _network(self, tenant: TenantId, name: str) -> AsyncIterator[PullNetwork | None]:
+        """None for ring0, which may use the node's network. Raises PullFailed."""
+        if tenant == SYSTEM:
+            yield None
+            return
+        network = PullNetwork(self.dialer, name)
+        try:
+            await network.__aenter__()
+        except (KernelRefused, OSError) as error:
+            raise PullFailed("the node failed to set up a network for the image pull") from error
+        try:
+            yield network
+        finally:
+            await network.__aexit__(None, None, None)
 
     async def copy(self, source: ImageSource, layout: Path) -> None:
         target = f"oci:{layout}:{_TAG}"
@@ -150,17 +181,21 @@ def _blob(layout: Path, digest: str) -> Path:
     return layout / "blobs" / algorithm / value
 
 
-async def _run(program: str, *arguments: str, into: Path | None = None) -> bytes:
-    """The program's output. It is killed when the agent exits, and before it fills the disk of `into`. Raises
-    PullFailed, ToolMissing."""
+async def _run(
+    program: str, *arguments: str, into: Path | None = None, network: PullNetwork | None = None
+) -> bytes:
+    """The program's output. It is killed when the agent exits, and before it fills the disk of `into`. It runs
+    in `network`, or in the node's. Raises PullFailed, ToolMissing."""
     path = shutil.which(program)
     if path is None:
         raise ToolMissing(f"{program} is not installed")
     _check_space(into)
+    before = network.command if network is not None else ()
+    environment = network.environment() if network is not None else os.environ
     child = await asyncio.create_subprocess_exec(
-        *("setpriv", "--pdeathsig", "KILL", "--", path, *arguments),
+        *(*before, "setpriv", "--pdeathsig", "KILL", "--", path, *arguments),
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "HOME": "/nonexistent"},
+        env={**environment, "HOME": "/nonexistent"},
     )  # fmt: skip
     communicate = asyncio.create_task(child.communicate())
     try:

@@ -8,8 +8,8 @@ import logging
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import cast
 
+from alcove.agent.relay import RelaySide
 from alcove.component.tasks import TaskSet
 
 log = logging.getLogger(__name__)
@@ -18,57 +18,8 @@ CONNECTIONS_MAX = 256
 """Of one network on one node; further connections wait in the listen backlog, then are refused."""
 CONNECT_SECONDS_MAX = 5.0
 LISTEN_BACKLOG = 128
-BUFFER_BYTES = 256 << 10
-_KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 
 Address = tuple[str, int]
-
-
-class _Side(asyncio.Protocol):
-    """One side of a relayed connection: writes what it reads to the other side, with flow control."""
-
-    def __init__(self) -> None:
-        self.other: _Side | None = None
-        self.transport: asyncio.Transport | None = None
-        self.closed: Callable[[], None] = lambda: None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        self.transport.set_write_buffer_limits(high=BUFFER_BYTES)
-        # Keepalive: a peer that vanished must not occupy a connection forever.
-        sock = transport.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, seconds in _KEEPALIVE:
-            sock.setsockopt(socket.IPPROTO_TCP, option, seconds)
-
-    def data_received(self, data: bytes) -> None:
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.write(data)
-
-    def eof_received(self) -> bool:
-        """Half-closes the other side; responses still pass."""
-        if (
-            self.other is not None
-            and self.other.transport is not None
-            and self.other.transport.can_write_eof()
-        ):
-            self.other.transport.write_eof()
-        return True
-
-    def pause_writing(self) -> None:
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.resume_reading()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        del error
-        self.transport = None
-        self.closed()
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.close()
 
 
 class ApiServerProxy:
@@ -76,7 +27,7 @@ class ApiServerProxy:
         """`sockets` are bound, and closed by the proxy. `target` is called for every connection."""
         self._sockets = sockets
         self._target = target
-        self._sides: set[_Side] = set()
+        self._sides: set[RelaySide] = set()
         self._tasks = TaskSet()
         self._accepting = False
         self._closed = False
@@ -126,7 +77,7 @@ class ApiServerProxy:
         loop = asyncio.get_running_loop()
         client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        near, far = _Side(), _Side()
+        near, far = RelaySide(), RelaySide()
         near.other, far.other = far, near
         for side in (near, far):
             self._sides.add(side)
@@ -146,6 +97,6 @@ class ApiServerProxy:
                     side.transport.abort()
                 self._side_closed(side)
 
-    def _side_closed(self, side: _Side) -> None:
+    def _side_closed(self, side: RelaySide) -> None:
         self._sides.discard(side)
         self._accept_more()

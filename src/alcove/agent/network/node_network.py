@@ -26,6 +26,7 @@ from alcove.agent.network.tenant_view import TenantNetworkView
 from alcove.agent.network.view import NetworkView
 from alcove.agent.podkey import PodKey
 from alcove.api import objects, quantity
+from alcove.api.destinations import Address as IPAddress
 from alcove.api.ids import SYSTEM
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
@@ -242,6 +243,12 @@ class NodeNetwork:
     def present(self) -> dict[TenantKey, TenantNetworkView]:
         """The tenants that have networks on this node."""
         return self._reconciler.views.present()
+
+    def node_addresses(self) -> set[IPAddress]:
+        """The addresses of all nodes that are known, this one's included."""
+        config, settings = self._reconciler.config, self._reconciler.plane.settings
+        addresses: set[IPAddress] = {config.address, *self._reconciler.views.ring0.nodes().values()}
+        return addresses | ({settings.node6} if settings.node6 is not None else set())
 
     def exit_of(self, tenant_key: TenantKey, network: str) -> GatewaySource | None:
         """The source for the node's servers (ingress) to connect into the network from; None if the network

@@ -1,13 +1,12 @@
 """Outbound calls: the API server calls webhooks on a tenant's behalf, and nothing else.
 
-    addresses  the addresses that a tenant's webhooks may have: never the cluster's
     resolver   resolves host names and services to addresses
     dialer     opens a TCP connection to a checked address
     webhooks   the entry point: `Webhooks.call(tenant, clientConfig, body)`
 
 A tenant chooses a webhook's target, but the connection starts in the API server's network: without checks,
 every tenant could reach what only ring0 may (SSRF). So for a tenant, an address must be on the public
-internet and not one of the cluster's, unless ring0's configuration allows it; a name is resolved once, and
-the checked address is the one that is connected to; redirects are not followed; and an error reveals neither
-what a name resolves to nor whether it does. Ring0's webhooks may have any address.
+internet and not one of the cluster's, unless ring0's configuration allows it (`api/destinations.py`); a name
+is resolved once, and the checked address is the one that is connected to; redirects are not followed; and an
+error reveals neither what a name resolves to nor whether it does. Ring0's webhooks may have any address.
 """

@@ -11,11 +11,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from alcove.api import objects
+from alcove.api import destinations, objects
+from alcove.api.destinations import Address, Network
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.resources import NODES
-from alcove.apiserver.outbound import addresses
-from alcove.apiserver.outbound.addresses import Address, Network
 from alcove.apiserver.outbound.errors import WebhookError
 from alcove.apiserver.outbound.resolver import OutboundResolver, ResolvedEndpoint
 from alcove.apiserver.reader import CacheReader
@@ -70,7 +69,9 @@ class DirectDialer:
             targets = list(endpoint.addresses)
         else:
             nodes = self._node_addresses()
-            targets = [each for each in endpoint.addresses if addresses.permitted(each, self._allowed, nodes)]
+            targets = [
+                each for each in endpoint.addresses if destinations.permitted(each, self._allowed, nodes)
+            ]
         if not targets:
             raise WebhookError(OUT_OF_BOUNDS)
         return targets
@@ -81,7 +82,7 @@ class DirectDialer:
             for node in self._reader.list(SYSTEM, NODES)
             for each in objects.get(node, "status", "addresses", default=())
         ]
-        return {address for text in texts if (address := addresses.parse(text)) is not None}
+        return {address for text in texts if (address := destinations.parse(text)) is not None}
 
     async def _connect(self, tenant: TenantId, address: Address, port: int) -> socket.socket:
         family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
@@ -98,6 +99,6 @@ class DirectDialer:
     def _check_not_self(self, tenant: TenantId, sock: socket.socket, address: Address) -> None:
         """Rejects this machine's public address, which may not be in a Node: then both ends have the same
         address."""
-        is_allowed = tenant == SYSTEM or addresses.is_allowed(address, self._allowed)
+        is_allowed = tenant == SYSTEM or destinations.is_allowed(address, self._allowed)
         if not is_allowed and sock.getpeername()[0] == sock.getsockname()[0]:
             raise WebhookError(OUT_OF_BOUNDS)

@@ -13,12 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
 
-from alcove.api import objects
+from alcove.api import destinations, objects
+from alcove.api.destinations import Address
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.api.resources import ENDPOINT_SLICES, SERVICES
-from alcove.apiserver.outbound import addresses
-from alcove.apiserver.outbound.addresses import Address
 from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
 from alcove.apiserver.reader import CacheReader
 
@@ -50,7 +49,7 @@ class OutboundResolver:
 
     async def host(self, tenant: TenantId, host: str, port: int) -> ResolvedEndpoint:
         """The addresses of a URL's host; none if it is unknown. Raises WebhookError."""
-        literal = addresses.parse(host)
+        literal = destinations.parse(host)
         resolved = (literal,) if literal is not None else await self._look_up(tenant, host)
         return ResolvedEndpoint(resolved, port)
 
@@ -111,7 +110,7 @@ def _resolve(host: str) -> tuple[Address, ...]:
     except (OSError, ValueError):
         return ()
     texts = dict.fromkeys(str(answer[4][0]) for answer in answers)
-    return tuple(address for text in texts if (address := addresses.parse(text)) is not None)
+    return tuple(address for text in texts if (address := destinations.parse(text)) is not None)
 
 
 def _port(spec: Object, port: int) -> Object | None:
@@ -129,4 +128,4 @@ def _ready(endpoints: Object) -> list[Address]:
         if objects.get(endpoint, "conditions", "ready", default=True)
         for text in endpoint.get("addresses") or ()
     ]
-    return [address for text in texts if (address := addresses.parse(text)) is not None]
+    return [address for text in texts if (address := destinations.parse(text)) is not None]

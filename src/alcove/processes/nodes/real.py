@@ -166,7 +166,8 @@ class _Node:
             raise NodeUnable("running containers requires root")
         cgroups = Cgroups.of_machine()
         machine = hardware.part_of(hardware.read(config.data, cgroups), config.sharing)
-        images = ImageStore(config.data / "images", ImageTools(config.insecure_registries))
+        tools = ImageTools(config.insecure_registries, config.registry_networks)
+        images = ImageStore(config.data / "images", tools)
         try:
             pause, profile = images.add_builtin(), seccomp.load()
         except (ToolMissing, SpecRefused) as error:
@@ -176,6 +177,7 @@ class _Node:
         canary = Canary(pause.rootfs, folder / "canary", f"/alcove/{config.instance}/canary")
         handlers = await _proven(folder, cgroups, canary)
         network = _network(agent)
+        tools.dialer.cluster_addresses = network.node_addresses
         facts = _facts(agent, machine, handlers)
         allocatable = allocatable_of(facts)
         lookup = ObjectLookup(agent.planes)
@@ -269,6 +271,7 @@ def _network(agent: AgentProcess) -> NodeNetwork:
             instance=config.instance,
             api_server=api_server,
             bpf_root=config.bpf_root,
+            upstreams=config.dns_upstreams,
         )
     except (DataPlaneError, OSError, ValueError) as error:
         raise NodeUnable(f"the data plane does not work on this machine: {error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
@@ -68,7 +69,21 @@ def agent(
     plane: Planes = None,
     planes: PlanesDirectory = None,
     insecure_registry: Annotated[
-        list[str] | None, typer.Option(help="HOST[:PORT] of a registry without TLS; repeatable.")
+        list[str] | None,
+        typer.Option(help="HOST[:PORT] of a registry without TLS, at any address; repeatable."),
+    ] = None,
+    registry_network: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Private network (CIDR) in which tenants' image registries are allowed; repeatable."
+        ),
+    ] = None,
+    dns_upstream: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address of a DNS server for external names in tenants' networks; repeatable; default: "
+            "the public ones in /etc/resolv.conf."
+        ),
     ] = None,
     probe_port: ProbePort = None,
     drain_on_stop: Annotated[
@@ -81,11 +96,18 @@ def agent(
     log_format: FormatOption = Form.TEXT,
 ) -> None:
     """Run the node agent: runs pods of all planes that are bound to this node."""
+    from alcove.api.destinations import networks
     from alcove.client.kubeconfig import default_path
     from alcove.processes.agent import BPF_ROOT, AgentConfig, instance_of, run_agent
 
     if count > 1 and not hollow:
         raise typer.BadParameter("--count needs --hollow")
+    try:
+        registry_networks = networks(registry_network or ())
+        for each in dns_upstream or ():
+            ip_address(each)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     config = AgentConfig(
         kubeconfig=kubeconfig or default_path(),
         name=name or socket.gethostname().lower(),
@@ -103,6 +125,8 @@ def agent(
         planes=paths_of(plane),
         planes_directory=planes,
         insecure_registries=tuple(insecure_registry or ()),
+        registry_networks=registry_networks,
+        dns_upstreams=tuple(dns_upstream or ()),
         probe_port=probe_port,
         drains_on_stop=drain_on_stop,
     )

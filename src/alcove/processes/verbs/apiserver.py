@@ -63,9 +63,9 @@ def apiserver(
     log_format: FormatOption = Form.TEXT,
 ) -> None:
     """Serve the tenancy-native Kubernetes API."""
+    from alcove.api.destinations import networks
     from alcove.apiserver.admission.order import AdmissionSettings
     from alcove.apiserver.admission.podsecurity.levels import parse_level
-    from alcove.apiserver.outbound.addresses import networks
     from alcove.processes.apiserver import ApiServerConfig
     from alcove.store.base import StoreError
 

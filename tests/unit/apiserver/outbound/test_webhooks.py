@@ -9,9 +9,10 @@ from typing import Any
 import orjson
 import pytest
 
+from alcove.api import destinations
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.resources import NODES
-from alcove.apiserver.outbound import addresses, webhooks
+from alcove.apiserver.outbound import webhooks
 from alcove.apiserver.outbound.dialer import OUT_OF_BOUNDS, DirectDialer, WebhookTarget
 from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
 from alcove.apiserver.outbound.webhooks import CALLS_PER_TENANT_MAX, Webhooks, read_client
@@ -20,7 +21,7 @@ from alcove.testing.memory_reader import MemoryReader
 from alcove.testing.webhook_server import WebhookServer
 
 ACME, OTHER = TenantId("acme"), TenantId("other")
-LOOPBACK = addresses.networks(["127.0.0.0/8"])
+LOOPBACK = destinations.networks(["127.0.0.0/8"])
 BODY = orjson.dumps({"hello": "world"})
 
 
@@ -30,7 +31,7 @@ def echo() -> Iterator[WebhookServer]:
         yield server
 
 
-def caller(*networks: addresses.Network) -> Webhooks:
+def caller(*networks: destinations.Network) -> Webhooks:
     return Webhooks(DirectDialer(MemoryReader(), networks))
 
 
@@ -147,7 +148,7 @@ async def test_a_public_address_of_this_very_machine_is_refused(
     echo: WebhookServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if loopback were public: the connection is made, seen to lead back here, and dropped."""
-    monkeypatch.setattr(addresses, "is_public", lambda _address: True)
+    monkeypatch.setattr(destinations, "is_public", lambda _address: True)
     with pytest.raises(WebhookError, match=OUT_OF_BOUNDS):
         await DirectDialer(MemoryReader()).dial(ACME, WebhookTarget("127.0.0.1", echo.port))
     assert not echo.seen

@@ -1,10 +1,10 @@
-"""The addresses that tenants' webhooks may have."""
+"""The destinations that tenants may choose."""
 
 from ipaddress import ip_address
 
 import pytest
 
-from alcove.apiserver.outbound import addresses
+from alcove.api import destinations
 
 
 @pytest.mark.parametrize(
@@ -43,26 +43,26 @@ from alcove.apiserver.outbound import addresses
     ],
 )
 def test_private_and_special_addresses_are_rejected(text: str) -> None:
-    assert not addresses.permitted(ip_address(text), (), ())
+    assert not destinations.permitted(ip_address(text), (), ())
 
 
 @pytest.mark.parametrize("text", ["8.8.8.8", "1.1.1.1", "2606:4700:4700::1111", "::ffff:8.8.8.8"])
 def test_public_addresses_are_permitted_unless_they_are_nodes(text: str) -> None:
     address = ip_address(text)
-    assert addresses.permitted(address, (), ())
-    own = addresses.parse(text)
+    assert destinations.permitted(address, (), ())
+    own = destinations.parse(text)
     assert own is not None
-    assert not addresses.permitted(address, (), {own})
+    assert not destinations.permitted(address, (), {own})
 
 
 def test_what_ring0_allows_is_allowed() -> None:
-    allowed = addresses.networks(["10.1.0.0/16", "fd00::/8"])
-    assert addresses.permitted(ip_address("10.1.2.3"), allowed, {ip_address("10.1.2.3")})
-    assert addresses.permitted(ip_address("::ffff:10.1.2.3"), allowed, ())
-    assert addresses.permitted(ip_address("fd12::1"), allowed, ())
-    assert not addresses.permitted(ip_address("10.2.0.1"), allowed, ())
+    allowed = destinations.networks(["10.1.0.0/16", "fd00::/8"])
+    assert destinations.permitted(ip_address("10.1.2.3"), allowed, {ip_address("10.1.2.3")})
+    assert destinations.permitted(ip_address("::ffff:10.1.2.3"), allowed, ())
+    assert destinations.permitted(ip_address("fd12::1"), allowed, ())
+    assert not destinations.permitted(ip_address("10.2.0.1"), allowed, ())
     with pytest.raises(ValueError, match="host bits"):
-        addresses.networks(["10.0.0.1/8"])
+        destinations.networks(["10.0.0.1/8"])
 
 
 @pytest.mark.parametrize(
@@ -70,4 +70,17 @@ def test_what_ring0_allows_is_allowed() -> None:
     [("10.0.0.1", True), ("[::1]", True), ("example.com", False), ("0x7f.1", False), ("127.1", False)],
 )
 def test_a_host_is_an_address_or_a_name(text: str, is_address: bool) -> None:
-    assert (addresses.parse(text) is not None) is is_address
+    assert (destinations.parse(text) is not None) is is_address
+
+
+def test_ranges_that_are_not_public_do_not_overlap() -> None:
+    ranges = destinations.NOT_PUBLIC
+    overlaps = [
+        (a, b) for a in ranges for b in ranges if a is not b and a.version == b.version and a.overlaps(b)
+    ]
+    assert overlaps == []
+
+
+def test_everything_but_the_private_ranges_does_not_open_those() -> None:
+    allowed = destinations.networks(["0.0.0.0/0", "::/0", "10.1.0.0/16", "8.8.8.0/24", "fd00::/8"])
+    assert [str(each) for each in destinations.private_part(allowed)] == ["10.1.0.0/16", "fd00::/8"]
