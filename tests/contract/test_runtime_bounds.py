@@ -1,7 +1,7 @@
 """What a container makes a node keep or run for it is bounded, and charged to its pod, in every runtime."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,16 +20,20 @@ pytestmark = [pytest.mark.root]
 LOG_BYTES = 256 << 10
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="alcove-runtime-") as name:
+        Path(name).chmod(0o711)
+        yield Path(name)
+
+
 @pytest.fixture(params=["crun", "runc", "gvisor"])
-async def lab(request: pytest.FixtureRequest) -> AsyncIterator[ContainerLab]:
+async def lab(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[ContainerLab]:
     flavor, why = await working_flavor(request.param)
     if flavor is None:
         pytest.skip(why)
-    with TemporaryDirectory(prefix="alcove-runtime-") as name:
-        folder = Path(name)
-        folder.chmod(0o711)
-        async with ContainerLab(OciRuntime(flavor, folder / "run", Cgroups.of_machine()), folder) as lab:
-            yield lab
+    async with ContainerLab(OciRuntime(flavor, folder / "run", Cgroups.of_machine()), folder) as lab:
+        yield lab
 
 
 def size_of_logs(lab: ContainerLab, container: ContainerId) -> int:

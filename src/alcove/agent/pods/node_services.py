@@ -70,6 +70,11 @@ class PodDirectories(Struct, frozen=True):
     def logs(self, key: PodKey) -> Path:
         return self.data / "logs" / key.directory_name
 
+    def container_logs(self, key: PodKey) -> list[Path]:
+        """The directories of the pod's logs, one per container and of its name."""
+        directory = self.logs(key)
+        return sorted(directory.iterdir()) if directory.is_dir() else []
+
     def log(self, key: PodKey, container: str, attempt: int) -> Path:
         """Raises ValueError if `container` is not a valid container name: it could lead out of the
         directory."""

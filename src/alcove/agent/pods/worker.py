@@ -234,7 +234,7 @@ class PodWorker:
     async def _do(self, step: Step) -> None:
         match step:
             case SetUpPod():
-                self._context.admission.admit(self.key, self.pod)
+                await self._context.admission.admit(self.key, self.pod)
                 await self.executor.set_up(self.pod)
                 self.view.is_set_up, self.view.applied_resources = True, resources_of(self.pod["spec"])
             case MakeSandbox(attempt=attempt):
