@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from alcove.agent.logs.rotation import FILES_MAX
-from alcove.agent.runtime.conmon import LOG_BYTES_MAX
+from alcove.agent.runtime.conmon import LOG_FILE_BYTES_MAX
 from alcove.api.objects import Object
 from alcove.testing.abuse import pods
 from alcove.testing.attacks import AttackedCluster
@@ -94,7 +94,7 @@ def test_logs_of_a_pod_are_bounded_while_it_writes_as_fast_as_it_can(arena: Atta
         most = size_of(arena.cluster.nodes[0].data / "logs" / uid)
         remove(arena.attacker, "logs")
     assert before.start_ms and during.start_ms and not during.failures, during.failures
-    assert most <= (FILES_MAX + 1) * LOG_BYTES_MAX, f"{most >> 20} MiB of logs"
+    assert most <= (FILES_MAX + 1) * LOG_FILE_BYTES_MAX, f"{most >> 20} MiB of logs"
 
 
 def test_a_pod_that_fills_its_volume_is_evicted_and_no_other(arena: AttackedCluster) -> None:

@@ -116,7 +116,7 @@ def test_connections_are_used_again(acme: Caller) -> None:
         assert (len(webhook.seen), webhook.connections) == (10, 1)
 
 
-def test_subresources_show_what_was_posted(acme: Caller) -> None:
+def test_subresources_show_what_was_posted(own_server: LocalServer, acme: Caller) -> None:
     with WebhookServer(lambda _path, review: allowed(review)) as webhook:
         rules = [rule("*", "deployments/scale,pods/binding,pods/eviction,pods/status")]
         install(acme, "validating", hook(webhook, rules=rules))
@@ -127,7 +127,9 @@ def test_subresources_show_what_was_posted(acme: Caller) -> None:
         spec = {"selector": {"matchLabels": {"app": "a"}}, "template": template}
         acme.post(DEPLOYMENTS, {"metadata": {"name": "d"}, "spec": spec})
         acme.patch(f"{DEPLOYMENTS}/d/scale", {"spec": {"replicas": 5}})
-        acme.post(PODS, {"metadata": {"name": "p"}, "spec": template["spec"]})
+        made = acme.post(PODS, {"metadata": {"name": "p"}, "spec": template["spec"]})
+        tenant = f"/api/v1/tenants/{made.json['metadata']['tenant']}"
+        own_server.system.patch(tenant, {"metadata": {"annotations": {"alcove.dev/may-bind": "true"}}})
         acme.patch(f"{PODS}/p/status", {"status": {"message": "hi"}})
         acme.post(f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}})
         acme.post(f"{PODS}/p/eviction", {"metadata": {"name": "p"}})

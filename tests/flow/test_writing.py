@@ -145,8 +145,25 @@ def test_immutable_fields_are_reported(tenant: Caller) -> None:
 # binding, eviction
 
 
-def test_binding_once(tenant: Caller) -> None:
-    tenant.post(PODS, pod())
+def test_a_tenant_does_not_bind_pods_unless_ring0_lets_it(server: LocalServer, tenant: Caller) -> None:
+    """It could put its pods on nodes that the scheduler keeps for others."""
+    name = tenant.post(PODS, pod()).json["metadata"]["tenant"]
+    binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}
+    for path in (f"{PODS}/p/binding", "/api/v1/namespaces/default/bindings"):
+        answer = tenant.post(path, binding)
+        assert answer.status == 403 and "only the scheduler binds pods" in answer.json["message"]
+    assert "nodeName" not in tenant.get(f"{PODS}/p").json["spec"]
+    may_bind(server, name)
+    assert tenant.post(f"{PODS}/p/binding", binding).status == 201
+
+
+def may_bind(server: LocalServer, tenant: str) -> None:
+    patch = {"metadata": {"annotations": {"alcove.dev/may-bind": "true"}}}
+    assert server.system.patch(f"/api/v1/tenants/{tenant}", patch).status == 200
+
+
+def test_binding_once(server: LocalServer, tenant: Caller) -> None:
+    may_bind(server, tenant.post(PODS, pod()).json["metadata"]["tenant"])
     target = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n1"}}
     answer = tenant.post(f"{PODS}/p/binding", {**target, "metadata": {"name": "p"}})
     assert answer.status == 201, answer.body
@@ -229,8 +246,9 @@ def test_propagation_policies(tenant: Caller, policy: str, finalizers: list[str]
     assert tenant.delete(f"{DEPLOYMENTS}/web", {"propagationPolicy": "Sideways"}).status == 422
 
 
-def test_a_running_pod_ends_gracefully(tenant: Caller) -> None:
-    tenant.post(PODS, pod(terminationGracePeriodSeconds=30))
+def test_a_running_pod_ends_gracefully(server: LocalServer, tenant: Caller) -> None:
+    made = tenant.post(PODS, pod(terminationGracePeriodSeconds=30))
+    may_bind(server, made.json["metadata"]["tenant"])
     target = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}
     tenant.post(f"{PODS}/p/binding", target)
     ending = tenant.delete(f"{PODS}/p").json

@@ -7,23 +7,28 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 
 from msgspec import Struct
 
 from alcove.agent import pressure
+from alcove.agent.cgroups import CgroupUsage
 from alcove.agent.images.store import ImageStore
 from alcove.agent.node import NodePressures
+from alcove.agent.pod_storage import PodStorageMeter
 from alcove.agent.pods.node_services import NodeServices
 from alcove.agent.pods.pod_workers import PodWorkers
 from alcove.agent.pods.real_executor import RealPodExecutor
 from alcove.agent.pods.worker import PodWorker
-from alcove.agent.pressure import EvictionCandidate, FreeResources
+from alcove.agent.pressure import EvictionCandidate, FreeResources, StorageBounds
 from alcove.api.objects import Object
 
 log = logging.getLogger(__name__)
 
-CHECK_SECONDS = 10.0
+CHECK_SECONDS = 1.0
+"""How often the node's free resources are checked: a pod can fill the last gigabytes of a disk in seconds."""
+MEASURE_SECONDS = 10.0
+"""How often the storage of each pod is measured."""
 REFRESH_SECONDS = 60.0
 COLLECT_SECONDS = 120.0
 AFTER_EVICTION_SECONDS = 20.0
@@ -43,11 +48,15 @@ class NodeHousekeeping:
         workers: PodWorkers,
         services: NodeServices,
         images: ImageStore,
+        storage: PodStorageMeter,
+        bounds: StorageBounds,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._workers = workers
         self._services = services
         self._images = images
+        self._storage = storage
+        self._bounds = bounds
         self._clock = clock
         self._short_until = {"memory": 0.0, "disk": 0.0, "processes": 0.0}
         self._evict_after = 0.0
@@ -59,35 +68,37 @@ class NodeHousekeeping:
         return NodePressures("memory" in short, "disk" in short, "processes" in short)
 
     async def run(self) -> None:
-        collected_at = self._clock()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._repeat(CHECK_SECONDS, self.check_pressure))
+            tasks.create_task(self._repeat(MEASURE_SECONDS, self.evict_overflowing))
+            tasks.create_task(self._repeat(MEASURE_SECONDS, self._refresh))
+            tasks.create_task(self._repeat(COLLECT_SECONDS, self._collect))
+
+    async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
-            await asyncio.sleep(CHECK_SECONDS)
+            await asyncio.sleep(seconds)
             try:
-                await self._check_pressure()
-                await self._refresh()
-                if self._clock() - collected_at >= COLLECT_SECONDS:
-                    collected_at = self._clock()
-                    await self._collect()
+                await work()
             except OSError as error:
                 log.warning("housekeeping failed; retrying", extra={"error": str(error)})
 
     # Pressure
 
-    async def _check_pressure(self) -> None:
+    async def check_pressure(self) -> None:
+        """Evicts a pod if the node lacks a resource."""
         free = pressure.measure(self._services.folders.data)
         now = self._clock()
         for name, lacks in _lacking(free).items():
             if lacks:
                 self._short_until[name] = now + RELIEVED_SECONDS
-        await self._evict_overflowing()
-        if now >= self._evict_after:
-            if free.lacks_disk:
-                await self._collect()
-                await self._evict_for("ephemeral-storage", await self._by_disk())
-            elif free.lacks_memory or free.lacks_processes:
-                await self._evict_for("memory", self._by_memory())
+        resource = free.lacking
+        if not resource or now < self._evict_after:
+            return
+        if resource in (pressure.STORAGE, pressure.INODES):
+            await self._collect()
+        self._evict_for(resource, await self._candidates(resource))
 
-    async def _evict_for(self, resource: str, candidates: list[EvictionCandidate]) -> None:
+    def _evict_for(self, resource: str, candidates: list[EvictionCandidate]) -> None:
         chosen = pressure.choose(candidates, resource)
         worker = self._workers.find(chosen.key.object_key) if chosen is not None else None
         if chosen is None or worker is None:
@@ -104,47 +115,35 @@ class NodeHousekeeping:
     def _running(self) -> list[PodWorker]:
         return [each for each in self._workers if each.view.is_set_up and each.view.end is None]
 
-    def _by_memory(self) -> list[EvictionCandidate]:
-        candidates = []
-        for worker in self._running():
-            used = self._services.cgroups.usage(f"{self._services.group}/{worker.key.directory_name}")
-            candidates.append(EvictionCandidate(worker.key, worker.pod["spec"], used.working_set_bytes))
-        return candidates
-
-    async def _by_disk(self) -> list[EvictionCandidate]:
+    async def _candidates(self, resource: str) -> list[EvictionCandidate]:
         workers = self._running()
-        volume_usages = await self._services.volumes.usages([each.key for each in workers])
-        return [
-            EvictionCandidate(
-                each.key,
-                each.pod["spec"],
-                sum(volume_usages.get(each.key, {}).values()) + sum((await self._written(each)).values()),
-            )
-            for each in workers
-        ]
+        match resource:
+            case pressure.STORAGE | pressure.INODES:
+                storage = await self._storage.measure([each.key for each in workers])
+                totals = {key: each.total for key, each in storage.items()}
+                used = {
+                    key: each.bytes if resource == pressure.STORAGE else each.files
+                    for key, each in totals.items()
+                }
+            case pressure.MEMORY:
+                used = {each.key: self._usage(each).working_set_bytes for each in workers}
+            case _:
+                used = {each.key: self._usage(each).processes for each in workers}
+        return [EvictionCandidate(each.key, each.pod["spec"], used.get(each.key, 0)) for each in workers]
 
-    async def _evict_overflowing(self) -> None:
-        workers = [each for each in self._running() if pressure.is_measured(each.pod["spec"])]
-        if not workers:
-            return
-        volume_usages = await self._services.volumes.usages([each.key for each in workers])
+    def _usage(self, worker: PodWorker) -> CgroupUsage:
+        return self._services.cgroups.usage(f"{self._services.group}/{worker.key.directory_name}")
+
+    async def evict_overflowing(self) -> None:
+        """Evicts every pod that uses more storage than it may."""
+        bounds = self._bounds.on(pressure.measure(self._services.folders.data))
+        workers = self._running()
+        storage = await self._storage.measure([each.key for each in workers])
         for each in workers:
-            spec: Object = each.pod["spec"]
-            written = (
-                await self._written(each) if any(map(pressure.limited, spec.get("containers") or ())) else {}
-            )
-            if message := pressure.over_limit(spec, volume_usages.get(each.key, {}), written):
+            message = pressure.over_limit(each.pod["spec"], storage[each.key], bounds)
+            if message and each.view.end is None:
+                log.warning("evicting pod", extra={"pod": str(each.key), "reason": message})
                 self._evict(each, message)
-
-    async def _written(self, worker: PodWorker) -> dict[str, int]:
-        """Bytes in containers' writable layers, by container."""
-        written: dict[str, int] = {}
-        for name, observed in worker.view.containers.items():
-            if observed.current is not None:
-                written[name] = await asyncio.to_thread(
-                    self._services.snapshots.written_bytes, observed.current.status.id
-                )
-        return written
 
     # Volumes and images
 
@@ -175,7 +174,8 @@ class NodeHousekeeping:
 
 
 def _lacking(free: FreeResources) -> dict[str, bool]:
-    return {"memory": free.lacks_memory, "disk": free.lacks_disk, "processes": free.lacks_processes}
+    lacks_disk = free.lacks_disk or free.lacks_inodes
+    return {"memory": free.lacks_memory, "disk": lacks_disk, "processes": free.lacks_processes}
 
 
 def _volume_metadata(pod: Object) -> object:

@@ -18,7 +18,7 @@ _AT_FDCWD, _AT_EMPTY_PATH = -100, 0x1000
 _SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_OPENAT2, _SYS_MOUNT_SETATTR = 428, 429, 437, 442
 _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NODEV, _MOUNT_ATTR_IDMAP = 0x1, 0x4, 0x100000
-_NO_XDEV, _NO_MAGICLINKS, _BENEATH = 0x01, 0x02, 0x08
+_NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x01, 0x02, 0x04, 0x08
 _TRIES_MAX = 32
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 """How the kernel escapes white space in paths."""
@@ -98,7 +98,17 @@ def bind_with_ids_of(user_namespace: str, source: Path, target: Path) -> None:
 def open_beneath(directory: int, path: str, flags: int) -> int:
     """A descriptor of `path` in the directory. Raises OSError (EXDEV) if a link leads out of the directory,
     into another file system, or through a magic link of /proc."""
-    how = pack("QQQ", flags | os.O_CLOEXEC, 0, _BENEATH | _NO_MAGICLINKS | _NO_XDEV)
+    return _openat2(directory, path, flags, _BENEATH | _NO_MAGICLINKS | _NO_XDEV)
+
+
+def open_without_links(directory: int, path: str, flags: int) -> int:
+    """A descriptor of `path` in the directory. Raises OSError (ELOOP, EXDEV) if a part of the path is a link
+    or leads into another file system."""
+    return _openat2(directory, path, flags, _BENEATH | _NO_MAGICLINKS | _NO_SYMLINKS | _NO_XDEV)
+
+
+def _openat2(directory: int, path: str, flags: int, resolve: int) -> int:
+    how = pack("QQQ", flags | os.O_CLOEXEC, 0, resolve)
     for _ in range(_TRIES_MAX):
         try:
             return _call(f"open {path}", _SYS_OPENAT2, directory, os.fsencode(path or "."), how, len(how))

@@ -25,10 +25,11 @@ from alcove.agent.metrics import AgentMetrics
 from alcove.agent.node import NodeStatusManager
 from alcove.agent.pod_source import PodSource
 from alcove.agent.podkey import PodKey
-from alcove.agent.pods.admission import NodeAdmission
+from alcove.agent.pods.admission import CachedNode, NodeAdmission
 from alcove.agent.pods.pod_workers import Found, PodWorkers, SiteOf
 from alcove.agent.pods.status_writer import StatusWriter
 from alcove.agent.pods.worker_context import WARNING, Note, WorkerContext
+from alcove.agent.pressure import StorageBounds
 from alcove.api.destinations import Network
 from alcove.api.ids import TenantId
 from alcove.client import kubeconfig
@@ -82,6 +83,8 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
     """Networks that are not public, but in which tenants' registries may be."""
     dns_upstreams: tuple[str, ...] = ()
     """DNS servers for external names in tenants' networks; if empty, the public ones in resolv.conf."""
+    storage_bounds: StorageBounds = StorageBounds()
+    """What a pod may have on the node's disk without requesting it."""
     probe_port: int | None = None
     """Loopback port for /metrics, /healthz and /readyz. None to serve nothing."""
     drains_on_stop: bool = False
@@ -133,12 +136,18 @@ class AgentProcess:
             each(plane, user)
 
     def add_workers(
-        self, node: str, allocatable: Mapping[str, str], executor_for: SiteOf, found: Found
+        self,
+        node: str,
+        allocatable: Mapping[str, str],
+        executor_for: SiteOf,
+        found: Found,
+        cached_node: CachedNode | None = None,
     ) -> PodWorkers:
+        """Without `cached_node`, pods are admitted whatever they select and tolerate."""
         context = WorkerContext(
             addresses=(self.config.address,),
             note=self.note(node),
-            admission=NodeAdmission(allocatable),
+            admission=NodeAdmission(allocatable, cached_node),
             starts=asyncio.Semaphore(STARTS_MAX),
             wall=time.time,
             clock=time.monotonic,

@@ -56,6 +56,17 @@ def test_what_is_measured_together(tmp_path: Path) -> None:
     assert file_trees.used_bytes([]) == []
 
 
+def test_files_are_counted_and_what_takes_too_long_is_cut(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"tree{number}").mkdir()
+    for number in range(9):
+        (tmp_path / "tree0" / str(number)).touch()
+    paths = [tmp_path / "tree0", tmp_path / "missing", tmp_path / "tree1"]
+    usages = file_trees.usages(paths, 60.0)
+    assert [each.files for each in usages] == [10, 0, 1] and not any(each.is_cut for each in usages)
+    assert [each.is_cut for each in file_trees.usages(paths, 0.0)] == [True, False, False]
+
+
 def test_flushing(tmp_path: Path) -> None:
     file_trees.flush(tmp_path)
     with pytest.raises(subprocess.CalledProcessError):

@@ -11,6 +11,7 @@ import pytest
 
 from alcove.agent import pressure
 from alcove.agent.cgroups import CgroupUsage
+from alcove.agent.file_trees import TreeUsage
 from alcove.agent.housekeeping import (
     AFTER_EVICTION_SECONDS,
     RELIEVED_SECONDS,
@@ -21,9 +22,10 @@ from alcove.agent.housekeeping import (
 )
 from alcove.agent.images.store import ImageStore
 from alcove.agent.node import NodePressures
+from alcove.agent.pod_storage import PodStorage
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.view import PodRuntimeView, PodTermination, TerminationCause
-from alcove.agent.pressure import FreeResources
+from alcove.agent.pressure import POD_FILES_MAX, POD_STORAGE_BYTES_MAX, FreeResources, StorageBounds
 from alcove.api.ids import TenantId
 from alcove.client.keys import HOME, ObjectKey
 
@@ -61,7 +63,18 @@ class Node:
             cgroups=SimpleNamespace(usage=lambda group: usage[group.removeprefix("/g/")]),
             note=lambda key, _type, reason, _message: self.events.append((key.name, reason)),
         )
-        self.housekeeping = NodeHousekeeping(self.workers, services, None, lambda: self.now)  # type: ignore[arg-type]
+        self.storage: dict[PodKey, PodStorage] = {worker.key: PodStorage() for worker in self.workers}
+        self.housekeeping = NodeHousekeeping(
+            self.workers,  # type: ignore[arg-type]
+            services,  # type: ignore[arg-type]
+            None,  # type: ignore[arg-type]
+            SimpleNamespace(measure=self._measure),  # type: ignore[arg-type]
+            StorageBounds(),
+            clock=lambda: self.now,
+        )
+
+    async def _measure(self, keys: list[PodKey]) -> dict[PodKey, PodStorage]:
+        return {key: self.storage[key] for key in keys}
 
     def ended(self) -> list[str]:
         return [worker.key.name for worker in self.workers if worker.view.end is not None]
@@ -70,14 +83,27 @@ class Node:
 async def test_one_pod_at_a_time_is_evicted_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node({"small": 10 << 20, "big": 50 << 20})
     monkeypatch.setattr(pressure, "measure", lambda _data: NO_MEMORY)
-    await node.housekeeping._check_pressure()
+    await node.housekeeping.check_pressure()
     assert node.ended() == ["big"] and node.events == [("big", "Evicted")]
     assert node.housekeeping.pressures() == NodePressures(memory=True)
-    await node.housekeeping._check_pressure()
+    await node.housekeeping.check_pressure()
     assert node.ended() == ["big"], "what it had must first be given back"
     node.now += AFTER_EVICTION_SECONDS
-    await node.housekeeping._check_pressure()
+    await node.housekeeping.check_pressure()
     assert node.ended() == ["small", "big"]
+
+
+@pytest.mark.parametrize(
+    "usage", [TreeUsage(POD_STORAGE_BYTES_MAX + 1), TreeUsage(0, POD_FILES_MAX + 1), TreeUsage(is_cut=True)]
+)
+async def test_a_pod_with_more_than_its_part_of_the_disk_is_evicted_before_there_is_pressure(
+    monkeypatch: pytest.MonkeyPatch, usage: TreeUsage
+) -> None:
+    node = Node({"small": 0, "big": 0})
+    monkeypatch.setattr(pressure, "measure", lambda _data: FINE)
+    node.storage[node.workers[1].key] = PodStorage({"v": usage})
+    await node.housekeeping.evict_overflowing()
+    assert node.ended() == ["big"] and node.events == [("big", "Evicted")]
 
 
 async def test_a_pressure_condition_stays_for_a_while_after_the_pressure_ended(
@@ -85,20 +111,20 @@ async def test_a_pressure_condition_stays_for_a_while_after_the_pressure_ended(
 ) -> None:
     node = Node({})
     monkeypatch.setattr(pressure, "measure", lambda _data: NO_MEMORY)
-    await node.housekeeping._check_pressure()
+    await node.housekeeping.check_pressure()
     monkeypatch.setattr(pressure, "measure", lambda _data: FINE)
     node.now += RELIEVED_SECONDS / 2
-    await node.housekeeping._check_pressure()
+    await node.housekeeping.check_pressure()
     assert node.housekeeping.pressures().memory
     node.now += RELIEVED_SECONDS
-    await node.housekeeping._check_pressure()
+    await node.housekeeping.check_pressure()
     assert node.housekeeping.pressures() == NodePressures()
 
 
 async def test_no_pod_is_evicted_without_pressure(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node({"a": 1 << 34})
     monkeypatch.setattr(pressure, "measure", lambda _data: FINE)
-    await node.housekeeping._check_pressure()
+    await node.housekeeping.check_pressure()
     assert not node.ended() and node.housekeeping.pressures() == NodePressures()
 
 

@@ -12,6 +12,7 @@ import pytest
 from alcove.agent.podkey import PodKey
 from alcove.agent.probes import checks
 from alcove.agent.probes.prober import ProbeCallbacks, Prober, ResultStreak
+from alcove.agent.probes.slots import ExecProbeSlots
 from alcove.agent.runtime.base import ContainerId, ExecSession
 from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.api.ids import TenantId
@@ -161,7 +162,7 @@ class RecordedCallbacks:
 
 async def run(container: Object, codes: Sequence[int], until: object) -> list[object]:
     ears = RecordedCallbacks()
-    prober = Prober(Pod(Runtime(codes)), container, ID, ears.heard_of())  # type: ignore[arg-type]
+    prober = Prober(Pod(Runtime(codes)), container, ID, ears.heard_of(), ExecProbeSlots())  # type: ignore[arg-type]
     task = asyncio.create_task(prober.run(False))
     try:
         async with asyncio.timeout(10):

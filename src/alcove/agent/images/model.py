@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from alcove.agent import untrusted_files
 from alcove.agent.images.references import repository
 from alcove.agent.runtime.config import ImageConfig
 from alcove.agent.runtime.users import Accounts
@@ -60,19 +61,12 @@ class Image(Struct, frozen=True):
         return Accounts(_text(self.rootfs, "etc/passwd"), _text(self.rootfs, "etc/group"))
 
 
-_ACCOUNT_BYTES_MAX = 1 << 20
+ACCOUNT_BYTES_MAX = 1 << 20
+"""How much of an image's passwd and group files is read; users and groups after that do not exist."""
 
 
 def _text(rootfs: Path, name: str) -> str:
-    """The text of a file of the image; empty if missing. Symbolic links are not followed, as they may lead to
-    files of the node."""
-    path = rootfs
-    for part in name.split("/"):
-        path = path / part
-        if path.is_symlink():
-            return ""
-    try:
-        with path.open("rb") as file:
-            return file.read(_ACCOUNT_BYTES_MAX).decode(errors="replace")
-    except OSError:
-        return ""
+    """The text of a file of the image; empty if it is missing or a link, which may lead to files of the
+    node."""
+    content = untrusted_files.read_head(rootfs, name, ACCOUNT_BYTES_MAX)
+    return (content or b"").decode(errors="replace")

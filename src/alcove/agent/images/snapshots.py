@@ -49,9 +49,14 @@ class OverlaySnapshots:
     def ids(self) -> list[str]:
         return sorted(entry.name for entry in self._directory.iterdir())
 
-    def written_bytes(self, id: str) -> int:
-        """The disk usage of the container's writable layer."""
-        return file_trees.used_bytes([self._directory / id / "upper"])[0]
+    def layers(self) -> dict[str, list[tuple[str, Path]]]:
+        """The writable layers of all containers: (container, path), by the directory name of their pod, which
+        ids begin with. The container of a sandbox is ""."""
+        layers: dict[str, list[tuple[str, Path]]] = {}
+        for id in self.ids():
+            pod, _, rest = id.partition(".")
+            layers.setdefault(pod, []).append((rest.rpartition(".")[0], self._directory / id / "upper"))
+        return layers
 
 
 def _with_ids_of(user_namespace: str, source: Path, target: Path) -> Path:

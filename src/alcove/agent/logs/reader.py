@@ -154,14 +154,20 @@ async def _pause(ended: asyncio.Event) -> None:
 
 def _next(path: Path, descriptor: int) -> int:
     """Opens the file after the current one; -1 if the current one is still being written."""
-    inode = os.fstat(descriptor).st_ino if descriptor >= 0 else 0
+    current = os.fstat(descriptor) if descriptor >= 0 else None
     try:
-        if path.stat().st_ino == inode:
+        if current is not None and path.stat().st_ino == current.st_ino:
             return -1
-        inodes_by_file = [(each, each.stat().st_ino) for each in files.all_of(path)]
-        inodes = [number for _, number in inodes_by_file]
-        # A removed file was older than all existing ones.
-        index = inodes.index(inode) + 1 if inode in inodes else 0
-        return os.open(inodes_by_file[index][0], os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, IndexError):
+        existing = [(each, each.stat()) for each in files.all_of(path)]
+        inodes = [state.st_ino for _, state in existing]
+        if current is None:
+            index = 0
+        elif current.st_ino in inodes:
+            index = inodes.index(current.st_ino) + 1
+        else:
+            # Rotation removed the file, or conmon began it anew: go on with the first one that is newer.
+            newer = (state.st_mtime_ns >= current.st_mtime_ns for _, state in existing)
+            index = list(newer).index(True)
+        return os.open(existing[index][0], os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, IndexError, ValueError):
         return -1

@@ -2,10 +2,15 @@
 
 A full file is renamed and conmon is asked to reopen the log; no output is lost meanwhile. Full files are not
 compressed, so that `kubectl logs --tail` can find the last lines without reading whole files.
+
+conmon replaces the file by a new one itself after every `conmon.LOG_FILE_BYTES_MAX` bytes that a container
+has written, so that a log cannot grow without limit between two sweeps. A hard link retains the replaced
+file: output is lost only if a container writes more than that between two sweeps.
 """
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,16 +57,48 @@ class LogRotation:
 
     async def rotate(self, runtime: ContainerRuntime, container: ContainerId, path: Path) -> bool:
         """Rotates the log if it is full; returns whether it did."""
+        retained = _retained(path)
+        if _is_replaced(path, retained):
+            self._make_room(path)
+            _rename(retained, self._rotated_name(path))
         if _size(path) < self._file_bytes_max:
+            _retain(path, retained)
             return False
-        for old in files.rotated(path)[: -(self._files_max - 2) or None]:
-            old.unlink(missing_ok=True)
-        full = _rename(path, f"{path.name}.{self._clock():%Y%m%d-%H%M%S.%f}")
+        self._make_room(path)
+        retained.unlink(missing_ok=True)
+        full = _rename(path, self._rotated_name(path))
         await runtime.reopen_log(container)
         if await _appears(path):
             return True
         # conmon did not reopen the log: the container has exited.
         _rename(full, path.name)
+        return False
+
+    def _make_room(self, path: Path) -> None:
+        for old in files.rotated(path)[: -(self._files_max - 2) or None]:
+            old.unlink(missing_ok=True)
+
+    def _rotated_name(self, path: Path) -> str:
+        return f"{path.name}.{self._clock():%Y%m%d-%H%M%S.%f}"
+
+
+def _retained(path: Path) -> Path:
+    """The hard link to the log's current file; `files` does not list it."""
+    return path.with_name(f".{path.name}")
+
+
+def _retain(path: Path, retained: Path) -> None:
+    try:
+        os.link(path, retained)
+    except (FileExistsError, FileNotFoundError):
+        pass  # It is retained already, or the container has written nothing yet.
+
+
+def _is_replaced(path: Path, retained: Path) -> bool:
+    """Whether conmon replaced the file that was retained."""
+    try:
+        return retained.stat().st_ino != path.stat().st_ino
+    except FileNotFoundError:
         return False
 
 
@@ -90,5 +127,5 @@ def _rename(path: Path, name: str) -> Path:
 
 def remove(path: Path) -> None:
     """Removes the log with all its rotated files. Idempotent."""
-    for each in files.all_of(path):
+    for each in (*files.all_of(path), _retained(path)):
         each.unlink(missing_ok=True)

@@ -2,23 +2,37 @@
 cannot access the node.
 
 A pod may reach the node without having passed the scheduler (`spec.nodeName`, `pods/binding`). One that does
-not fit is rejected with the kubelet's reasons (`OutOfcpu`, `OutOfpods`, …) and becomes Failed, so that the
-scheduler does not count its requests. Pods that are running when the agent starts are counted without being
+not fit, does not select the node or does not tolerate its NoExecute taints is rejected with the kubelet's
+reasons (`OutOfcpu`, `NodeAffinity`, `TaintToleration`, …) and becomes Failed, so that the scheduler does not
+count its requests. NoSchedule taints do not matter here, as for the kubelet. Pods that are running when the agent starts are counted without being
 checked.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
 
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.containers import desired_containers
-from alcove.agent.pods.executor import PodRejected
+from alcove.agent.pods.executor import PodRejected, PodSetupError
 from alcove.agent.runtime import security
 from alcove.agent.runtime.base import Isolation, SpecRefused
 from alcove.api import names, quantity
+from alcove.api.errors import ApiError
+from alcove.api.ids import SYSTEM
 from alcove.api.kinds.core.pods.totals import Amounts, pod_requests
-from alcove.api.objects import Object
+from alcove.api.nodeselection import is_selected
+from alcove.api.objects import Object, get
+from alcove.api.tolerations import NO_EXECUTE, is_tolerated, read_taints, read_tolerations
+from alcove.client.client import Client
+from alcove.client.errors import ClientError
+from alcove.client.resources import NODES
 
 PODS = "pods"
+NODE_SECONDS = 5.0
+"""A pod is admitted by labels and taints that are at most this old."""
 _ONE = quantity.of(1)
 _NONE = quantity.of(0)
 
@@ -26,15 +40,24 @@ _NONE = quantity.of(0)
 class NodeAdmission:
     """The requests of all admitted pods, compared to the node's allocatable resources."""
 
-    def __init__(self, allocatable: Mapping[str, str]) -> None:
+    def __init__(self, allocatable: Mapping[str, str], node: CachedNode | None = None) -> None:
+        """Without `node`, selectors and taints are not checked."""
+        self._node = node
         self._allocatable = {name: quantity.of(value) for name, value in allocatable.items()}
         self._admitted: dict[PodKey, Amounts] = {}
 
-    def admit(self, key: PodKey, pod: Object) -> None:
-        """Counts the pod's requests from now on. Raises PodRejected if the node cannot run the pod."""
+    async def admit(self, key: PodKey, pod: Object) -> None:
+        """Counts the pod's requests from now on. Raises PodRejected if the node cannot run the pod, and
+        PodSetupError if the Node object cannot be read."""
         if key in self._admitted:
             return
         _check_names(pod)
+        _check_os(pod["spec"])
+        if self._node is not None:
+            await _check_placement(pod["spec"], self._node)
+        self._reserve(key, pod)
+
+    def _reserve(self, key: PodKey, pod: Object) -> None:
         requests = {**pod_requests(pod["spec"]), PODS: _ONE}
         for resource, requested in requests.items():
             capacity = self._allocatable.get(resource)
@@ -60,6 +83,51 @@ class NodeAdmission:
     def _used(self, resource: str) -> quantity.Quantity:
         amounts = (each[resource] for each in self._admitted.values() if resource in each)
         return sum(amounts, start=_NONE)
+
+
+class CachedNode:
+    """The node's own Node object, read at most once in NODE_SECONDS."""
+
+    def __init__(self, client: Client, name: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._name = name
+        self._clock = clock
+        self._node: Object = {}
+        self._read_at = -NODE_SECONDS
+        self._lock = asyncio.Lock()
+
+    async def get(self, *, seconds_max: float = NODE_SECONDS) -> Object:
+        """The object as it was at most `seconds_max` ago. Raises PodSetupError."""
+        async with self._lock:
+            if self._clock() - self._read_at >= seconds_max:
+                try:
+                    self._node = await self._client.get(SYSTEM, NODES, self._name)
+                except (ApiError, ClientError) as error:
+                    raise PodSetupError("FailedCreatePodSandBox", "failed to read the node") from error
+                self._read_at = self._clock()
+            return self._node
+
+
+async def _check_placement(spec: Object, cached: CachedNode) -> None:
+    node = await cached.get()
+    if not is_selected(spec, node):
+        node = await cached.get(seconds_max=0.0)  # Its labels may have just changed.
+        if not is_selected(spec, node):
+            raise _predicate_failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+    tolerations = read_tolerations(spec.get("tolerations") or ())
+    taints = read_taints(get(node, "spec", "taints", default=()))
+    if any(each.effect == NO_EXECUTE and not is_tolerated(each, tolerations) for each in taints):
+        raise _predicate_failed("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+
+
+def _predicate_failed(name: str, description: str) -> PodRejected:
+    return PodRejected(name, f"Pod was rejected: Predicate {name} failed: {description}")
+
+
+def _check_os(spec: Object) -> None:
+    if get(spec, "os", "name", default="linux") != "linux":
+        message = "Pod was rejected: Failed to admit pod as the OS field doesn't match node OS"
+        raise PodRejected("PodOSNotSupported", message)
 
 
 def _check_names(pod: Object) -> None:

@@ -171,6 +171,7 @@ class ContainerWatcher:
             container.spec,
             id,
             probe_callbacks(container.name, observed, self._wake, self._note),
+            self._context.probe_slots,
         )
         task = self._tasks.create_task(prober.run(observed.is_started), name=f"probes of {id}")
         self._probing[container.name] = task

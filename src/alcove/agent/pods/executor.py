@@ -90,8 +90,8 @@ class PodExecutor(Protocol):
         """The termination message of a container that has exited."""
         ...
 
-    async def discard(self, id: ContainerId) -> None:
-        """Removes one run of a container, or a sandbox; its log stays."""
+    async def discard(self, id: ContainerId, *, with_log: bool = False) -> None:
+        """Removes one run of a container, or a sandbox. Its log stays, unless no user can ask for it."""
         ...
 
     async def drop_sandbox(self, id: ContainerId) -> None:

@@ -1,5 +1,10 @@
 """Files that the node creates for a pod's containers: /etc/hosts, hostname, resolv.conf and the termination
-log."""
+log.
+
+Containers may write to them, so they are on a tmpfs of the pod with a limit for bytes and files. What a
+container writes there counts as memory of the pod's cgroup; when the tmpfs is full, its writes fail. A tmpfs
+needs no measuring and takes no disk space; the kernels that we support need not have quotas.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from alcove.agent import mount_calls, untrusted_files
+from alcove.agent.mount_calls import MS_NODEV, MS_NOEXEC, MS_NOSUID
 from alcove.agent.runtime.config import BindMount
 from alcove.api.objects import Object
 
 TERMINATION_LOG = "/dev/termination-log"
+SPACE_BYTES_MAX = 4 << 20
+"""Bytes of all these files of one pod; a container that writes more gets ENOSPC."""
+SPACE_FILES_MAX = 4_096
+"""Number of these files of one pod; a pod with more containers than that cannot start them."""
 MESSAGE_BYTES_MAX = 4_096
 FROM_LOG_BYTES_MAX = 2_048
 FROM_LOG_LINES_MAX = 80
@@ -54,23 +65,28 @@ def hosts(pod: Object, addresses: Sequence[str], domain: str) -> str:
     return _HOSTS_HEAD + "".join(lines)
 
 
+def mount_space(directory: Path) -> None:
+    """Mounts the pod's tmpfs at `directory`. Idempotent. Raises OSError."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o711)
+    if not os.path.ismount(directory):
+        options = f"mode=711,size={SPACE_BYTES_MAX},nr_inodes={SPACE_FILES_MAX}"
+        mount_calls.mount("tmpfs", directory, "tmpfs", MS_NODEV | MS_NOSUID | MS_NOEXEC, options)
+
+
+def unmount_space(directory: Path) -> None:
+    """Unmounts the pod's tmpfs; its files are gone then. Idempotent."""
+    mount_calls.unmount_all(directory)
+
+
 def write(directory: Path, texts: dict[str, str]) -> None:
     """Writes the files that differ, in place: containers have them mounted, so they are never replaced."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o711)
     for name, text in texts.items():
         path, content = directory / name, text.encode()
-        if not _has_content(path, content):
+        # The pod may have written gigabytes to the file: no more is read than is compared.
+        if untrusted_files.read_head(directory, name, len(content) + 1) != content:
             path.write_bytes(content)
         path.chmod(0o644)
-
-
-def _has_content(path: Path, content: bytes) -> bool:
-    """Whether the file has exactly that content. The pod may write to the file, so the read is bounded."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(content) + 1) == content
-    except FileNotFoundError:
-        return False
 
 
 def mounts(directory: Path, existing: Sequence[BindMount]) -> list[BindMount]:
@@ -92,24 +108,12 @@ def make_message(directory: Path, name: str) -> Path:
 
 
 def termination_message(container: Object, path: Path, log: Path, exit_code: int) -> str:
-    message = _head(path, MESSAGE_BYTES_MAX)
+    head = untrusted_files.read_head(path.parent, path.name, MESSAGE_BYTES_MAX) or b""
+    message = head.decode(errors="replace")
     falls_back = container.get("terminationMessagePolicy") == "FallbackToLogsOnError"
     if message or not falls_back or exit_code == 0:
         return message
     return _from_log(log)
-
-
-def _head(path: Path, bytes_max: int) -> str:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        return os.read(descriptor, bytes_max).decode(errors="replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(descriptor)
 
 
 def _from_log(log: Path) -> str:
@@ -117,7 +121,7 @@ def _from_log(log: Path) -> str:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - 4 * FROM_LOG_BYTES_MAX))
-            lines = file.read().splitlines(keepends=True)
+            lines = file.read(4 * FROM_LOG_BYTES_MAX).splitlines(keepends=True)
     except OSError:
         return ""
     output = b"".join(b"".join(line.split(b" ", 3)[3:]) for line in lines[-FROM_LOG_LINES_MAX:])

@@ -75,7 +75,7 @@ class HollowPodExecutor:
     ) -> str:
         return ""
 
-    async def discard(self, id: ContainerId) -> None:
+    async def discard(self, id: ContainerId, *, with_log: bool = False) -> None:
         await self.runtime.delete(id)
         self._containers.discard(id)
 

@@ -1,7 +1,8 @@
 """The services that pod executors of a node share: runtimes, network, volumes, images, and directories on
 disk.
 
-DIR/pods/POD         files for the pod's containers; its range of user ids, if it has one
+DIR/pods/POD         the agent's files for the pod: the sandbox's log, its range of user ids if it has one
+DIR/pods/POD/files   a tmpfs: files that its containers may write to (files.py)
 DIR/logs/POD         logs of its containers
 DIR/snapshots/ID     file systems of containers
 """
@@ -22,6 +23,7 @@ from alcove.agent.images.pull_policy import ImagePuller
 from alcove.agent.images.snapshots import OverlaySnapshots
 from alcove.agent.network.attachment import Attachment
 from alcove.agent.podkey import PodKey
+from alcove.agent.pods import files
 from alcove.agent.pods.environment import ContainerEnvironment
 from alcove.agent.pods.runtime_classes import RuntimeClasses
 from alcove.agent.pods.worker_context import Note
@@ -59,8 +61,19 @@ class PodDirectories(Struct, frozen=True):
     def pod(self, key: PodKey) -> Path:
         return self.data / "pods" / key.directory_name
 
+    def files(self, key: PodKey) -> Path:
+        return self.pod(key) / "files"
+
+    def sandbox_log(self, key: PodKey) -> Path:
+        return self.pod(key) / "sandbox.log"
+
     def logs(self, key: PodKey) -> Path:
         return self.data / "logs" / key.directory_name
+
+    def container_logs(self, key: PodKey) -> list[Path]:
+        """The directories of the pod's logs, one per container and of its name."""
+        directory = self.logs(key)
+        return sorted(directory.iterdir()) if directory.is_dir() else []
 
     def log(self, key: PodKey, container: str, attempt: int) -> Path:
         """Raises ValueError if `container` is not a valid container name: it could lead out of the
@@ -131,6 +144,7 @@ def sweep(services: NodeServices, keys: Collection[PodKey]) -> Sequence[str]:
         directory = services.folders.data / kind
         for each in directory.iterdir() if directory.is_dir() else ():
             if each.name not in retained:
+                files.unmount_space(each / "files")
                 shutil.rmtree(each, ignore_errors=True)
                 removed.append(each.name)
     return removed

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from msgspec import structs
 from alcove.agent.cgroups import CgroupLayout
 from alcove.agent.images.model import Image, ImageUnavailable
 from alcove.agent.images.snapshots import MountFailed
+from alcove.agent.logs import rotation
 from alcove.agent.network.attachment import Attachment, NetworkError
 from alcove.agent.network.network_dialer import connect_loopback, connect_node
 from alcove.agent.podkey import PodKey
@@ -83,7 +85,7 @@ class RealPodExecutor:
         self._fetched: dict[ContainerId, tuple[Image, Sequence[tuple[str, str]]]] = {}
         self._attachment = _NOT_ATTACHED
         self._volumes: Mapping[str, VolumePath] = {}
-        self._directory = services.folders.pod(key)
+        self._files = services.folders.files(key)
         self._group = f"{services.group}/{key.directory_name}"
 
     @property
@@ -153,7 +155,12 @@ class RealPodExecutor:
             "hostname": f"{self._hostname(pod)}\n",
             "resolv.conf": conf.text(),
         }
-        files.write(self._directory, texts)
+        try:
+            files.mount_space(self._files)
+            files.write(self._files, texts)
+        except OSError as error:
+            message = f"failed to write the pod's files: {os.strerror(error.errno or 0)}"
+            raise PodSetupError("FailedCreatePodSandBox", message) from error
 
     def _hostname(self, pod: Object) -> str:
         if pod["spec"].get("hostNetwork"):
@@ -203,7 +210,7 @@ class RealPodExecutor:
         await self._services.network.restore_addresses(self.key)
         self._image_digests[id] = ""
         await self.runtime.create(
-            ContainerSpec(id, id, config, self._directory / "sandbox.log", mark.labels())
+            ContainerSpec(id, id, config, self._services.folders.sandbox_log(self.key), mark.labels())
         )
         return id
 
@@ -270,7 +277,7 @@ class RealPodExecutor:
         id = container_labels.container_id(self.key, container.name, attempt)
         container_spec = container.spec
         image, variables = self._fetched.pop(id)
-        message = files.make_message(self._directory / "messages", f"{container.name}.{attempt}")
+        message = files.make_message(self._files / "messages", f"{container.name}.{attempt}")
         mark = ContainerMark(
             self.key,
             container.name,
@@ -335,7 +342,7 @@ class RealPodExecutor:
     ) -> list[BindMount]:
         volume_mounts = container_mounts(pod, container, self._volumes, environment(variables))
         path = container.get("terminationMessagePath") or files.TERMINATION_LOG
-        node_files = files.mounts(self._directory, volume_mounts)
+        node_files = files.mounts(self._files, volume_mounts)
         return [*volume_mounts, *node_files, BindMount(str(message), path)]
 
     def termination_message(
@@ -344,12 +351,16 @@ class RealPodExecutor:
         log = self._services.folders.log(self.key, container.name, mark.attempt)
         return files.termination_message(container.spec, Path(mark.term_message), log, status.exit_code)
 
-    async def discard(self, id: ContainerId) -> None:
+    async def discard(self, id: ContainerId, *, with_log: bool = False) -> None:
         await self.runtime.delete(id)
         await asyncio.to_thread(self._services.snapshots.remove, id)
         name = id.removeprefix(f"{self.key.directory_name}.")
+        container, _, attempt = name.rpartition(".")
+        if with_log and container:
+            log = self._services.folders.log(self.key, container, int(attempt))
+            await asyncio.to_thread(rotation.remove, log)
         with contextlib.suppress(FileNotFoundError):
-            (self._directory / "messages" / name).unlink()
+            (self._files / "messages" / name).unlink()
         self._image_digests.pop(id, None)
         self._fetched.pop(id, None)
 
@@ -368,7 +379,8 @@ class RealPodExecutor:
         await services.volumes.unmount(self.key)
         services.cgroups.remove(self._group)
         services.pulls.forget(self.key)
-        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+        files.unmount_space(self._files)
+        await asyncio.to_thread(shutil.rmtree, services.folders.pod(self.key), ignore_errors=True)
         self._attachment, self._volumes = _NOT_ATTACHED, {}
 
     async def remove_logs(self) -> None:

@@ -234,7 +234,7 @@ class PodWorker:
     async def _do(self, step: Step) -> None:
         match step:
             case SetUpPod():
-                self._context.admission.admit(self.key, self.pod)
+                await self._context.admission.admit(self.key, self.pod)
                 await self.executor.set_up(self.pod)
                 self.view.is_set_up, self.view.applied_resources = True, resources_of(self.pod["spec"])
             case MakeSandbox(attempt=attempt):
@@ -244,7 +244,7 @@ class PodWorker:
             case StartCreatedContainer(container=name, id=id):
                 await self._resume(self._desired(name), id)
             case RemoveContainer(container=name, id=id):
-                await self.executor.discard(id)
+                await self.executor.discard(id, with_log=True)
                 observed = self.view.observed(name)
                 observed.stale = [each for each in observed.stale if each != id]
             case ResizeContainers():
@@ -294,7 +294,8 @@ class PodWorker:
             await self._could_not_run(container, attempt, mark, str(error))
         except (RuntimeFailure, OSError) as error:
             # A failure of the node, not of the container: most likely a full disk.
-            await self.executor.discard(container_labels.container_id(self.key, container.name, attempt))
+            id = container_labels.container_id(self.key, container.name, attempt)
+            await self.executor.discard(id, with_log=True)
             self._container_failed(
                 observed, ContainerStartError("Failed", f"Error: {error}", "CreateContainerError")
             )
@@ -369,7 +370,7 @@ class PodWorker:
         """Records a run that failed to start (command not found, refused by the runtime) as one that has
         exited."""
         id = container_labels.container_id(self.key, container.name, attempt)
-        await self.executor.discard(id)
+        await self.executor.discard(id, with_log=True)
         sandbox, now = self.view.sandbox, self._context.wall()
         code = 127 if "not found" in message or "no such file" in message.lower() else 128
         ended = ContainerStatus(

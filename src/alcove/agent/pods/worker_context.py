@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.admission import NodeAdmission
+from alcove.agent.probes.slots import ExecProbeSlots
 
 NORMAL, WARNING = "Normal", "Warning"
 
@@ -25,3 +26,5 @@ class WorkerContext(Struct, frozen=True):
     """Wall clock, in epoch seconds."""
     clock: Callable[[], float]
     """Monotonic clock."""
+    probe_slots: ExecProbeSlots = field(default_factory=ExecProbeSlots)
+    """Limits how many exec probes run at the same time."""

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from alcove.agent.pods.executor import PodExecutor
 from alcove.agent.probes.checks import ProbeResult, check
+from alcove.agent.probes.slots import ExecProbeSlots
 from alcove.agent.runtime.base import ContainerId
 from alcove.api.objects import Object
 
@@ -54,12 +55,18 @@ class ProbeCallbacks(Struct, frozen=True):
 
 class Prober:
     def __init__(
-        self, executor: PodExecutor, container: Object, id: ContainerId, callbacks: ProbeCallbacks
+        self,
+        executor: PodExecutor,
+        container: Object,
+        id: ContainerId,
+        callbacks: ProbeCallbacks,
+        slots: ExecProbeSlots,
     ) -> None:
         self._executor = executor
         self._container = container
         self._id = id
         self._callbacks = callbacks
+        self._slots = slots
 
     async def run(self, is_started: bool) -> None:
         """Runs until cancelled, or until there is nothing left to probe."""
@@ -104,15 +111,22 @@ class Prober:
             await asyncio.sleep(_period(probe))
 
     async def _once(self, kind: str, probe: Object) -> bool:
-        seconds = float(probe.get("timeoutSeconds") or 1)
-        try:
-            async with asyncio.timeout(seconds):
-                result = await check(probe, self._container, self._executor, self._id)
-        except TimeoutError:
-            result = ProbeResult(False, f"probe timed out after {seconds:.0f}s")
+        if "exec" in probe:
+            async with self._slots.slot(self._executor.key):  # Waiting does not count as a failure.
+                result = await self._check(probe)
+        else:
+            result = await self._check(probe)
         if not result.is_good:
             self._callbacks.unhealthy(kind, result.message)
         return result.is_good
+
+    async def _check(self, probe: Object) -> ProbeResult:
+        seconds = float(probe.get("timeoutSeconds") or 1)
+        try:
+            async with asyncio.timeout(seconds):
+                return await check(probe, self._container, self._executor, self._id)
+        except TimeoutError:
+            return ProbeResult(False, f"probe timed out after {seconds:.0f}s")
 
 
 def _streak(probe: Object, *, is_good: bool) -> ResultStreak:

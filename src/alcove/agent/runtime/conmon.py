@@ -15,9 +15,12 @@ from alcove.agent.runtime.bundle import Bundle
 
 PROGRAM = "conmon"
 CREATE_SECONDS_MAX = 60.0
-LOG_BYTES_MAX = 20 << 20
-"""Size at which conmon itself starts a log file anew. Rotation keeps files below this size, unless a container writes
-faster than rotation looks; such a container loses output instead of filling the disk."""
+LOG_FILE_BYTES_MAX = 64 << 20
+"""Bytes of one log file of a container, after which conmon replaces it by a new one (logs/rotation.py). What
+a container writes beyond that between two rotations is lost to `kubectl logs`, the oldest first."""
+SANDBOX_LOG_BYTES_MAX = 64 << 10
+"""Bytes of the log of a sandbox, which a pod can write to if it shares the process namespace; conmon replaces
+the file by a new one."""
 _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 _REOPEN_LOG = b"2 0 0\n"
 
@@ -50,7 +53,7 @@ def _arguments(runtime: Path, bundle: Bundle, spec: ContainerSpec) -> Sequence[s
         *("--runtime", str(runtime), "--bundle", str(path), "--exit-dir", str(path), "--full-attach"),
         *("--container-pidfile", str(path / "pid"), "--conmon-pidfile", str(path / "conmon.pid")),
         *("--log-path", f"k8s-file:{spec.log_path}", "--log-level", "error", "--no-sync-log"),
-        *("--log-size-max", str(LOG_BYTES_MAX)),
+        *("--log-size-max", str(SANDBOX_LOG_BYTES_MAX if spec.is_sandbox else LOG_FILE_BYTES_MAX)),
     ]
     if spec.config["process"].get("terminal"):
         arguments.append("--terminal")

@@ -133,18 +133,10 @@ class PodVolumes:
         # A later tenant may have the same name: it must not get cached objects of this one.
         self._lookup.forget(key)
 
-    async def usage(self, key: PodKey) -> dict[str, int]:
-        """The disk usage of the pod's emptyDir volumes, in bytes, by the volume's name."""
-        return (await self.usages([key])).get(key, {})
-
-    async def usages(self, keys: list[PodKey]) -> dict[PodKey, dict[str, int]]:
-        """The disk usage of many pods' emptyDir volumes, measured by one process."""
-        paths = [(key, path) for key in keys for path in self._empty_dirs(_id(key))]
-        sizes = await _in_thread(file_trees.used_bytes, [path for _, path in paths])
-        usages: dict[PodKey, dict[str, int]] = {}
-        for (key, path), size in zip(paths, sizes, strict=True):
-            usages.setdefault(key, {})[path.name] = size
-        return usages
+    def empty_dirs(self, key: PodKey) -> list[Path]:
+        """The directories of the pod's emptyDir volumes on disk, each with the volume's name."""
+        entries = _entries(self._pods / _id(key) / "empty")
+        return [path for path in entries if not os.path.ismount(path)]  # Those on a tmpfs count as memory.
 
     def ids(self) -> list[PodKey]:
         """The pods that have volumes on this node."""
@@ -329,10 +321,6 @@ class PodVolumes:
         mount_points = [path for path in (home / "memory",) if path.exists()]
         mount_points += [self.local.root(local) for local in record.local.values()]
         return bool(record.paths) and all(os.path.ismount(path) for path in mount_points)
-
-    def _empty_dirs(self, id: str) -> list[Path]:
-        entries = _entries(self._pods / id / "empty")
-        return [path for path in entries if not os.path.ismount(path)]  # Those on a tmpfs count as memory.
 
     def _tokens_path(self, id: str) -> Path:
         return self._pods / id / "memory" / ".tokens"

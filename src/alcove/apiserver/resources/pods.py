@@ -12,15 +12,16 @@ from alcove.api.errors import (
     BadRequest,
     Conflict,
     Details,
+    Forbidden,
     InternalError,
     NotFound,
     StatusCause,
     TooManyRequests,
 )
-from alcove.api.ids import GroupVersionKind, Key
+from alcove.api.ids import SYSTEM, GroupVersionKind, Key
 from alcove.api.kinds.core.pods import subresources
 from alcove.api.objects import Object
-from alcove.api.resources import POD_DISRUPTION_BUDGETS, PODS, PODS_BINDING
+from alcove.api.resources import POD_DISRUPTION_BUDGETS, PODS, PODS_BINDING, TENANTS
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.resources import body, deleting, patching, updating, writing
@@ -33,6 +34,8 @@ from alcove.store.base import RevisionMismatch, WriteOp
 BINDING = GroupVersionKind("", "v1", "Binding")
 EVICTION = GroupVersionKind("policy", "v1", "Eviction")
 
+MAY_BIND = "alcove.dev/may-bind"
+"""The annotation of a Tenant whose users may bind pods if it is "true"."""
 _EVICTED_FREELY = frozenset({"Succeeded", "Failed", "Pending"})
 _SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
@@ -55,6 +58,7 @@ async def bind(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     assert node is not None
     binding = body.read_as(call, node, BINDING.api_version, BINDING.kind)
     name = call.target.name or objects.name(binding)
+    _check_may_bind(services, call, name)
     if objects.name(binding) not in ("", name):
         raise BadRequest(
             f"the name of the object ({objects.name(binding)}) does not match the name on the URL ({name})"
@@ -78,6 +82,17 @@ async def bind(services: ApiServerServices, call: ApiCall) -> HttpResponse:
 
     await updating.change(services, call, call.kind, bound, manager=writing.field_manager(call))
     return json_response(201, _SUCCESS)
+
+
+def _check_may_bind(services: ApiServerServices, call: ApiCall, name: str) -> None:
+    """Raises Forbidden for callers of a tenant, whatever its roles say: only ring0's scheduler knows which
+    nodes are free for whom. Ring0 exempts a tenant by an annotation of its Tenant object."""
+    if call.identity.tenant == SYSTEM:
+        return
+    tenant = services.cache.entry(Key(TENANTS, SYSTEM, "", call.identity.tenant))
+    if tenant is None or objects.annotations(tenant.object).get(MAY_BIND) != "true":
+        message = f"only the scheduler binds pods, unless the operator sets {MAY_BIND} on the tenant"
+        raise Forbidden.of(PODS_BINDING, name, message)
 
 
 def _bound(pod: Object, binding: Object, now: str) -> Object:

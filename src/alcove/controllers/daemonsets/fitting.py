@@ -5,14 +5,11 @@ Free resources are not considered: the scheduler does that, and may preempt othe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec import Struct
 
-from alcove.api.objects import Object, get, labels
+from alcove.api.nodeselection import NAME_FIELD, is_selected
+from alcove.api.objects import Object, get
 from alcove.api.tolerations import NO_EXECUTE, NO_SCHEDULE, is_tolerated, read_taints, read_tolerations
-
-NAME_FIELD = "metadata.name"
 
 
 def _tolerates(key: str, effect: str) -> Object:
@@ -46,56 +43,13 @@ def tolerations(spec: Object) -> list[Object]:
 
 def fit(spec: Object, node: Object) -> NodeFit:
     """`spec` is the pod spec of the daemon set's template; `node` is ring0's Node object."""
-    if spec.get("nodeName") not in (None, "", node["metadata"]["name"]) or not _is_selected(spec, node):
+    if spec.get("nodeName") not in (None, "", node["metadata"]["name"]) or not is_selected(spec, node):
         return NodeFit(False, False)
     tolerated = read_tolerations(tolerations(spec))
     taints = read_taints(get(node, "spec", "taints", default=()))
     untolerated = {taint.effect for taint in taints if not is_tolerated(taint, tolerated)}
     stays = NO_EXECUTE not in untolerated
     return NodeFit(stays and NO_SCHEDULE not in untolerated, stays)
-
-
-def _is_selected(spec: Object, node: Object) -> bool:
-    node_labels = labels(node)
-    if not (spec.get("nodeSelector") or {}).items() <= node_labels.items():
-        return False
-    required = get(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    if required is None:
-        return True
-    fields = {NAME_FIELD: node["metadata"]["name"]}
-    return any(_matches(term, node_labels, fields) for term in required.get("nodeSelectorTerms") or ())
-
-
-def _matches(term: Object, node_labels: Mapping[str, str], fields: Mapping[str, str]) -> bool:
-    """A term without requirements matches nothing."""
-    requirements = [(each, node_labels) for each in term.get("matchExpressions") or ()]
-    requirements += [(each, fields) for each in term.get("matchFields") or ()]
-    return bool(requirements) and all(_holds(each, values) for each, values in requirements)
-
-
-def _holds(requirement: Object, values: Mapping[str, str]) -> bool:
-    key: str = requirement.get("key", "")
-    operands: list[str] = requirement.get("values") or []
-    match requirement.get("operator"):
-        case "In":
-            return values.get(key) in operands
-        case "NotIn":
-            return values.get(key) not in operands
-        case "Exists":
-            return key in values
-        case "DoesNotExist":
-            return key not in values
-        case "Gt" | "Lt" as operator if len(operands) == 1:
-            number, bound = _integer(values.get(key, "")), _integer(operands[0])
-            if number is None or bound is None:
-                return False
-            return number > bound if operator == "Gt" else number < bound
-    return False
-
-
-def _integer(text: str) -> int | None:
-    digits = text.removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
 
 
 def pinned(spec: Object, node: str) -> Object:

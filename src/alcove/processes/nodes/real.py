@@ -31,8 +31,10 @@ from alcove.agent.network.node_network import NodeNetwork
 from alcove.agent.network.start import start_network
 from alcove.agent.node import NodeDescription, NodeStatusManager
 from alcove.agent.node import allocatable as allocatable_of
+from alcove.agent.pod_storage import PodStorageMeter
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods import container_labels, node_services, user_namespaces
+from alcove.agent.pods.admission import CachedNode
 from alcove.agent.pods.environment import ContainerEnvironment
 from alcove.agent.pods.hollow_executor import HollowPodExecutor
 from alcove.agent.pods.node_services import IdRanges, NodeServices, PodDirectories
@@ -78,9 +80,12 @@ async def start(agent: AgentProcess) -> list[NodeStatusManager]:
     except NodeUnable as error:
         return hollow.start(agent, str(error))
     found = await node.found()
-    workers = agent.add_workers(config.name, allocatable_of(node.facts()), node.executor, found)
-    housekeeping = NodeHousekeeping(workers, node.services, node.images)
     client = agent.planes.client(HOME)
+    cached_node = CachedNode(client, config.name)
+    workers = agent.add_workers(config.name, allocatable_of(node.facts()), node.executor, found, cached_node)
+    services = node.services
+    storage = PodStorageMeter(services.folders, services.volumes, services.snapshots)
+    housekeeping = NodeHousekeeping(workers, services, node.images, storage, config.storage_bounds)
     manager = NodeStatusManager(
         node.facts(), client, time.time, housekeeping.pressures, lambda: node_status_images(node.images.all())
     )

@@ -85,6 +85,20 @@ def agent(
             "the public ones in /etc/resolv.conf."
         ),
     ] = None,
+    pod_storage_max: Annotated[
+        str,
+        typer.Option(
+            help="Storage that a pod may use on the node's disk without requesting it, such as 20Gi; "
+            "at most a quarter of the disk."
+        ),
+    ] = "20Gi",
+    pod_files_max: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Files that a pod may have on the node's disk; at most a quarter of the disk's inodes.",
+        ),
+    ] = 500_000,
     probe_port: ProbePort = None,
     drain_on_stop: Annotated[
         bool,
@@ -96,6 +110,7 @@ def agent(
     log_format: FormatOption = Form.TEXT,
 ) -> None:
     """Run the node agent: runs pods of all planes that are bound to this node."""
+    from alcove.agent.pressure import StorageBounds
     from alcove.api.destinations import networks
     from alcove.client.kubeconfig import default_path
     from alcove.processes.agent import BPF_ROOT, AgentConfig, instance_of, run_agent
@@ -127,9 +142,19 @@ def agent(
         insecure_registries=tuple(insecure_registry or ()),
         registry_networks=registry_networks,
         dns_upstreams=tuple(dns_upstream or ()),
+        storage_bounds=StorageBounds(_bytes(pod_storage_max), pod_files_max),
         probe_port=probe_port,
         drains_on_stop=drain_on_stop,
     )
     configure("agent", log_level, log_format)
     if message := run_agent(config):
         raise fail(message)
+
+
+def _bytes(text: str) -> int:
+    from alcove.api import quantity
+
+    try:
+        return quantity.parse(text).value
+    except ValueError as error:
+        raise typer.BadParameter(f"--pod-storage-max: {error}") from error

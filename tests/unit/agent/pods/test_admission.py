@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from alcove.agent.podkey import PodKey
-from alcove.agent.pods.admission import NodeAdmission, check_security
+from alcove.agent.pods.admission import CachedNode, NodeAdmission, check_security
 from alcove.agent.pods.executor import PodRejected
 from alcove.agent.runtime.base import Isolation
 from alcove.api.ids import TenantId
@@ -28,58 +30,118 @@ def pod(name: str = "main", spec: Object | None = None, **requests: str) -> Obje
     ("resource", "value"),
     [("cpu", "4001m"), ("cpu", "256"), ("memory", "1Ti"), ("ephemeral-storage", "11Gi")],
 )
-def test_a_pod_that_asks_for_more_than_the_node_has_is_refused(resource: str, value: str) -> None:
+async def test_a_pod_that_asks_for_more_than_the_node_has_is_refused(resource: str, value: str) -> None:
     admission = NodeAdmission(NODE)
     with pytest.raises(PodRejected) as refused:
-        admission.admit(key("a"), pod(spec={"overhead": {resource: value}}))
+        await admission.admit(key("a"), pod(spec={"overhead": {resource: value}}))
     assert refused.value.reason == f"OutOf{resource}"
-    admission.admit(key("b"), pod(cpu="4", memory="8Gi"))
+    await admission.admit(key("b"), pod(cpu="4", memory="8Gi"))
 
 
-def test_a_pod_that_does_not_fit_beside_the_others_is_refused_until_they_go() -> None:
+async def test_a_pod_that_does_not_fit_beside_the_others_is_refused_until_they_go() -> None:
     admission = NodeAdmission(NODE)
-    admission.admit(key("a"), pod(cpu="3"))
+    await admission.admit(key("a"), pod(cpu="3"))
     with pytest.raises(PodRejected, match="requested: 2, used: 3, capacity: 4"):
-        admission.admit(key("b"), pod(cpu="2"))
-    admission.admit(key("a"), pod(cpu="3"))
+        await admission.admit(key("b"), pod(cpu="2"))
+    await admission.admit(key("a"), pod(cpu="3"))
     admission.release(key("a"))
     admission.release(key("a"))
-    admission.admit(key("b"), pod(cpu="2"))
+    await admission.admit(key("b"), pod(cpu="2"))
 
 
-def test_the_number_of_pods_is_limited() -> None:
+async def test_the_number_of_pods_is_limited() -> None:
     admission = NodeAdmission(NODE)
     for name in "abc":
-        admission.admit(key(name), pod())
+        await admission.admit(key(name), pod())
     with pytest.raises(PodRejected) as refused:
-        admission.admit(key("d"), pod())
+        await admission.admit(key("d"), pod())
     assert refused.value.reason == "OutOfpods"
 
 
-def test_what_runs_already_is_counted_whether_it_fits_or_not() -> None:
+async def test_what_runs_already_is_counted_whether_it_fits_or_not() -> None:
     admission = NodeAdmission(NODE)
     admission.adopt(key("a"), pod(cpu="6"))
     with pytest.raises(PodRejected):
-        admission.admit(key("b"), pod(cpu="1m"))
+        await admission.admit(key("b"), pod(cpu="1m"))
 
 
-def test_overhead_and_requests_of_the_pod_as_a_whole_count() -> None:
+async def test_overhead_and_requests_of_the_pod_as_a_whole_count() -> None:
     admission = NodeAdmission(NODE)
     with pytest.raises(PodRejected):
-        admission.admit(key("a"), pod(cpu="4", spec={"overhead": {"cpu": "1m"}}))
+        await admission.admit(key("a"), pod(cpu="4", spec={"overhead": {"cpu": "1m"}}))
     with pytest.raises(PodRejected):
-        admission.admit(key("a"), pod(cpu="1", spec={"resources": {"requests": {"cpu": "5"}}}))
+        await admission.admit(key("a"), pod(cpu="1", spec={"resources": {"requests": {"cpu": "5"}}}))
 
 
-def test_extended_resources_that_the_node_does_not_know_are_the_schedulers_business() -> None:
-    NodeAdmission(NODE).admit(key("a"), {"spec": pod()["spec"] | {"overhead": {"example.com/gpu": "1"}}})
+async def test_extended_resources_that_the_node_does_not_know_are_the_schedulers_business() -> None:
+    await NodeAdmission(NODE).admit(
+        key("a"), {"spec": pod()["spec"] | {"overhead": {"example.com/gpu": "1"}}}
+    )
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "0/../../volumes", "a\0", "a\n", "A", "x" * 64])
-def test_a_container_whose_name_could_lead_elsewhere_is_refused(name: str) -> None:
+async def test_a_container_whose_name_could_lead_elsewhere_is_refused(name: str) -> None:
     with pytest.raises(PodRejected) as refused:
-        NodeAdmission(NODE).admit(key("a"), pod(name))
+        await NodeAdmission(NODE).admit(key("a"), pod(name))
     assert refused.value.reason == "InvalidPod"
+
+
+class Nodes:
+    """Answers GET of the node with the objects given, one after the other."""
+
+    def __init__(self, *nodes: Object) -> None:
+        self.nodes = list(nodes)
+
+    async def get(self, _tenant: TenantId, _resource: object, _name: str) -> Object:
+        return self.nodes.pop(0) if len(self.nodes) > 1 else self.nodes[0]
+
+
+def named(taints: Sequence[Object] = (), **labels: str) -> Object:
+    return {"metadata": {"name": "n1", "labels": labels}, "spec": {"taints": list(taints)}}
+
+
+def required(key: str, *values: str) -> Object:
+    term = {"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return {"affinity": {"nodeAffinity": terms}}
+
+
+EVICTING, CORDON = {"key": "k", "effect": "NoExecute"}, {"key": "k", "effect": "NoSchedule"}
+TOLERATES = {"tolerations": [{"key": "k", "operator": "Exists", "effect": "NoExecute"}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "node", "reason"),
+    [
+        ({}, named(disk="ssd"), ""),
+        ({"nodeSelector": {"disk": "ssd"}}, named(disk="ssd"), ""),
+        ({"nodeSelector": {"disk": "ssd"}}, named(disk="hdd"), "NodeAffinity"),
+        ({"nodeSelector": {"kubernetes.io/arch": "arm64"}}, named(), "NodeAffinity"),
+        (required("disk", "ssd", "nvme"), named(disk="ssd"), ""),
+        (required("disk", "nvme"), named(disk="ssd"), "NodeAffinity"),
+        ({}, named([EVICTING]), "TaintToleration"),
+        (TOLERATES, named([EVICTING]), ""),
+        ({}, named([CORDON]), ""),
+        ({"os": {"name": "linux"}}, named(), ""),
+        ({"os": {"name": "windows"}}, named(), "PodOSNotSupported"),
+    ],
+)
+async def test_a_pod_bound_past_the_scheduler_is_admitted_as_by_the_kubelet(
+    spec: Object, node: Object, reason: str
+) -> None:
+    admission = NodeAdmission(NODE, CachedNode(Nodes(node), "n1"))  # type: ignore[arg-type]
+    if not reason:
+        await admission.admit(key("a"), pod(spec=spec))
+        return
+    with pytest.raises(PodRejected) as refused:
+        await admission.admit(key("a"), pod(spec={**spec, "overhead": {"cpu": "4"}}))
+    assert refused.value.reason == reason
+
+
+async def test_a_label_that_was_just_added_counts() -> None:
+    cached = CachedNode(Nodes(named(), named(disk="ssd")), "n1")  # type: ignore[arg-type]
+    await cached.get()
+    await NodeAdmission(NODE, cached).admit(key("a"), pod(spec={"nodeSelector": {"disk": "ssd"}}))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,29 @@ def test_what_a_pod_makes_of_its_files_cannot_hold_up_the_node(tmp_path: Path, s
         file.truncate(size_bytes)
     files.write(tmp_path, {"hosts": "one"})
     assert (tmp_path / "hosts").read_bytes() == b"one"
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
+def test_a_pods_files_have_limits_for_bytes_and_number(tmp_path: Path) -> None:
+    space = tmp_path / "pod" / "files"
+    files.mount_space(space)
+    files.mount_space(space)
+    try:
+        files.write(space, {"hosts": "one"})
+        with pytest.raises(OSError, match="No space left"), (space / "hosts").open("wb") as file:
+            for _ in range(files.SPACE_BYTES_MAX >> 16):
+                file.write(bytes(1 << 16))
+            file.write(bytes(1 << 16))
+        message = files.make_message(space / "messages", "a.0")
+        assert files.termination_message({}, message, tmp_path / "none", 1) == ""
+        with pytest.raises(OSError, match="No space left"):
+            for number in range(files.SPACE_FILES_MAX):
+                (space / str(number)).touch()
+    finally:
+        files.unmount_space(space)
+    files.unmount_space(space)
+    assert list(space.iterdir()) == []
 
 
 def test_what_the_container_mounts_itself_counts(tmp_path: Path) -> None:

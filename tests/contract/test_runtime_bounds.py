@@ -1,0 +1,84 @@
+"""What a container makes a node keep or run for it is bounded, and charged to its pod, in every runtime."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from alcove.agent.cgroups import Cgroups
+from alcove.agent.logs import files
+from alcove.agent.logs.reader import LogFormatter, LogOptions
+from alcove.agent.logs.rotation import LogRotation
+from alcove.agent.runtime import conmon
+from alcove.agent.runtime.base import ContainerId
+from alcove.agent.runtime.oci import OciRuntime
+from alcove.testing.containers import ContainerLab, working_flavor
+
+pytestmark = [pytest.mark.root]
+LOG_BYTES = 256 << 10
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="alcove-runtime-") as name:
+        Path(name).chmod(0o711)
+        yield Path(name)
+
+
+@pytest.fixture(params=["crun", "runc", "gvisor"])
+async def lab(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[ContainerLab]:
+    flavor, why = await working_flavor(request.param)
+    if flavor is None:
+        pytest.skip(why)
+    async with ContainerLab(OciRuntime(flavor, folder / "run", Cgroups.of_machine()), folder) as lab:
+        yield lab
+
+
+def size_of_logs(lab: ContainerLab, container: ContainerId) -> int:
+    return sum(path.stat().st_size for path in lab.log(container).parent.glob(f"{container}.log*"))
+
+
+async def test_a_container_that_writes_faster_than_logs_are_rotated_keeps_to_one_file(
+    lab: ContainerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conmon, "LOG_FILE_BYTES_MAX", LOG_BYTES)
+    sandbox = await lab.sandbox()
+    container = await lab.container(sandbox, {"command": ["sh", "-c", "seq 1 100000; echo the end"]})
+    waiting = asyncio.create_task(lab.runtime.wait(container))
+    while not waiting.done():
+        assert size_of_logs(lab, container) <= 2 * LOG_BYTES
+        await asyncio.wait({waiting}, timeout=0.05)
+    assert 0 < size_of_logs(lab, container) <= LOG_BYTES
+    assert lab.lines(container)[-1] == "the end", "what is lost is what is oldest"
+
+
+async def test_no_line_is_lost_of_a_log_that_is_rotated_in_time(
+    lab: ContainerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """conmon counts what a container writes over all its files, and replaces the file in the middle of one."""
+    monkeypatch.setattr(conmon, "LOG_FILE_BYTES_MAX", LOG_BYTES)
+    rotation = LogRotation(file_bytes_max=LOG_BYTES // 4, files_max=100)
+    sandbox = await lab.sandbox()
+    script = "for n in $(seq 1 20); do seq $((n * 1000)) $((n * 1000 + 999)); sleep 0.1; done"
+    container = await lab.container(sandbox, {"command": ["sh", "-c", script]})
+    log = lab.log(container)
+    waiting = asyncio.create_task(lab.runtime.wait(container))
+    while not waiting.done():
+        await rotation.rotate(lab.runtime, container, log)
+        await asyncio.wait({waiting}, timeout=0.01)
+    await rotation.rotate(lab.runtime, container, log)
+    output = LogFormatter(LogOptions()).format(b"".join(path.read_bytes() for path in files.all_of(log)))
+    assert output.decode().split() == [*map(str, range(1_000, 21_000))]
+    assert len(files.all_of(log)) > 10
+
+
+async def test_a_sandbox_cannot_fill_the_disk_by_its_log(lab: ContainerLab) -> None:
+    """A pod whose containers share their processes can open the output of the first one."""
+    pod = {"shareProcessNamespace": True}
+    sandbox = await lab.sandbox(pod)
+    command = ["sh", "-c", "seq 1 200000 > /proc/1/fd/1; exit 0"]
+    container = await lab.container(sandbox, {"command": command}, pod)
+    await lab.runtime.wait(container)
+    assert size_of_logs(lab, sandbox) <= conmon.SANDBOX_LOG_BYTES_MAX
