@@ -126,7 +126,8 @@ class NodeHousekeeping:
                     for key, each in totals.items()
                 }
             case pressure.MEMORY:
-                used = {each.key: self._usage(each).working_set_bytes for each in workers}
+                files = self._services.volumes.file_bytes
+                used = {each.key: self._usage(each).working_set_bytes + files(each.key) for each in workers}
             case _:
                 used = {each.key: self._usage(each).processes for each in workers}
         return [EvictionCandidate(each.key, each.pod["spec"], used.get(each.key, 0)) for each in workers]

@@ -60,6 +60,7 @@ class Node:
         services = SimpleNamespace(
             folders=SimpleNamespace(data=Path("/")),
             group="/g",
+            volumes=SimpleNamespace(file_bytes=lambda _key: 0),
             cgroups=SimpleNamespace(usage=lambda group: usage[group.removeprefix("/g/")]),
             note=lambda key, _type, reason, _message: self.events.append((key.name, reason)),
         )

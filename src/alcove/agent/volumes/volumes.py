@@ -45,9 +45,16 @@ from alcove.agent.volumes.sources import (
 from alcove.api import objects
 from alcove.api.objects import Object
 
-FILES_BYTES_MAX = 64 << 20
-"""All projected files of a pod. The tmpfs has twice the size, since old and new files coexist during an
-update."""
+FILES_BYTES_MAX = 16 << 20
+"""Bytes of all projected files of a pod (config maps, secrets, tokens); a pod with more does not start
+(FailedMount). The tmpfs has twice the size, since old and new files coexist during an update."""
+FILES_MAX = 16_384
+"""Number of projected files of a pod; a pod with more does not start (FailedMount)."""
+TENANT_FILES_BYTES_MAX = 256 << 20
+"""Bytes of projected files of all pods of a tenant on a node, which are the node's memory; a pod that would
+need more waits (FailedMount)."""
+MEMORY_VOLUME_FILES_MAX = 500_000
+"""Number of files in an emptyDir volume of medium Memory; creating more fails with ENOSPC."""
 
 _RECORD = "record.json"
 log = logging.getLogger(__name__)
@@ -87,6 +94,8 @@ class PodVolumes:
         self._checkpoint = checkpoint
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._records: dict[str, _Record] = {}
+        self._file_bytes: dict[PodKey, int] = {}
+        """Bytes of each pod's projected files: the agent writes them, so no cgroup of the pod has them."""
         self._recover()
 
     # For the pods' workers
@@ -99,6 +108,7 @@ class PodVolumes:
             cached = tokens.read(self._tokens_path(id))
             try:
                 plan = await self._sources.plan(key, pod, cached)
+                self._count_files(key, plan)
             except VolumeFailure:
                 # A running pod keeps its volumes if their source objects were deleted.
                 if (record := self._records.get(id)) is not None and self._is_complete(id, record):
@@ -118,6 +128,7 @@ class PodVolumes:
             if record is None or not record.paths:
                 return
             plan = await self._sources.plan_changing(key, pod, tokens.read(self._tokens_path(id)))
+            self._count_files(key, plan)
             await self._with_locks(_local_ids(plan), lambda: _in_thread(self._update, id, pod, plan))
         if plan.failure is not None:
             raise plan.failure
@@ -130,8 +141,32 @@ class PodVolumes:
             record = self._records.get(id)
             locks = sorted(set(record.local.values())) if record is not None else []
             await self._with_locks(locks, lambda: _in_thread(self._remove, id))
+        self._file_bytes.pop(key, None)
         # A later tenant may have the same name: it must not get cached objects of this one.
         self._lookup.forget(key)
+
+    def file_bytes(self, key: PodKey) -> int:
+        """Bytes of the pod's projected files, which are memory of the node."""
+        return self._file_bytes.get(key, 0)
+
+    def _count_files(self, key: PodKey, plan: PodVolumePlan) -> None:
+        """Raises VolumeFailure if the pod or its tenant would have too many projected files."""
+        projected = [each.files for each in plan.volumes if isinstance(each, ProjectedFiles)]
+        number = sum(map(len, projected))
+        size = sum(len(file.content) for files in projected for file in files.values())
+        if size > FILES_BYTES_MAX or number > FILES_MAX:
+            limits = f"{FILES_BYTES_MAX} bytes and {FILES_MAX} files"
+            raise VolumeFailure(f"config maps, secrets and tokens of a pod may have {limits} together")
+        tenant = (key.plane, key.tenant)
+        others = sum(
+            count
+            for each, count in self._file_bytes.items()
+            if each != key and (each.plane, each.tenant) == tenant
+        )
+        if others + size > TENANT_FILES_BYTES_MAX:
+            message = f"pods of a tenant may have {TENANT_FILES_BYTES_MAX} bytes together on a node"
+            raise VolumeFailure(f"config maps, secrets and tokens of all {message}")
+        self._file_bytes[key] = size
 
     def empty_dirs(self, key: PodKey) -> list[Path]:
         """The directories of the pod's emptyDir volumes on disk, each with the volume's name."""
@@ -214,7 +249,7 @@ class PodVolumes:
         directory.mkdir(exist_ok=True, mode=0o711)
         if not os.path.ismount(directory):
             flags = MS_NODEV | MS_NOSUID | MS_NOEXEC
-            _mount_memory(directory, flags, f"mode=711,size={2 * FILES_BYTES_MAX}")
+            _mount_memory(directory, flags, f"mode=711,size={2 * FILES_BYTES_MAX},nr_inodes={8 * FILES_MAX}")
             self._checkpoint("mount memory")
         return directory
 
@@ -230,7 +265,8 @@ class PodVolumes:
         if mount_calls.has_devices(directory):
             if volume.is_memory:
                 size = f",size={volume.size_bytes}" if volume.size_bytes else ""
-                mount_calls.mount("tmpfs", directory, "tmpfs", MS_NODEV, f"mode=777{size}")
+                options = f"mode=777,nr_inodes={MEMORY_VOLUME_FILES_MAX}{size}"
+                mount_calls.mount("tmpfs", directory, "tmpfs", MS_NODEV, options)
             else:
                 _bind(directory, directory, read_only=False)
             self._checkpoint("mount empty folder")
