@@ -42,6 +42,27 @@ async def test_there_are_never_more_than_allowed() -> None:
     assert len(idle) == 0 and not any(each.is_reusable for each in connections["a"])
 
 
+async def test_an_owner_has_a_share_and_the_largest_makes_room_for_others() -> None:
+    limits = PoolLimits(per_target_max=2, total_max=6, per_owner_max=5, idle_seconds_max=30.0)
+    idle: IdleConnections[str, Connection] = IdleConnections(limits, lambda target: target[0])
+    greedy = [Connection() for _ in range(8)]
+    for number, connection in enumerate(greedy):
+        idle.put(f"a{number // 2}", connection)
+    assert [each.is_reusable for each in greedy] == [True] * 5 + [False] * 3
+    quiet = [Connection() for _ in range(4)]
+    for number, connection in enumerate(quiet):
+        idle.put(f"b{number}", connection)
+    assert [each.is_reusable for each in quiet] == [True, True, True, False], "half of the pool"
+    assert [each.is_reusable for each in greedy] == [False] * 2 + [True] * 3 + [False] * 3
+    assert len(idle) == 6
+    assert idle.take("b0") is quiet[0]
+    assert idle.take("a0") is None
+    idle.put("a0", Connection())
+    assert len(idle) == 6
+    idle.close()
+    assert len(idle) == 0
+
+
 async def test_one_that_was_closed_meanwhile_is_not_taken() -> None:
     idle, (first, second) = pool(), (Connection(), Connection())
     idle.put("a", first)

@@ -30,7 +30,9 @@ from alcove.http.pool import IdleConnections, PoolLimits
 
 CALLS_PER_TENANT_MAX = 64
 RESPONSE_BYTES_MAX = 3 << 20
-POOL = PoolLimits(per_target_max=4, total_max=256, idle_seconds_max=30.0)
+IDLE_PER_TENANT_MAX = 16
+"""Idle connections to one tenant's webhooks; what is over it is closed, and the next call connects again."""
+POOL = PoolLimits(per_target_max=4, total_max=256, per_owner_max=IDLE_PER_TENANT_MAX, idle_seconds_max=30.0)
 
 
 class WebhookEndpoint(Struct, frozen=True):
@@ -98,10 +100,14 @@ def _context(authority: str) -> ssl.SSLContext:
 _Key = tuple[TenantId, WebhookTarget, str]
 
 
+def _tenant_of(key: _Key) -> TenantId:
+    return key[0]
+
+
 class Webhooks:
     def __init__(self, dialer: Dialer) -> None:
         self._dialer = dialer
-        self._idle: IdleConnections[_Key, HttpClientConnection] = IdleConnections(POOL)
+        self._idle: IdleConnections[_Key, HttpClientConnection] = IdleConnections(POOL, _tenant_of)
         self._calls: dict[TenantId, int] = {}
 
     def close(self) -> None:
