@@ -28,6 +28,7 @@ STORES = ["sqlite", "etcd"] if MINUTES > 2 else ["sqlite"]
 pytestmark = [
     pytest.mark.root,
     pytest.mark.alone,
+    pytest.mark.slow,
     pytest.mark.timeout(60 * MINUTES * len(STORES) + 600),
     pytest.mark.skipif(bool(lacking()), reason=lacking()),
 ]
