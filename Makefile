@@ -4,7 +4,7 @@ PY := .venv/bin/python
 # assertions of every file anew otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup packages fix check test test-beside test-slow test-fresh bench up down docs dist lock clean
+.PHONY: help setup packages fix check test test-beside test-slow test-fresh soak bench up down docs dist lock clean
 
 help: ## Show what each target does
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,9 @@ test-slow: setup ## The long tests
 
 test-fresh: ## `make up`, the README's commands and some tests on a bare machine (RELEASE=bookworm or trixie; needs root)
 	tests/fresh/run
+
+soak: setup ## A random mix of changes and failures, then a look for what is left (MINUTES=60, SEED=1; needs root)
+	MINUTES=$(or $(MINUTES),60) SEED=$(or $(SEED),1) .venv/bin/pytest -s tests/soak
 
 bench: setup ## Measure; every published figure comes from here
 	for each in apiserver controllers scheduler network dataplane dns pods abuse; do $(PY) -m bench.$$each --quick || exit; done

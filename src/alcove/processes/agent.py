@@ -82,7 +82,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
     registry_networks: tuple[Network, ...] = ()
     """Networks that are not public, but in which tenants' registries may be."""
     dns_upstreams: tuple[str, ...] = ()
-    """DNS servers for external names in tenants' networks; if empty, the public ones in resolv.conf."""
+    """DNS servers for external names in tenants' networks; if empty, those in resolv.conf."""
     storage_bounds: StorageBounds = StorageBounds()
     """What a pod may have on the node's disk without requesting it."""
     probe_port: int | None = None

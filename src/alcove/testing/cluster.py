@@ -15,7 +15,7 @@ import shutil
 import string
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from alcove.agent.cgroups import Cgroups
@@ -118,8 +118,12 @@ class RealNode:
 
 
 class RealCluster:
-    def __init__(self, directory: Path, count: int = 1, *options: str) -> None:
+    def __init__(
+        self, directory: Path, count: int = 1, *options: str, server_options: Sequence[str] = ()
+    ) -> None:
+        """`options` are the agents'."""
         self.directory = directory
+        self._server_options = tuple(server_options)
         self.nodes = [RealNode(directory, f"n{number + 1}") for number in range(count)]
         self._options = options
         self._stack = contextlib.ExitStack()
@@ -135,19 +139,41 @@ class RealCluster:
             listen = [
                 word for node in self.nodes for word in ("--listen", node.gateway, "--name", node.gateway)
             ]
-            server = LocalServer(self.directory / "server", *listen, port=free_port())
+            words = (*listen, *self._server_options)
+            server = LocalServer(self.directory / "server", *words, port=free_port())
             self.server = stack.enter_context(server)
-            controllers = stack.enter_context(LocalControllers(self.server, self.directory))
-            scheduler = stack.enter_context(LocalScheduler(self.server.admin_kubeconfig, self.directory))
-            self.processes = {"apiserver": server, "controllers": controllers, "scheduler": scheduler}
+            kubeconfig = self.server.admin_kubeconfig
+            self.controllers = stack.enter_context(LocalControllers(self.server, self.directory))
+            self.scheduler = stack.enter_context(LocalScheduler(kubeconfig, self.directory))
+            self.processes = {
+                "apiserver": server,
+                "controllers": self.controllers,
+                "scheduler": self.scheduler,
+            }
+            stack.callback(self._stop_agents)
             for node in self.nodes:
-                agent = self.agents[node.name] = RealAgent(node, self._node_kubeconfig(node), *self._options)
-                stack.callback(agent.stop)
-                agent.start()
-                agent.wait()
-                self.processes[f"agent {node.name}"] = agent
+                self.join(node)
             self._stack = stack.pop_all()
         return self
+
+    def join(self, node: RealNode) -> None:
+        """Starts the node's agent, and waits until it is ready."""
+        agent = self.agents[node.name] = RealAgent(node, self._node_kubeconfig(node), *self._options)
+        self.processes[f"agent {node.name}"] = agent
+        agent.start()
+        agent.wait()
+
+    def leave(self, node: RealNode) -> None:
+        """Stops the agent of a node without pods, deletes its object, and removes everything of the node."""
+        self.agents.pop(node.name).stop()
+        del self.processes[f"agent {node.name}"]
+        assert self.server.system.delete(f"/api/v1/nodes/{node.name}").status == 200
+        node.remove()
+        shutil.rmtree(node.data)
+
+    def _stop_agents(self) -> None:
+        for agent in self.agents.values():
+            agent.stop()
 
     def __exit__(self, *_exc: object) -> None:
         self._stack.close()

@@ -1,6 +1,5 @@
 """Creates the node's network from the agent's configuration. Call it in the node's network namespace."""
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from ipaddress import IPv4Address, IPv6Address, IPv6Interface
@@ -8,7 +7,6 @@ from pathlib import Path
 
 from alcove.agent.network.apiserver_proxy import Address
 from alcove.agent.network.node_network import NodeNetwork, NodeNetworkConfig
-from alcove.api import destinations
 from alcove.client.keys import PlaneId
 from alcove.client.planes import Planes
 from alcove.dataplane import links
@@ -19,8 +17,6 @@ from alcove.dataplane.netlink import Netlink
 from alcove.dataplane.node_dataplane import DataPlane
 from alcove.dns import resolvconf
 from alcove.dns.upstream import Resolver
-
-log = logging.getLogger(__name__)
 
 RESOLV_CONF = Path("/etc/resolv.conf")
 
@@ -38,7 +34,7 @@ def start_network(
     upstreams: Sequence[str] = (),
 ) -> NodeNetwork:
     """Adopts the data plane of that instance, or creates it. `upstreams`: addresses of DNS servers for external
-    names, instead of the public ones in resolv.conf. Raises DataPlaneError."""
+    names, instead of those in resolv.conf. Raises DataPlaneError."""
     addresses = interfaces(underlay)
     settings = DataplaneSettings(instance, IPv4Address(address), underlay, node6=global6(addresses))
     config = NodeNetworkConfig(
@@ -67,19 +63,7 @@ def global6(addresses: Iterable[Interface]) -> IPv6Address | None:
 
 def resolvers(path: Path, named: Sequence[str] = ()) -> tuple[Resolver, ...]:
     """The DNS servers that tenants' queries for external names are sent to: those that ring0 has named,
-    otherwise the node's nameservers that are public. A private one may know names of ring0's own network."""
+    otherwise the node's nameservers."""
     if named or not path.exists():
         return tuple(Resolver(address) for address in named)
-    nameservers = resolvconf.parse(path.read_text()).nameservers
-    public = [each for each in nameservers if _is_public(each)]
-    if nameservers and not public:
-        log.warning(
-            "no nameserver of this node is public: tenants' pods resolve no external names; see --dns-upstream",
-            extra={"nameservers": list(nameservers)},
-        )
-    return tuple(Resolver(address) for address in public)
-
-
-def _is_public(text: str) -> bool:
-    address = destinations.parse(text)
-    return address is not None and destinations.is_public(address)
+    return tuple(Resolver(address) for address in resolvconf.parse(path.read_text()).nameservers)

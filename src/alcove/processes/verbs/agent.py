@@ -82,7 +82,7 @@ def agent(
         list[str] | None,
         typer.Option(
             help="Address of a DNS server for external names in tenants' networks; repeatable; default: "
-            "the public ones in /etc/resolv.conf."
+            "those in /etc/resolv.conf."
         ),
     ] = None,
     pod_storage_max: Annotated[

@@ -1,0 +1,270 @@
+"""Compares what a cluster of `testing/cluster.py` has with what its objects say it should have: ring0's objects,
+and on every node namespaces, links, addresses, routes, BPF maps and what is left of deleted pods."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from alcove.agent.cgroups import Cgroups
+from alcove.api.objects import Object
+from alcove.dataplane import namespaces
+from alcove.dataplane.bpf import Map
+from alcove.dataplane.loader import pins_folder
+from alcove.dataplane.maps import SHAPES, MapName, layout_version
+from alcove.dataplane.veths import port_name
+from alcove.testing.cluster import RealCluster, RealNode, condition, traces
+from alcove.testing.nodes import BPF_ROOT
+from alcove.testing.snapshot import processes
+
+MIZAR = "/apis/mizar.com/v1"
+POLL_SECONDS = 0.5
+OWNER_LABEL = "mizar.com/owner"
+NETWORK_ANNOTATION = "arktos.futurewei.com/network"
+MEMORY_FACTOR_MAX, MEMORY_BYTES_MAX = 1.25, 24 << 20
+"""How much a process may grow in the last half of a run."""
+
+
+class ClusterState:
+    """All objects that decide what nodes have."""
+
+    def __init__(self, cluster: RealCluster) -> None:
+        system = cluster.server.system
+
+        def items(path: str) -> list[Object]:
+            found: list[Object] = system.get(path).json["items"]
+            return found
+
+        self.pods = items("/api/v1/tenants/all/pods")
+        self.services = items("/api/v1/tenants/all/services")
+        self.networks = items("/apis/arktos.futurewei.com/v1/tenants/all/networks")
+        self.tenants = items("/api/v1/tenants")
+        self.nodes = items("/api/v1/nodes")
+        self.endpoints = items(f"{MIZAR}/endpoints")
+        self.held = {each: items(f"{MIZAR}/{each}") for each in ("vpcs", "subnets", "dividers")}
+        self.droplets = items(f"{MIZAR}/droplets")
+
+    def of_type(self, kind: str) -> list[Object]:
+        return [each for each in self.endpoints if each["spec"]["type"] == kind]
+
+
+def faults_after(cluster: RealCluster, known_uids: set[str], seconds_max: float) -> list[str]:
+    """Differences that do not disappear within that time; each is one line."""
+    deadline = time.monotonic() + seconds_max
+    while True:
+        found = sorted(faults(cluster, known_uids))
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(POLL_SECONDS)
+
+
+def faults(cluster: RealCluster, known_uids: set[str]) -> Iterator[str]:
+    state = ClusterState(cluster)
+    yield from _objects(state)
+    for node in cluster.nodes:
+        yield from _node(state, node)
+    yield from _traces(cluster, known_uids - {each["metadata"]["uid"] for each in state.pods})
+
+
+def _name(obj: Object) -> str:
+    metadata = obj["metadata"]
+    return f"{metadata.get('tenant')}/{metadata.get('namespace', '')}/{metadata['name']}"
+
+
+def _objects(state: ClusterState) -> Iterator[str]:
+    for each in (*state.pods, *state.services, *state.networks, *state.tenants):
+        if "deletionTimestamp" in each["metadata"]:
+            yield f"object {_name(each)} is still being deleted"
+    for each in state.pods:
+        if condition(each, "Ready") != "True":
+            yield f"pod {_name(each)} is not ready: {each.get('status')}"
+    for each in state.networks:
+        if (each.get("status") or {}).get("phase") != "Ready":
+            yield f"network {_name(each)} is {each.get('status')}"
+    owners = {"simple": state.pods, "scaled": state.services, "door": state.services}
+    for kind, objects in owners.items():
+        uids = {each["metadata"]["uid"] for each in objects}
+        for endpoint in state.of_type(kind):
+            if endpoint["metadata"]["labels"][OWNER_LABEL] not in uids:
+                yield f"endpoint {endpoint['metadata']['name']} of {endpoint['spec']['pod']} has no owner"
+    yield from _doors(state)
+    networks = {f"{each['metadata']['tenant']}/{each['metadata']['name']}" for each in state.networks}
+    for resource, found in state.held.items():
+        for each in found:
+            owner = (each["metadata"].get("annotations") or {}).get(NETWORK_ANNOTATION)
+            if owner and owner not in networks:
+                yield f"{resource} {each['metadata']['name']} of network {owner}, which is gone"
+    nodes = {each["metadata"]["name"] for each in state.nodes}
+    yield from (
+        f"droplet {each['metadata']['name']} has no node"
+        for each in state.droplets
+        if each["metadata"]["name"] not in nodes
+    )
+
+
+def _doors(state: ClusterState) -> Iterator[str]:
+    """Node ports and external addresses are exactly those that services have."""
+    ports, addresses = set(), set()
+    for service in state.services:
+        for port in service["spec"].get("ports") or ():
+            if port.get("nodePort"):
+                ports.add(f"port-{port['nodePort']}-{(port.get('protocol') or 'TCP').lower()}")
+        for each in ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ():
+            addresses.add(each["ip"])
+    doors = state.of_type("door")
+    held_ports = {each["metadata"]["name"] for each in doors if not each["spec"].get("ip")}
+    held_addresses = {each["spec"]["ip"] for each in doors if each["spec"].get("ip")}
+    if held_ports != ports:
+        yield f"node ports held {held_ports}, of services {ports}"
+    if held_addresses != addresses:
+        yield f"external addresses held {held_addresses}, of services {addresses}"
+
+
+# Nodes
+
+
+def _node(state: ClusterState, node: RealNode) -> Iterator[str]:
+    here = [each for each in state.endpoints if each["spec"].get("droplet") == node.name]
+    pods = [each for each in here if each["spec"]["type"] == "simple"]
+    vnis = {each["spec"]["vni"] for each in pods}
+    links = {each["ifname"] for each in _ip(node.namespace, "link", "show")}
+    pod_links = {each for each in links if each.startswith(f"{node.instance}p")}
+    if len(pod_links) != len(pods):
+        yield f"{node.name}: {len(pod_links)} veths of pods, {len(pods)} addresses"
+    for each in links:
+        if (
+            each.startswith(f"{node.instance}g")
+            and int(each.removeprefix(f"{node.instance}g"), 16) not in vnis
+        ):
+            yield f"{node.name}: link {each} of a network without pods here"
+    prefix = f"alcove-{node.instance}-"
+    pod_namespaces = namespaces.names(f"{prefix}p")
+    if len(pod_namespaces) != len(pods):
+        yield f"{node.name}: {len(pod_namespaces)} namespaces of pods, {len(pods)} addresses"
+    for name in namespaces.names(f"{prefix}g"):
+        vni = int(name.removeprefix(f"{prefix}g"), 16)
+        if vni not in vnis:
+            yield f"{node.name}: gateway {name} of a network without pods here"
+        else:
+            yield from _gateway(state, node, name, vni)
+    gateways = len([each for each in links if each.startswith(f"{node.instance}g")])
+    ports = len(_entries(node, MapName.PORTS))
+    if ports != len(pod_links) + gateways:
+        yield f"{node.name}: {ports} entries of BPF map ports, {len(pod_links)} veths and {gateways} gateways"
+
+
+def _gateway(state: ClusterState, node: RealNode, namespace: str, vni: int) -> Iterator[str]:
+    """Host addresses and host routes of a gateway belong to the node's gateway endpoint and to balancers."""
+    on_vni = [each for each in state.endpoints if each["spec"].get("vni") == vni]
+    own = {
+        each["spec"]["ip"]
+        for each in on_vni
+        if each["spec"]["type"] == "gateway" and each["spec"].get("droplet") == node.name
+    }
+    doors = [each["spec"] for each in on_vni if each["spec"]["type"] == "door"]
+    entries = {each["ip"] for each in doors if each.get("ip")}
+    if any(not each.get("ip") for each in doors):
+        entries.add(node.address)  # The network has node ports.
+    [link] = _ip(namespace, "address", "show", "dev", "net") or [{}]
+    hosts = {
+        each["local"]
+        for each in link.get("addr_info") or ()
+        if each["scope"] == "global"
+        and each["prefixlen"] == ipaddress.ip_address(each["local"]).max_prefixlen
+    }
+    if hosts != own:
+        yield f"{node.name}: gateway {namespace} has host addresses {hosts}, its endpoints are {own}"
+    for route in _ip(namespace, "route", "show", "dev", "net"):
+        target = route["dst"]
+        if route.get("protocol") == "static" and "/" not in target and target not in entries:
+            yield f"{node.name}: gateway {namespace} has a route to {target}, which no service has"
+
+
+def _ip(namespace: str, *arguments: str) -> list[Object]:
+    command = ["nsenter", f"--net={namespaces.path_of(namespace)}", "ip", "-j", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # The namespace may disappear meanwhile.
+    found: list[Object] = json.loads(done.stdout or "[]") if done.returncode == 0 else []
+    return found
+
+
+def _entries(node: RealNode, name: MapName) -> dict[bytes, bytes]:
+    shape = SHAPES[name]
+    path = pins_folder(BPF_ROOT, node.instance) / f"maps-{layout_version()}" / name.value
+    opened = Map.pinned(path, shape.key.size, shape.value.size)
+    try:
+        found = opened.items()
+        # All elements of an array always exist; those that are all zeros are unused.
+        return {key: value for key, value in found.items() if not shape.is_array or any(value)}
+    finally:
+        os.close(opened.fd)
+
+
+def _traces(cluster: RealCluster, gone_uids: set[str]) -> Iterator[str]:
+    """What is left of deleted pods: files, mounts, processes and control groups."""
+    groups = [
+        folder
+        for node in cluster.nodes
+        for mount in Cgroups.of_machine().mounts
+        for folder, _, _ in os.walk(mount.path / "alcove" / node.instance)
+    ]
+    for node in cluster.nodes:
+        links = {each["ifname"] for each in _ip(node.namespace, "link", "show")}
+        for uid in gone_uids:
+            yield from (f"{node.name}: {each} of a deleted pod" for each in traces(node.data, uid))
+            if port_name(node.instance, uid) in links:
+                yield f"{node.name}: link of deleted pod {uid}"
+    yield from (f"cgroup {each} of a deleted pod" for each in groups if any(uid in each for uid in gone_uids))
+
+
+# Memory, and the machine
+
+
+def memory(cluster: RealCluster) -> dict[tuple[str, int], int]:
+    """Resident bytes of each process, by its name and pid."""
+    running = {
+        "apiserver": cluster.server,
+        "controllers": cluster.controllers,
+        "scheduler": cluster.scheduler,
+    }
+    pids = {name: each.pid for name, each in running.items()}
+    pids |= {f"agent of {name}": each.pid for name, each in cluster.agents.items()}
+    found = {}
+    for name, pid in pids.items():
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        found[name, pid] = pages * os.sysconf("SC_PAGE_SIZE")
+    return found
+
+
+def growing(samples: list[dict[tuple[str, int], int]]) -> list[str]:
+    """Processes that grew in the last half of the samples."""
+    half = samples[len(samples) // 2 :]
+    found = []
+    for key, last in half[-1].items() if half else ():
+        first = next(each[key] for each in half if key in each)
+        if last > first * MEMORY_FACTOR_MAX + MEMORY_BYTES_MAX:
+            found.append(f"{key[0]} grew from {first >> 20} to {last >> 20} MiB")
+    return found
+
+
+def left_on_machine(cluster: RealCluster) -> list[str]:
+    """What bears the name of the cluster's nodes or folder after the cluster has been closed."""
+    found = [f"process {each}" for each in processes(str(cluster.directory))]
+    mounts = Path("/proc/self/mounts").read_text().splitlines()
+    found += [f"mount {line}" for line in mounts if str(cluster.directory) in line]
+    links = {each.name for each in Path("/sys/class/net").iterdir()}
+    for node in cluster.nodes:
+        found += [f"namespace {each}" for each in namespaces.names(f"alcove-{node.instance}")]
+        found += [
+            f"link {each}" for each in links if each.startswith((f"alcove-{node.instance}", node.instance))
+        ]
+        found += [f"BPF pins {each}" for each in BPF_ROOT.glob(f"*{node.instance}*")]
+        for mount in Cgroups.of_machine().mounts:
+            if (mount.path / "alcove" / node.instance).exists():
+                found.append(f"cgroup {mount.path}/alcove/{node.instance}")
+    return found
