@@ -67,8 +67,8 @@ def _type(node: dict[str, Any]) -> str:
 
 def _meaning(node: dict[str, Any]) -> str:
     choices = "".join(f", `{each}`" for each in node.get("enum", ()))
-    told = str(node.get("description", "")).replace("|", "\\|").replace("\n", " ")
-    return f"{told} One of{choices[1:]}." if choices else told
+    description = str(node.get("description", "")).replace("|", "\\|").replace("\n", " ")
+    return f"{description} One of{choices[1:]}." if choices else description
 
 
 def flags() -> str:

@@ -214,9 +214,11 @@ def test_without_root_nothing_is_installed_and_each_lack_is_one_line(bare: Bare)
     (bare.bin / "kubectl").unlink()
     done = bare.set_up()
     assert done.returncode == 0 and bare.calls.read_text() == ""
-    told = {line.split(",")[0].removeprefix("set-up: without "): line for line in done.stderr.splitlines()}
-    assert {"kubectl", "runsc"} <= told.keys()
-    assert all("as root" in line and line.startswith("set-up: without ") for line in told.values())
+    warnings = {
+        line.split(",")[0].removeprefix("set-up: without "): line for line in done.stderr.splitlines()
+    }
+    assert {"kubectl", "runsc"} <= warnings.keys()
+    assert all("as root" in line and line.startswith("set-up: without ") for line in warnings.values())
 
 
 def test_a_tool_that_is_too_old_is_not_taken_for_one_that_works(bare: Bare) -> None:
