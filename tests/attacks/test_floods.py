@@ -32,8 +32,8 @@ FLOODS = [
     ),
     flood("watches", "watch_flood", hole="initial events of all new watches are written without a pause"),
     flood("lists, events and large objects", "list_flood", "events_flood", "large_objects"),
-    flood("patches", "large_patches", hole="a patch of a large object is computed without a pause"),
-    flood("policies", "costly_policies", hole="an expression within its budget is evaluated without a pause"),
+    flood("patches", "large_patches"),
+    flood("policies", "costly_policies"),
     flood("services and a webhook that never answers", "service_churn", "tarpit_webhook"),
     flood("DNS", "dns_flood"),
 ]
