@@ -129,7 +129,7 @@ def test_subresources_show_what_was_posted(own_server: LocalServer, acme: Caller
         acme.patch(f"{DEPLOYMENTS}/d/scale", {"spec": {"replicas": 5}})
         made = acme.post(PODS, {"metadata": {"name": "p"}, "spec": template["spec"]})
         tenant = f"/api/v1/tenants/{made.json['metadata']['tenant']}"
-        own_server.system.patch(tenant, {"metadata": {"annotations": {"alcove.dev/may-bind": "true"}}})
+        own_server.system.patch(tenant, {"metadata": {"annotations": {"alcove.io/may-bind": "true"}}})
         acme.patch(f"{PODS}/p/status", {"status": {"message": "hi"}})
         acme.post(f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}})
         acme.post(f"{PODS}/p/eviction", {"metadata": {"name": "p"}})

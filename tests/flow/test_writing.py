@@ -158,7 +158,7 @@ def test_a_tenant_does_not_bind_pods_unless_ring0_lets_it(server: LocalServer, t
 
 
 def may_bind(server: LocalServer, tenant: str) -> None:
-    patch = {"metadata": {"annotations": {"alcove.dev/may-bind": "true"}}}
+    patch = {"metadata": {"annotations": {"alcove.io/may-bind": "true"}}}
     assert server.system.patch(f"/api/v1/tenants/{tenant}", patch).status == 200
 
 

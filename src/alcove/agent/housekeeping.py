@@ -75,12 +75,16 @@ class NodeHousekeeping:
             tasks.create_task(self._repeat(COLLECT_SECONDS, self._collect))
 
     async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        """Works at most half of the time: measuring the storage of many files takes long."""
+        took = 0.0
         while True:
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(max(seconds, took))
+            began = self._clock()
             try:
                 await work()
             except OSError as error:
                 log.warning("housekeeping failed; retrying", extra={"error": str(error)})
+            took = self._clock() - began
 
     # Pressure
 

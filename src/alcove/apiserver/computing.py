@@ -44,6 +44,7 @@ a few milliseconds; that was not measured for every kind."""
 SECONDS_MAX = 5.0
 """CPU time of one computation."""
 QUEUE_PER_TENANT_MAX = 64
+"""Computations of one tenant that run or wait for their turn; its further requests get 429."""
 SWITCH_SECONDS = 0.0002
 INLINE_COST = 5_000
 """Units of CEL that are evaluated on the event loop in a row; most expressions cost less than a hundred."""
@@ -108,7 +109,9 @@ class _Job:
 
     def stop(self) -> None:
         """Raise OutOfTime in the thread, at its next instruction."""
-        if self.thread is not None and self.thread.ident is not None:
+        # The id of a thread that has ended may be another thread's. New threads are started on the loop, as this is
+        # called, so the id is not reused in between.
+        if self.thread is not None and self.thread.is_alive() and self.thread.ident is not None:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(self.thread.ident), ctypes.py_object(OutOfTime)
             )

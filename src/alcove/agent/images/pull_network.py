@@ -35,6 +35,7 @@ REQUEST_BYTES_MAX = 64 << 10
 """Size of the body of one unencrypted request of a pull: requests for tokens are small, the pull fails
 otherwise."""
 REQUEST_SECONDS_MAX = 10.0
+"""Time between two parts of such a body."""
 _LOOPBACK = "127.0.0.1"
 _LOCALHOST = "localhost"
 _HOP_BY_HOP = {b"connection", b"keep-alive", b"te", b"upgrade"}

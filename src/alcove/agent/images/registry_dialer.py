@@ -16,6 +16,8 @@ from alcove.api import destinations
 from alcove.api.destinations import Address, Network
 
 CONNECT_SECONDS_MAX = 10.0
+"""Time to look up and connect to one destination of a pull, which fails with "i/o timeout" after it."""
+PORT_MAX = 65_535
 LOOKUP_THREADS_MAX = 64
 """Concurrent name lookups of all image pulls on a node. A pull runs one at a time, and a tenant has two pulls:
 its further lookups wait."""
@@ -48,6 +50,8 @@ class RegistryDialer:
     async def dial(self, host: str, port: int, lookups: asyncio.Lock) -> socket.socket:
         """A connected, non-blocking socket. The caller's lookups run one at a time. Raises DestinationRefused,
         OSError, TimeoutError."""
+        if not 0 < port <= PORT_MAX:
+            raise DestinationRefused
         async with asyncio.timeout(CONNECT_SECONDS_MAX):
             addresses = await self._resolve(host, lookups)
             is_named = self.is_named(host, port)

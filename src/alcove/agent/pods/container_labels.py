@@ -9,7 +9,7 @@ from alcove.agent.runtime.base import ContainerId
 from alcove.api.ids import TenantId
 from alcove.client.keys import PlaneId
 
-_PREFIX = "alcove.dev/"
+_PREFIX = "alcove.io/"
 _FIELDS = ("plane", "tenant", "namespace", "name", "uid")
 
 

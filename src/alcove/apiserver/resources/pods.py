@@ -34,7 +34,7 @@ from alcove.store.base import RevisionMismatch, WriteOp
 BINDING = GroupVersionKind("", "v1", "Binding")
 EVICTION = GroupVersionKind("policy", "v1", "Eviction")
 
-MAY_BIND = "alcove.dev/may-bind"
+MAY_BIND = "alcove.io/may-bind"
 """The annotation of a Tenant whose users may bind pods if it is "true"."""
 _EVICTED_FREELY = frozenset({"Succeeded", "Failed", "Pending"})
 _SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}

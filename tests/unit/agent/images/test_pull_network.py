@@ -172,3 +172,10 @@ async def test_public_addresses_of_the_cluster_are_refused(monkeypatch: pytest.M
         dialer.cluster_addresses = lambda: {ip_address("192.0.2.7")}
         with pytest.raises(DestinationRefused):
             await dialer.dial("192.0.2.7", 443, asyncio.Lock())
+
+
+@pytest.mark.parametrize("port", [0, 65_536, 10**12])
+async def test_a_port_that_does_not_exist_is_refused(port: int) -> None:
+    """A registry chooses the ports of its redirects."""
+    with pytest.raises(DestinationRefused):
+        await RegistryDialer().dial("9.9.9.9", port, asyncio.Lock())
