@@ -1,5 +1,5 @@
-"""The destinations that tenants may choose for connections that leave from ring0's machines: webhooks, image
-registries, egress of pods. Pure: no I/O.
+"""The destinations that tenants may choose for connections that leave from ring0's machines: webhooks and
+image registries. Pure: no I/O.
 
 Allowed are addresses on the public internet that are not the cluster's: neither loopback, link-local (where
 clouds serve credentials) nor private ranges (of the nodes, ring0 or other tenants), nor addresses that embed
@@ -12,7 +12,6 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-ANYWHERE: tuple[Network, ...] = (IPv4Network("0.0.0.0/0"), IPv6Network("::/0"))
 NOT_PUBLIC: tuple[Network, ...] = (
     *(
         IPv4Network(text)
@@ -86,16 +85,3 @@ def permitted(address: Address, allowed: Sequence[Network], own: Collection[Addr
         return True
     address = unmapped(address)
     return is_public(address) and address not in own
-
-
-def private_part(allowed: Iterable[Network]) -> list[Network]:
-    """The networks of `allowed` that are inside a range which is not public. Only these open such a range: a
-    larger network, like 0.0.0.0/0, stands for the public addresses in it."""
-    return [
-        network
-        for network in allowed
-        if any(
-            network.version == range_.version and network.subnet_of(range_)  # type: ignore[arg-type]
-            for range_ in NOT_PUBLIC
-        )
-    ]
