@@ -25,12 +25,6 @@ def read_head(directory: Path, name: str, bytes_max: int) -> bytes | None:
         os.close(descriptor)
 
 
-def read_whole(directory: Path, name: str, bytes_max: int) -> bytes | None:
-    """The content of the file; None if it is no regular file, or longer than `bytes_max`."""
-    content = read_head(directory, name, bytes_max + 1)
-    return content if content is not None and len(content) <= bytes_max else None
-
-
 def _open(directory: Path, name: str) -> int | None:
     try:
         top = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
