@@ -139,10 +139,11 @@ class PullNetwork:
     async def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = HttpServerStream(reader, writer)
         try:
+            # Read even if it is refused: closing a connection with unread data resets it, and the message is lost.
+            request = await client.request()
             if len(self._sides) // 2 >= CONNECTIONS_PER_PULL_MAX:
                 await _refuse(writer, 503, "too many connections of one image pull")
                 return
-            request = await client.request()
             if request.method == b"CONNECT":
                 host, port = split_port(request.target.decode("latin-1"))
                 await self._tunnel(writer, host, port, b"HTTP/1.1 200 OK\r\n\r\n")
@@ -214,7 +215,8 @@ class _RelayedClient(RelaySide):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         assert self.transport is not None
-        self.transport.pause_reading()
+        # Not at once: asyncio of Python 3.11.2 (Debian 12) begins to read after this call.
+        asyncio.get_running_loop().call_soon(self.transport.pause_reading)
         self._on_client(self.transport, self)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +21,16 @@ from alcove.api.ids import SYSTEM, TenantId
 
 ACME = TenantId("acme")
 NOBODY = RegistryCredentials()
+GET = "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n"
+CLIENT = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), 5) as sock:
+    for request in sys.argv[3:-1]:
+        sock.sendall(request.encode())
+        print(sock.recv(65536).decode(), flush=True)
+    sock.sendall(sys.argv[-1].encode())
+    print(sock.makefile().read())
+"""
 
 
 class HttpHost:
@@ -119,12 +130,18 @@ async def _in_namespace(network: PullNetwork, *command: str) -> tuple[int, bytes
     return child.returncode or 0, output
 
 
+async def _exchange(network: PullNetwork, address: str, *requests: str) -> str:
+    """What the server at the address responds to these requests, from inside the network."""
+    host, _, port = address.rpartition(":")
+    _, output = await _in_namespace(network, sys.executable, "-c", CLIENT, host, port, *requests)
+    return output.decode()
+
+
 async def test_without_the_proxy_nothing_can_be_reached(internal: HttpHost) -> None:
     async with PullNetwork(RegistryDialer(), "registry.example/a") as network:
-        url = f"http://{internal.name}/"
-        code, _ = await _in_namespace(network, "curl", "-sS", "-m", "5", "--noproxy", "*", url)
-        assert code == 7, "connection refused"
-        code, links = await _in_namespace(network, "ip", "-br", "link")
+        output = await _exchange(network, internal.name, GET.format("/", internal.name))
+        assert "Connection refused" in output
+        _, links = await _in_namespace(network, "ip", "-br", "link")
         assert [line.split()[0] for line in links.decode().splitlines()] == ["lo"]
     assert internal.requests == []
 
@@ -132,22 +149,25 @@ async def test_without_the_proxy_nothing_can_be_reached(internal: HttpHost) -> N
 @pytest.mark.parametrize("allowed", [True, False])
 async def test_the_proxy_checks_plain_requests_and_tunnels(internal: HttpHost, allowed: bool) -> None:
     dialer = RegistryDialer(networks=destinations.networks(["127.0.0.0/8"] if allowed else []))
+    plain = [GET.format(f"http://{internal.name}/v2/?a=b", internal.name)]
+    tunnel = [
+        f"CONNECT {internal.name} HTTP/1.1\r\nHost: {internal.name}\r\n\r\n",
+        GET.format("/v2/?a=b", internal.name),
+    ]
     async with PullNetwork(dialer, "registry.example/a") as network:
-        url = f"http://{internal.name}/v2/?a=b"
-        # curl uses the proxy for loopback addresses, too.
-        for more in ((), ("--proxytunnel",)):
-            code, output = await _in_namespace(network, "curl", "-sS", "-m", "5", "-i", *more, url)
-            text = output.decode()
-            assert ("{}" in text) is allowed, text
-            assert (NOT_ALLOWED in text or code == 56) is not allowed, text
+        proxy = network.environment()["HTTP_PROXY"].removeprefix("http://")
+        for requests in (plain, tunnel):
+            output = await _exchange(network, proxy, *requests)
+            assert ("{}" in output) is allowed, output
+            assert (NOT_ALLOWED in output) is not allowed, output
     assert internal.requests == (["/v2/?a=b"] * 2 if allowed else [])
 
 
 async def test_a_request_that_is_not_for_a_proxy_is_refused() -> None:
     async with PullNetwork(RegistryDialer(), "registry.example/a") as network:
-        proxy = network.environment()["HTTP_PROXY"]
-        _, output = await _in_namespace(network, "curl", "-sSi", "-m", "5", "--noproxy", "*", f"{proxy}/v2/")
-        assert output.startswith(b"HTTP/1.1 400 ")
+        proxy = network.environment()["HTTP_PROXY"].removeprefix("http://")
+        output = await _exchange(network, proxy, GET.format("/v2/", proxy))
+        assert output.startswith("HTTP/1.1 400 ")
 
 
 async def test_a_pull_has_a_bounded_number_of_connections(
@@ -156,8 +176,9 @@ async def test_a_pull_has_a_bounded_number_of_connections(
     monkeypatch.setattr(pull_network, "CONNECTIONS_PER_PULL_MAX", 0)
     dialer = RegistryDialer(networks=destinations.networks(["127.0.0.0/8"]))
     async with PullNetwork(dialer, "registry.example/a") as network:
-        _, output = await _in_namespace(network, "curl", "-sSi", "-m", "5", f"http://{internal.name}/")
-    assert output.startswith(b"HTTP/1.1 503 too many connections")
+        proxy = network.environment()["HTTP_PROXY"].removeprefix("http://")
+        output = await _exchange(network, proxy, GET.format(f"http://{internal.name}/", internal.name))
+    assert output.startswith("HTTP/1.1 503 too many connections")
     assert internal.requests == []
 
 
