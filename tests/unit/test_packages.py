@@ -104,7 +104,7 @@ class Bare:
         self.has("installed", version)
         shutil.copy(self._folder / "runsc", self.bin / "runsc")
 
-    def set_up(self) -> "subprocess.CompletedProcess[str]":
+    def set_up(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         self.calls.write_text("")
         environment = {
             "PATH": str(self.bin),
@@ -112,7 +112,7 @@ class Bare:
             "ALCOVE_OS_RELEASE": str(self._folder / "os-release"),
         }
         return subprocess.run(
-            [SCRIPT], env=environment, capture_output=True, text=True, timeout=60, check=False
+            [SCRIPT, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
         )
 
     def lines(self, tool: str) -> list[str]:
@@ -200,6 +200,16 @@ def test_a_full_disk_is_said_with_what_to_do(bare: Bare) -> None:
     assert "disk is full" in line and "make setup" in line
     [line] = bare.lines("runsc")
     assert "disk is full" in line
+
+
+def test_a_release_gets_no_compiler_and_is_told_its_own_command(bare: Bare) -> None:
+    bare.has("offline")
+    for name in ("clang", "etcd", "iperf3", "skopeo"):
+        (bare.bin / name).unlink()
+    text = bare.set_up("nodes").stderr
+    assert [line.split()[2] for line in text.splitlines()] == ["runsc,", "skopeo,"]
+    assert "run `alcove setup` again" in text
+    assert "clang" not in bare.calls.read_text()
 
 
 def test_what_a_cut_short_installation_left_is_finished_first(bare: Bare) -> None:

@@ -19,4 +19,5 @@ def setup() -> None:
         shell = shutil.which("bash")
         if shell is None:
             raise CliError("bash is not installed")
-        os.execv(shell, [shell, str(SCRIPT)])
+        is_checkout = SCRIPT.parent.is_symlink()
+        os.execv(shell, [shell, str(SCRIPT), *(() if is_checkout else ("nodes",))])
