@@ -1,5 +1,5 @@
-"""The destinations that tenants may choose for connections that leave from ring0's machines: webhooks and
-image registries. Pure: no I/O.
+"""The destinations that tenants may choose for connections that leave from ring0's machines: webhooks, image
+registries, egress of pods. Pure: no I/O.
 
 Allowed are addresses on the public internet that are not the cluster's: neither loopback, link-local (where
 clouds serve credentials) nor private ranges (of the nodes, ring0 or other tenants), nor addresses that embed
@@ -46,6 +46,14 @@ NOT_PUBLIC: tuple[Network, ...] = (
     ),
 )
 """All ranges that are not on the public internet; they do not overlap."""
+UNREACHABLE: tuple[Network, ...] = (
+    IPv4Network("127.0.0.0/8"),
+    IPv4Network("169.254.0.0/16"),
+    IPv6Network("::/96"),
+    IPv6Network("fe80::/10"),
+)
+"""Ranges that pods never reach externally, whatever ring0 allows: the node's loopback, and link-local
+addresses, where clouds serve credentials."""
 
 
 def parse(text: str) -> Address | None:
@@ -76,6 +84,14 @@ def is_allowed(address: Address, allowed: Sequence[Network]) -> bool:
     """Whether `address` is in one of the networks."""
     address = unmapped(address)
     return any(address in network for network in allowed if network.version == address.version)
+
+
+def is_within(network: Network, ranges: Iterable[Network]) -> bool:
+    """Whether all addresses of `network` are in one of the ranges."""
+    return any(
+        network.version == each.version and network.subnet_of(each)  # type: ignore[arg-type]
+        for each in ranges
+    )
 
 
 def permitted(address: Address, allowed: Sequence[Network], own: Collection[Address]) -> bool:

@@ -9,6 +9,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 from msgspec import Struct
 
+from alcove.api.destinations import UNREACHABLE
 from alcove.dataplane.address import NO_ADDRESS, Address, Prefix, pack, pack_mac, pack_prefix
 from alcove.dataplane.maps import (  # fmt: skip
     BUCKET,
@@ -52,11 +53,6 @@ PRESENT = WORD.pack(1)
 EVERYWHERE, EVERYWHERE6 = IPv4Network("0.0.0.0/0"), IPv6Network("::/0")
 DATAPLANE6 = IPv6Network("fd00:a1c0::/32")
 """IPv6 addresses used by the data plane itself: for uplinks, and for pods that are their own backends."""
-UNREACHABLE: tuple[Prefix, ...] = (
-    IPv4Network("169.254.0.0/16"), IPv4Network("127.0.0.0/8"), IPv6Network("fe80::/10"), IPv6Network("::/96"), DATAPLANE6,
-)  # fmt: skip
-"""Prefixes that pods may never reach externally: cloud metadata services, the node's loopback and others."""
-
 BURST_SECONDS = 0.05
 BURST_BYTES_MIN = 2 * 65536
 """Packets may have up to 64 KiB (GSO): a smaller burst would let none pass."""
@@ -196,7 +192,7 @@ def desired(
                 answers_world=keep_client,
                 six=node6 is not None,
             )
-    for prefix in (*state.forbidden, *UNREACHABLE):
+    for prefix in (*state.forbidden, *UNREACHABLE, DATAPLANE6):
         entries[MapName.FORBIDDEN][FORBIDDEN_KEY.pack(*pack_prefix(prefix))] = PRESENT
     for node_port in state.node_ports:
         key = NODE_PORT_KEY.pack(

@@ -124,6 +124,10 @@ class Gateway(Struct, frozen=True):
     """Whether pods may open external connections."""
     node_address6: IPv6Address | None = None
     """As `node_address`, for IPv6."""
+    egress_denied: tuple[Prefix, ...] = ()
+    """Prefixes that pods may not reach externally; they do not overlap."""
+    egress_allowed: tuple[Prefix, ...] = ()
+    """Parts of `egress_denied` that pods may reach nevertheless."""
 
 
 class NodePort(Struct, frozen=True):

@@ -1,12 +1,12 @@
 """The nftables rules of gateways and exit, as text. Pure: no I/O. Each ruleset is replaced in one
 transaction, with both families if the kernel supports IPv6 (`kernel6`)."""
 
-from collections.abc import Mapping
-from ipaddress import IPv4Address, IPv6Address
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Address, IPv6Address, collapse_addresses
 
 from msgspec import Struct
 
-from alcove.dataplane.address import Address
+from alcove.dataplane.address import Address, Prefix
 from alcove.dataplane.model import DataplaneSettings, DataplaneState, Gateway, NodePort, Protocol
 
 FIRST_NODE_PORT = 1024
@@ -112,6 +112,24 @@ def gateway_ruleset(
     return four + _gateway_rules(6, gateway, gateway.node_address6, state, uplink, is_open=six)
 
 
+def _denied(version: int, gateway: Gateway) -> list[str]:
+    """A rule that drops what pods send to prefixes that they may not reach. Replies to clients of node ports
+    pass: their connections were opened from outside."""
+    denied = [prefix for prefix in gateway.egress_denied if prefix.version == version]
+    allowed = [prefix for prefix in gateway.egress_allowed if prefix.version == version]
+    if not denied:
+        return []
+    match = f"iifname net oifname up ct direction original {_FAMILIES[version]} daddr {_set(denied)}"
+    excepted = f" {_FAMILIES[version]} daddr != {_set(allowed)}" if allowed else ""
+    return [f"    {match}{excepted} drop"]
+
+
+def _set(prefixes: Sequence[Prefix]) -> str:
+    """Merged, because elements of a set must not overlap."""
+    merged = collapse_addresses(prefixes)  # type: ignore[type-var]
+    return f"{{ {', '.join(str(prefix) for prefix in merged)} }}"
+
+
 def _gateway_rules(
     version: int,
     gateway: Gateway,
@@ -127,6 +145,8 @@ def _gateway_rules(
         f"  set sources {{ type {_ADDRESS_TYPES[version]}; size 65535; flags dynamic; }}",
     ]
     lines += ["  chain forward {", "    type filter hook forward priority 0; policy drop;"]
+    # Before the rule for established connections, so that it ends those too.
+    lines += _denied(version, gateway)
     lines += ["    ct state established,related accept"]
     if gateway.egress and is_open:
         # All networks share the exit's conntrack table, so connections are limited per pod.

@@ -124,18 +124,35 @@ def test_a_node_port_is_one_tenants(cluster: NodeCluster) -> None:
     cluster.must(cluster.server.system.delete(f"/api/v1/tenants/{loser}/{path}"))
 
 
-def test_a_way_out_is_the_networks_to_open(cluster: NodeCluster) -> None:
+def test_ring0_and_the_network_together_open_the_way_out(cluster: NodeCluster) -> None:
+    """The world's address is not public here: the network's egress is not enough."""
     cluster.make_network("red", "open", {"type": "vpc", "ip": "10.8.0.0", "prefix": 24})
     pod = cluster.place_pod("red", 0, "open")
-    path = "/apis/arktos.futurewei.com/v1/tenants/red/networks/open"
+    system, path = cluster.server.system, "/apis/arktos.futurewei.com/v1/tenants/red/networks/open"
+
+    def enable(value: bool) -> None:
+        cluster.must(system.patch(path, {"spec": {"egress": {"enabled": value}}}))
+
+    def allow(*cidrs: str) -> None:
+        cluster.must(system.patch("/api/v1/tenants/red", {"spec": {"egress": {"allowedCIDRs": list(cidrs)}}}))
+
     with tcp_server(cluster.world, WORLD, 80):
+        allow("203.0.113.0/24")
         assert not reaches(pod, WORLD, 80)
         assert asked(pod, "example.com") == ["NXDOMAIN"]
-        cluster.must(cluster.server.system.patch(path, {"spec": {"egress": {"enabled": True}}}))
+        enable(True)
         wait_until(lambda: reaches(pod, WORLD, 80))
         assert asked(pod, "example.com") == ["198.51.100.7"]
         with tcp_server(pod.node.node.namespace, str(pod.node.node.address), 10250):
+            allow("203.0.113.0/24", "192.168.0.0/16")
             assert not reaches(pod, str(pod.node.node.address), 10250), "nodes are not the world"
-        cluster.must(cluster.server.system.patch(path, {"spec": {"egress": {"enabled": False}}}))
+        allow()
         wait_until(lambda: not reaches(pod, WORLD, 80))
+        allow("203.0.113.5/32")
+        wait_until(lambda: reaches(pod, WORLD, 80))
+        tenant = cluster.server.as_tenant("red")
+        assert tenant.patch("/api/v1/tenants/red", {"spec": {"egress": {"allowedCIDRs": []}}}).status == 403
+        enable(False)
+        wait_until(lambda: not reaches(pod, WORLD, 80))
+    allow()
     cluster.remove_pod(pod)

@@ -1,6 +1,6 @@
 """The destinations that tenants may choose."""
 
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 
 import pytest
 
@@ -79,3 +79,15 @@ def test_ranges_that_are_not_public_do_not_overlap() -> None:
         (a, b) for a in ranges for b in ranges if a is not b and a.version == b.version and a.overlaps(b)
     ]
     assert overlaps == []
+
+
+def test_a_network_is_within_one_range_of_its_family() -> None:
+    ranges = destinations.networks(["10.0.0.0/8", "11.0.0.0/8", "fd00::/8"])
+    for text, expected in (
+        ("10.1.0.0/16", True),
+        ("10.0.0.0/7", False),
+        ("fd01::/16", True),
+        ("::/0", False),
+    ):
+        assert destinations.is_within(ip_network(text), ranges) is expected
+    assert all(destinations.is_within(each, destinations.NOT_PUBLIC) for each in destinations.UNREACHABLE)

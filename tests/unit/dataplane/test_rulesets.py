@@ -36,6 +36,17 @@ def test_a_closed_network_forwards_nothing_of_its_own() -> None:
     )
 
 
+def test_destinations_that_are_denied_except_for_allowed_parts() -> None:
+    denied = (ip_network("10.0.0.0/8"), ip_network("172.16.0.0/12"), ip_network("fc00::/7"))
+    allowed = (ip_network("10.1.0.0/16"), ip_network("10.1.2.0/24"), ip_network("10.0.0.0/16"))
+    gateway = Gateway(5, GATEWAY.addresses, egress=True, egress_denied=denied, egress_allowed=allowed)
+    rules = gateway_ruleset(gateway, DataplaneState(), UPLINK, six=True)
+    rule = "iifname net oifname up ct direction original"
+    four, six = part(rules, "ip").splitlines(), part(rules, "ip6").splitlines()
+    assert f"    {rule} ip daddr {{ 10.0.0.0/8, 172.16.0.0/12 }} ip daddr != {{ 10.0.0.0/15 }} drop" in four
+    assert f"    {rule} ip6 daddr {{ fc00::/7 }} drop" in six
+
+
 def test_node_ports_are_translated_and_keep_clients_if_configured() -> None:
     rules = gateway_ruleset(GATEWAY, DataplaneState(node_ports=DOORS), UPLINK)
     assert "tcp dport 1024 dnat to 172.20.0.1:80" in rules

@@ -1,5 +1,5 @@
-"""The objects of ring0 that this node watches: VPCs and subnets of networks, droplets, and the node's
-endpoints."""
+"""The objects of ring0 that this node watches: VPCs and subnets of networks, droplets, tenants, and the
+node's endpoints."""
 
 from collections.abc import Callable
 from ipaddress import IPv4Address
@@ -8,15 +8,17 @@ from msgspec import Struct
 
 from alcove.agent.network import ring0_objects
 from alcove.agent.network.ring0_objects import NetworkBacking
-from alcove.api import objects
-from alcove.api.ids import SYSTEM
+from alcove.api import destinations, objects
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.kinds.core.tenants import allowed_cidrs
 from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.client import ListSelection
-from alcove.client.keys import HOME
+from alcove.client.keys import HOME, ObjectKey
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
-from alcove.client.resources import DROPLETS, VPC_ENDPOINTS
+from alcove.client.resources import DROPLETS, TENANTS, VPC_ENDPOINTS
+from alcove.dataplane.address import Prefix
 from alcove.network.endpoints import PodNic, by_owner, nic_of, vni_of
 from alcove.network.fabric import Fabric
 from alcove.network.owners import OwnerRef
@@ -41,6 +43,8 @@ class Ring0View:
         self._fabric = Fabric(planes, self._fabric_changed)
         self._droplets = planes.mirror(ListSelection(DROPLETS), tenant=SYSTEM, only=HOME)
         self._droplets.subscribe(self._droplet_changed)
+        self._tenants = planes.mirror(ListSelection(TENANTS), tenant=SYSTEM, only=HOME)
+        self._tenants.subscribe(self._tenant_changed)
         self._local_endpoints = planes.mirror(
             ListSelection(VPC_ENDPOINTS, fields=f"spec.droplet={node}"),
             {"owner": by_owner},
@@ -74,6 +78,12 @@ class Ring0View:
         self._backings.clear()
         self._changed()
 
+    def _tenant_changed(self, change: ObjectChange) -> None:
+        """Most changes of tenants do not concern networks."""
+        before = allowed_cidrs(change.old) if change.old is not None else []
+        if change.kind is ChangeType.DELETED or allowed_cidrs(change.obj) != before:
+            self._changed()
+
     def is_synced(self) -> bool:
         return all(mirror.is_synced(HOME) for mirror in self._mirrors())
 
@@ -82,13 +92,18 @@ class Ring0View:
             await mirror.synced()
 
     def _mirrors(self) -> tuple[Mirror, ...]:
-        return (*self._fabric.mirrors, self._droplets, self._local_endpoints)
+        return (*self._fabric.mirrors, self._droplets, self._tenants, self._local_endpoints)
 
     # Reading
 
     def nodes(self) -> dict[str, IPv4Address]:
         """Addresses of nodes by name. The same object as long as no address changes."""
         return self._nodes
+
+    def allowed_destinations(self, tenant: TenantId) -> tuple[Prefix, ...]:
+        """The networks that are not public, and that ring0 allows the tenant's pods to reach."""
+        obj = self._tenants.get(ObjectKey(HOME, SYSTEM, "", tenant))
+        return destinations.networks(allowed_cidrs(obj)) if obj is not None else ()
 
     def nics(self, owner_uid: str, pod: OwnerRef) -> list[PodNic]:
         """The pod's NICs on this node."""

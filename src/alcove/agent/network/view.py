@@ -13,7 +13,8 @@ from alcove.agent.network.ring0_objects import NetworkBacking, Nodes
 from alcove.agent.network.services import NodePerspective, ServiceGrant, granted
 from alcove.agent.network.servicetable import ServiceTable
 from alcove.agent.network.tenant_view import TenantChange, TenantNetworkView, services_of
-from alcove.api import objects
+from alcove.api import destinations, objects
+from alcove.api.ids import TenantId
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.kinds.mizar import GATEWAY, SIMPLE
 from alcove.api.objects import Object
@@ -72,8 +73,11 @@ class NetworkView:
         tenant: TenantNetworkView,
         backing: NetworkBacking,
         domain: str,
+        allowed_destinations: Callable[[TenantId], tuple[Prefix, ...]],
         changed: Callable[[], None],
     ) -> None:
+        """`allowed_destinations` is `Ring0View.allowed_destinations`."""
+        self._allowed_destinations = allowed_destinations
         self.backing = backing
         self.tenant = tenant
         self._changed = changed
@@ -164,6 +168,8 @@ class NetworkView:
             address if isinstance(address, IPv4Address) else None,
             self.has_egress(),
             address if isinstance(address, IPv6Address) else None,
+            destinations.NOT_PUBLIC,
+            self._allowed_destinations(self.backing.owner.tenant),
         )
 
     def network(self) -> DataplaneNetwork:

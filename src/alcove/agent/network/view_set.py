@@ -49,7 +49,12 @@ class NetworkViewSet:
             if tenant_key not in self._tenants:
                 self._tenants[tenant_key] = TenantNetworkView(self._planes, tenant_key, self._changed)
             self.views[vni] = NetworkView(
-                self._planes, self._tenants[tenant_key], backing, self._domain, self._changed
+                self._planes,
+                self._tenants[tenant_key],
+                backing,
+                self._domain,
+                self.ring0.allowed_destinations,
+                self._changed,
             )
         for tenant in self._tenants.values():
             await tenant.watch_peers()

@@ -96,7 +96,8 @@ _NETWORK_SPEC: dict[str, Any] = {
         {
             "enabled": {
                 "type": "boolean",
-                "description": "Pods may connect to external addresses, with source NAT to the node's address.",
+                "description": "Pods may connect to external addresses, with source NAT to the node's address; to those "
+                "that are not public only as ring0 allows the tenant.",
             }
         },
     ),
@@ -231,6 +232,16 @@ _TENANT_SPEC = _record(
                     "description": "Resources that the scheduler reserves for the tenant until it uses as much: "
                     "requests.cpu, requests.memory and so on, or pods.",
                 },
+            },
+        ),
+        "egress": _record(
+            "External addresses that the tenant's pods may reach, in networks that have egress.",
+            {
+                "allowedCIDRs": _names(
+                    "Networks within private, shared and other ranges that are not public. Those ranges are "
+                    "denied otherwise; public addresses are always allowed, addresses of nodes never.",
+                    "set",
+                )
             },
         ),
         "revokedCertificates": {

@@ -57,6 +57,28 @@ def test_a_tenant_gets_a_shared_plane_and_weight_one() -> None:
         ({"quota": {"hard": {"cpu": "1"}, "min": {"cpu": "-1"}}}, [
             'spec.quota.min[cpu]: Invalid value: "-1": must be greater than or equal to 0'
         ]),
+        ({"egress": {"allowedCIDRs": ["10.0.0.0/8", "100.64.1.0/24", "203.0.113.7/32", "fd00::/8", "8000::/1"]}}, []),
+        ({"egress": {"allowedCIDRs": ["10.0.0.1/8", "10.0.0.0", "fd00:0::/16", "fd00::%a;b/64"]}}, [
+            'spec.egress.allowedCIDRs[0]: Invalid value: "10.0.0.1/8": must not have bits set beyond the prefix length',
+            'spec.egress.allowedCIDRs[1]: Invalid value: "10.0.0.0": '
+            "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+            'spec.egress.allowedCIDRs[2]: Invalid value: "fd00:0::/16": must be in canonical form ("fd00::/16")',
+            'spec.egress.allowedCIDRs[3]: Invalid value: "fd00::%a;b/64": '
+            "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+        ]),
+        ({"egress": {"allowedCIDRs": ["0.0.0.0/0", "8.8.8.0/24", "10.0.0.0/7", "::/0"]}}, [
+            f'spec.egress.allowedCIDRs[{index}]: Invalid value: "{cidr}": must be within a range that is not public '
+            "(e.g. 10.0.0.0/8); public addresses need no entry"
+            for index, cidr in enumerate(("0.0.0.0/0", "8.8.8.0/24", "10.0.0.0/7", "::/0"))
+        ]),
+        ({"egress": {"allowedCIDRs": ["169.254.169.254/32", "127.0.0.0/8", "fe80::/64"]}}, [
+            f'spec.egress.allowedCIDRs[{index}]: Invalid value: "{cidr}": may not be in a loopback or link-local range, '
+            "which pods never reach"
+            for index, cidr in enumerate(("169.254.169.254/32", "127.0.0.0/8", "fe80::/64"))
+        ]),
+        ({"egress": {"allowedCIDRs": [f"10.0.{number}.0/24" for number in range(65)]}}, [
+            "spec.egress.allowedCIDRs: Too many: 65: must have at most 64 items"
+        ]),
         ({"finalizers": ["mine"]}, [
             'spec.finalizers: Invalid value: "mine": name is neither a standard finalizer name '
             "nor is it fully qualified"

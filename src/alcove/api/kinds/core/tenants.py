@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Sequence
+from ipaddress import ip_network
 
-from alcove.api import names, quantity
-from alcove.api.fields import FieldError, invalid
+from alcove.api import addresses, destinations, names, quantity
+from alcove.api.fields import FieldError, invalid, too_many
 from alcove.api.ids import ALL
 from alcove.api.kind import CLIENT_METADATA, Strategy
 from alcove.api.kinds.core.lifecycles import (
@@ -27,6 +28,8 @@ MODES = ("Dedicated", "Shared")
 DEFAULT_WEIGHT = 1
 REVOKED_MAX = 1_000
 """Entries of `spec.revokedCertificates`."""
+ALLOWED_CIDRS_MAX = 64
+"""Entries of `spec.egress.allowedCIDRs`, per tenant; a Tenant with more is refused."""
 _SERIAL = re.compile(r"[0-9A-Fa-f]{1,2}(:?[0-9A-Fa-f]{2}){0,31}|[0-9A-Fa-f]{1,64}")
 
 
@@ -63,6 +66,7 @@ def _validate(tenant: Object) -> list[FieldError]:
         _check_quota(get(spec, "quota", which, default={}), f"spec.quota.{which}", errors)
     _check_minima(spec.get("quota") or {}, errors)
     _check_revoked(spec.get("revokedCertificates") or [], errors)
+    _check_allowed_cidrs(allowed_cidrs(tenant), errors)
     check_finalizers(tenant, errors)
     return errors
 
@@ -96,6 +100,34 @@ def _check_revoked(entries: Sequence[Object], errors: FieldErrors) -> None:
             errors.append(
                 invalid(field, entry, "must have either serialNumber, or issuedBefore with or without user")
             )
+
+
+def allowed_cidrs(tenant: Object) -> list[str]:
+    """The networks that are not public, and that ring0 allows the tenant's pods to reach."""
+    return get(tenant, "spec", "egress", "allowedCIDRs", default=None) or []
+
+
+def _check_allowed_cidrs(cidrs: Sequence[str], errors: FieldErrors) -> None:
+    path = "spec.egress.allowedCIDRs"
+    if len(cidrs) > ALLOWED_CIDRS_MAX:
+        errors.append(too_many(path, len(cidrs), ALLOWED_CIDRS_MAX))
+        return
+    for index, text in enumerate(cidrs):
+        field = f"{path}[{index}]"
+        problems = addresses.canonical_cidr_errors(field, text)
+        errors += problems or _unsuitable_cidr(field, text)
+
+
+def _unsuitable_cidr(field: str, text: str) -> list[FieldError]:
+    network = ip_network(text)
+    if not destinations.is_within(network, destinations.NOT_PUBLIC):
+        message = (
+            "must be within a range that is not public (e.g. 10.0.0.0/8); public addresses need no entry"
+        )
+        return [invalid(field, text, message)]
+    if destinations.is_within(network, destinations.UNREACHABLE):
+        return [invalid(field, text, "may not be in a loopback or link-local range, which pods never reach")]
+    return []
 
 
 def _is_more(amount: str, other: str) -> bool:
