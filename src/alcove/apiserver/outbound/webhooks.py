@@ -7,13 +7,10 @@ share neither targets, authorities nor connections.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import os
 import ssl
 from collections.abc import Awaitable
 from contextlib import suppress
-from functools import lru_cache
 from typing import Protocol
 from urllib.parse import quote, urlsplit
 
@@ -23,6 +20,8 @@ from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.outbound.dialer import Dialer, WebhookTarget
 from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
+from alcove.apiserver.outbound.handshakes import Handshakes
+from alcove.apiserver.outbound.tls_transport import TlsTransport
 from alcove.component import request_ids
 from alcove.http.client import HttpClientConnection, ReceivedResponse
 from alcove.http.errors import BodyTooLarge, HeadTooLarge, HttpError
@@ -82,21 +81,6 @@ def _path(text: str) -> str:
     return quote(text if text.startswith("/") else f"/{text}", safe="/%:@!$&'()*+,;=~-._")
 
 
-@lru_cache(maxsize=128)
-def _context(authority: str) -> ssl.SSLContext:
-    """Raises WebhookError."""
-    if not authority:
-        return ssl.create_default_context()
-    try:
-        pem = base64.b64decode(authority, validate=True).decode("ascii")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_verify_locations(cadata=pem)
-    except (binascii.Error, UnicodeDecodeError, ssl.SSLError) as error:
-        raise WebhookError("unable to load root certificates from the webhook's caBundle") from error
-    return context
-
-
 _Key = tuple[TenantId, WebhookTarget, str]
 
 
@@ -108,10 +92,12 @@ class Webhooks:
     def __init__(self, dialer: Dialer) -> None:
         self._dialer = dialer
         self._idle: IdleConnections[_Key, HttpClientConnection] = IdleConnections(POOL, _tenant_of)
+        self._handshakes = Handshakes()
         self._calls: dict[TenantId, int] = {}
 
     def close(self) -> None:
         self._idle.close()
+        self._handshakes.close()
         self._dialer.close()
 
     def of(self, tenant: TenantId) -> WebhookCall:
@@ -171,11 +157,12 @@ class Webhooks:
         return await self._exchange(key, connection, endpoint, path, body)
 
     async def _open(self, tenant: TenantId, endpoint: WebhookEndpoint) -> HttpClientConnection:
-        context = _context(endpoint.authority)
         sock = await self._dialer.dial(tenant, endpoint.target)
+        connection = HttpClientConnection()
         try:
-            _, connection = await asyncio.get_running_loop().create_connection(
-                HttpClientConnection, sock=sock, ssl=context, server_hostname=endpoint.server_name
+            session = await self._handshakes.perform(tenant, sock, endpoint.authority, endpoint.server_name)
+            await asyncio.get_running_loop().create_connection(
+                lambda: TlsTransport(session, connection), sock=sock
             )
         except BaseException:
             sock.close()
