@@ -15,7 +15,7 @@ from alcove.agent.ingress.local_node_ports import LocalNodePorts
 from alcove.agent.ingress.local_node_ports import LocalService as Behind
 from alcove.agent.ingress.routing_table import IngressTarget, TenantIngresses, compiled
 from alcove.agent.ingress.server import IngressServer
-from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.ids import TenantId
 from alcove.client.keys import HOME, TenantKey
 from alcove.dataplane.model import (
     DataplaneService,
@@ -29,7 +29,9 @@ from alcove.dataplane.model import (
 )
 from alcove.dataplane.model import TrafficRule as PolicyRule
 from alcove.dataplane.namespaces import inside
+from alcove.network.ingress.domains import DomainGrants
 from alcove.network.ingress.ingress_spec import DesiredIngress, IngressBackend, IngressRule, PathType
+from alcove.testing.ingress import granting
 from alcove.testing.networks import LabNetwork, apply_networks, endpoints_of
 from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.probes import IMPATIENT, TIMEOUT, connect, tcp_server
@@ -138,11 +140,11 @@ async def test_a_host_leads_into_its_tenants_network(site: Site) -> None:
 
     server = IngressServer(gateway_dial(node.plane.gateways.open, exit_of))
     server.table = compiled(
-        [of_blue, of_red], {"blue.example": blue.tenant, "red.example": red.tenant}, SYSTEM
+        [of_blue, of_red], granting({"blue.example": blue.tenant, "red.example": red.tenant})
     )
     with inside(node.namespace):
         listening = socket.create_server((str(node.address), 80))
-    running = asyncio.create_task(server.run([listening], [], IngressCertificates().context))
+    running = asyncio.create_task(server.run([listening], [], IngressCertificates(DomainGrants()).context))
     pods = [pod for network in site.networks.values() for pod in network.pods]
     try:
         with serving(*pods):

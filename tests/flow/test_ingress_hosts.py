@@ -1,4 +1,4 @@
-"""Host names between tenants, on a real API server: who has one, who waits, and what nodes serve."""
+"""Host names between tenants, on a real API server: who was granted one, who was not, and what nodes serve."""
 
 import asyncio
 import base64
@@ -21,6 +21,7 @@ from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.controllers.ingress import IngressController
 from alcove.controllers.tenants import TenantController
+from alcove.network.ingress.domains import DomainGrants
 from alcove.testing.certificates import self_signed
 from alcove.testing.controllers import RunningControllers
 from alcove.testing.server import Caller, LocalServer, wait_until
@@ -45,9 +46,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
         yield made
 
 
-def make_tenant(server: LocalServer) -> tuple[str, Caller]:
+def make_tenant(server: LocalServer, *domains: str) -> tuple[str, Caller]:
     name = f"shop-{next(_NUMBERS)}"
-    assert server.system.post("/api/v1/tenants", {"metadata": {"name": name}}).status == 201
+    tenant = {"metadata": {"name": name}, "spec": {"domains": list(domains)}}
+    assert server.system.post("/api/v1/tenants", tenant).status == 201
     role = f"/apis/rbac.authorization.k8s.io/v1/tenants/{name}/clusterrolebindings/admin-role-binding"
     wait_until(lambda: server.system.get(role).status == 200)
     wait_until(lambda: server.system.get(f"/api/v1/tenants/{name}/namespaces/default").status == 200)
@@ -82,53 +84,95 @@ def addresses(caller: Caller, name: str = "web") -> list[str]:
     return [each["ip"] for each in found.get("status", {}).get("loadBalancer", {}).get("ingress") or ()]
 
 
-def reasons(caller: Caller) -> set[str]:
-    return {each["reason"] for each in caller.get("/api/v1/namespaces/default/events").json["items"]}
+def messages(caller: Caller, reason: str = "HostNotGranted") -> set[str]:
+    events = caller.get("/api/v1/namespaces/default/events").json["items"]
+    return {each["message"] for each in events if each["reason"] == reason}
 
 
-def hosts_of(server: LocalServer, tenant: str) -> str:
-    metadata = server.system.get(f"/api/v1/tenants/{tenant}").json["metadata"]
-    return str(metadata.get("annotations", {}).get("ingress.alcove.io/hosts", ""))
+def grant(server: LocalServer, tenant: str, *domains: str) -> None:
+    patch = {"spec": {"domains": list(domains)}}
+    assert server.system.patch(f"/api/v1/tenants/{tenant}", patch).status == 200
 
 
-def test_a_host_is_of_who_asked_first_until_he_lets_go(server: LocalServer) -> None:
-    (blue, blues), (red, reds) = make_tenant(server), make_tenant(server)
+def test_a_host_is_served_once_ring0_grants_it_and_no_longer_than_that(server: LocalServer) -> None:
+    tenant, caller = make_tenant(server)
+    place_pod(server, tenant, "web", "n1")
+    assert caller.post(INGRESSES, ingress("wish.example")).status == 201
+    wait_until(lambda: messages(caller))
+    [message] = messages(caller)
+    assert message == (
+        'host "wish.example" is not served: ask the cluster\'s administrator to add it to spec.domains of '
+        f'tenant "{tenant}"'
+    )
+    assert addresses(caller) == []
+    grant(server, tenant, "wish.example")
+    wait_until(lambda: addresses(caller) == ["192.0.2.1"])
+    grant(server, tenant)
+    wait_until(lambda: addresses(caller) == [])
+
+
+def test_who_asks_first_gets_nothing_by_it(server: LocalServer) -> None:
+    """A squatter has every name before its owner has; what it is told does not depend on the owner."""
+    (squatter, squats), (owner, owns) = make_tenant(server), make_tenant(server)
+    for tenant in (squatter, owner):
+        place_pod(server, tenant, "web", "n1")
+    assert squats.post(INGRESSES, ingress("bank.example", "*.example", "*.com")).status == 201
+    wait_until(lambda: len(messages(squats)) == 3)
+    told = messages(squats)
+    grant(server, owner, "bank.example")
+    assert owns.post(INGRESSES, ingress("bank.example")).status == 201
+    wait_until(lambda: addresses(owns) == ["192.0.2.1"])
+    assert addresses(squats) == []
+    assert messages(squats) == told
+    assert not messages(owns)
+
+
+def test_a_tenant_cannot_grant_itself_a_host(server: LocalServer) -> None:
+    tenant, caller = make_tenant(server)
+    for path in (f"/api/v1/tenants/{tenant}", "/api/v1/tenants/system"):
+        assert caller.patch(path, {"spec": {"domains": ["bank.example"]}}).status == 403
+
+
+def test_a_wildcard_is_granted_except_for_names_that_another_was_granted(server: LocalServer) -> None:
+    blue, blues = make_tenant(server, "*.stars.example")
+    red, reds = make_tenant(server, "a.stars.example")
     for tenant in (blue, red):
         place_pod(server, tenant, "web", "n1")
-    assert blues.post(INGRESSES, ingress("first.example")).status == 201
-    wait_until(lambda: hosts_of(server, blue) == "first.example")
-    assert reds.post(INGRESSES, ingress("first.example", "own.example")).status == 201
-    wait_until(lambda: hosts_of(server, red) == "own.example")
-    wait_until(lambda: "HostTaken" in reasons(reds))
-    wait_until(lambda: addresses(blues) == ["192.0.2.1"] and addresses(reds) == ["192.0.2.1"])
-    assert "HostTaken" not in reasons(blues)
-    assert blues.delete(f"{INGRESSES}/web").status == 200
-    wait_until(lambda: hosts_of(server, red) == "first.example own.example")
-    assert hosts_of(server, blue) == ""
-
-
-def test_a_tenant_cannot_write_itself_a_host(server: LocalServer) -> None:
-    _, caller = make_tenant(server)
-    mark = {"metadata": {"annotations": {"ingress.alcove.io/hosts": "bank.example"}}}
-    assert caller.patch("/api/v1/tenants/system", mark).status == 403
-
-
-def test_names_under_anothers_star_wait(server: LocalServer) -> None:
-    (blue, blues), (red, reds) = make_tenant(server), make_tenant(server)
-    assert blues.post(INGRESSES, ingress("*.stars.example")).status == 201
-    wait_until(lambda: hosts_of(server, blue) == "*.stars.example")
+    assert blues.post(INGRESSES, ingress("*.stars.example", "b.stars.example")).status == 201
+    assert blues.post(INGRESSES, ingress("a.stars.example", name="taken")).status == 201
     assert reds.post(INGRESSES, ingress("a.stars.example")).status == 201
-    wait_until(lambda: "HostTaken" in reasons(reds))
-    assert hosts_of(server, red) == ""
-    assert blues.delete(f"{INGRESSES}/web").status == 200
-    wait_until(lambda: hosts_of(server, red) == "a.stars.example")
+    wait_until(lambda: addresses(blues) == ["192.0.2.1"] and addresses(reds) == ["192.0.2.1"])
+    wait_until(lambda: messages(blues))
+    assert addresses(blues, "taken") == []
+    grant(server, red)
+    wait_until(lambda: addresses(blues, "taken") == ["192.0.2.1"] and addresses(reds) == [])
+
+
+def test_of_two_tenants_with_one_grant_the_older_has_it_and_ring0_is_told(server: LocalServer) -> None:
+    (old, olds), (young, youngs) = make_tenant(server, "twice.example"), make_tenant(server)
+    for tenant in (old, young):
+        place_pod(server, tenant, "web", "n1")
+    assert olds.post(INGRESSES, ingress("twice.example")).status == 201
+    assert youngs.post(INGRESSES, ingress("twice.example")).status == 201
+    grant(server, young, "twice.example")
+    wait_until(
+        lambda: any(young in each or old in each for each in messages(server.system, "DomainShadowed"))
+    )
+    wait_until(lambda: addresses(olds) == ["192.0.2.1"] and messages(youngs))
+    assert addresses(youngs) == []
+    grant(server, old)
+    wait_until(lambda: addresses(youngs) == ["192.0.2.1"])
+
+
+def test_ring0_needs_no_grant(server: LocalServer) -> None:
+    place_pod(server, "system", "web", "n2")
+    assert server.system.post(INGRESSES, ingress("ring0.example", name="ring0")).status == 201
+    wait_until(lambda: addresses(server.system, "ring0") == ["192.0.2.2"])
 
 
 def test_status_follows_the_network_over_nodes(server: LocalServer) -> None:
-    tenant, caller = make_tenant(server)
+    tenant, caller = make_tenant(server, "follows.example")
     assert caller.post(INGRESSES, ingress("follows.example")).status == 201
-    wait_until(lambda: hosts_of(server, tenant) == "follows.example")
-    assert addresses(caller) == []
     place_pod(server, tenant, "a", "n2")
     wait_until(lambda: addresses(caller) == ["192.0.2.2"])
     place_pod(server, tenant, "b", "n1")
@@ -138,27 +182,15 @@ def test_status_follows_the_network_over_nodes(server: LocalServer) -> None:
 
 
 def test_other_classes_are_others(server: LocalServer) -> None:
-    tenant, caller = make_tenant(server)
+    tenant, caller = make_tenant(server, "nginx.example", "ours.example")
     place_pod(server, tenant, "web", "n1")
     assert caller.post(INGRESSES, ingress("nginx.example", class_name="nginx")).status == 201
     assert caller.post(INGRESSES, ingress("ours.example", name="ours")).status == 201
     wait_until(lambda: addresses(caller, "ours") == ["192.0.2.1"])
-    assert hosts_of(server, tenant) == "ours.example"
     assert addresses(caller) == []
     made = {"metadata": {"name": "nginx"}, "spec": {"controller": "alcove.io/ingress"}}
     assert caller.post("/apis/networking.k8s.io/v1/ingressclasses", made).status == 201
-    wait_until(lambda: hosts_of(server, tenant) == "nginx.example ours.example")
-
-
-def test_a_tenant_that_goes_leaves_its_names(server: LocalServer) -> None:
-    (blue, blues), (red, reds) = make_tenant(server), make_tenant(server)
-    assert blues.post(INGRESSES, ingress("inherit.example")).status == 201
-    wait_until(lambda: hosts_of(server, blue) == "inherit.example")
-    assert reds.post(INGRESSES, ingress("inherit.example")).status == 201
-    wait_until(lambda: "HostTaken" in reasons(reds))
-    assert blues.delete(f"{INGRESSES}/web").status == 200
-    server.system.delete(f"/api/v1/tenants/{blue}")
-    wait_until(lambda: hosts_of(server, red) == "inherit.example")
+    wait_until(lambda: addresses(caller) == ["192.0.2.1"])
 
 
 class Shop:
@@ -176,7 +208,7 @@ class Shop:
 
 
 async def test_a_node_serves_what_ring0_says(server: LocalServer) -> None:
-    tenant, caller = await asyncio.to_thread(make_tenant, server)
+    tenant, caller = await asyncio.to_thread(make_tenant, server, "node.example")
     chain, key = (base64.b64encode(part).decode() for part in self_signed("node.example"))
     secret = {
         "metadata": {"name": "cert"},
@@ -184,7 +216,7 @@ async def test_a_node_serves_what_ring0_says(server: LocalServer) -> None:
         "data": {"tls.crt": chain, "tls.key": key},
     }
     assert caller.post("/api/v1/namespaces/default/secrets", secret).status == 201
-    assert caller.post(INGRESSES, ingress("node.example", "first.example", secret="cert")).status == 201
+    assert caller.post(INGRESSES, ingress("node.example", "other.example", secret="cert")).status == 201
     tenant_key = TenantKey(HOME, TenantId(tenant))
     service = {"metadata": {"name": "web"}, "spec": {"clusterIP": "10.96.0.9", "ports": [{"port": 80}]}}
     transport = HttpPool(kubeconfig.load(server.admin_kubeconfig))
@@ -192,19 +224,20 @@ async def test_a_node_serves_what_ring0_says(server: LocalServer) -> None:
     async def nobody(_space: TenantKey, _network: str, _address: str, _port: int) -> socket.socket:
         raise ConnectionRefusedError
 
-    proxy, certificates = IngressServer(nobody), IngressCertificates()
+    grants = DomainGrants()
+    proxy, certificates = IngressServer(nobody), IngressCertificates(grants)
     try:
         async with Planes() as planes:
             planes.join(HOME, transport)
             serving = IngressReconciler(
-                planes, proxy, certificates, lambda: {tenant_key: Shop(tenant_key, service)}
+                planes, proxy, certificates, grants, lambda: {tenant_key: Shop(tenant_key, service)}
             )
             running = asyncio.create_task(serving.run())
             target = await asyncio.to_thread(wait_until, lambda: proxy.table.find("node.example", "/"))
             assert (target.tenant_key, target.addresses) == (tenant_key, (("10.96.0.9", 80),))
-            assert proxy.table.find("first.example", "/") is None, "another tenant has it"
+            assert proxy.table.find("other.example", "/") is None, "it was not granted"
             await asyncio.to_thread(wait_until, lambda: certificates.find("node.example"))
-            assert certificates.find("first.example") is None
+            assert certificates.find("other.example") is None
             running.cancel()
             await asyncio.wait([running])
     finally:

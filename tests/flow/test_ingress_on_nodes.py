@@ -33,6 +33,10 @@ WHY = lacking()
 pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(WHY), reason=WHY)]
 
 TENANTS = ("red", "blue")
+DOMAINS = {
+    "red": ["red.example", "shown.example", "wanted.example"],
+    "blue": ["blue.example", "*.secure.example"],
+}
 WORLD = "203.0.113.5"
 RANGE = {"type": "vpc", "ip": "10.7.0.0", "prefix": 16}
 
@@ -78,6 +82,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
             stack.enter_context(serving(node, made.server))
         for tenant in TENANTS:
             made.make_tenant(tenant, RANGE)
+            grants = {"spec": {"domains": DOMAINS[tenant]}}
+            made.must(made.server.system.patch(f"/api/v1/tenants/{tenant}", grants))
         yield made
 
 
@@ -188,7 +194,7 @@ def test_its_status_has_the_addresses(cluster: NodeCluster, pods: dict[str, list
     wait_until(lambda: addresses() == own)
 
 
-def test_another_tenant_does_not_get_a_name_that_is_taken(
+def test_another_tenant_does_not_get_a_name_that_it_was_not_granted(
     cluster: NodeCluster, pods: dict[str, list[AttachedPod]]
 ) -> None:
     make_ingress(cluster, "red", "first", "wanted.example")
@@ -196,7 +202,9 @@ def test_another_tenant_does_not_get_a_name_that_is_taken(
     second = make_ingress(cluster, "blue", "second", "wanted.example")
     events = "/api/v1/tenants/blue/namespaces/default/events"
     wait_until(
-        lambda: "HostTaken" in {each["reason"] for each in cluster.server.system.get(events).json["items"]}
+        lambda: (
+            "HostNotGranted" in {each["reason"] for each in cluster.server.system.get(events).json["items"]}
+        )
     )
     assert all(ask(cluster, node, "wanted.example").startswith("red/") for node in (0, 1) for _ in range(4))
     cluster.must(cluster.server.system.delete(second))
@@ -205,13 +213,13 @@ def test_another_tenant_does_not_get_a_name_that_is_taken(
 def test_https_with_the_tenants_own_certificate(
     cluster: NodeCluster, pods: dict[str, list[AttachedPod]]
 ) -> None:
-    chain, key = self_signed("secure.example")
+    chain, key = self_signed("shop.secure.example")
     data = {"tls.crt": base64.b64encode(chain).decode(), "tls.key": base64.b64encode(key).decode()}
     secret = {"metadata": {"name": "cert"}, "type": "kubernetes.io/tls", "data": data}
     path = "/api/v1/tenants/blue/namespaces/default/secrets"
     cluster.must(cluster.server.system.post(path, secret))
-    make_ingress(cluster, "blue", "secure", "secure.example", "cert")
-    wait_until(lambda: ask(cluster, 1, "secure.example", chain).startswith("blue/"), 20.0)
+    make_ingress(cluster, "blue", "secure", "shop.secure.example", "cert")
+    wait_until(lambda: ask(cluster, 1, "shop.secure.example", chain).startswith("blue/"), 20.0)
 
 
 def test_what_nobody_has_is_not_found(cluster: NodeCluster, pods: dict[str, list[AttachedPod]]) -> None:

@@ -32,6 +32,10 @@ def create(
         list[str] | None,
         typer.Option(help="Quota as RESOURCE=AMOUNT, for example cpu=8 or pods=100; repeatable."),
     ] = None,
+    domain: Annotated[
+        list[str] | None,
+        typer.Option(help="Host name for the tenant's Ingresses, for example '*.acme.example'; repeatable."),
+    ] = None,
     dedicated: Annotated[
         bool, typer.Option("--dedicated", help="Run a dedicated API server for the tenant, in ring0's pods.")
     ] = False,
@@ -48,13 +52,13 @@ def create(
 
     with exit_on_error():
         session = CliSession(via)
-        created = session.create(TENANTS, _tenant(name, weight, quota or [], dedicated))
+        created = session.create(TENANTS, _tenant(name, weight, quota or [], domain or [], dedicated))
         if wait:
             created = _wait_ready(session, name, timeout)
         show_one(created, TENANT, form)
 
 
-def _tenant(name: str, weight: int | None, quota: list[str], dedicated: bool) -> Object:
+def _tenant(name: str, weight: int | None, quota: list[str], domains: list[str], dedicated: bool) -> Object:
     spec: Object = {}
     if weight is not None:
         spec["weight"] = weight
@@ -63,6 +67,8 @@ def _tenant(name: str, weight: int | None, quota: list[str], dedicated: bool) ->
         if not all(resource and amount for resource, _, amount in pairs):
             raise typer.BadParameter("a quota must have the form RESOURCE=AMOUNT, for example cpu=8")
         spec["quota"] = {"hard": {resource: amount for resource, _, amount in pairs}}
+    if domains:
+        spec["domains"] = domains
     if dedicated:
         spec["controlPlane"] = {"mode": "Dedicated"}
     return {"apiVersion": "v1", "kind": "Tenant", "metadata": {"name": name}, "spec": spec}

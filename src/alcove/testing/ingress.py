@@ -11,20 +11,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from alcove.agent.ingress.certificates import IngressCertificates
 from alcove.agent.ingress.limits import IngressLimits
 from alcove.agent.ingress.routing_table import IngressTarget, TenantIngresses, compiled
 from alcove.agent.ingress.server import IngressServer
-from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.ids import TenantId
 from alcove.client.keys import HOME, TenantKey
+from alcove.network.ingress.domains import DomainGrants
 from alcove.network.ingress.ingress_spec import DesiredIngress, IngressBackend, IngressRule, PathType
 
 TENANT = TenantKey(HOME, TenantId("blue"))
 HOST = "shop.example"
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def granting(owners: Mapping[str, TenantId]) -> DomainGrants:
+    """Grants of these domains, as if ring0's Tenant objects had them."""
+    grants = DomainGrants()
+    for tenant in set(owners.values()):
+        domains = [domain for domain, owner in owners.items() if owner == tenant]
+        grants.put({"metadata": {"name": tenant}, "spec": {"domains": domains}})
+    return grants
 
 
 class ProxyLab:
@@ -46,7 +56,9 @@ class ProxyLab:
         self.server = IngressServer(self.dial, limits)
         listening = socket.create_server(("127.0.0.1", 0))
         self.address = listening.getsockname()
-        self.running = asyncio.create_task(self.server.run([listening], [], IngressCertificates().context))
+        self.running = asyncio.create_task(
+            self.server.run([listening], [], IngressCertificates(DomainGrants()).context)
+        )
 
     async def backend(self, handler: Handler) -> None:
         """Routes all requests for the host to the backend."""
@@ -67,7 +79,7 @@ class ProxyLab:
         tenant = TenantIngresses(
             TENANT, (wanted,), {("default", "default", IngressBackend("web", 80)): target}
         )
-        self.server.table = compiled([tenant], {HOST: TENANT.tenant}, SYSTEM)
+        self.server.table = compiled([tenant], granting({HOST: TENANT.tenant}))
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(*self.address[:2])

@@ -14,7 +14,9 @@ Alcove = Callable[..., Result]
 
 
 def test_a_tenant_is_made_shown_and_deleted(alcove: Alcove) -> None:
-    made = alcove("tenant", "create", "acme", "--weight", "3", "--quota", "pods=7")
+    made = alcove(
+        "tenant", "create", "acme", "--weight", "3", "--quota", "pods=7", "--domain", "*.acme.example"
+    )
     assert made.exit_code == 0, made.output
     assert made.stdout == "tenant/acme\n"
     lines = alcove("tenant", "list").stdout.splitlines()
@@ -22,6 +24,7 @@ def test_a_tenant_is_made_shown_and_deleted(alcove: Alcove) -> None:
     assert any(line.split()[:4] == ["acme", "Active", "Shared", "3"] for line in lines)
     shown = orjson.loads(alcove("tenant", "show", "acme", "-o", "json").stdout)
     assert shown["spec"]["quota"] == {"hard": {"pods": "7"}}
+    assert shown["spec"]["domains"] == ["*.acme.example"]
     assert "Networks:" in alcove("tenant", "show", "acme").stdout
     assert alcove("tenant", "delete", "acme").stdout == "tenant/acme deleted\n"
     assert "tenant/acme" not in alcove("tenant", "list", "-o", "name").stdout

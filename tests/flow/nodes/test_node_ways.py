@@ -79,6 +79,8 @@ def test_the_world_comes_in_by_host_names(cluster: NodeCluster, pods: dict[str, 
         path = f"/api/v1/tenants/{tenant}/namespaces/default/pods/{pod.key.name}"
         cluster.must(cluster.server.system.patch(path, {"metadata": {"labels": {"site": "yes"}}}))
         cluster.make_service(tenant, "site", selector={"site": "yes"})
+        grant = {"spec": {"domains": [f"{tenant}.example"]}}
+        cluster.must(cluster.server.system.patch(f"/api/v1/tenants/{tenant}", grant))
         backend = {"service": {"name": "site", "port": {"number": 80}}}
         rule = {
             "host": f"{tenant}.example",

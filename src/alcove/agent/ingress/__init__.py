@@ -4,6 +4,7 @@
                   └── certificates: by SNI, from the tenant's secrets
 
 routing_table     the backend of a request (pure)
+certificate_plan  the secrets that certificates are read from (pure)
 targets           the addresses of backends (pure)
 headers           heads of forwarded requests and responses (pure)
 limits            all limits

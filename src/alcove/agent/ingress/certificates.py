@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from alcove.network.ingress.claims import star_of
+from alcove.agent.ingress.certificate_plan import OwnedHost
+from alcove.network.ingress.domains import DomainGrants, star_of
 
 _PROTOCOLS = ["http/1.1"]
 
@@ -59,18 +60,19 @@ def _in_memory(data: bytes) -> int:
 
 
 class IngressCertificates:
-    def __init__(self) -> None:
+    def __init__(self, grants: DomainGrants) -> None:
+        self._grants = grants
         self.context = _context()
         """The context of the listening sockets."""
         self.context.sni_callback = self._choose
-        self._by_host: dict[str, ssl.SSLContext] = {}
+        self._by_host: dict[OwnedHost, ssl.SSLContext] = {}
         self._by_digest: dict[bytes, ssl.SSLContext] = {}
 
-    def set(self, pairs: Mapping[str, IngressCertificatePair]) -> dict[str, str]:
+    def set(self, pairs: Mapping[OwnedHost, IngressCertificatePair]) -> dict[OwnedHost, str]:
         """Replaces the certificates of all hosts. Returns error messages for invalid ones, by host."""
-        by_host: dict[str, ssl.SSLContext] = {}
+        by_host: dict[OwnedHost, ssl.SSLContext] = {}
         by_digest: dict[bytes, ssl.SSLContext] = {}
-        errors: dict[str, str] = {}
+        errors: dict[OwnedHost, str] = {}
         for host, pair in pairs.items():
             digest = pair.digest
             try:
@@ -83,7 +85,9 @@ class IngressCertificates:
         return errors
 
     def find(self, name: str) -> ssl.SSLContext | None:
-        return self._by_host.get(name) or self._by_host.get(star_of(name))
+        """The context for a host name in lower case. A certificate of the tenant that owns the name."""
+        owner = self._grants.owner(name)
+        return self._by_host.get((owner, name)) or self._by_host.get((owner, star_of(name)))
 
     def _choose(self, connection: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int | None:
         context = self.find((name or "").lower())

@@ -1,8 +1,7 @@
 """Controller: builds the server's routing table and certificates from API objects.
 
 A node serves the tenants whose networks it has; the caller calls `touch` when those or their services change.
-The owner of a host is recorded in ring0's Tenant objects (`controllers/ingress`), never read from a tenant's
-objects.
+The owner of a host is the tenant that ring0's Tenant objects grant it to, whatever a tenant's objects say.
 """
 
 import asyncio
@@ -11,12 +10,14 @@ import binascii
 import logging
 from collections.abc import Callable, Mapping
 
+from alcove.agent.ingress.certificate_plan import plan
 from alcove.agent.ingress.certificates import IngressCertificatePair, IngressCertificates
-from alcove.agent.ingress.routing_table import TenantIngresses, compiled
+from alcove.agent.ingress.routing_table import HOSTS_PER_TENANT_MAX, TenantIngresses, compiled, served_hosts
 from alcove.agent.ingress.server import IngressServer
 from alcove.agent.ingress.targets import TenantServices, targets
 from alcove.api.errors import ApiError
 from alcove.api.ids import SYSTEM, TenantId
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.client import ListSelection
 from alcove.client.errors import ClientError
 from alcove.client.keys import HOME, ObjectKey, TenantKey
@@ -24,7 +25,7 @@ from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.resources import INGRESS_CLASSES, INGRESSES, SECRETS, TENANTS
 from alcove.network.ingress import ingress_spec as reading
-from alcove.network.ingress.claims import holders
+from alcove.network.ingress.domains import DomainGrants
 from alcove.network.ingress.ingress_spec import DesiredIngress
 
 log = logging.getLogger(__name__)
@@ -33,8 +34,13 @@ GATHER_SECONDS = 0.05
 RENEW_SECONDS = 30.0
 """The interval at which secrets are read again (they are not watched): a new certificate is used after this
 time."""
-SECRETS_MAX = 2_048
-CERTIFICATE_UNUSABLE = "CertificateUnusable"
+CERTIFICATE_UNUSABLE, TOO_MANY_CERTIFICATES = "CertificateUnusable", "TooManyCertificates"
+TOO_MANY_HOSTS = "TooManyHosts"
+SURPLUS_EVENTS_MAX = 10
+"""Events per tenant and reconcile for hosts that are too many."""
+
+DesiredIngresses = Mapping[TenantKey, tuple[DesiredIngress, ...]]
+ServedHosts = Mapping[TenantKey, frozenset[str]]
 
 Note = Callable[[TenantKey, DesiredIngress, str, str], None]
 """(tenant, Ingress, reason, message): records an event of the Ingress."""
@@ -70,20 +76,30 @@ class IngressReconciler:
         planes: Planes,
         server: IngressServer,
         certificates: IngressCertificates,
+        grants: DomainGrants,
         present: Callable[[], Mapping[TenantKey, TenantServices]],
         note: Note = lambda *_: None,
     ) -> None:
-        """`present` returns the tenants whose networks this node has, with their services."""
+        """`grants` is filled from ring0's Tenant objects. `present` returns the tenants whose networks this node has, with their services."""
         self._planes = planes
         self._server = server
         self._certificates = certificates
+        self._grants = grants
         self._present = present
         self._record_event = note
         self._changed = asyncio.Event()
         self._mirrors: dict[TenantKey, _TenantMirrors] = {}
         self._pairs: dict[ObjectKey, IngressCertificatePair | None] = {}
         self._tenants = planes.mirror(ListSelection(TENANTS), tenant=SYSTEM, only=HOME)
-        self._tenants.subscribe(lambda _change: self.touch())
+        self._tenants.subscribe(self._on_tenant)
+
+    def _on_tenant(self, change: ObjectChange) -> None:
+        if change.kind is ChangeType.DELETED:
+            affected = self._grants.remove(TenantId(change.key.name))
+        else:
+            affected = self._grants.put(change.obj)
+        if affected:
+            self.touch()
 
     def touch(self) -> None:
         """Triggers a reconcile."""
@@ -97,10 +113,9 @@ class IngressReconciler:
             while True:
                 await self._update_mirrors()
                 desired = {tenant_key: mirrors.desired() for tenant_key, mirrors in self._mirrors.items()}
-                owners = holders(self._tenants.list(HOME, SYSTEM))
-                self._update_routes(desired, owners)
+                self._update_routes(desired)
                 is_due = loop.time() - renewed_at >= RENEW_SECONDS
-                await self._update_certificates(desired, owners, renew=is_due)
+                await self._update_certificates(desired, self._served(desired), renew=is_due)
                 renewed_at = loop.time() if is_due else renewed_at
                 await self._wait(renewed_at + RENEW_SECONDS - loop.time())
         finally:
@@ -124,47 +139,47 @@ class IngressReconciler:
             if tenant_key not in self._mirrors:
                 self._mirrors[tenant_key] = _TenantMirrors(self._planes, tenant_key, self.touch)
 
-    def _update_routes(
-        self, desired: Mapping[TenantKey, tuple[DesiredIngress, ...]], owners: Mapping[str, TenantId]
-    ) -> None:
+    def _update_routes(self, desired: DesiredIngresses) -> None:
         present = self._present()
         tenants = [
             TenantIngresses(tenant_key, ingresses, targets(present[tenant_key], ingresses))
             for tenant_key, ingresses in desired.items()
             if tenant_key in present
         ]
-        self._server.table = compiled(tenants, owners, SYSTEM)
+        self._server.table = compiled(tenants, self._grants)
+
+    def _served(self, desired: DesiredIngresses) -> ServedHosts:
+        """The hosts of each tenant that are served; records events for those that are too many."""
+        served: dict[TenantKey, frozenset[str]] = {}
+        for tenant_key, ingresses in desired.items():
+            served[tenant_key], surplus = served_hosts(tenant_key.tenant, ingresses, self._grants)
+            for ingress, host in surplus[:SURPLUS_EVENTS_MAX]:
+                message = (
+                    f'host "{host}" is not served: the tenant has more than {HOSTS_PER_TENANT_MAX} hosts'
+                )
+                self._record_event(tenant_key, ingress, TOO_MANY_HOSTS, message)
+        return served
 
     # Certificates
 
     async def _update_certificates(
-        self,
-        desired: Mapping[TenantKey, tuple[DesiredIngress, ...]],
-        owners: Mapping[str, TenantId],
-        *,
-        renew: bool,
+        self, desired: DesiredIngresses, served: ServedHosts, *, renew: bool
     ) -> None:
         """Updates the hosts' certificates, from secrets of the tenant that owns the host."""
-        requested: dict[str, tuple[ObjectKey, TenantKey, DesiredIngress]] = {}
-        for tenant_key, ingresses in desired.items():
-            for ingress in sorted(ingresses, key=lambda each: each.age):
-                for each in ingress.certificates:
-                    key = ObjectKey(tenant_key.plane, tenant_key.tenant, ingress.namespace, each.secret)
-                    for host in each.hosts or ingress.hosts:
-                        if owners.get(host) == tenant_key.tenant:
-                            requested.setdefault(host, (key, tenant_key, ingress))
-        keys = dict.fromkeys(key for key, _, _ in requested.values())
-        await self._read_secrets(list(keys)[:SECRETS_MAX], renew=renew)
+        planned = plan(desired, served)
+        for (_, host), request in planned.left_out.items():
+            message = f'the certificate for host "{host}" is not used: the tenant has too many on this node'
+            self._record_event(request.tenant_key, request.ingress, TOO_MANY_CERTIFICATES, message)
+        await self._read_secrets(planned.secrets, renew=renew)
         pairs = {
             host: pair
-            for host, (key, _, _) in requested.items()
-            if (pair := self._pairs.get(key)) is not None
+            for host, request in planned.by_host.items()
+            if (pair := self._pairs.get(request.secret)) is not None
         }
-        for host, message in self._certificates.set(pairs).items():
-            _, tenant_key, ingress = requested[host]
-            self._record_event(
-                tenant_key, ingress, CERTIFICATE_UNUSABLE, f'invalid certificate for host "{host}": {message}'
-            )
+        for (tenant, host), fault in self._certificates.set(pairs).items():
+            request = planned.by_host[tenant, host]
+            message = f'invalid certificate for host "{host}": {fault}'
+            self._record_event(request.tenant_key, request.ingress, CERTIFICATE_UNUSABLE, message)
 
     async def _read_secrets(self, keys: list[ObjectKey], *, renew: bool) -> None:
         """Reads the secrets. A secret that cannot be read keeps its previous state."""

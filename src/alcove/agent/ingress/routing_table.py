@@ -1,6 +1,6 @@
 """The backend of a request, by host and path. Pure and immutable: every change builds a new table.
 
-A host belongs to one tenant (`network/ingress/claims.py`), so only that tenant's rules apply to it. The
+A host belongs to one tenant (`network/ingress/domains.py`), so only that tenant's rules apply to it. The
 longest path wins, then an exact path over a prefix of the same length, then the older Ingress. If no path of
 the host matches, the tenant's rules without a host are used, then its default backend.
 """
@@ -11,8 +11,12 @@ from msgspec import Struct
 
 from alcove.api.ids import TenantId
 from alcove.client.keys import TenantKey
-from alcove.network.ingress.claims import star_of
+from alcove.network.ingress.domains import DomainGrants, star_of
 from alcove.network.ingress.ingress_spec import ANY, DesiredIngress, IngressBackend, PathType
+
+HOSTS_PER_TENANT_MAX = 2_000
+"""Host names of one tenant's Ingresses that a node serves; the Ingresses with further ones get the event
+TooManyHosts."""
 
 
 class IngressTarget(Struct, frozen=True):
@@ -62,46 +66,48 @@ class _TenantRoutes(Struct, frozen=True):
     fallback: IngressTarget | None
 
     def find(self, host: str, path: str) -> IngressTarget | None:
-        host_paths = self.hosts.get(host)
+        host_paths = self.hosts.get(host) or self.hosts.get(star_of(host))
         return (host_paths.find(path) if host_paths else None) or self.default.find(path) or self.fallback
 
 
 class RoutingTable(Struct, frozen=True):
-    owners: dict[str, _TenantRoutes] = {}
-    """By host."""
-    default: _TenantRoutes | None = None
-    """Ring0's rules, for hosts that no tenant owns."""
+    grants: DomainGrants
+    tenants: dict[TenantId, _TenantRoutes] = {}
 
     def find(self, host: str, path: str) -> IngressTarget | None:
         host = host.lower()
-        for name in (host, star_of(host)):
-            owner = self.owners.get(name)
-            if owner is not None:
-                return owner.find(name, path)
-        return self.default.find(ANY, path) if self.default is not None else None
+        routes = self.tenants.get(self.grants.owner(host))
+        return routes.find(host, path) if routes is not None else None
 
 
-def compiled(
-    tenants: Iterable[TenantIngresses], holders: Mapping[str, TenantId], system: TenantId
-) -> RoutingTable:
-    """`holders` maps each host to its owner; rules of other tenants for the host are ignored."""
-    owners: dict[str, _TenantRoutes] = {}
-    default: _TenantRoutes | None = None
-    for tenant in tenants:
-        owner = _tenant_routes(tenant, holders)
-        owners |= dict.fromkeys(owner.hosts, owner)
-        if tenant.tenant_key.tenant == system:
-            default = owner
-    return RoutingTable(owners, default)
+def compiled(tenants: Iterable[TenantIngresses], grants: DomainGrants) -> RoutingTable:
+    """Rules for hosts that the tenant does not own are ignored, and those over HOSTS_PER_TENANT_MAX."""
+    return RoutingTable(grants, {each.tenant_key.tenant: _tenant_routes(each, grants) for each in tenants})
 
 
-def _tenant_routes(tenant: TenantIngresses, holders: Mapping[str, TenantId]) -> _TenantRoutes:
-    paths: dict[str, list[tuple[str, PathType, IngressTarget]]] = {}
+def served_hosts(
+    tenant: TenantId, ingresses: Iterable[DesiredIngress], grants: DomainGrants
+) -> tuple[frozenset[str], list[tuple[DesiredIngress, str]]]:
+    """The hosts of the tenant's Ingresses that are served, and those that are left out because the tenant has
+    too many: the ones of its youngest Ingresses."""
+    served: set[str] = set()
+    surplus: list[tuple[DesiredIngress, str]] = []
+    for ingress in sorted(ingresses, key=lambda each: each.age):
+        for host in ingress.hosts:
+            if host in served or grants.owner(host) != tenant:
+                continue
+            if len(served) < HOSTS_PER_TENANT_MAX:
+                served.add(host)
+            else:
+                surplus.append((ingress, host))
+    return frozenset(served), surplus
+
+
+def _tenant_routes(tenant: TenantIngresses, grants: DomainGrants) -> _TenantRoutes:
+    hosts, _ = served_hosts(tenant.tenant_key.tenant, tenant.ingresses, grants)
+    paths: dict[str, list[tuple[str, PathType, IngressTarget]]] = {host: [] for host in hosts}
     fallback: IngressTarget | None = None
     for ingress in sorted(tenant.ingresses, key=lambda each: each.age):
-        for host in ingress.hosts:
-            if holders.get(host) == tenant.tenant_key.tenant:
-                paths.setdefault(host, [])
         for rule in ingress.rules:
             if rule.host == ANY or rule.host in paths:
                 target = tenant.target(ingress, rule.backend)

@@ -18,6 +18,7 @@ from alcove.client.keys import TenantKey
 from alcove.http.errors import HttpError, MalformedMessage
 from alcove.http.messages import HttpHead
 from alcove.http.streams import HttpStream
+from alcove.network.ingress.domains import DomainGrants
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ BACKLOG = 1_024
 
 class IngressServer:
     def __init__(self, dial: Dial, limits: IngressLimits | None = None) -> None:
-        self.table = RoutingTable()
+        self.table = RoutingTable(DomainGrants())
         """Replaced on every change; requests in progress are not affected."""
         self.limits = limits or IngressLimits()
         self._upstreams = Upstreams(dial, self.limits)

@@ -16,6 +16,7 @@ from alcove.client.keys import TenantKey
 from alcove.client.planes import Planes
 from alcove.client.resources import INGRESSES
 from alcove.component.tasks import BackgroundTasks
+from alcove.network.ingress.domains import DomainGrants
 from alcove.network.ingress.ingress_spec import DesiredIngress
 
 log = logging.getLogger(__name__)
@@ -74,8 +75,9 @@ async def serve(
 ) -> None:
     """Serves HTTP on the plain sockets and HTTPS on the secure ones until cancelled."""
     server = IngressServer(gateway_dial(networks.open_gateway, networks.exit_of), limits)
-    certificates = IngressCertificates()
-    reconciler = IngressReconciler(planes, server, certificates, networks.present, note)
+    grants = DomainGrants()
+    certificates = IngressCertificates(grants)
+    reconciler = IngressReconciler(planes, server, certificates, grants, networks.present, note)
     networks.listen(reconciler.touch)
     async with BackgroundTasks() as tasks:
         tasks.fatal("ingress objects", reconciler.run())

@@ -244,6 +244,11 @@ _TENANT_SPEC = _record(
                 )
             },
         ),
+        "domains": _names(
+            "Host names that the tenant's Ingresses may serve: exact names, or wildcards such as "
+            "`*.acme.example` for all names under a domain.",
+            "set",
+        ),
         "revokedCertificates": {
             "type": "array",
             "items": _record(

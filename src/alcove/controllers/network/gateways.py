@@ -2,7 +2,8 @@
 an address of its own there, which is the source address of the forwarded packets.
 
 Such an address is an endpoint of type `gateway`. It exists while the network has both ingress (an endpoint of
-type `door`, or a host name of its tenant that Ingresses serve) and a pod on the node.
+type `door`, or domains of its tenant, whose Ingresses may serve them) and a pod on the node. Ring0 needs no
+domains for its Ingresses, so its networks always have such addresses.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from alcove.client.keys import HOME, ObjectKey
 from alcove.client.resources import TENANTS, VPC_ENDPOINTS
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.tenants.controller import tenant_key
-from alcove.network.ingress.claims import hosts_of
+from alcove.network.ingress.domains import domains_of
 from alcove.network.owners import OwnerRef
 from alcove.vpc.addressing import EndpointPurpose, pool_in
 from alcove.vpc.allocator import AddressAllocator
@@ -45,14 +46,14 @@ class GatewayController(Controller):
         cache.endpoints.add_index("network-pods", lambda each: _vni_of(each, SIMPLE))
         cache.endpoints.add_index("network-node-ports", lambda each: _vni_of(each, NODE_PORT))
         cache.endpoints.add_index("tenant-pods", _tenant_of)
-        self._tenants = self.mirror(TENANTS)
+        self._tenants = self.mirror(TENANTS, tenant=SYSTEM, only=HOME)
         self.on(cache.endpoints, self._of_endpoint)
         self.on(cache.subnets, self._of_subnet)
         self.on(self._tenants, self._of_tenant)
 
     def _of_tenant(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        old, is_served = change.old, change.kind is not ChangeType.DELETED and bool(hosts_of(change.obj))
-        if is_served == (old is not None and bool(hosts_of(old))):
+        old, is_served = change.old, change.kind is not ChangeType.DELETED and bool(domains_of(change.obj))
+        if is_served == (old is not None and bool(domains_of(old))):
             return ()
         pods = self._cache.endpoints.find("tenant-pods", HOME, SYSTEM, change.key.name)
         return {key_of(each) for pod in pods for each in _pod_location(pod)}
@@ -65,10 +66,12 @@ class GatewayController(Controller):
         return {key_of(each) for endpoint in endpoints for each in _gateway(endpoint)}
 
     def _is_served(self, pod_endpoints: list[Object]) -> bool:
-        """Whether the tenant of the pods holds host names that Ingresses serve."""
+        """Whether Ingresses of the pods' tenant can be served."""
         ref = OwnerRef.parse(spec_of(pod_endpoints[0], "pod")) if pod_endpoints else None
-        tenant = self._tenants.get(tenant_key(ref.tenant)) if ref is not None else None
-        return tenant is not None and bool(hosts_of(tenant))
+        if ref is None:
+            return False
+        tenant = self._tenants.get(tenant_key(ref.tenant))
+        return ref.tenant == SYSTEM or (tenant is not None and bool(domains_of(tenant)))
 
     def _of_endpoint(self, change: ObjectChange) -> Iterable[ObjectKey]:
         kind = spec_of(change.obj, "type")

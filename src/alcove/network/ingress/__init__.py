@@ -1,2 +1,2 @@
-"""Ingresses: `ingress_spec` parses one, `claims` decides which tenant holds which host name. Both are
+"""Ingresses: `ingress_spec` parses one, `domains` decides which tenant owns which host name. Both are
 pure."""

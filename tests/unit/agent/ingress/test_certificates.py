@@ -16,10 +16,14 @@ from alcove.agent.ingress.certificates import (
 )
 from alcove.agent.ingress.routing_table import IngressTarget, TenantIngresses, compiled
 from alcove.agent.ingress.server import IngressServer
-from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.ids import TenantId
 from alcove.client.keys import HOME, TenantKey
 from alcove.network.ingress.ingress_spec import DesiredIngress, IngressBackend, IngressRule, PathType
 from alcove.testing.certificates import self_signed
+from alcove.testing.ingress import granting
+
+BLUE, RED = TenantId("blue"), TenantId("red")
+GRANTS = granting({"*.example": BLUE, "bank.example": RED})
 
 
 @cache
@@ -38,24 +42,34 @@ def test_what_does_not_belong_together_is_refused() -> None:
 
 
 def test_a_bad_pair_costs_its_host_alone() -> None:
-    made = IngressCertificates()
-    faults = made.set({"a.example": pair("a.example"), "b.example": IngressCertificatePair(b"x", b"y")})
-    assert list(faults) == ["b.example"]
+    made = IngressCertificates(GRANTS)
+    faults = made.set(
+        {(BLUE, "a.example"): pair("a.example"), (BLUE, "b.example"): IngressCertificatePair(b"x", b"y")}
+    )
+    assert list(faults) == [(BLUE, "b.example")]
     assert made.find("a.example") is not None
     assert made.find("b.example") is None
 
 
 def test_a_star_covers_one_label_and_what_stays_is_kept() -> None:
-    made = IngressCertificates()
-    made.set({"*.example": pair("*.example")})
+    made = IngressCertificates(GRANTS)
+    made.set({(BLUE, "*.example"): pair("*.example")})
     before = made.find("x.example")
     assert before is not None
     assert made.find("y.x.example") is None
-    made.set({"*.example": pair("*.example"), "a.example": pair("a.example")})
+    made.set({(BLUE, "*.example"): pair("*.example"), (BLUE, "a.example"): pair("a.example")})
     assert made.find("x.example") is before
     assert made.find("a.example") is not before
     made.set({})
     assert made.find("x.example") is None
+
+
+def test_a_name_of_another_tenant_is_not_served_with_a_wildcard_certificate() -> None:
+    made = IngressCertificates(GRANTS)
+    made.set({(BLUE, "*.example"): pair("*.example")})
+    assert made.find("bank.example") is None
+    made.set({(BLUE, "*.example"): pair("*.example"), (RED, "bank.example"): pair("bank.example")})
+    assert made.find("bank.example") is not made.find("x.example")
 
 
 async def ask(port: int, name: str | None, host: str, trusted: IngressCertificatePair) -> bytes:
@@ -93,9 +107,9 @@ async def test_each_name_is_served_with_its_own_certificate_and_nothing_else_is(
         (DesiredIngress("2026", "u", "default", "i", "default", rules, None, ()),),
         {("default", "default", web): target},
     )
-    certificates, server = IngressCertificates(), IngressServer(dial)
-    certificates.set({host: pair(host) for host in hosts})
-    server.table = compiled([tenant], dict.fromkeys(hosts, tenant_key.tenant), SYSTEM)
+    certificates, server = IngressCertificates(GRANTS), IngressServer(dial)
+    certificates.set({(BLUE, host): pair(host) for host in hosts})
+    server.table = compiled([tenant], GRANTS)
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
     running = asyncio.create_task(server.run([], [listening], certificates.context))

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
+from alcove.api import names
 from alcove.api.kinds.core import STRATEGIES
 from alcove.api.objects import Object
 
 TENANTS, NAMESPACES, NODES = STRATEGIES["tenants"], STRATEGIES["namespaces"], STRATEGIES["nodes"]
+
+[WILDCARD_ERROR], [SUBDOMAIN_ERROR] = names.wildcard_subdomain("*"), names.dns_subdomain("A")
 
 
 def messages(errors: Any) -> list[str]:
@@ -78,6 +81,15 @@ def test_a_tenant_gets_a_shared_plane_and_weight_one() -> None:
         ]),
         ({"egress": {"allowedCIDRs": [f"10.0.{number}.0/24" for number in range(65)]}}, [
             "spec.egress.allowedCIDRs: Too many: 65: must have at most 64 items"
+        ]),
+        ({"domains": ["shop.example", "*.acme.example"]}, []),
+        ({"domains": ["*", "Shop.example", "a.*.example"]}, [
+            f'spec.domains[0]: Invalid value: "*": {WILDCARD_ERROR}',
+            f'spec.domains[1]: Invalid value: "Shop.example": {SUBDOMAIN_ERROR}',
+            f'spec.domains[2]: Invalid value: "a.*.example": {WILDCARD_ERROR}',
+        ]),
+        ({"domains": [f"{n}.example" for n in range(257)]}, [
+            "spec.domains: Invalid value: 257: must have at most 256 entries"
         ]),
         ({"finalizers": ["mine"]}, [
             'spec.finalizers: Invalid value: "mine": name is neither a standard finalizer name '

@@ -30,6 +30,8 @@ REVOKED_MAX = 1_000
 """Entries of `spec.revokedCertificates`."""
 ALLOWED_CIDRS_MAX = 64
 """Entries of `spec.egress.allowedCIDRs`, per tenant; a Tenant with more is refused."""
+DOMAINS_MAX = 256
+"""Entries of `spec.domains`."""
 _SERIAL = re.compile(r"[0-9A-Fa-f]{1,2}(:?[0-9A-Fa-f]{2}){0,31}|[0-9A-Fa-f]{1,64}")
 
 
@@ -67,8 +69,17 @@ def _validate(tenant: Object) -> list[FieldError]:
     _check_minima(spec.get("quota") or {}, errors)
     _check_revoked(spec.get("revokedCertificates") or [], errors)
     _check_allowed_cidrs(allowed_cidrs(tenant), errors)
+    _check_domains(spec.get("domains") or [], errors)
     check_finalizers(tenant, errors)
     return errors
+
+
+def _check_domains(domains: Sequence[str], errors: FieldErrors) -> None:
+    if len(domains) > DOMAINS_MAX:
+        errors.append(invalid("spec.domains", len(domains), f"must have at most {DOMAINS_MAX} entries"))
+    for index, domain in enumerate(domains):
+        check = names.wildcard_subdomain if "*" in domain else names.dns_subdomain
+        check_value(domain, check, f"spec.domains[{index}]", errors)
 
 
 def _check_quota(amounts: dict[str, str], path: str, errors: FieldErrors) -> None:
