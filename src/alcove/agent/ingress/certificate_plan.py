@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+from alcove.agent.shares import Pool, shares
 from alcove.api.ids import TenantId
 from alcove.client.keys import ObjectKey, TenantKey
 from alcove.network.ingress.ingress_spec import DesiredIngress
@@ -45,7 +46,9 @@ def plan(
         _of_tenant(tenant_key, ingresses, served[tenant_key]) for tenant_key, ingresses in desired.items()
     ]
     secrets = [list(dict.fromkeys(each.secret for each in hosts.values())) for hosts in requests]
-    share = _share([len(each) for each in secrets])
+    [share] = shares(
+        [(len(each),) for each in secrets], [Pool(CERTIFICATES_MAX, CERTIFICATES_PER_TENANT_MAX)]
+    )
     planned = CertificatePlan({}, {})
     for hosts, of_tenant in zip(requests, secrets, strict=True):
         chosen = frozenset(of_tenant[:share])
@@ -67,11 +70,3 @@ def _of_tenant(
                     request = CertificateRequest(secret, tenant_key, ingress)
                     requests.setdefault((tenant_key.tenant, host), request)
     return requests
-
-
-def _share(wanted: list[int]) -> int:
-    """The largest number that every tenant may have, so that all together have at most CERTIFICATES_MAX."""
-    share = CERTIFICATES_PER_TENANT_MAX
-    while share and sum(min(each, share) for each in wanted) > CERTIFICATES_MAX:
-        share -= 1
-    return share

@@ -7,7 +7,11 @@ class IngressLimits(HttpLimits, frozen=True, kw_only=True):
     """Stricter than HttpLimits, because clients are unknown."""
 
     connections_max: int = 8_192
+    """Connections of all clients of a node, from their first packet on; further ones are closed."""
     connections_per_client_max: int = 512
+    """Connections of one client address; further ones are closed."""
+    handshakes_per_client_max: int = 16
+    """TLS handshakes of one client address at a time; further connections of that client wait for them."""
     requests_per_tenant_max: int = 2_048
     """Concurrent requests, so that one tenant's load leaves capacity for the others."""
     requests_per_connection_max: int = 10_000

@@ -11,7 +11,12 @@ import logging
 from collections.abc import Callable, Mapping
 
 from alcove.agent.ingress.certificate_plan import plan
-from alcove.agent.ingress.certificates import IngressCertificatePair, IngressCertificates
+from alcove.agent.ingress.certificates import (
+    CHAIN_BYTES_MAX,
+    KEY_BYTES_MAX,
+    IngressCertificatePair,
+    IngressCertificates,
+)
 from alcove.agent.ingress.routing_table import HOSTS_PER_TENANT_MAX, TenantIngresses, compiled, served_hosts
 from alcove.agent.ingress.server import IngressServer
 from alcove.agent.ingress.targets import TenantServices, targets
@@ -176,7 +181,8 @@ class IngressReconciler:
             for host, request in planned.by_host.items()
             if (pair := self._pairs.get(request.secret)) is not None
         }
-        for (tenant, host), fault in self._certificates.set(pairs).items():
+        faults = await asyncio.to_thread(self._certificates.set, pairs)
+        for (tenant, host), fault in faults.items():
             request = planned.by_host[tenant, host]
             message = f'invalid certificate for host "{host}": {fault}'
             self._record_event(request.tenant_key, request.ingress, CERTIFICATE_UNUSABLE, message)
@@ -200,8 +206,10 @@ class IngressReconciler:
         )
         data = secret.get("data") or {}
         try:
+            # Not more than what `context_of` needs to refuse it.
             return IngressCertificatePair(
-                base64.b64decode(data["tls.crt"]), base64.b64decode(data["tls.key"])
+                base64.b64decode(data["tls.crt"])[: CHAIN_BYTES_MAX + 1],
+                base64.b64decode(data["tls.key"])[: KEY_BYTES_MAX + 1],
             )
         except (KeyError, binascii.Error):
             return None

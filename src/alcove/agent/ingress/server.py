@@ -1,4 +1,10 @@
-"""The ingress server: accepts connections, finds the target of each request, and enforces the limits."""
+"""The ingress server: accepts connections, finds the target of each request, and enforces the limits.
+
+It runs on an event loop of its own (`start.py`), so that handshakes do not delay the agent's DNS and probes. What
+other threads change, `table` and the certificates, is replaced as a whole.
+"""
+
+from __future__ import annotations
 
 import asyncio
 import logging
@@ -6,6 +12,7 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from urllib.parse import urlsplit
 
 from alcove.agent.ingress import headers
@@ -15,6 +22,7 @@ from alcove.agent.ingress.limits import IngressLimits
 from alcove.agent.ingress.routing_table import IngressTarget, RoutingTable
 from alcove.agent.ingress.upstream import Dial, Upstreams
 from alcove.client.keys import TenantKey
+from alcove.component.tasks import BackgroundTasks, TaskSet
 from alcove.http.errors import HttpError, MalformedMessage
 from alcove.http.messages import HttpHead
 from alcove.http.streams import HttpStream
@@ -22,7 +30,7 @@ from alcove.network.ingress.domains import DomainGrants
 
 log = logging.getLogger(__name__)
 
-BACKLOG = 1_024
+ACCEPT_RETRY_SECONDS = 1.0
 
 
 class IngressServer:
@@ -31,54 +39,92 @@ class IngressServer:
         """Replaced on every change; requests in progress are not affected."""
         self.limits = limits or IngressLimits()
         self._upstreams = Upstreams(dial, self.limits)
-        self._connections = 0
-        self._clients: Counter[str] = Counter()
+        self._serving = TaskSet()
+        """One task for each connection."""
+        self._clients: dict[str, _Client] = {}
         self._active_requests: Counter[TenantKey] = Counter()
 
     async def run(
         self, plain: Iterable[socket.socket], secure: Iterable[socket.socket], tls: ssl.SSLContext
     ) -> None:
         """Serves these bound sockets until cancelled, then closes them."""
-        servers: list[asyncio.Server] = []
+        listening = [*((sock, None) for sock in plain), *((sock, tls) for sock in secure)]
         try:
-            for sock in plain:
-                servers.append(await asyncio.start_server(self._serve, sock=sock, backlog=BACKLOG))
-            for sock in secure:
-                servers.append(
-                    await asyncio.start_server(
-                        self._serve, sock=sock, backlog=BACKLOG, ssl=tls,
-                        ssl_handshake_timeout=self.limits.handshake_seconds_max,
-                        ssl_shutdown_timeout=self.limits.linger_seconds_max,
-                    )
-                )  # fmt: skip
-            await asyncio.Event().wait()
+            async with BackgroundTasks() as tasks:
+                for sock, context in listening:
+                    sock.setblocking(False)
+                    tasks.fatal("ingress listener", self._accept(sock, context))
+                await asyncio.Event().wait()
         finally:
-            for server in servers:
-                server.close()
+            for sock, _ in listening:
+                sock.close()
+            await self._serving.close()
             self._upstreams.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer = writer.get_extra_info("peername") or ("", 0)
-        address = peer[0]
-        if (
-            self._connections >= self.limits.connections_max
-            or self._clients[address] >= self.limits.connections_per_client_max
-        ):
-            writer.transport.abort()
+    async def _accept(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
+        """Connections are counted from here on, not only after the handshake as asyncio's servers would."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, (address, *_) = await loop.sock_accept(listening)
+            except OSError as error:
+                log.warning("failed to accept connection; retrying", extra={"error": str(error)})
+                await asyncio.sleep(ACCEPT_RETRY_SECONDS)
+                continue
+            client = self._clients.get(address)
+            if len(self._serving) >= self.limits.connections_max or (
+                client is not None and client.connections >= self.limits.connections_per_client_max
+            ):
+                sock.close()
+                continue
+            if client is None:
+                client = self._clients[address] = _Client(self.limits)
+            client.connections += 1
+            task = self._serving.spawn("ingress connection", self._serve(sock, address, client, tls))
+            task.add_done_callback(partial(self._forget, address, client))
+
+    def _forget(self, address: str, client: _Client, _task: object) -> None:
+        client.connections -= 1
+        if not client.connections:
+            del self._clients[address]
+
+    async def _serve(
+        self, sock: socket.socket, address: str, client: _Client, tls: ssl.SSLContext | None
+    ) -> None:
+        writer = None
+        try:
+            async with asyncio.timeout(self.limits.handshake_seconds_max), client.handshakes:
+                reader, writer = await self._open(sock, tls)
+        except (OSError, ssl.SSLError, TimeoutError):
             return
-        self._connections += 1
-        self._clients[address] += 1
+        finally:
+            if writer is None:
+                sock.close()
         try:
             stream = HttpStream(reader, writer, self.limits, requests=True)
             await _ClientConnection(self, stream, _client(writer, address)).run()
         except (OSError, ssl.SSLError, TimeoutError, UpstreamBroken):
             writer.transport.abort()
         finally:
-            self._connections -= 1
-            self._clients[address] -= 1
-            if not self._clients[address]:
-                del self._clients[address]
             writer.close()
+
+    async def _open(
+        self, sock: socket.socket, tls: ssl.SSLContext | None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """The streams of an accepted connection, after its TLS handshake."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(reader)
+        timeouts = (
+            {
+                "ssl_handshake_timeout": self.limits.handshake_seconds_max,
+                "ssl_shutdown_timeout": self.limits.linger_seconds_max,
+            }
+            if tls is not None
+            else {}
+        )
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock, ssl=tls, **timeouts)
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     def enter(self, target: IngressTarget) -> None:
         if self._active_requests[target.tenant_key] >= self.limits.requests_per_tenant_max:
@@ -99,6 +145,14 @@ def _client(writer: asyncio.StreamWriter, address: str) -> ForwardedClient:
     local_address = writer.get_extra_info("sockname") or ("", 0)
     name = getattr(tls, "alcove_name", "") if tls is not None else ""
     return ForwardedClient(address, "https" if tls is not None else "http", local_address[1], name)
+
+
+class _Client:
+    """What the connections from one address have in common."""
+
+    def __init__(self, limits: IngressLimits) -> None:
+        self.connections = 0
+        self.handshakes = asyncio.Semaphore(limits.handshakes_per_client_max)
 
 
 class _ClientConnection:

@@ -1,4 +1,5 @@
-"""Starts the ingress as one task of the agent, in the node's network namespace."""
+"""Starts the ingress as one task of the agent, in the node's network namespace. The server runs in a thread
+of its own; the agent's loop reads the objects and opens the connections to backends."""
 
 import logging
 import socket
@@ -15,6 +16,7 @@ from alcove.client.events import WARNING, EventRecorder, PendingEvent
 from alcove.client.keys import TenantKey
 from alcove.client.planes import Planes
 from alcove.client.resources import INGRESSES
+from alcove.component.loop_threads import called_on_this_loop, run_in_thread
 from alcove.component.tasks import BackgroundTasks
 from alcove.network.ingress.domains import DomainGrants
 from alcove.network.ingress.ingress_spec import DesiredIngress
@@ -74,11 +76,15 @@ async def serve(
     limits: IngressLimits | None = None,
 ) -> None:
     """Serves HTTP on the plain sockets and HTTPS on the secure ones until cancelled."""
-    server = IngressServer(gateway_dial(networks.open_gateway, networks.exit_of), limits)
+    dial = called_on_this_loop(gateway_dial(networks.open_gateway, networks.exit_of))
+    server = IngressServer(dial, limits)
     grants = DomainGrants()
     certificates = IngressCertificates(grants)
     reconciler = IngressReconciler(planes, server, certificates, grants, networks.present, note)
     networks.listen(reconciler.touch)
     async with BackgroundTasks() as tasks:
         tasks.fatal("ingress objects", reconciler.run())
-        tasks.fatal("ingress server", server.run(plain, secure, certificates.context))
+        tasks.fatal(
+            "ingress server",
+            run_in_thread("ingress", lambda: server.run(plain, secure, certificates.context)),
+        )

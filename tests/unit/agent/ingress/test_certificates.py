@@ -3,21 +3,29 @@
 import asyncio
 import socket
 import ssl
+import sys
+import time
+from collections.abc import Callable
 from functools import cache
 
 import pytest
 import uvloop
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 
 from alcove.agent.ingress.certificates import (
+    CHAIN_BYTES_MAX,
     IngressCertificatePair,
     IngressCertificates,
     InvalidKeyPair,
     context_of,
 )
+from alcove.agent.ingress.limits import IngressLimits
 from alcove.agent.ingress.routing_table import IngressTarget, TenantIngresses, compiled
 from alcove.agent.ingress.server import IngressServer
 from alcove.api.ids import TenantId
 from alcove.client.keys import HOME, TenantKey
+from alcove.component.loop_threads import run_in_thread
 from alcove.network.ingress.ingress_spec import DesiredIngress, IngressBackend, IngressRule, PathType
 from alcove.testing.certificates import self_signed
 from alcove.testing.ingress import granting
@@ -39,6 +47,103 @@ def test_what_does_not_belong_together_is_refused() -> None:
         context_of(IngressCertificatePair(b"nonsense", one.key))
     with pytest.raises(InvalidKeyPair):
         context_of(IngressCertificatePair(b"", b""))
+
+
+KEYS: dict[str, tuple[Callable[[], CertificateIssuerPrivateKeyTypes], bool]] = {
+    "P-256": (lambda: ec.generate_private_key(ec.SECP256R1()), True),
+    "P-384": (lambda: ec.generate_private_key(ec.SECP384R1()), True),
+    "P-521": (lambda: ec.generate_private_key(ec.SECP521R1()), False),
+    "secp256k1": (lambda: ec.generate_private_key(ec.SECP256K1()), False),
+    "Ed25519": (ed25519.Ed25519PrivateKey.generate, True),
+    "Ed448": (ed448.Ed448PrivateKey.generate, False),
+    "DSA": (lambda: dsa.generate_private_key(1024), False),
+    "RSA 1024": (lambda: rsa.generate_private_key(65537, 1024), False),
+    "RSA 2048": (lambda: rsa.generate_private_key(65537, 2048), True),
+    "RSA 4104": (lambda: rsa.generate_private_key(65537, 4104), False),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_only_keys_with_quick_handshakes_are_accepted(kind: str) -> None:
+    make, is_accepted = KEYS[kind]
+    try:
+        context_of(IngressCertificatePair(*self_signed("a.example", key=make())))
+    except InvalidKeyPair as error:
+        assert not is_accepted
+        assert "the key must be RSA with 2048 to 4096 bits" in str(error)
+    else:
+        assert is_accepted
+
+
+def test_long_chains_and_keys_are_refused_unread() -> None:
+    one = pair("a.example")
+    many = IngressCertificatePair(one.chain * (CHAIN_BYTES_MAX // len(one.chain) + 1), one.key)
+    with pytest.raises(InvalidKeyPair, match="the certificate chain has more than 65536 bytes"):
+        context_of(many)
+    with pytest.raises(InvalidKeyPair, match="the key has more than 8192 bytes"):
+        context_of(IngressCertificatePair(one.chain, b"x" * 9000))
+
+
+HANDSHAKES = 40
+FLOOD = f"""
+import socket, ssl, sys
+context = ssl.create_default_context()
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+for _ in range({HANDSHAKES}):
+    with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as plain:
+        context.wrap_socket(plain, server_hostname="a.example").close()
+"""
+
+
+async def test_a_flood_of_handshakes_takes_no_time_of_the_agents_loop() -> None:
+    """Measured in CPU time of the loop's thread, which other load on the machine does not change."""
+    certificates, server = IngressCertificates(GRANTS), IngressServer(nowhere)
+    key = rsa.generate_private_key(65537, 4096)
+    assert not certificates.set(
+        {(BLUE, "a.example"): IngressCertificatePair(*self_signed("a.example", key=key))}
+    )
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    running = asyncio.create_task(
+        run_in_thread("ingress", lambda: server.run([], [listening], certificates.context))
+    )
+    began = time.thread_time()
+    flood = await asyncio.create_subprocess_exec(sys.executable, "-c", FLOOD, str(port))
+    assert await flood.wait() == 0
+    used = time.thread_time() - began
+    running.cancel()
+    await asyncio.wait([running])
+    assert used < HANDSHAKES * 0.001, "a signature alone takes some milliseconds"
+
+
+async def test_connections_without_a_handshake_are_counted() -> None:
+    limits = IngressLimits(connections_per_client_max=3)
+    certificates, server = IngressCertificates(GRANTS), IngressServer(nowhere, limits)
+    listening = socket.create_server(("127.0.0.1", 0))
+    running = asyncio.create_task(server.run([], [listening], certificates.context))
+    streams = [await asyncio.open_connection(*listening.getsockname()) for _ in range(4)]
+    async with asyncio.timeout(5):
+        assert await streams[-1][0].read() == b"", "the fourth is closed, and the others are not"
+    assert not any(reader.at_eof() for reader, _ in streams[:3])
+    streams[0][1].close()
+    async with asyncio.timeout(5):
+        while True:
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            try:
+                async with asyncio.timeout(0.2):
+                    await reader.read()
+            except TimeoutError:
+                break  # It stays open: there is room again.
+            finally:
+                writer.close()
+    running.cancel()
+    await asyncio.wait([running])
+    for _, writer in streams:
+        writer.close()
+
+
+async def nowhere(_space: TenantKey, _network: str, _address: str, _port: int) -> socket.socket:
+    raise ConnectionRefusedError
 
 
 def test_a_bad_pair_costs_its_host_alone() -> None:
