@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from alcove.testing.abuse.attacker import Target
 from alcove.testing.abuse.process import Abuse
-from alcove.testing.cluster import RealCluster, create, pod, ready
+from alcove.testing.cluster import LocalCluster, RealCluster, create, pod, ready
 from alcove.testing.hosttree import HostTree
 from alcove.testing.quiet import (
     PLAIN,
@@ -106,22 +106,18 @@ class AttackFigures(Struct, frozen=True):
 @contextmanager
 def attacked_cluster(directory: Path) -> Iterator[AttackedCluster]:
     with RealCluster(directory) as cluster:
-        runtime_class = "" if runs_gvisor(cluster) else PLAIN
+        runtime_class = "" if cluster.runs_gvisor else PLAIN
         spec = {"runtimeClassName": runtime_class} if runtime_class else {}
         target = make_attacker(cluster, runtime_class)
         attacker = cluster.server.as_tenant(ATTACKER)
         yield AttackedCluster(cluster, QuietTenant(cluster, QUIET, **spec), attacker, target)
 
 
-def runs_gvisor(cluster: RealCluster) -> bool:
-    return "handler=gvisor" in cluster.agents["n1"].log
-
-
-def make_attacker(cluster: RealCluster, runtime_class: str, name: str = ATTACKER) -> Target:
-    """A tenant with a pod in whose network namespace the attacker's processes can open sockets."""
+def make_attacker(cluster: LocalCluster, runtime_class: str, name: str = ATTACKER) -> Target:
+    """A tenant with a pod. On a real node the attacker's processes can open sockets in its network namespace."""
     caller = cluster.make_tenant(name)
-    add_plain_class(cluster, name)
-    uid = create(caller, pod("base", runtimeClassName=PLAIN))
+    uid = create(caller, pod("base", **add_plain_class(cluster, name)))
     ready(caller, "base", START_SECONDS_MAX)
     dns = caller.get("/api/v1/namespaces/kube-system/services/kube-dns-default").json["spec"]["clusterIP"]
-    return Target(caller.kubeconfig, "n1", pod_namespace(cluster, uid), dns, runtime_class)
+    namespace = pod_namespace(cluster, uid) if isinstance(cluster, RealCluster) else ""
+    return Target(caller.kubeconfig, "n1", namespace, dns, runtime_class)

@@ -12,18 +12,20 @@ import contextlib
 import os
 import secrets
 import shutil
+import signal
 import string
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Self
 
 from alcove.agent.cgroups import Cgroups
 from alcove.agent.pods.status import TERMINAL
 from alcove.api.objects import Object
 from alcove.dataplane import namespaces
 from alcove.testing import containers, needs, nodes
-from alcove.testing.agent import node_kubeconfig
+from alcove.testing.agent import LocalAgent, node_kubeconfig
 from alcove.testing.claims import claim, free_port
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.local import LocalProcess
@@ -117,73 +119,49 @@ class RealNode:
             shutil.rmtree(each, ignore_errors=True)
 
 
-class RealCluster:
-    def __init__(
-        self, directory: Path, count: int = 1, *options: str, server_options: Sequence[str] = ()
-    ) -> None:
-        """`options` are the agents'."""
+class LocalCluster:
+    """API server, controllers, scheduler and agents: what clusters with real and with hollow nodes share."""
+
+    runs_pods: bool
+    """Whether pods have containers and networks, or only a status."""
+
+    def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._server_options = tuple(server_options)
-        self.nodes = [RealNode(directory, f"n{number + 1}") for number in range(count)]
-        self._options = options
         self._stack = contextlib.ExitStack()
-        self.agents: dict[str, RealAgent] = {}
         self.processes: dict[str, LocalProcess] = {}
         """Every process of the cluster, by name."""
 
-    def __enter__(self) -> RealCluster:
-        with contextlib.ExitStack() as stack:
-            for node in self.nodes:
-                stack.callback(node.remove)
-                node.make()
-            listen = [
-                word for node in self.nodes for word in ("--listen", node.gateway, "--name", node.gateway)
-            ]
-            words = (*listen, *self._server_options)
-            server = LocalServer(self.directory / "server", *words, port=free_port())
-            self.server = stack.enter_context(server)
-            kubeconfig = self.server.admin_kubeconfig
-            self.controllers = stack.enter_context(LocalControllers(self.server, self.directory))
-            self.scheduler = stack.enter_context(LocalScheduler(kubeconfig, self.directory))
-            self.processes = {
-                "apiserver": server,
-                "controllers": self.controllers,
-                "scheduler": self.scheduler,
-            }
-            stack.callback(self._stop_agents)
-            for node in self.nodes:
-                self.join(node)
-            self._stack = stack.pop_all()
-        return self
+    def _start(self, stack: contextlib.ExitStack, server: LocalServer) -> None:
+        """Starts everything but agents. All of it is stopped with the stack."""
+        self.server = stack.enter_context(server)
+        self.controllers = LocalControllers(server, self.directory)
+        self.scheduler = LocalScheduler(server.admin_kubeconfig, self.directory)
+        self.processes = {
+            "apiserver": server,
+            "controllers": self.controllers,
+            "scheduler": self.scheduler,
+        }
+        stack.callback(self._stop)
+        self.controllers.start()
+        self.scheduler.start()
 
-    def join(self, node: RealNode) -> None:
-        """Starts the node's agent, and waits until it is ready."""
-        agent = self.agents[node.name] = RealAgent(node, self._node_kubeconfig(node), *self._options)
-        self.processes[f"agent {node.name}"] = agent
-        agent.start()
-        agent.wait()
+    def _wait(self) -> None:
+        """Until all are ready. They start at the same time: each takes seconds, and none needs another."""
+        for each in self.processes.values():
+            if each is not self.server:
+                each.wait()
 
-    def leave(self, node: RealNode) -> None:
-        """Stops the agent of a node without pods, deletes its object, and removes everything of the node."""
-        self.agents.pop(node.name).stop()
-        del self.processes[f"agent {node.name}"]
-        assert self.server.system.delete(f"/api/v1/nodes/{node.name}").status == 200
-        node.remove()
-        shutil.rmtree(node.data)
+    def kill(self) -> None:
+        """Ends all processes at once, without a goodbye: for a cluster that nobody needs any more."""
+        self._stop(signal.SIGKILL)
 
-    def _stop_agents(self) -> None:
-        for agent in self.agents.values():
-            agent.stop()
+    def _stop(self, sent: signal.Signals = signal.SIGTERM) -> None:
+        """Agents first, the API server last."""
+        for each in reversed(self.processes.values()):
+            each.stop(sent)
 
     def __exit__(self, *_exc: object) -> None:
         self._stack.close()
-
-    def _node_kubeconfig(self, node: RealNode) -> Path:
-        """The node's kubeconfig, with the server's address as seen from the node."""
-        path = node_kubeconfig(self.server, node.name)
-        host, port = self.server.address
-        path.write_text(path.read_text().replace(f"{host}:{port}", f"{node.gateway}:{port}"))
-        return path
 
     @property
     def restarts(self) -> int:
@@ -198,6 +176,82 @@ class RealCluster:
         assert answer.status == 201, answer.body
         wait_until(lambda: tenant_is_ready(self.server, name), 30)
         return self.server.as_tenant(name)
+
+
+class RealCluster(LocalCluster):
+    runs_pods = True
+
+    def __init__(
+        self, directory: Path, count: int = 1, *options: str, server_options: Sequence[str] = ()
+    ) -> None:
+        """`options` are the agents'."""
+        super().__init__(directory)
+        self._server_options = tuple(server_options)
+        self.nodes = [RealNode(directory, f"n{number + 1}") for number in range(count)]
+        self._options = options
+        self.agents: dict[str, RealAgent] = {}
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            for node in self.nodes:
+                stack.callback(node.remove)
+                node.make()
+            listen = [
+                word for node in self.nodes for word in ("--listen", node.gateway, "--name", node.gateway)
+            ]
+            words = (*listen, *self._server_options)
+            self._start(stack, LocalServer(self.directory / "server", *words, port=free_port()))
+            for node in self.nodes:
+                self._start_agent(node)
+            self._wait()
+            self._stack = stack.pop_all()
+        return self
+
+    def join(self, node: RealNode) -> None:
+        """Starts the node's agent, and waits until it is ready."""
+        self._start_agent(node).wait()
+
+    def _start_agent(self, node: RealNode) -> RealAgent:
+        agent = self.agents[node.name] = RealAgent(node, self._node_kubeconfig(node), *self._options)
+        self.processes[f"agent {node.name}"] = agent
+        agent.start()
+        return agent
+
+    def leave(self, node: RealNode) -> None:
+        """Stops the agent of a node without pods, deletes its object, and removes everything of the node."""
+        self.agents.pop(node.name).stop()
+        del self.processes[f"agent {node.name}"]
+        assert self.server.system.delete(f"/api/v1/nodes/{node.name}").status == 200
+        node.remove()
+        shutil.rmtree(node.data)
+
+    @property
+    def runs_gvisor(self) -> bool:
+        return all('"runtime proven" handler=gvisor' in each.log for each in self.agents.values())
+
+    def _node_kubeconfig(self, node: RealNode) -> Path:
+        """The node's kubeconfig, with the server's address as seen from the node."""
+        path = node_kubeconfig(self.server, node.name)
+        host, port = self.server.address
+        path.write_text(path.read_text().replace(f"{host}:{port}", f"{node.gateway}:{port}"))
+        return path
+
+
+class HollowCluster(LocalCluster):
+    """One node without containers and networks: it needs no rights. Its pods are only reported as running."""
+
+    runs_pods = False
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self._start(stack, LocalServer(self.directory / "server"))
+            kubeconfig = node_kubeconfig(self.server, "n1")
+            agent = LocalAgent(kubeconfig, self.directory / "n1", "n1", "--hollow")
+            self.processes["agent n1"] = agent
+            agent.start()
+            self._wait()
+            self._stack = stack.pop_all()
+        return self
 
 
 def tenant_is_ready(server: LocalServer, tenant: str) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from alcove.testing.cluster import RealCluster
+from alcove.testing.cluster import LocalCluster
 from alcove.testing.snapshot import FOLDERS
 
 ROOTS = (*FOLDERS, "/boot", "/home", "/usr/bin", "/usr/sbin", "/var/log")
@@ -44,7 +44,7 @@ class HostTree(Struct, frozen=True):
     """Of the cluster's own directories, outside pods' folders."""
 
     @classmethod
-    def look(cls, cluster: RealCluster) -> HostTree:
+    def look(cls, cluster: LocalCluster) -> HostTree:
         files = {path: signature for root in ROOTS for path, signature in signatures(root)}
         return cls(files, frozenset(own_names(cluster.directory)))
 
