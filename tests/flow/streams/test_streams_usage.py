@@ -27,8 +27,8 @@ async def test_who_is_busy_shows(any_rig: NodeRig, server: LocalServer) -> None:
         while "busy" not in rows or "lazy" not in rows:
             done = await rig.kubectl(acme, "top", "pod", "--no-headers")
             rows = {line.split()[0]: line.split()[1:] for line in done.out.splitlines()}
-    assert milli(rows["busy"][0]) > 100
-    assert milli(rows["lazy"][0]) < milli(rows["busy"][0])
+    # How much the busy one gets depends on what else this machine does.
+    assert 2 * milli(rows["lazy"][0]) < milli(rows["busy"][0])
     containers = await rig.kubectl(acme, "top", "pod", "--containers", "--no-headers")
     assert ["busy", "main"] in [line.split()[:2] for line in containers.out.splitlines()]
 
