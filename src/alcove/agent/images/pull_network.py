@@ -161,7 +161,8 @@ class PullNetwork:
 
     async def _tunnel(self, writer: asyncio.StreamWriter, host: str, port: int, greeting: bytes) -> None:
         sock = await self._dialer.dial(host, port, self._lookups)
-        await self._join(writer.transport, RelaySide(), sock, b"", greeting)
+        # Until the end: asyncio closes a connection whose StreamWriter is no longer referenced.
+        await (await self._join(writer.transport, RelaySide(), sock, b"", greeting))
 
     async def _forward(self, client: HttpServerStream, request: HttpHead) -> None:
         """Forwards one unencrypted request. The connection ends with the response: another request may be for
@@ -177,7 +178,7 @@ class PullNetwork:
         ]
         first = b"%b %b HTTP/1.1" % (request.method, target.encode("latin-1"))
         sent = head(first, [*fields, (b"Connection", b"close")]) + body
-        await self._join(client.writer.transport, _ResponseSide(), sock, sent, b"")
+        await (await self._join(client.writer.transport, _ResponseSide(), sock, sent, b""))
 
     async def _join(
         self,
@@ -186,14 +187,17 @@ class PullNetwork:
         sock: socket.socket,
         to_far: bytes,
         to_near: bytes,
-    ) -> None:
-        """Relays between the client and the connected socket, after sending these bytes to either."""
+    ) -> asyncio.Future[None]:
+        """Relays between the client and the connected socket, after sending these bytes to either. Returns a
+        future that is done when the client's connection is closed."""
+        loop = asyncio.get_running_loop()
         far = RelaySide()
         near.other, far.other = far, near
+        ended = loop.create_future()
         for side in (near, far):
             self._sides.add(side)
-            side.closed = partial(self._sides.discard, side)
-        await asyncio.get_running_loop().create_connection(lambda: far, sock=sock)
+            side.closed = partial(self._forget, side, ended if side is near else None)
+        await loop.create_connection(lambda: far, sock=sock)
         client.set_protocol(near)
         RelaySide.connection_made(near, client)
         if far.transport is not None and to_far:
@@ -203,6 +207,12 @@ class PullNetwork:
         if client.is_closing() or far.transport is None:
             client.abort()
             near.connection_lost(None)
+        return ended
+
+    def _forget(self, side: RelaySide, ended: asyncio.Future[None] | None) -> None:
+        self._sides.discard(side)
+        if ended is not None and not ended.done():
+            ended.set_result(None)
 
 
 class _RelayedClient(RelaySide):

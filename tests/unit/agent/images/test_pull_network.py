@@ -1,11 +1,12 @@
 """Image pulls of tenants reach registries that tenants may choose, and nothing else."""
 
 import asyncio
+import gc
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 
@@ -39,11 +40,14 @@ class HttpHost:
     def __init__(self, status: int = 200, **headers: str) -> None:
         host = self
         self.requests: list[str] = []
+        self.before: Callable[[], object] = lambda: None
+        """Called before each response."""
         self.status, self.headers = status, {name.replace("_", "-"): text for name, text in headers.items()}
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 host.requests.append(self.path)
+                host.before()
                 self.send_response(host.status)
                 for name, text in host.headers.items():
                     self.send_header(name, text)
@@ -146,21 +150,32 @@ async def test_without_the_proxy_nothing_can_be_reached(internal: HttpHost) -> N
     assert internal.requests == []
 
 
+def _through_proxy(target: str) -> tuple[list[str], list[str]]:
+    """The requests that get /v2/ of the target from a proxy: a plain one, and one in a tunnel."""
+    tunnel = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n"
+    return [GET.format(f"http://{target}/v2/?a=b", target)], [tunnel, GET.format("/v2/?a=b", target)]
+
+
 @pytest.mark.parametrize("allowed", [True, False])
 async def test_the_proxy_checks_plain_requests_and_tunnels(internal: HttpHost, allowed: bool) -> None:
     dialer = RegistryDialer(networks=destinations.networks(["127.0.0.0/8"] if allowed else []))
-    plain = [GET.format(f"http://{internal.name}/v2/?a=b", internal.name)]
-    tunnel = [
-        f"CONNECT {internal.name} HTTP/1.1\r\nHost: {internal.name}\r\n\r\n",
-        GET.format("/v2/?a=b", internal.name),
-    ]
     async with PullNetwork(dialer, "registry.example/a") as network:
         proxy = network.environment()["HTTP_PROXY"].removeprefix("http://")
-        for requests in (plain, tunnel):
+        for requests in _through_proxy(internal.name):
             output = await _exchange(network, proxy, *requests)
             assert ("{}" in output) is allowed, output
             assert (NOT_ALLOWED in output) is not allowed, output
     assert internal.requests == (["/v2/?a=b"] * 2 if allowed else [])
+
+
+async def test_connections_of_a_pull_outlive_a_garbage_collection(internal: HttpHost) -> None:
+    """asyncio closes connections whose StreamWriter is garbage."""
+    internal.before = gc.collect
+    dialer = RegistryDialer(networks=destinations.networks(["127.0.0.0/8"]))
+    async with PullNetwork(dialer, "registry.example/a") as network:
+        proxy = network.environment()["HTTP_PROXY"].removeprefix("http://")
+        for requests in _through_proxy(internal.name):
+            assert "{}" in await _exchange(network, proxy, *requests)
 
 
 async def test_a_request_that_is_not_for_a_proxy_is_refused() -> None:
