@@ -19,9 +19,11 @@ async def served() -> AsyncIterator[tuple[HttpServerStream, asyncio.StreamWriter
     async with server, asyncio.timeout(10):
         _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         stream = await made
-        yield stream, writer
-        writer.close()
-        stream.writer.close()
+        try:
+            yield stream, writer
+        finally:  # Since Python 3.12 a server waits for its connections.
+            writer.close()
+            stream.writer.close()
 
 
 async def parsed(data: bytes) -> NodeRequest:
