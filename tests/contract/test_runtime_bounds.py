@@ -1,6 +1,7 @@
 """What a container makes a node keep or run for it is bounded, and charged to its pod, in every runtime."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +13,7 @@ from alcove.agent.logs import files
 from alcove.agent.logs.reader import LogFormatter, LogOptions
 from alcove.agent.logs.rotation import LogRotation
 from alcove.agent.runtime import conmon
-from alcove.agent.runtime.base import ContainerId
+from alcove.agent.runtime.base import ContainerId, ExecSession
 from alcove.agent.runtime.oci import OciRuntime
 from alcove.testing.containers import ContainerLab, working_flavor
 
@@ -82,3 +83,49 @@ async def test_a_sandbox_cannot_fill_the_disk_by_its_log(lab: ContainerLab) -> N
     container = await lab.container(sandbox, {"command": command}, pod)
     await lab.runtime.wait(container)
     assert size_of_logs(lab, sandbox) <= conmon.SANDBOX_LOG_BYTES_MAX
+
+
+def commands_with(*words: str) -> dict[int, str]:
+    """The cgroups of all processes of the machine whose command line has all of these words."""
+    found: dict[int, str] = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (path / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            if all(word in line for word in words):
+                found[int(path.name)] = (path / "cgroup").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+async def test_the_runtimes_command_of_an_exec_is_charged_to_the_pod(lab: ContainerLab) -> None:
+    """It runs as long as the process, which a tenant's probe or client can make as long as it likes."""
+    sandbox = await lab.sandbox()
+    container = await lab.container(sandbox, {"command": ["sleep", "600"]})
+    reading, writing = os.pipe()
+    session = ExecSession(
+        ["sh", "-c", "cat /proc/1/oom_score_adj /proc/self/oom_score_adj; exec sleep 600"], stdout=writing
+    )
+    running = asyncio.create_task(lab.runtime.exec(container, session))
+    with os.fdopen(reading, "rb") as output:
+        own, of_first = [await asyncio.to_thread(output.readline) for _ in range(2)]
+        os.close(writing)
+    assert own == of_first, "the process itself is as likely to be killed as the container's first one"
+    commands = commands_with("exec", f"{container}_")
+    assert commands
+    for group in commands.values():
+        lines = [line for line in group.splitlines() if f"/{lab.name}/_exec" in line]
+        assert {"memory", "pids", "cpu"} <= {
+            name for line in lines for name in line.split(":")[1].split(",")
+        } or any(line.startswith("0::") for line in lines)
+    assert set(commands) <= set(lab.cgroups.processes(f"/{lab.name}/_exec"))
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert not lab.cgroups.processes(f"/{lab.name}/_exec")
+
+
+async def test_nothing_is_executed_while_the_pods_cgroup_is_removed(lab: ContainerLab) -> None:
+    """A cgroup that came too late would stay for ever."""
+    with pytest.raises(FileNotFoundError):
+        lab.cgroups.make_leaf(f"/{lab.name}-gone/_exec")
+    assert not lab.cgroups.children(f"/{lab.name}-gone")

@@ -86,6 +86,20 @@ class Cgroups:
         else:
             self._ensure_v1(group, limits)
 
+    def make_leaf(self, group: str) -> list[Path]:
+        """Creates a cgroup for processes, without limits of its own, inside an existing one, and returns the
+        files by which processes enter it. Raises FileNotFoundError if the outer one does not exist."""
+        is_unified = self.layout is CgroupLayout.V2
+        charging = {*_POD_CONTROLLERS, "cpuacct"}
+        paths = [
+            mount.path / group.lstrip("/")
+            for mount in self.mounts
+            if (not mount.controllers if is_unified else mount.controllers & charging)
+        ]
+        for path in paths:
+            path.mkdir(exist_ok=True)
+        return [path / "cgroup.procs" for path in paths]
+
     def usage(self, group: str) -> CgroupUsage:
         """The current usage of the cgroup and those below it; zeros if it does not exist."""
         if self.layout is CgroupLayout.V2:

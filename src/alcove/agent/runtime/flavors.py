@@ -15,21 +15,31 @@ from msgspec import Struct
 from alcove.agent.cgroups import CgroupLayout, Cgroups
 from alcove.agent.runtime.base import HandlerName, Isolation
 
-_DIRECT = """\
+CGROUPS_VARIABLE = "ALCOVE_CGROUPS"
+"""An environment variable of the scripts: files named cgroup.procs of the cgroups to enter, separated by colons."""
+
+_HEAD = """\
 #!/bin/sh
+IFS=:
+for procs in ${{{cgroups}-}}; do echo 0 >"$procs" || exit; done
+unset IFS {cgroups}
+"""
+
+_DIRECT = """\
 # These commands are called often and create no cgroups, so they need no other view of the mounts.
 case $1 in start | kill | state) exec {plain} "$@" ;; esac
 exec {call} "$@"
 """
 
 _PROXY = """\
-#!/bin/sh
 # conmon waits for a process of the host; a container in gVisor is none. So a proxy process waits for the
 # container: its pid is in the file that conmon reads, and it exits with the container's exit code. It also
 # starts the container when signalled: the process that starts it passes its streams on, and must be conmon's
 # child, so that conmon reaps the processes that the start leaves behind.
 # Only create and start are called in a separate mount namespace: a long-running process (wait, exec) would
 # keep all volumes mounted there that the node has at that moment.
+# When a pod is out of memory, a command that waits for a process in it is killed before the pod's sandbox.
+[ "$1" != exec ] || echo 1000 >/proc/self/oom_score_adj
 [ "$1" = create ] || exec {plain} "$@"
 for word in "$@"; do
     case ${{before-}} in --bundle) bundle=$word ;; --pid-file) pid_file=$word ;; esac
@@ -101,8 +111,9 @@ def script(flavor: RuntimeFlavor, program: str, root: Path, cgroups: Cgroups) ->
         inner = f'{hiding} && exec "$0" "$@"'
         prefix = ["unshare", "--mount", "--propagation=private", "/bin/sh", "-c", inner]
         call = shlex.join([*prefix, *arguments])
+    head = _HEAD.format(cgroups=CGROUPS_VARIABLE)
     if flavor.isolation is Isolation.SANDBOX:
-        return _PROXY.format(
+        return head + _PROXY.format(
             call=call,
             plain=plain,
             go=GO,
@@ -111,7 +122,7 @@ def script(flavor: RuntimeFlavor, program: str, root: Path, cgroups: Cgroups) ->
             failed=FAILED,
             start_log=START_LOG,
         )
-    return _DIRECT.format(call=call, plain=plain)
+    return head + _DIRECT.format(call=call, plain=plain)
 
 
 def _hiding(flavor: RuntimeFlavor, cgroups: Cgroups) -> str:

@@ -9,17 +9,14 @@ import os
 import shutil
 import signal as signals
 import socket
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
 import orjson
-from msgspec import structs
 
 from alcove.agent.cgroups import Cgroups, CgroupUsage
-from alcove.agent.runtime import conmon, console
+from alcove.agent.runtime import conmon
 from alcove.agent.runtime.base import (
     ContainerId,
     ContainerPhase,
@@ -32,13 +29,11 @@ from alcove.agent.runtime.base import (
     RuntimeFailure,
 )
 from alcove.agent.runtime.bundle import Bundle, ContainerRecord, process_of
+from alcove.agent.runtime.exec_process import ExecProcesses
 from alcove.agent.runtime.flavors import GO, START_LOG, RuntimeFlavor, script
 
 CALL_SECONDS_MAX = 30.0
 MONITOR_SECONDS_MAX = 5.0
-PID_SECONDS_MAX = 2.0
-KILL_SECONDS, KILLS_MAX = 1.0, 5
-_IN_MEMORY = Path("/run")
 _POLL_SECONDS = 0.01
 
 
@@ -61,7 +56,7 @@ class OciRuntime:
         self._creating: set[ContainerId] = set()
         self._unstarted: set[ContainerId] = set()
         """Created by this process and not started yet, so their status need not be read."""
-        self._uses_console_socket = flavor.binary == "crun"
+        self._exec_processes = ExecProcesses(flavor, self._script, cgroups, self._call)
 
     async def create(self, spec: ContainerSpec) -> None:
         spec.log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,9 +129,7 @@ class OciRuntime:
         bundle = self._find(container)
         if (await self._status(bundle)).phase is not ContainerPhase.RUNNING:
             raise NoSuchContainer(f"{container} is not running")
-        process_spec = bundle.config()["process"] | {"args": [*process.args], "terminal": process.tty}
-        with _exec_directory(bundle, msgspec.json.encode(process_spec)) as directory:
-            return await self._exec(bundle, Path(directory), process)
+        return await self._exec_processes.run(bundle, process)
 
     async def stats(self, container: ContainerId) -> CgroupUsage:
         bundle = self._find(container)
@@ -250,56 +243,6 @@ class OciRuntime:
             return False
         return bool(state.get("status") == "running")
 
-    async def _exec(self, bundle: Bundle, directory: Path, process: ExecSession) -> int:
-        pid_option = "--internal-pid-file" if self.isolation is Isolation.SANDBOX else "--pid-file"
-        async with console.opened(directory, process.on_terminal, self._uses_console_socket) as terminal:
-            arguments = [
-                *(*terminal.prefix, str(self._script), "exec", "--process", str(directory / "process.json")),
-                *(pid_option, str(directory / "pid"), *terminal.options, bundle.runtime_id),
-            ]
-            if terminal.descriptor is not None:
-                slave = terminal.descriptor
-                process = structs.replace(process, stdin=slave, stdout=slave, stderr=slave)
-            return await self._run(bundle, directory, process, arguments)
-
-    async def _run(self, bundle: Bundle, directory: Path, process: ExecSession, argv: Sequence[str]) -> int:
-        child = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=_stream(process.stdin),
-            stdout=_stream(process.stdout),
-            stderr=_stream(process.stderr),
-            start_new_session=process.tty and process.on_terminal is None,
-        )
-        try:
-            return await child.wait()
-        finally:
-            if child.returncode is None:
-                await asyncio.shield(self._kill_exec(bundle, directory / "pid", child))
-
-    async def _kill_exec(self, bundle: Bundle, pid_file: Path, child: asyncio.subprocess.Process) -> None:
-        """Kills the process: its client has disconnected."""
-        pid = await _pid(pid_file, child)
-        for _ in range(KILLS_MAX if pid else 0):
-            await self._kill_process(bundle, pid)
-            try:
-                async with asyncio.timeout(KILL_SECONDS):
-                    await child.wait()
-                return
-            except TimeoutError:
-                continue  # The signal did not reach the process, or the runtime is slow to exit.
-        if child.returncode is None:
-            child.kill()
-        await child.wait()
-
-    async def _kill_process(self, bundle: Bundle, pid: str) -> None:
-        try:
-            if self.isolation is Isolation.SANDBOX:
-                await self._call("kill", "--pid", pid, bundle.runtime_id, str(int(signals.SIGKILL)))
-            else:
-                os.kill(int(pid), signals.SIGKILL)
-        except (CreateFailed, ProcessLookupError):
-            pass  # The process exited meanwhile.
-
     async def _delete(self, bundle: Bundle) -> None:
         """Safe to repeat, also after an agent was stopped at any point of it."""
         self._unstarted.discard(bundle.id)
@@ -395,39 +338,6 @@ def _last_message(log: Path) -> str:
 
 def _content(path: Path) -> str:
     return path.read_text().strip() if path.exists() else ""
-
-
-async def _pid(pid_file: Path, child: asyncio.subprocess.Process) -> str:
-    """The pid of a process that was just started; waits for the file, which may be written later."""
-    for _ in range(int(PID_SECONDS_MAX / _POLL_SECONDS)):
-        if (pid := _content(pid_file)) or child.returncode is not None:
-            return pid
-        await asyncio.sleep(_POLL_SECONDS)
-    return _content(pid_file)
-
-
-def _exec_directory(bundle: Bundle, process: bytes) -> tempfile.TemporaryDirectory[str]:
-    """A temporary directory with the process' configuration; on tmpfs if the disk is full, for probes."""
-    try:
-        return _with_process_file(bundle.path, process)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        return _with_process_file(_IN_MEMORY, process)
-
-
-def _with_process_file(parent: Path, process: bytes) -> tempfile.TemporaryDirectory[str]:
-    directory = tempfile.TemporaryDirectory(dir=parent, prefix="alcove-exec-")
-    try:
-        (Path(directory.name) / "process.json").write_bytes(process)
-    except BaseException:
-        directory.cleanup()
-        raise
-    return directory
-
-
-def _stream(descriptor: int | None) -> int:
-    return asyncio.subprocess.DEVNULL if descriptor is None else descriptor
 
 
 async def _process_exited(pid: int) -> None:
