@@ -43,15 +43,15 @@ def test_nothing_decays(tmp_path: Path, store: str) -> None:
     if why := etcd.lacking():
         pytest.skip(why)
     with EtcdCluster(tmp_path / "etcd", 1) as running:
-        soak(RealCluster(tmp_path, 2, server_options=running.options()))
+        soak(RealCluster(tmp_path, 2, server_options=running.options()), running)
 
 
-def soak(cluster: RealCluster) -> None:
+def soak(cluster: RealCluster, running: EtcdCluster | None = None) -> None:
     samples: list[dict[tuple[str, int], int]] = []
+    deadline = time.monotonic() + 60 * MINUTES / len(STORES)
     with cluster:
-        mix = Soak(cluster, random.Random(SEED))
+        mix = Soak(cluster, random.Random(SEED), running)
         mix.prepare()
-        deadline = time.monotonic() + 60 * MINUTES / len(STORES)
         while not samples or time.monotonic() < deadline:
             mix.phase(STEPS)
             found = faults_after(cluster, mix.known_uids, SETTLE_SECONDS_MAX)

@@ -13,8 +13,10 @@ import random
 from collections.abc import Callable
 from itertools import count
 
+from alcove.api import local_volumes
 from alcove.api.objects import Object
 from alcove.testing.cluster import RealCluster, pod, tenant_is_ready
+from alcove.testing.etcd import EtcdCluster
 from alcove.testing.server import wait_until
 
 TENANTS_MAX = 3
@@ -24,13 +26,20 @@ NETWORKS = "/apis/arktos.futurewei.com/v1/tenants/{}/networks"
 CORE = "/api/v1/tenants/{}/namespaces/default/"
 SERVICE_TYPES = ("ClusterIP", "NodePort", "LoadBalancer")
 MIZAR = "/apis/mizar.com/v1"
+CLAIMS = "persistentvolumeclaims"
+CLASSES = "/apis/node.k8s.io/v1"
+PLAIN = "plain"
+"""The RuntimeClass of containers without a sandbox."""
+PLAIN_CLASS: Object = {"metadata": {"name": PLAIN}, "handler": "crun"}
 OUTSIDE = "198.51.100.0"
 SECONDS_MAX = 60.0
 
 
 class Soak:
-    def __init__(self, cluster: RealCluster, chance: random.Random) -> None:
+    def __init__(self, cluster: RealCluster, chance: random.Random, etcd: EtcdCluster | None = None) -> None:
+        """`etcd` is killed, too, if it is given."""
         self.cluster = cluster
+        self._etcd = etcd
         self.known_uids: set[str] = set()
         """Uids of all pods that were ever seen."""
         self.steps_taken: list[str] = []
@@ -39,8 +48,9 @@ class Soak:
         self._steps: list[tuple[int, Callable[[], None]]] = [
             (2, self._make_tenant), (1, self._delete_tenant), (2, self._make_network), (2, self._delete_network),
             (8, self._make_pod), (4, self._delete_pod), (5, self._make_service), (5, self._change_service),
-            (4, self._delete_service), (6, self._make_other), (6, self._delete_other), (1, self._kill_agent),
-            (1, self._kill_controllers), (1, self._kill_scheduler), (1, self._kill_server), (1, self._replace_node),
+            (4, self._delete_service), (6, self._make_other), (6, self._delete_other), (2, self._delete_claim),
+            (1, self._kill_agent), (1, self._kill_controllers), (1, self._kill_scheduler), (1, self._kill_server),
+            (1, self._replace_node), (1 if etcd is not None else 0, self._kill_etcd),
         ]  # fmt: skip
 
     def prepare(self) -> None:
@@ -50,6 +60,7 @@ class Soak:
         metadata = {"name": "outside", "labels": {"alcove.io/outside": "true"}}
         pool = {"metadata": metadata, "spec": {"ip": OUTSIDE, "prefix": 24, "vpc": "outside"}}
         self._must("POST", f"{MIZAR}/subnets", pool)
+        self._must("POST", f"{CLASSES}/runtimeclasses", PLAIN_CLASS)
         self._make_tenant()
         self._make_tenant()
 
@@ -110,6 +121,7 @@ class Soak:
             name = self._fresh("soak")
             self._must("POST", "/api/v1/tenants", {"metadata": {"name": name}})
             wait_until(lambda: tenant_is_ready(self.cluster.server, name), SECONDS_MAX)
+            self._must("POST", f"{CLASSES}/tenants/{name}/runtimeclasses", PLAIN_CLASS)
 
     def _delete_tenant(self) -> None:
         self._must("DELETE", f"/api/v1/tenants/{self._tenant()}")
@@ -150,13 +162,23 @@ class Soak:
         path = CORE.format(tenant) + "pods"
         if len(self._names(path)) >= PODS_MAX:
             return
-        body = pod(self._fresh("pod"), network=self._network(tenant))
+        body = pod(self._fresh("pod"), network=self._network(tenant), **self._runtime())
         body["metadata"]["labels"] = {"app": "soak"}
-        if self._chance.random() < 0.5:
-            body["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+        source: Object = self._chance.choice([{}, {"emptyDir": {}}, {"persistentVolumeClaim": {}}])
+        if source:
+            if "persistentVolumeClaim" in source:
+                claim = self._fresh("claim")
+                self._must("POST", CORE.format(tenant) + CLAIMS, _claim(claim))
+                source = {"persistentVolumeClaim": {"claimName": claim}}
+            body["spec"]["volumes"] = [{"name": "scratch", **source}]
             body["spec"]["containers"][0]["volumeMounts"] = [{"name": "scratch", "mountPath": "/scratch"}]
         # Forbidden: the tenant's quota is used up.
         self._must("POST", path, body, 403)
+
+    def _runtime(self) -> Object:
+        """Most pods run in plain containers, which are quicker."""
+        is_plain = self._chance.random() < 0.8 or not self.cluster.runs_gvisor
+        return {"runtimeClassName": PLAIN} if is_plain else {}
 
     def _delete_pod(self) -> None:
         if path := self._one_of(CORE.format(self._tenant()) + "pods"):
@@ -205,6 +227,20 @@ class Soak:
         if found := self._one_of(path.format(self._tenant())):
             self._must("DELETE", found, None, 404)
 
+    def _delete_claim(self) -> None:
+        tenant = self._tenant()
+        if found := self._one_of(CORE.format(tenant) + CLAIMS):
+            self._drop_claim(tenant, found.rpartition("/")[2])
+
+    def _drop_claim(self, tenant: str, name: str) -> None:
+        """Its pods go first, since the claim waits for them."""
+        path = CORE.format(tenant) + "pods"
+        for each in self.cluster.server.system.get(path).json["items"]:
+            used = [volume.get("persistentVolumeClaim") or {} for volume in each["spec"].get("volumes") or ()]
+            if any(claim.get("claimName") == name for claim in used):
+                self._must("DELETE", f"{path}/{each['metadata']['name']}", None, 404)
+        self._must("DELETE", f"{CORE.format(tenant)}{CLAIMS}/{name}", None, 404)
+
     # Failures
 
     def _kill_agent(self) -> None:
@@ -227,12 +263,25 @@ class Soak:
         self.cluster.server.kill()
         self.cluster.server.start()
 
+    def _kill_etcd(self) -> None:
+        if self._etcd is not None:
+            self._etcd.members[0].kill()
+            self._etcd.start(0)
+            system = self.cluster.server.system
+            wait_until(lambda: system.get("/api/v1/tenants").status == 200, SECONDS_MAX)
+
     def _replace_node(self) -> None:
-        """A drained node leaves with everything it had, and joins again as a new machine."""
+        """A drained node leaves with everything it had, and joins again as a new machine. Claims whose volumes were
+        on it are deleted: their data goes with it."""
         node = self._chance.choice(self.cluster.nodes)
         system = self.cluster.server.system
         patch = {"spec": {"unschedulable": True}}
         assert system.patch(f"/api/v1/nodes/{node.name}", patch).status == 200
+        volumes = (
+            f"/api/v1/tenants/all/persistentvolumes?labelSelector={local_volumes.NODE_LABEL}%3D{node.name}"
+        )
+        for each in system.get(volumes).json["items"]:
+            self._drop_claim(each["metadata"]["tenant"], each["spec"]["claimRef"]["name"])
 
         def pods() -> list[Object]:
             found = system.get("/api/v1/tenants/all/pods").json["items"]
@@ -243,10 +292,15 @@ class Soak:
             metadata = each["metadata"]
             path = f"/api/v1/tenants/{metadata['tenant']}/namespaces/{metadata['namespace']}/pods"
             self._must("DELETE", f"{path}/{metadata['name']}", None, 404)
-        wait_until(lambda: not pods(), SECONDS_MAX)
+        wait_until(lambda: not pods() and not system.get(volumes).json["items"], SECONDS_MAX)
         self.cluster.leave(node)
         node.make()
         self.cluster.join(node)
+
+
+def _claim(name: str) -> Object:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "16Mi"}}}
+    return {"metadata": {"name": name}, "spec": spec}
 
 
 def _others(name: str) -> list[tuple[str, Object]]:
@@ -266,19 +320,17 @@ def _others(name: str) -> list[tuple[str, Object]]:
     backend = {"service": {"name": "web", "port": {"number": 80}}}
     path = {"path": "/", "pathType": "Prefix", "backend": backend}
     ingress = {"rules": [{"host": f"{name}.example.com", "http": {"paths": [path]}}]}
-    template = pod("")["spec"]
+    template = pod("", runtimeClassName=PLAIN)["spec"]
     labels = {"app": name}
     deployment = {
         "replicas": 1, "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": template},
     }  # fmt: skip
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "16Mi"}}}
     group = "/apis/{}/v1/tenants/{{}}/"
     networking = group.format("networking.k8s.io") + "namespaces/default/"
     return [
         (CORE + "configmaps", {"metadata": metadata, "data": {"key": "value"}}),
         (CORE + "resourcequotas", {"metadata": metadata, "spec": {"hard": {"pods": "6"}}}),
-        (CORE + "persistentvolumeclaims", {"metadata": metadata, "spec": claim}),
         (networking + "networkpolicies", {"metadata": metadata, "spec": {"podSelector": {}}}),
         (networking + "ingresses", {"metadata": metadata, "spec": ingress}),
         (group.format("apps") + "namespaces/default/deployments", {"metadata": metadata, "spec": deployment}),

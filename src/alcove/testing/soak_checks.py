@@ -1,8 +1,10 @@
 """Compares what a cluster of `testing/cluster.py` has with what its objects say it should have: ring0's objects,
-and on every node namespaces, links, addresses, routes, BPF maps and what is left of deleted pods."""
+and on every node namespaces, links, addresses, routes, rules, qdiscs, BPF maps (`soak_maps.py`), volumes and what is
+left of deleted pods."""
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import os
@@ -12,45 +14,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from alcove.agent.cgroups import Cgroups
+from alcove.api import local_volumes
 from alcove.api.objects import Object
 from alcove.dataplane import namespaces
-from alcove.dataplane.bpf import Map
-from alcove.dataplane.loader import pins_folder
-from alcove.dataplane.maps import SHAPES, MapName, layout_version
 from alcove.dataplane.veths import port_name
 from alcove.testing.cluster import RealCluster, RealNode, condition, traces
 from alcove.testing.nodes import BPF_ROOT
 from alcove.testing.snapshot import processes
+from alcove.testing.soak_maps import map_faults
+from alcove.testing.soak_state import ClusterState, owner_uid
 
-MIZAR = "/apis/mizar.com/v1"
 POLL_SECONDS = 0.5
-OWNER_LABEL = "mizar.com/owner"
 NETWORK_ANNOTATION = "arktos.futurewei.com/network"
 MEMORY_FACTOR_MAX, MEMORY_BYTES_MAX = 1.25, 24 << 20
 """How much a process may grow in the last half of a run."""
-
-
-class ClusterState:
-    """All objects that decide what nodes have."""
-
-    def __init__(self, cluster: RealCluster) -> None:
-        system = cluster.server.system
-
-        def items(path: str) -> list[Object]:
-            found: list[Object] = system.get(path).json["items"]
-            return found
-
-        self.pods = items("/api/v1/tenants/all/pods")
-        self.services = items("/api/v1/tenants/all/services")
-        self.networks = items("/apis/arktos.futurewei.com/v1/tenants/all/networks")
-        self.tenants = items("/api/v1/tenants")
-        self.nodes = items("/api/v1/nodes")
-        self.endpoints = items(f"{MIZAR}/endpoints")
-        self.held = {each: items(f"{MIZAR}/{each}") for each in ("vpcs", "subnets", "dividers")}
-        self.droplets = items(f"{MIZAR}/droplets")
-
-    def of_type(self, kind: str) -> list[Object]:
-        return [each for each in self.endpoints if each["spec"]["type"] == kind]
 
 
 def faults_after(cluster: RealCluster, known_uids: set[str], seconds_max: float) -> list[str]:
@@ -77,7 +54,10 @@ def _name(obj: Object) -> str:
 
 
 def _objects(state: ClusterState) -> Iterator[str]:
-    for each in (*state.pods, *state.services, *state.networks, *state.tenants):
+    for each in (
+        *(*state.pods, *state.services, *state.networks, *state.tenants, *state.claims, *state.volumes),
+        *(*state.policies, *state.nodes, *state.vpcs, *state.subnets, *state.endpoints),
+    ):
         if "deletionTimestamp" in each["metadata"]:
             yield f"object {_name(each)} is still being deleted"
     for each in state.pods:
@@ -90,21 +70,44 @@ def _objects(state: ClusterState) -> Iterator[str]:
     for kind, objects in owners.items():
         uids = {each["metadata"]["uid"] for each in objects}
         for endpoint in state.of_type(kind):
-            if endpoint["metadata"]["labels"][OWNER_LABEL] not in uids:
+            if owner_uid(endpoint) not in uids:
                 yield f"endpoint {endpoint['metadata']['name']} of {endpoint['spec']['pod']} has no owner"
     yield from _doors(state)
     networks = {f"{each['metadata']['tenant']}/{each['metadata']['name']}" for each in state.networks}
-    for resource, found in state.held.items():
-        for each in found:
+    held = {"VPC": state.vpcs, "subnet": state.subnets, "divider": state.dividers, "bouncer": state.bouncers}
+    for kind, held_objects in held.items():
+        for each in held_objects:
             owner = (each["metadata"].get("annotations") or {}).get(NETWORK_ANNOTATION)
             if owner and owner not in networks:
-                yield f"{resource} {each['metadata']['name']} of network {owner}, which is gone"
+                yield f"{kind} {each['metadata']['name']} of network {owner}, which is gone"
+    yield from _of_nodes(state)
+    yield from _volumes(state)
+
+
+def _of_nodes(state: ClusterState) -> Iterator[str]:
     nodes = {each["metadata"]["name"] for each in state.nodes}
-    yield from (
-        f"droplet {each['metadata']['name']} has no node"
-        for each in state.droplets
-        if each["metadata"]["name"] not in nodes
-    )
+    for kind, found in (("droplets", state.droplets), ("leases", state.leases)):
+        names = {each["metadata"]["name"] for each in found}
+        if names != nodes:
+            yield f"{kind} {sorted(names)}, nodes {sorted(nodes)}"
+    for each in state.nodes:
+        if condition(each, "Ready") != "True":
+            yield f"node {each['metadata']['name']} is not ready"
+
+
+def _volumes(state: ClusterState) -> Iterator[str]:
+    """Each volume is of a claim, and each claim that a pod uses has its volume."""
+    claims = {each["metadata"]["uid"]: each for each in state.claims}
+    for each in state.volumes:
+        if (each["spec"].get("claimRef") or {}).get("uid") not in claims:
+            yield f"volume {_name(each)} has no claim: {each.get('status')}"
+    bound = {_name(each) for each in state.claims if (each.get("status") or {}).get("phase") == "Bound"}
+    for pod in state.pods:
+        for volume in pod["spec"].get("volumes") or ():
+            claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+            wanted = f"{pod['metadata']['tenant']}/{pod['metadata']['namespace']}/{claim}"
+            if claim and wanted not in bound:
+                yield f"claim {wanted} of pod {_name(pod)} is not bound"
 
 
 def _doors(state: ClusterState) -> Iterator[str]:
@@ -129,33 +132,74 @@ def _doors(state: ClusterState) -> Iterator[str]:
 
 
 def _node(state: ClusterState, node: RealNode) -> Iterator[str]:
-    here = [each for each in state.endpoints if each["spec"].get("droplet") == node.name]
-    pods = [each for each in here if each["spec"]["type"] == "simple"]
+    pods = state.endpoints_on(node.name)
     vnis = {each["spec"]["vni"] for each in pods}
-    links = {each["ifname"] for each in _ip(node.namespace, "link", "show")}
+    links = {each["ifname"]: int(each["ifindex"]) for each in _ip(node.namespace, "link", "show")}
     pod_links = {each for each in links if each.startswith(f"{node.instance}p")}
     if len(pod_links) != len(pods):
         yield f"{node.name}: {len(pod_links)} veths of pods, {len(pods)} addresses"
-    for each in links:
-        if (
-            each.startswith(f"{node.instance}g")
-            and int(each.removeprefix(f"{node.instance}g"), 16) not in vnis
-        ):
-            yield f"{node.name}: link {each} of a network without pods here"
     prefix = f"alcove-{node.instance}-"
     pod_namespaces = namespaces.names(f"{prefix}p")
     if len(pod_namespaces) != len(pods):
         yield f"{node.name}: {len(pod_namespaces)} namespaces of pods, {len(pods)} addresses"
-    for name in namespaces.names(f"{prefix}g"):
-        vni = int(name.removeprefix(f"{prefix}g"), 16)
-        if vni not in vnis:
-            yield f"{node.name}: gateway {name} of a network without pods here"
-        else:
-            yield from _gateway(state, node, name, vni)
-    gateways = len([each for each in links if each.startswith(f"{node.instance}g")])
-    ports = len(_entries(node, MapName.PORTS))
-    if ports != len(pod_links) + gateways:
-        yield f"{node.name}: {ports} entries of BPF map ports, {len(pod_links)} veths and {gateways} gateways"
+    inside = {each["ifname"] for each in _ip(f"{prefix}exit", "link", "show")}
+    gateways = {
+        "links": {
+            each.removeprefix(f"{node.instance}g") for each in links if each.startswith(f"{node.instance}g")
+        },
+        "namespaces": {each.removeprefix(f"{prefix}g") for each in namespaces.names(f"{prefix}g")},
+        "links in the exit": {each.removeprefix("g") for each in inside if each.startswith("g")},
+    }
+    for what, found in gateways.items():
+        if {int(each, 16) for each in found} != vnis:
+            yield f"{node.name}: {what} of gateways {sorted(found)}, networks with pods {sorted(vnis)}"
+    for each in gateways["namespaces"]:
+        if int(each, 16) in vnis:
+            yield from _gateway(state, node, f"{prefix}g{each}", int(each, 16))
+    yield from _filters(node, set(links))
+    yield from map_faults(state, node, vnis, links)
+    yield from _local_volumes(state, node)
+
+
+def _filters(node: RealNode, links: set[str]) -> Iterator[str]:
+    """Every link of the node has a program, and no namespace of it has rules for routing of its own."""
+    guarded = {
+        each["dev"] for each in _json(node.namespace, "tc", "-j", "qdisc", "show") if each["kind"] == "clsact"
+    }
+    if unguarded := links - guarded - {"lo"}:
+        yield f"{node.name}: links without a program {sorted(unguarded)}"
+    for name in namespaces.names(f"alcove-{node.instance}-"):
+        if not name.startswith(f"alcove-{node.instance}-p"):
+            rules = {each.get("table") for each in _ip(name, "rule", "show")}
+            if not rules <= {"local", "main", "default"}:
+                yield f"{node.name}: {name} has routing rules {rules}"
+
+
+def _local_volumes(state: ClusterState, node: RealNode) -> Iterator[str]:
+    """Files of volumes belong to volumes on this node; those that no pod here uses are not mounted."""
+    here = {
+        each["metadata"]["uid"]: each["spec"]["claimRef"]["uid"]
+        for each in state.volumes
+        if (each["metadata"].get("labels") or {}).get(local_volumes.NODE_LABEL) == node.name
+    }
+    folder = node.data / "volumes" / "local"
+    records = [json.loads(each.read_text()) for each in folder.glob("*.json")]
+    for record in records:
+        if record["uid"] not in here:
+            yield f"{node.name}: files of volume {record['name']}, which is gone"
+    names = {each["metadata"]["uid"]: _name(each) for each in state.claims}
+    used = {
+        f"{pod['metadata']['tenant']}/{pod['metadata']['namespace']}/{each['persistentVolumeClaim']['claimName']}"
+        for pod in state.pods
+        if pod["spec"].get("nodeName") == node.name
+        for each in pod["spec"].get("volumes") or ()
+        if "persistentVolumeClaim" in each
+    }
+    wanted = sum(names.get(claim) in used for claim in here.values())
+    mounts = Path("/proc/self/mounts").read_text().splitlines()
+    mounted = sum(line.split()[1].startswith(str(folder)) for line in mounts)
+    if mounted != wanted:
+        yield f"{node.name}: {mounted} volumes are mounted, pods use {wanted}"
 
 
 def _gateway(state: ClusterState, node: RealNode, namespace: str, vni: int) -> Iterator[str]:
@@ -186,23 +230,15 @@ def _gateway(state: ClusterState, node: RealNode, namespace: str, vni: int) -> I
 
 
 def _ip(namespace: str, *arguments: str) -> list[Object]:
-    command = ["nsenter", f"--net={namespaces.path_of(namespace)}", "ip", "-j", *arguments]
+    return _json(namespace, "ip", "-j", *arguments)
+
+
+def _json(namespace: str, *command: str) -> list[Object]:
+    command = ("nsenter", f"--net={namespaces.path_of(namespace)}", *command)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     # The namespace may disappear meanwhile.
     found: list[Object] = json.loads(done.stdout or "[]") if done.returncode == 0 else []
     return found
-
-
-def _entries(node: RealNode, name: MapName) -> dict[bytes, bytes]:
-    shape = SHAPES[name]
-    path = pins_folder(BPF_ROOT, node.instance) / f"maps-{layout_version()}" / name.value
-    opened = Map.pinned(path, shape.key.size, shape.value.size)
-    try:
-        found = opened.items()
-        # All elements of an array always exist; those that are all zeros are unused.
-        return {key: value for key, value in found.items() if not shape.is_array or any(value)}
-    finally:
-        os.close(opened.fd)
 
 
 def _traces(cluster: RealCluster, gone_uids: set[str]) -> Iterator[str]:
@@ -257,6 +293,10 @@ def left_on_machine(cluster: RealCluster) -> list[str]:
     found = [f"process {each}" for each in processes(str(cluster.directory))]
     mounts = Path("/proc/self/mounts").read_text().splitlines()
     found += [f"mount {line}" for line in mounts if str(cluster.directory) in line]
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):
+            if str(cluster.directory) in (path := backing.read_text().strip()):
+                found.append(f"loop device of {path}")
     links = {each.name for each in Path("/sys/class/net").iterdir()}
     for node in cluster.nodes:
         found += [f"namespace {each}" for each in namespaces.names(f"alcove-{node.instance}")]
