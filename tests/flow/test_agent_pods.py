@@ -19,6 +19,7 @@ from alcove.testing.cluster import (
     lacking,
     log_of,
     pod,
+    pod_group,
     ready,
     traces,
     until,
@@ -318,7 +319,7 @@ def test_limits_change_while_a_container_runs(cluster: RealCluster, acme: Caller
         f"{PODS}/grows/resize", {"spec": {"containers": [more]}}, "strategic-merge-patch+json"
     )
     assert answer.status == 200, answer.body
-    group = f"/alcove/{cluster.nodes[0].instance}/{uid}/{uid}.main.0"
+    group = f"{pod_group(cluster.nodes[0], 'acme', uid)}/{uid}.main.0"
     wait_until(lambda: Cgroups.of_machine().memory_limit(group) == 96 << 20)
     found = until(acme, "grows", lambda each: _limit(each) == "96Mi")
     assert found["status"]["containerStatuses"][0]["restartCount"] == 0
@@ -367,7 +368,7 @@ def test_a_sandbox_that_is_killed_is_made_again_with_the_same_address(
     }
     uid = create(acme, wanted)
     before = ready(acme, name)
-    Cgroups.of_machine().kill(f"/alcove/{cluster.nodes[0].instance}/{uid}")
+    Cgroups.of_machine().kill(pod_group(cluster.nodes[0], "acme", uid))
 
     def is_back(found: Object) -> bool:
         status = found["status"]["containerStatuses"][0]
@@ -387,6 +388,6 @@ def test_nothing_of_a_deleted_pod_is_left(cluster: RealCluster, acme: Caller) ->
     acme.delete(f"{PODS}/leaves")
     gone(acme, "leaves")
     wait_until(lambda: not traces(data, uid), 10)
-    group = f"/alcove/{cluster.nodes[0].instance}"
-    assert uid not in Cgroups.of_machine().children(group)
+    tenant_group = pod_group(cluster.nodes[0], "acme", uid).rpartition("/")[0]
+    assert uid not in Cgroups.of_machine().children(tenant_group)
     assert not [name for name in namespaces.names("alcove-") if uid in name]

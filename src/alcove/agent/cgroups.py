@@ -175,6 +175,20 @@ class Cgroups:
                 names.update(entry.name for entry in path.iterdir() if entry.is_dir())
         return sorted(names)
 
+    def balance(self, group: str) -> None:
+        """Gives the cgroup the CPU weight of those directly below it together. The smallest weight, of those that
+        request nothing, does not count: their number gives no right to more. Without any below it, the cgroup is
+        removed."""
+        children = self.children(group)
+        if not children:
+            self.remove(group)
+            return
+        is_v2 = self.layout is CgroupLayout.V2
+        file, least, most = ("cpu.weight", 1, 10_000) if is_v2 else ("cpu.shares", 2, 262_144)
+        path = self._path("" if is_v2 else "cpu", group)
+        weights = (_number(path / child / file) for child in children)
+        _write(path / file, min(max(sum(each for each in weights if each > least), least), most))
+
     def _path(self, controller: str, group: str) -> Path:
         for mount in self.mounts:
             if controller in mount.controllers or (not controller and not mount.controllers):

@@ -137,7 +137,7 @@ class NodeHousekeeping:
         return [EvictionCandidate(each.key, each.pod["spec"], used.get(each.key, 0)) for each in workers]
 
     def _usage(self, worker: PodWorker) -> CgroupUsage:
-        return self._services.cgroups.usage(f"{self._services.group}/{worker.key.directory_name}")
+        return self._services.cgroups.usage(self._services.pod_group(worker.key))
 
     async def evict_overflowing(self) -> None:
         """Evicts every pod that uses more storage than it may."""

@@ -37,6 +37,11 @@ class PodKey(Struct, frozen=True):
             return self.uid
         return blake2s(f"{self.plane}\0{self.tenant}\0{self.uid}".encode(), digest_size=16).hexdigest()
 
+    @property
+    def tenant_directory_name(self) -> str:
+        """The tenant's name in paths on this node."""
+        return blake2s(f"{self.plane}\0{self.tenant}".encode(), digest_size=16).hexdigest()
+
     def __str__(self) -> str:
         text = f"{self.tenant}/{self.namespace}/{self.name} ({self.uid})"
         return text if self.plane == HOME else f"{self.plane}:{text}"

@@ -21,8 +21,11 @@ from pathlib import Path
 from typing import Self
 
 from alcove.agent.cgroups import Cgroups
+from alcove.agent.podkey import PodKey
 from alcove.agent.pods.status import TERMINAL
+from alcove.api.ids import TenantId
 from alcove.api.objects import Object
+from alcove.client.keys import HOME
 from alcove.dataplane import namespaces
 from alcove.testing import containers, needs, nodes
 from alcove.testing.agent import LocalAgent, node_kubeconfig
@@ -332,6 +335,12 @@ def ended(caller: Caller, name: str, seconds_max: float = 30.0) -> Object:
 
 def gone(caller: Caller, name: str, seconds_max: float = 30.0) -> None:
     wait_until(lambda: caller.get(f"{PODS}/{name}").status == 404, seconds_max)
+
+
+def pod_group(node: RealNode, tenant: str, uid: str) -> str:
+    """The cgroup of a pod."""
+    key = PodKey(HOME, TenantId(tenant), "", "", uid)
+    return f"/alcove/{node.instance}/{key.tenant_directory_name}/{key.directory_name}"
 
 
 def traces(data: Path, uid: str) -> list[str]:

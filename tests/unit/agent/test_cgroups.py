@@ -145,3 +145,27 @@ def test_processes_of_a_group_are_found_killed_and_the_group_removed() -> None:
     finally:
         sleeper.kill()
         groups.remove(name)
+
+
+@pytest.mark.parametrize("mounts", [V1, V2])
+def test_a_tenant_has_the_weight_of_what_its_pods_request_not_of_their_number(
+    tmp_path: Path, mounts: str
+) -> None:
+    groups = Cgroups(mounts.format(root=tmp_path))
+    file = tmp_path / ("acme/cpu.weight" if mounts is V2 else "cpu/acme/cpu.shares")
+    for number in range(50):
+        groups.ensure(f"/acme/idle-{number}", CgroupLimits(cpu_shares=2))
+    groups.balance("/acme")
+    assert file.read_text() == ("1" if mounts is V2 else "2")
+    groups.ensure("/acme/one", CgroupLimits(cpu_shares=1_024))
+    groups.ensure("/acme/two", CgroupLimits(cpu_shares=2_048))
+    groups.balance("/acme")
+    assert int(file.read_text()) == (weight_of(1_024) + weight_of(2_048) if mounts is V2 else 3_072)
+
+
+def test_the_group_of_a_tenant_goes_with_its_last_pod(tmp_path: Path) -> None:
+    groups = Cgroups(V2.format(root=tmp_path))
+    (tmp_path / "acme").mkdir()
+    groups.balance("/acme")
+    assert not (tmp_path / "acme").exists()
+    groups.balance("/acme")

@@ -105,7 +105,7 @@ class NodeServices(Struct, frozen=True, kw_only=True):
     """The node's name."""
     folders: PodDirectories
     group: str
-    """The cgroup that contains all pods."""
+    """The cgroup that contains one for each tenant with pods on this node, which contain those of the pods."""
     classes: RuntimeClasses
     network: PodNetwork
     volumes: PodVolumes
@@ -125,6 +125,33 @@ class NodeServices(Struct, frozen=True, kw_only=True):
     ids: IdRanges
     note: Note
 
+    def tenant_group(self, key: PodKey) -> str:
+        """The cgroup of the pod's tenant: tenants share the CPU by what their pods request, not by how many they
+        are."""
+        return f"{self.group}/{key.tenant_directory_name}"
+
+    def pod_group(self, key: PodKey) -> str:
+        return f"{self.tenant_group(key)}/{key.directory_name}"
+
+
+def _sweep_groups(services: NodeServices, keys: Collection[PodKey]) -> list[str]:
+    cgroups = services.cgroups
+    retained = {services.pod_group(key) for key in keys}
+    # Pods that were started before there were cgroups of tenants.
+    retained |= {f"{services.group}/{key.directory_name}" for key in keys}
+    tenants = {services.tenant_group(key) for key in keys}
+    removed: list[str] = []
+    for tenant in cgroups.children(services.group):
+        path = f"{services.group}/{tenant}"
+        doomed = [f"{path}/{pod}" for pod in cgroups.children(path)] if path in tenants else [path]
+        for group in set(doomed) - retained:
+            cgroups.kill(group)
+            cgroups.remove(group)
+            removed.append(group.rpartition("/")[2])
+        if path in tenants:
+            cgroups.balance(path)
+    return removed
+
 
 def sweep(services: NodeServices, keys: Collection[PodKey]) -> Sequence[str]:
     """Removes files, snapshots and cgroups of pods that are not among `keys`: an agent that was killed may
@@ -135,11 +162,7 @@ def sweep(services: NodeServices, keys: Collection[PodKey]) -> Sequence[str]:
         if id.partition(".")[0] not in retained:
             services.snapshots.remove(id)
             removed.append(id)
-    for group in services.cgroups.children(services.group):
-        if group not in retained:
-            services.cgroups.kill(f"{services.group}/{group}")
-            services.cgroups.remove(f"{services.group}/{group}")
-            removed.append(group)
+    removed += _sweep_groups(services, keys)
     for kind in ("pods", "logs"):
         directory = services.folders.data / kind
         for each in directory.iterdir() if directory.is_dir() else ():

@@ -86,7 +86,7 @@ class RealPodExecutor:
         self._attachment = _NOT_ATTACHED
         self._volumes: Mapping[str, VolumePath] = {}
         self._files = services.folders.files(key)
-        self._group = f"{services.group}/{key.directory_name}"
+        self._group = services.pod_group(key)
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -118,8 +118,13 @@ class RealPodExecutor:
         await attaching
         if self._has_user_namespace(spec):
             self._apply_sysctls(spec)
-        self._services.cgroups.ensure(self._group, pod_limits_of(spec))
+        self._limit(spec)
         self._write_files(pod)
+
+    def _limit(self, spec: Object) -> None:
+        cgroups = self._services.cgroups
+        cgroups.ensure(self._group, pod_limits_of(spec))
+        cgroups.balance(self._services.tenant_group(self.key))
 
     async def _attach(self, pod: Object) -> None:
         try:
@@ -186,7 +191,7 @@ class RealPodExecutor:
     async def resize(self, pod: Object, running: Mapping[ContainerId, Object]) -> None:
         """Applies the limits of the pod's spec to its cgroups; `running` are the running containers by id."""
         spec, cgroups = pod["spec"], self._services.cgroups
-        cgroups.ensure(self._group, pod_limits_of(spec))
+        self._limit(spec)
         if self.runtime.isolation is Isolation.SANDBOX:
             for id in self._image_digests:
                 if id.count(".") == 1:
@@ -378,6 +383,7 @@ class RealPodExecutor:
         await services.network.detach(self.key)
         await services.volumes.unmount(self.key)
         services.cgroups.remove(self._group)
+        services.cgroups.balance(services.tenant_group(self.key))
         services.pulls.forget(self.key)
         files.unmount_space(self._files)
         await asyncio.to_thread(shutil.rmtree, services.folders.pod(self.key), ignore_errors=True)
