@@ -1,6 +1,7 @@
 """The implementations that the store's contract suite runs against."""
 
 import itertools
+import os
 import shutil
 import signal
 import socket
@@ -57,6 +58,8 @@ class EtcdServer:
 
     def send(self, number: signal.Signals) -> None:
         self._running.send_signal(number)
+        if number == signal.SIGSTOP:  # Its threads stop one after the other.
+            os.waitid(os.P_PID, self._running.pid, os.WSTOPPED | os.WNOWAIT)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -60,6 +61,8 @@ class LocalProcess:
     def send(self, sent: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(sent)
+        if sent == signal.SIGSTOP:  # Its threads stop one after the other.
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def stop(self, sent: signal.Signals = signal.SIGTERM) -> None:
         if self._process is not None:
