@@ -24,10 +24,11 @@ import msgspec
 from msgspec import Struct
 
 from alcove.agent import file_trees
-from alcove.agent.images import builtin, tools
+from alcove.agent.images import builtin, layouts
+from alcove.agent.images.layouts import ImageSource
 from alcove.agent.images.model import Image, ImageMissing
 from alcove.agent.images.references import full, repository, same
-from alcove.agent.images.tools import ImageSource, ImageTools, RegistryCredentials
+from alcove.agent.images.tools import ImageTools, RegistryCredentials
 from alcove.agent.runtime.config import ImageConfig
 from alcove.api.ids import TenantId
 
@@ -187,7 +188,7 @@ class ImageStore:
     async def load(self, archive: Path) -> list[Image]:
         """Loads the images of an archive for all tenants. Raises PullFailed if it is not an image archive."""
         loaded = []
-        for source in tools.sources_in(archive):
+        for source in layouts.sources_in(archive):
             digest = await self._load(source)
             self._name(ALL_TENANTS, [full(name) for name in source.names], digest)
             loaded.append(self._image(digest))
@@ -274,7 +275,7 @@ class ImageStore:
 
     async def _unpack(self, staged: Path, remote: str) -> str:
         layout = staged / "layout"
-        digest, config = tools.config_of(layout)
+        digest, config = layouts.config_of(layout)
         if not self._path(digest).exists():
             await self._tools.unpack(layout, staged / "rootfs")
             await asyncio.to_thread(file_trees.remove, layout)

@@ -8,20 +8,18 @@ import asyncio
 import hashlib
 import os
 import shutil
-import tarfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any
 
 import orjson
 from msgspec import Struct
 
+from alcove.agent.images.layouts import DESCRIPTION_BYTES_MAX, ImageSource
 from alcove.agent.images.model import PullFailed, ToolMissing
 from alcove.agent.images.pull_network import PullNetwork
 from alcove.agent.images.registry_dialer import RegistryDialer
-from alcove.agent.runtime.config import ImageConfig
 from alcove.api.destinations import Network
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
@@ -29,9 +27,15 @@ from alcove.dataplane.errors import KernelRefused
 
 PULL_SECONDS_MAX = 600.0
 FREE_PERCENT_MIN = 5
-"""Images are not fetched or unpacked if less of the disk would be free."""
+"""Images are not fetched or unpacked if less of the disk, or of its inodes, would be free."""
+OUTPUT_BYTES_MAX = DESCRIPTION_BYTES_MAX
+"""Output of one command, which may be an image's manifest; if there is more, the pull fails."""
+ERRORS_BYTES_MAX = 64 << 10
+"""How much is kept of the end of one command's error output, which may quote a registry."""
+MESSAGE_LENGTH_MAX = 1_024
+"""Length of the message of one failed command; the rest is cut off."""
 _CHECK_SECONDS = 0.5
-_MANIFEST_BYTES_MAX = 4 << 20
+_READ_BYTES = 64 << 10
 _TAG = "image"
 
 
@@ -39,13 +43,6 @@ class RegistryCredentials(Struct, frozen=True):
     """Credentials in the form of Docker's configuration file: `{"auths": {…}}`."""
 
     auths: Object = {}
-
-
-class ImageSource(Struct, frozen=True):
-    """An image in an archive: its location for skopeo, and its names there."""
-
-    location: str
-    names: tuple[str, ...] = ()
 
 
 class ImageTools:
@@ -118,69 +115,6 @@ class _AuthFile:
         self._path.unlink(missing_ok=True)
 
 
-def config_of(layout: Path) -> tuple[str, ImageConfig]:
-    """The digest of the image's manifest, and its configuration."""
-    index = _json(layout / "index.json")
-    digest = index["manifests"][0]["digest"]
-    config: Object = (
-        _json(_blob(layout, _json(_blob(layout, digest))["config"]["digest"])).get("config") or {}
-    )
-    return digest, ImageConfig(
-        entrypoint=tuple(config.get("Entrypoint") or ()),
-        command=tuple(config.get("Cmd") or ()),
-        env=tuple(config.get("Env") or ()),
-        working_dir=config.get("WorkingDir") or "",
-        user=config.get("User") or "",
-        stop_signal=config.get("StopSignal") or "",
-    )
-
-
-def sources_in(archive: Path) -> list[ImageSource]:
-    """The images in an archive written by `docker save` or an OCI tool. Raises PullFailed."""
-    try:
-        with tarfile.open(archive) as tar:
-            names = set(tar.getnames())
-            if "oci-layout" in names:
-                return _oci_sources(archive, _member(tar, "index.json"))
-            if "manifest.json" in names:
-                return _docker_sources(archive, _member(tar, "manifest.json"))
-    except (OSError, tarfile.TarError, orjson.JSONDecodeError) as error:
-        raise PullFailed(f"{archive.name} is not an image archive: {error}") from error
-    raise PullFailed(f"{archive.name} is not an image archive")
-
-
-def _oci_sources(archive: Path, index: Object) -> list[ImageSource]:
-    sources = []
-    for manifest in index.get("manifests") or ():
-        name = (manifest.get("annotations") or {}).get("org.opencontainers.image.ref.name") or ""
-        location = f"oci-archive:{archive}:{name}" if name else f"oci-archive:{archive}"
-        sources.append(ImageSource(location, (name,) if name else ()))
-    return sources
-
-
-def _docker_sources(archive: Path, manifest: Sequence[Object]) -> list[ImageSource]:
-    return [
-        ImageSource(f"docker-archive:{archive}:@{number}", tuple(entry.get("RepoTags") or ()))
-        for number, entry in enumerate(manifest)
-    ]
-
-
-def _member(tar: tarfile.TarFile, name: str) -> Any:
-    file = tar.extractfile(name)
-    if file is None:
-        raise PullFailed(f"{name} in the archive is not a file")
-    return orjson.loads(file.read(_MANIFEST_BYTES_MAX))
-
-
-def _json(path: Path) -> Object:
-    return orjson.loads(path.read_bytes())  # type: ignore[no-any-return]
-
-
-def _blob(layout: Path, digest: str) -> Path:
-    algorithm, _, value = digest.partition(":")
-    return layout / "blobs" / algorithm / value
-
-
 async def _run(
     program: str, *arguments: str, into: Path | None = None, network: PullNetwork | None = None
 ) -> bytes:
@@ -197,7 +131,7 @@ async def _run(
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         env={**environment, "HOME": "/nonexistent"},
     )  # fmt: skip
-    communicate = asyncio.create_task(child.communicate())
+    communicate = asyncio.create_task(_communicate(child))
     try:
         async with asyncio.timeout(PULL_SECONDS_MAX):
             while not (await asyncio.wait({communicate}, timeout=_CHECK_SECONDS))[0]:
@@ -208,20 +142,55 @@ async def _run(
         if child.returncode is None:
             child.kill()
         output, errors = await communicate
+    if len(output) > OUTPUT_BYTES_MAX:
+        raise PullFailed(f"the output of {program} has more than {OUTPUT_BYTES_MAX} bytes")
     if child.returncode:
         # Tenants see this message: remove paths of the node.
         raise PullFailed(_last_message(errors.decode(errors="replace").replace(f"{into}/", "")))
     return output
 
 
+async def _communicate(child: asyncio.subprocess.Process) -> tuple[bytes, bytes]:
+    """The child's output, and the end of its error output, when it has exited. Kills it if its output is longer
+    than OUTPUT_BYTES_MAX; then what is returned is longer as well."""
+    output, errors = await asyncio.gather(_output(child), _errors(child))
+    await child.wait()
+    return output, errors
+
+
+async def _output(child: asyncio.subprocess.Process) -> bytes:
+    assert child.stdout is not None
+    output = bytearray()
+    while data := await child.stdout.read(_READ_BYTES):
+        if len(output) <= OUTPUT_BYTES_MAX:
+            output += data
+        elif child.returncode is None:
+            child.kill()
+    return bytes(output)
+
+
+async def _errors(child: asyncio.subprocess.Process) -> bytes:
+    assert child.stderr is not None
+    errors = b""
+    while data := await child.stderr.read(_READ_BYTES):
+        errors = (errors + data)[-ERRORS_BYTES_MAX:]
+    return errors
+
+
 def _check_space(directory: Path | None) -> None:
-    disk = os.statvfs(directory) if directory is not None else None
-    if disk is not None and disk.f_bavail * 100 < disk.f_blocks * FREE_PERCENT_MIN:
+    if directory is None:
+        return
+    disk = os.statvfs(directory)
+    if disk.f_bavail * 100 < disk.f_blocks * FREE_PERCENT_MIN:
         raise PullFailed(f"no space left on device: less than {FREE_PERCENT_MIN}% of the disk is free")
+    if disk.f_favail * 100 < disk.f_files * FREE_PERCENT_MIN:
+        raise PullFailed(
+            f"no space left on device: less than {FREE_PERCENT_MIN}% of the disk's inodes are free"
+        )
 
 
 def _last_message(errors: str) -> str:
     """The message in the last line of the program's error output."""
     line = (errors.strip().splitlines() or ["unknown error"])[-1]
     _, separator, message = line.partition('msg="')
-    return message.removesuffix('"') if separator else line
+    return (message.removesuffix('"') if separator else line)[:MESSAGE_LENGTH_MAX]

@@ -10,8 +10,13 @@ from pathlib import Path
 import orjson
 import pytest
 
+from alcove.agent.images import layouts
+from alcove.agent.images.layouts import CONFIG_BYTES_MAX, DESCRIPTION_BYTES_MAX
 from alcove.agent.images.model import PullFailed
 from alcove.agent.images.store import ImageStore
+from alcove.agent.images.tools import MESSAGE_LENGTH_MAX, ImageTools, RegistryCredentials
+from alcove.api.ids import TenantId
+from alcove.testing.registry import LocalImageRegistry
 
 pytestmark = [
     pytest.mark.root,
@@ -101,3 +106,69 @@ async def test_a_disk_that_is_nearly_full_gets_no_image(
     with pytest.raises(PullFailed, match="no space left on device"):
         await ImageStore(tmp_path / "images").load(_archive(tmp_path / "x.tar", _layer([])))
     assert list((tmp_path / "images").glob("*-*")) == []
+
+
+class HostileRegistry(LocalImageRegistry):
+    """Serves one image whose manifest and configuration are whatever the test wants."""
+
+    def __init__(self, config: bytes, layers: int = 1, padding: int = 0) -> None:
+        super().__init__({})
+        layer = _layer([(_entry("file"), b"x")])
+        blobs = [config, layer]
+        described = [
+            {"mediaType": kind, "size": len(blob), "digest": f"sha256:{hashlib.sha256(blob).hexdigest()}"}
+            for kind, blob in (
+                ("application/vnd.oci.image.config.v1+json", config),
+                ("application/vnd.oci.image.layer.v1.tar", layer),
+            )
+        ]
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": described[0],
+            "layers": [described[1]] * layers,
+            "annotations": {"padding": "x" * padding},
+        }
+        self._manifest = orjson.dumps(manifest)
+        self._blobs = {f"sha256:{hashlib.sha256(blob).hexdigest()}": blob for blob in blobs}
+
+    def manifest(self, repository: str, reference: str) -> tuple[bytes | None, str]:
+        return self._manifest, "application/vnd.oci.image.manifest.v1+json"
+
+    def blob(self, repository: str, digest: str) -> bytes | None:
+        return self._blobs.get(digest)
+
+
+def _config(layers: int = 1, **config: object) -> bytes:
+    diff = f"sha256:{hashlib.sha256(_layer([(_entry('file'), b'x')])).hexdigest()}"
+    rootfs = {"type": "layers", "diff_ids": [diff] * layers}
+    return orjson.dumps({"architecture": "amd64", "os": "linux", "config": config, "rootfs": rootfs})
+
+
+@pytest.mark.parametrize(
+    ("config", "layers", "padding", "works"),
+    [
+        (_config(Env=["A=b"]), 1, 0, True),
+        (_config(), 1, DESCRIPTION_BYTES_MAX, False),
+        (_config(Labels={"x": "y" * DESCRIPTION_BYTES_MAX}), 1, 0, False),
+        (_config(Env=["A=" + "x" * CONFIG_BYTES_MAX]), 1, 0, False),
+        (_config(5), 5, 0, False),
+        (b"[" * 1_000_000, 1, 0, False),
+    ],
+    ids=["honest", "manifest", "configuration", "environment", "layers", "nesting"],
+)
+async def test_a_hostile_registry_fails_the_pull_and_nothing_else(
+    tmp_path: Path, config: bytes, layers: int, padding: int, works: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layouts, "LAYERS_MAX", 4)
+    with HostileRegistry(config, layers, padding) as registry:
+        store = ImageStore(tmp_path / "images", ImageTools((registry.host,)))
+        pulling = store.pull(TenantId("acme"), f"{registry.host}/a/b:1", RegistryCredentials())
+        if works:
+            assert (await pulling).config.env == ("A=b",)
+            return
+        with pytest.raises(PullFailed) as raised:
+            await pulling
+    assert len(str(raised.value)) <= MESSAGE_LENGTH_MAX
+    assert store.all() == []
+    assert not list((tmp_path / "images").glob("incoming-*")), "nothing is left of it"
