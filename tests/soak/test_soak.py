@@ -28,7 +28,6 @@ STORES = ["sqlite", "etcd"] if MINUTES > 2 else ["sqlite"]
 pytestmark = [
     pytest.mark.root,
     pytest.mark.alone,
-    pytest.mark.slow,
     pytest.mark.timeout(60 * MINUTES * len(STORES) + 600),
     pytest.mark.skipif(bool(lacking()), reason=lacking()),
 ]
@@ -38,12 +37,12 @@ pytestmark = [
 def test_nothing_decays(tmp_path: Path, store: str) -> None:
     sys.stdout.write(f"SEED={SEED} MINUTES={MINUTES:g} store={store}\n")
     if store == "sqlite":
-        soak(RealCluster(tmp_path, 2))
+        soak(RealCluster(tmp_path / "cluster", 2))
         return
     if why := etcd.lacking():
         pytest.skip(why)
     with EtcdCluster(tmp_path / "etcd", 1) as running:
-        soak(RealCluster(tmp_path, 2, server_options=running.options()), running)
+        soak(RealCluster(tmp_path / "cluster", 2, server_options=running.options()), running)
 
 
 def soak(cluster: RealCluster, running: EtcdCluster | None = None) -> None:
