@@ -48,26 +48,11 @@ class Peer:
         return b"<%b>" % path.encode()
 
 
-class _Reading:
-    """Reads an upload to its end."""
-
-    def __init__(self) -> None:
-        self.body: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._data = b""
-
-    def take(self, data: bytes) -> None:
-        self._data += data
-
-    def ended(self) -> None:
-        self.body.set_result(self._data)
-
-
 async def api(peer: Peer, stack: AsyncExitStack, *, upload: bool = False) -> None:
     async def read(request: HttpRequest) -> HttpResponse:
         assert request.upload is not None
-        reading = _Reading()
-        request.upload.follow(reading)
-        return HttpResponse(200, peer.answer(request.method, request.path, await reading.body))
+        body = await request.upload.read(BODY_BYTES_MAX)
+        return HttpResponse(200, peer.answer(request.method, request.path, body))
 
     def handle(request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         if request.upload is not None:

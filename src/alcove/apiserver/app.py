@@ -42,6 +42,7 @@ from alcove.apiserver.metering import LoopMeter
 from alcove.apiserver.negotiate import ResponseForm, negotiate
 from alcove.apiserver.rbac.authorize import Access, Authorizer
 from alcove.apiserver.rbac.nodes import node_name
+from alcove.apiserver.request_buffering import RequestBuffering
 from alcove.apiserver.request_recorder import RequestRecorder
 from alcove.apiserver.resources.handlers import ResourceHandlers
 from alcove.apiserver.resources.subresources import REVIEW_GROUPS, STREAMS
@@ -51,6 +52,7 @@ from alcove.apiserver.services import ApiServerServices
 from alcove.component import request_ids
 from alcove.http.messages import HttpRequest, HttpResponse, header_safe
 from alcove.http.serverconnection import SLICE_BYTES
+from alcove.http.upload import RequestUpload
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +81,7 @@ class AppParts(Struct, frozen=True):
     authorizer: Authorizer
     flow: FlowController
     meter: LoopMeter
+    buffering: RequestBuffering
     recorder: RequestRecorder
     handlers: ResourceHandlers
     routes: Routes
@@ -98,6 +101,7 @@ class App:
             self._limit,
             *((self._catch_up,) if self._is_shared else ()),
             self._authorize,
+            self._receive,
             self._answer,
         )
         self._authorize_index = self.pipeline.index(self._authorize)
@@ -151,7 +155,9 @@ class App:
             response = _unexpected(call)
         except BaseException:
             self._release(call)
+            self._parts.buffering.release(call)
             raise
+        self._parts.buffering.release(call)
         return self._finish(call, response)
 
     async def _settle(
@@ -191,8 +197,7 @@ class App:
             response.headers = headers
         self._parts.recorder.finish(call, _with_request_id(response, call.request_id))
         if isinstance(response.body, bytes) and len(response.body) > SLICE_BYTES:
-            # The seats of a large response are held until it is written: sending it is part of the work.
-            response.done = lambda: self._release(call)
+            self._parts.buffering.send(call, response, len(response.body), partial(self._release, call))
         else:
             self._release(call)
         return response
@@ -259,11 +264,14 @@ class App:
         return None
 
     def _width(self, call: ApiCall) -> int:
-        """The request's seats: by the number of objects that a list visits, or the size of a write's body."""
+        """The request's seats: by the number of objects that a list visits, or the size of a write's body.
+
+        Raises TooManyRequests if too much is buffered for the tenant already."""
         if call.verb in ("list", "watch", "deletecollection") and call.target.is_resource:
             target = call.target
             resource = GroupResource(target.group, target.resource)
             tenant = None if call.tenant == ALL else call.tenant
+            self._parts.buffering.check(call)
             return flow.width(self._parts.services.cache.count(tenant, resource, target.namespace or None))
         return flow.width(size_bytes=len(call.request.body))
 
@@ -285,6 +293,21 @@ class App:
             # A node's right that follows from a pod ends with the pod, which may be before the watch ends.
             call.is_still_allowed = partial(self._parts.authorizer.allows, call.identity, access)
         return None
+
+    def _receive(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
+        """Receives a body that is too long to be received before the request is admitted; proxied requests
+        pass it on instead."""
+        upload = call.request.upload
+        if upload is None or call.reserved_bytes or call.target.subresource == "proxy":
+            return None
+        return self._receive_body(call, upload)
+
+    async def _receive_body(self, call: ApiCall, upload: RequestUpload) -> Outcome:
+        self._parts.buffering.reserve(call, upload)
+        # The client may send slowly, which is no work of this server.
+        self._release(call)
+        await self._parts.buffering.receive(call, upload)
+        return await self._queue(call, flow.width(size_bytes=len(call.request.body)))
 
     def _answer(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
         if not call.target.is_resource:

@@ -44,6 +44,8 @@ class ApiCall:
         self.series: RequestSeries | None = None
         self.seats = 0
         """Held seats of flow control; 0 before they are acquired and after they are released."""
+        self.reserved_bytes = 0
+        """Bytes that are reserved for the body in the tenant's account; 0 if it is not received separately."""
         self.revision_at_start = Revision(0)
         """The cache's revision when this attempt began."""
         self.is_current = False

@@ -11,7 +11,7 @@ from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.reader import ServedKinds
-from alcove.apiserver.watch import WatchHub
+from alcove.apiserver.watch_hub import WatchHub
 from alcove.store.base import Store, StoreUnavailable
 from alcove.store.encrypted import UnreadableObjects
 

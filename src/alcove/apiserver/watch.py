@@ -1,116 +1,42 @@
-"""Watches: finds the watchers of an event by index and sends them bytes that are encoded once.
+"""Watches: each event is encoded once for all watchers that show it alike.
 
-The cost of an event depends on the watchers whose scope it falls into, not on all of them. Buffers are
-bounded: a watcher that does not keep up gets an `Expired` error event and is closed.
+Buffers are bounded in events and bytes: a watcher that does not keep up gets an `Expired` error event and is
+closed. What it holds is counted for the tenant of the user who watches.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 import orjson
-from msgspec import Struct
 
 from alcove.api.errors import ApiError, Expired, Forbidden, InternalError, status
-from alcove.api.ids import GroupResource, Revision, TenantId
+from alcove.api.ids import SYSTEM, GroupResource, Revision, TenantId
 from alcove.apiserver.cache.entries import INDEXED_FIELDS, CacheEntry, CacheEvent, CacheEventType
 from alcove.apiserver.negotiate import ResponseForm
 from alcove.apiserver.render import ObjectView, render
+from alcove.apiserver.watch_hub import WatchHub, WatchScope
+from alcove.http.limits import WRITE_BUFFER_BYTES_MAX
 from alcove.http.messages import ResponseWriter
 
 log = logging.getLogger(__name__)
 
 PENDING_EVENTS_MAX = 1000
+"""Events that wait for a watcher's client; one more ends the watch with `Expired`."""
+PENDING_BYTES_MAX = 8 << 20
+"""Bytes that wait for a watcher's client; more end the watch with `Expired`."""
+PENDING_BYTES_RING0_MAX = 64 << 20
+"""The same for ring0, whose controllers watch the objects of all tenants."""
 FIRST_AT_ONCE_MAX = 256
 """Initial events that are sent in one iteration of the loop, so that other requests are served in between."""
 BOOKMARK_SECONDS = 60.0
+WRITE_BYTES_MAX = 256 << 10
+"""Lines are written together up to this size, unless one is larger."""
 
 Matches = Callable[[CacheEntry], bool]
-
-
-class WatchScope(Struct, frozen=True):
-    """The key that a watcher is indexed by. None is a wildcard."""
-
-    resource: GroupResource
-    tenant: TenantId | None
-    namespace: str | None
-    name: str | None = None
-    indexed: str | None = None
-    """A value of the resource's indexed field: a pod's node."""
-
-    @property
-    def shape(self) -> tuple[bool, bool, bool, bool]:
-        return (self.tenant is None, self.namespace is None, self.name is not None, self.indexed is not None)
-
-
-class WatchHub:
-    """All watchers of this server."""
-
-    def __init__(self) -> None:
-        self._watchers: dict[WatchScope, set[Watcher]] = {}
-        self._shapes: dict[GroupResource, Counter[tuple[bool, bool, bool, bool]]] = {}
-        self.count = 0
-
-    def add(self, watcher: Watcher) -> None:
-        for scope in watcher.scopes:
-            self._watchers.setdefault(scope, set()).add(watcher)
-            self._shapes.setdefault(scope.resource, Counter())[scope.shape] += 1
-        self.count += 1
-
-    def remove(self, watcher: Watcher) -> None:
-        if watcher not in self._watchers.get(watcher.scopes[0], ()):
-            return
-        for scope in watcher.scopes:
-            self._remove(watcher, scope)
-        self.count -= 1
-
-    def _remove(self, watcher: Watcher, scope: WatchScope) -> None:
-        group = self._watchers[scope]
-        group.discard(watcher)
-        if not group:
-            del self._watchers[scope]
-        shapes = self._shapes[scope.resource]
-        shapes[scope.shape] -= 1
-        if not shapes[scope.shape]:
-            del shapes[scope.shape]
-
-    def publish(self, events: Sequence[CacheEvent]) -> None:
-        touched: set[Watcher] = set()
-        for event in events:
-            for watcher in self._interested(event):
-                watcher.offer(event)
-                touched.add(watcher)
-        for watcher in touched:
-            watcher.flush()
-
-    def _interested(self, event: CacheEvent) -> Iterator[Watcher]:
-        key = event.entry.key
-        shapes = self._shapes.get(key.resource)
-        if not shapes:
-            return
-        for all_tenants, all_namespaces, by_name, by_index in tuple(shapes):
-            for indexed in _indexed_values(event) if by_index else (None,):
-                scope = WatchScope(
-                    key.resource,
-                    None if all_tenants else key.tenant,
-                    None if all_namespaces else key.namespace,
-                    key.name if by_name else None,
-                    indexed,
-                )
-                yield from tuple(self._watchers.get(scope, ()))
-
-
-def _indexed_values(event: CacheEvent) -> Iterable[str]:
-    """Both the new and the old value: a watcher of the old one gets a DELETED event."""
-    values = {event.entry.indexed}
-    if event.previous is not None:
-        values.add(event.previous.indexed)
-    return values
 
 
 class Watcher:
@@ -123,6 +49,7 @@ class Watcher:
         view: ObjectView,
         matches: Matches | None,
         *,
+        tenant: TenantId,
         initial: Iterable[CacheEvent | CacheEntry | bytes],
         after: Revision,
         revision: Callable[[], Revision],
@@ -130,7 +57,12 @@ class Watcher:
         bookmarks: bool,
         is_still_allowed: Callable[[], bool] | None = None,
     ) -> None:
+        """`tenant`: the tenant of the user who watches; what the watch holds is counted for it."""
         self.scopes = scopes
+        self.tenant = tenant
+        self.held_bytes = 0
+        """Bytes that wait because the client reads slowly, as counted for the tenant."""
+        self._bytes_max = PENDING_BYTES_RING0_MAX if tenant == SYSTEM else PENDING_BYTES_MAX
         self._hub = hub
         self._view = view
         self._matches = matches
@@ -139,6 +71,7 @@ class Watcher:
         """Initial events that are not sent yet; None once all are."""
         self._held: list[CacheEvent] = []
         """Events that were published while initial events are being sent."""
+        self._held_event_bytes = 0
         self._after = after
         """Only events after this revision are sent."""
         self._revision = revision
@@ -147,6 +80,7 @@ class Watcher:
         self._is_still_allowed = is_still_allowed
         """Called before each event; None if the permission cannot end before the watch."""
         self._pending: list[bytes] = []
+        self._pending_bytes = 0
         self._writer: ResponseWriter | None = None
         self._timers: list[asyncio.TimerHandle] = []
 
@@ -176,27 +110,35 @@ class Watcher:
         called."""
         if self._writer is None or self._initial is None or self._is_full:
             return
-        slice_ = list(islice(self._initial, FIRST_AT_ONCE_MAX))
-        for first in slice_:
-            match first:
-                case bytes():
-                    self._append_line(first)
-                case CacheEntry():
-                    self._append_event(CacheEventType.ADDED, CacheEvent(CacheEventType.ADDED, first, None))
-                case CacheEvent():
-                    self._offer(first)
+        size = 0
+        for count, first in enumerate(self._initial, start=1):
+            size += self._append_initial(first)
+            if count >= FIRST_AT_ONCE_MAX or size > WRITE_BYTES_MAX:
+                self._write()
+                asyncio.get_running_loop().call_soon(self._send_initial)
+                return
         self._write()
-        if len(slice_) == FIRST_AT_ONCE_MAX:
-            asyncio.get_running_loop().call_soon(self._send_initial)
-        else:
-            self._finish_initial()
+        self._finish_initial()
+
+    def _append_initial(self, first: CacheEvent | CacheEntry | bytes) -> int:
+        match first:
+            case bytes():
+                self._append_line(first)
+                return len(first)
+            case CacheEntry():
+                self._append_event(CacheEventType.ADDED, CacheEvent(CacheEventType.ADDED, first, None))
+                return len(first.body)
+            case CacheEvent():
+                self._offer(first)
+                return len(first.entry.body)
 
     def _finish_initial(self) -> None:
         self._initial = None
         held, self._held = self._held, []
+        self._held_event_bytes = 0
         for event in held:
             self._offer(event)
-        self._write()
+        self.flush()
         if self._bookmarks and self._writer is not None:
             loop = asyncio.get_running_loop()
             self._timers.append(loop.call_later(BOOKMARK_SECONDS, self._bookmark))
@@ -204,6 +146,9 @@ class Watcher:
     def stop(self) -> None:
         self._hub.remove(self)
         self._writer = None
+        if self.held_bytes:
+            self._hub.buffers.release(self.tenant, self.held_bytes)
+            self.held_bytes = 0
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -216,9 +161,13 @@ class Watcher:
         elif self._initial is None:
             self._offer(event)
         elif len(self._held) >= PENDING_EVENTS_MAX:
-            self._expire()
+            self.expire()
         else:
             self._held.append(event)
+            # The initial events hold the state before this one, if they are not sent yet.
+            self._held_event_bytes += len(event.entry.body)
+            if event.previous is not None:
+                self._held_event_bytes += len(event.previous.body)
 
     def _offer(self, event: CacheEvent) -> None:
         event_type = self._event_type(event) if event.revision > self._after else None
@@ -226,17 +175,19 @@ class Watcher:
             self._append_event(event_type, event)
 
     def _append_event(self, kind: CacheEventType, event: CacheEvent) -> None:
-        self._pending.append(encode(kind, event, self._view))
+        self._put(encode(kind, event, self._view))
 
     def _append_line(self, line: bytes) -> None:
-        """Appends a line that has no object: a bookmark."""
+        self._put(line)  # A line that has no object: a bookmark.
+
+    def _put(self, line: bytes) -> None:
         self._pending.append(line)
+        self._pending_bytes += len(line)
 
     def flush(self) -> None:
-        if len(self._pending) > PENDING_EVENTS_MAX and self._writer is not None and self._writer.paused:
-            self._expire()
-        else:
-            self._write()
+        self._write()
+        if len(self._pending) > PENDING_EVENTS_MAX or self.held_bytes > self._bytes_max:
+            self.expire()
 
     def _event_type(self, event: CacheEvent) -> CacheEventType | None:
         """The event's type for this watcher: an object that stops matching is DELETED. None if it is not
@@ -255,17 +206,56 @@ class Watcher:
         return None
 
     def _write(self) -> None:
+        """Writes as much as the client reads, and counts the rest."""
         writer = self._writer
-        if writer is None or writer.paused or not self._pending:
+        if writer is None:
             return
-        data = b"".join(self._pending)
+        if self._pending and not writer.paused:
+            if self._pending_bytes <= WRITE_BYTES_MAX:
+                data = b"".join(self._pending)
+                self._clear_pending()
+                writer.write(data)
+            else:
+                self._write_slices(writer)
+        waiting = self._pending_bytes + self._held_event_bytes
+        if writer.paused:
+            waiting += writer.buffered_bytes
+        if waiting != self.held_bytes:
+            self._count(waiting)
+
+    def _write_slices(self, writer: ResponseWriter) -> None:
+        lines, index = self._pending, 0
+        while index < len(lines) and not writer.paused:
+            first, size = index, 0
+            while index < len(lines) and (not size or size + len(lines[index]) <= WRITE_BYTES_MAX):
+                size += len(lines[index])
+                index += 1
+            self._pending_bytes -= size
+            writer.write(b"".join(lines[first:index]))
+        del lines[:index]
+
+    def _count(self, waiting: int) -> None:
+        change, self.held_bytes = waiting - self.held_bytes, waiting
+        if change > 0:
+            self._hub.buffers.hold(self.tenant, change)
+        else:
+            self._hub.buffers.release(self.tenant, -change)
+
+    def _clear_pending(self) -> None:
         self._pending.clear()
-        writer.write(data)
+        self._pending_bytes = 0
 
     # Termination and bookmarks
 
-    def _expire(self) -> None:
-        self._pending.clear()
+    def expire(self) -> None:
+        """Ends the watch because its client is too slow."""
+        writer = self._writer
+        self._clear_pending()
+        if writer is not None and writer.buffered_bytes > WRITE_BUFFER_BYTES_MAX:
+            # What is written already would stay in memory until the client reads it.
+            self.stop()
+            writer.abort()
+            return
         self._finish(
             error_event(Expired("watcher too slow, events were dropped: list again and watch from there"))
         )
@@ -273,19 +263,21 @@ class Watcher:
     def _revoke(self) -> None:
         # The watch ends and does not only skip events: a client that regains the permission must not miss
         # any.
-        self._pending.clear()
+        self._clear_pending()
         self._finish(error_event(Forbidden("the permission for this watch has ended")))
 
     def _time_out(self) -> None:
-        has_bookmark = self._bookmarks and self._initial is None
+        # Events that the client has not read by now are dropped: it watches again after the last one it has.
+        has_bookmark = self._bookmarks and self._initial is None and not self._pending
+        self._clear_pending()
         self._finish(bookmark(self._view, self._revision()) if has_bookmark else b"")
 
     def _finish(self, last: bytes) -> None:
         writer = self._writer
         self.stop()
         if writer is not None and not writer.closed:
-            if data := b"".join([*self._pending, last]):
-                writer.write(data)
+            if last:
+                writer.write(last)
             writer.finish()
 
     def _bookmark(self) -> None:
@@ -298,6 +290,14 @@ class Watcher:
 Convert = Callable[[Sequence[CacheEntry]], Awaitable[Sequence[CacheEntry]]]
 
 
+_Unconverted = tuple[CacheEventType, CacheEntry] | bytes
+"""An event, or a line that needs no conversion."""
+
+
+def _size(item: _Unconverted) -> int:
+    return len(item) if isinstance(item, bytes) else len(item[1].body)
+
+
 class ConvertingWatcher(Watcher):
     """A watch at a version that a webhook converts to: events are converted in batches and keep their
     order."""
@@ -305,7 +305,7 @@ class ConvertingWatcher(Watcher):
     def __init__(self, *arguments: Any, convert: Convert, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._convert = convert
-        self._queue: list[tuple[CacheEventType, CacheEntry] | bytes] = []
+        self._queue: list[_Unconverted] = []
         self._task: asyncio.Task[None] | None = None
 
     def _append_event(self, kind: CacheEventType, event: CacheEvent) -> None:
@@ -318,11 +318,12 @@ class ConvertingWatcher(Watcher):
     def _is_full(self) -> bool:
         return self._task is not None or super()._is_full
 
-    def _enqueue(self, item: tuple[CacheEventType, CacheEntry] | bytes) -> None:
+    def _enqueue(self, item: _Unconverted) -> None:
         if len(self._queue) > PENDING_EVENTS_MAX and self._task is not None:
-            self._expire()
+            self.expire()
             return
         self._queue.append(item)
+        self._held_event_bytes += _size(item)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._drain())
 
@@ -333,12 +334,13 @@ class ConvertingWatcher(Watcher):
                 entries = await self._convert([item[1] for item in batch if not isinstance(item, bytes)])
                 converted = iter(entries)
                 for item in batch:
+                    self._held_event_bytes -= _size(item)
                     if isinstance(item, bytes):
-                        self._pending.append(item)
+                        self._put(item)
                     else:
                         line = (item[0].value.encode(), render(self._view, next(converted)))
-                        self._pending.append(b'{"type":"%b","object":%b}\n' % line)
-                self._write()
+                        self._put(b'{"type":"%b","object":%b}\n' % line)
+                self.flush()
         except ApiError as error:
             self._finish(error_event(error))
         except Exception:

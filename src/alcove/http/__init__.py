@@ -9,6 +9,7 @@
     server            HttpServer: listens, holds the connections, closes those that are idle or too slow
     serverconnection  HttpServerConnection: one client's connection
     requests          RequestReceiver: assembles requests from the parser's events
+    tunnel            Tunnel: a connection after it was upgraded
     upload            RequestUpload: a request's body that is read while the request is handled
 
     client            HttpClientConnection: one connection to a server, one exchange at a time

@@ -15,9 +15,14 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
     interim_responses_max: int = 16
     """Responses like 100 Continue before the final one."""
     body_bytes_max: int = 3 << 20
-    """Size of a body that is kept in memory as a whole."""
+    """Size of a body that is kept in memory as a whole. A larger one is answered with 413."""
+    early_body_bytes_max: int = 16 << 10
+    """Size of a body that is received before its request is handled. A request with a larger body is handled
+    when its head is received; its handler decides whether the body is received."""
     pipelined_max: int = 8
     """Pending requests of one connection; beyond that, the socket is not read."""
+    pipelined_bytes_max: int = 16 << 10
+    """Bytes of pending requests of one connection; beyond that, the socket is not read."""
     connections_max: int = 20_000
     """Open connections of a server."""
     handshake_seconds_max: float = 10.0
@@ -28,7 +33,10 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
     """After the response to a request that is not read to its end: if the connection were closed immediately,
     a client that is still sending could lose the response to a reset."""
     idle_seconds_max: float = 300.0
-    """Between two requests, and for receiving a whole request that is kept in memory."""
+    """Between two requests, and for receiving a body that is received before its request is handled."""
+    response_seconds_max: float = 60.0
+    """For sending a response of a known size; then the connection is closed. A client that does not read
+    would otherwise keep the response in memory for as long as it likes."""
 
 
 LIMITS = HttpLimits()

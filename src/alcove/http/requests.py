@@ -1,7 +1,8 @@
 """Assembles the requests of one connection from the parser's events.
 
-A request is created from its head. Its body is then collected up to a limit, or passed through an upload if
-the owner handles the request before its body is received.
+A request is created from its head. A short body is collected first. If the body is longer, if the client
+waits for 100 Continue, or if the owner wants it, the request is passed on as soon as that is known, with an
+upload through which its handler receives the body.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ class RequestOwner(Protocol):
     def received(self, request: HttpRequest) -> None:
         """Called with each request; if it has an upload, its body is not received yet."""
 
+    def update_reading(self) -> None:
+        """Called when the upload's `is_paused` has changed."""
+
     def uploaded(self) -> None:
         """Called when the upload of the last received request is complete."""
 
     def streams_body(self, request: HttpRequest) -> bool:
-        """Whether the request is handled now, before its body is received."""
-
-    @property
-    def is_answering(self) -> bool: ...
+        """Whether the request is handled before its body is received, however short that is, and without a
+        limit of its size."""
 
 
 class RequestReceiver:
@@ -42,6 +44,7 @@ class RequestReceiver:
         "_body",
         "_body_bytes",
         "_body_bytes_max",
+        "_early_body_bytes_max",
         "_owner",
         "_request",
         "owes_continue",
@@ -52,10 +55,12 @@ class RequestReceiver:
     def __init__(self, owner: RequestOwner, limits: HttpLimits) -> None:
         self._owner = owner
         self._body_bytes_max = limits.body_bytes_max
+        self._early_body_bytes_max = limits.early_body_bytes_max
         self._request: HttpRequest | None = None
         self._body: list[bytes] = []
         self._body_bytes = 0
         self.owes_continue = False
+        """Whether the client waits for 100 Continue before it sends the upload."""
         self.upload: RequestUpload | None = None
         """The body of the current request, while it is received."""
         self.parser = HttpParser(self, limits, requests=True)
@@ -63,6 +68,7 @@ class RequestReceiver:
     def end(self) -> None:
         """Release the parser and the owner; nothing more is received."""
         self.upload = None
+        self.owes_continue = False
         self.parser.close()
         del self.parser, self._owner
 
@@ -83,48 +89,47 @@ class RequestReceiver:
             head.keep_alive,
         )
         if not head.length and not head.is_chunked:
-            if "expect" in head.headers:
-                self._expect(request)
-        elif owner.streams_body(request):
-            self._expect(request)
-            self._request = None
-            self.upload = request.upload = RequestUpload(owner.transport, head.length)
-            owner.received(request)
-        else:
-            if (head.length or 0) > self._body_bytes_max:
-                raise self._too_large()
-            self._expect(request)
+            return
+        length = head.length or 0
+        if owner.streams_body(request):
+            self._hand_over(head.length)
+        elif length > self._body_bytes_max:
+            raise BodyTooLarge(f"limit is {self._body_bytes_max} bytes")
+        elif length > self._early_body_bytes_max or "expect" in head.headers:
+            self._hand_over(head.length)
 
-    def _expect(self, request: HttpRequest) -> None:
-        if request.headers.get("expect", "").lower() == "100-continue":
-            self.owes_continue = True
-            if not self._owner.is_answering:
-                self.send_continue()
+    def _hand_over(self, length: int | None) -> None:
+        """Pass the request on before its body is complete."""
+        request, self._request = self._request, None
+        assert request is not None
+        self.owes_continue = request.headers.get("expect", "").lower() == "100-continue"
+        upload = RequestUpload(length, self._owner.update_reading, self._send_continue)
+        self.upload = request.upload = upload
+        for data in self._body:
+            upload.received(data)
+        self._body, self._body_bytes = [], 0
+        self._owner.received(request)
 
-    def send_continue(self) -> None:
-        """Send 100 Continue if the client waits for it. Must be called only if no response is being written,
-        because it would become a part of that response."""
+    def _send_continue(self) -> None:
+        """Send 100 Continue if the client waits for it. The request's turn has come: no other response is
+        being written."""
         if self.owes_continue:
             self.owes_continue = False
             self._owner.transport.write(CONTINUE)
 
-    def _too_large(self) -> BodyTooLarge:
-        self._body.clear()
-        return BodyTooLarge(f"limit is {self._body_bytes_max} bytes")
-
     def body_received(self, data: bytes) -> None:
-        if self.upload is not None:
+        if self.upload is None:
+            self._body.append(data)
+            self._body_bytes += len(data)
+            if self._body_bytes > self._early_body_bytes_max:
+                self._hand_over(None)  # Only a chunked body does not tell its size before.
+        else:
             self.upload.received(data)
-            return
-        self._body_bytes += len(data)
-        if self._body_bytes > self._body_bytes_max:
-            raise self._too_large()
-        self._body.append(data)
 
     def message_ended(self) -> None:
-        self.owes_continue = False
         upload, self.upload = self.upload, None
         if upload is not None:
+            self.owes_continue = False
             upload.finished()
             self._owner.uploaded()
             return

@@ -38,8 +38,8 @@ class HttpServer:
         """`host`: one address to listen on, or several with the same port. `identify`: maps a client's
         certificate (DER) to the `peer` of its requests; called once per connection. `render_error`: the
         response, with a body of bytes, to a request that cannot be read or whose handler failed.
-        `streams_body`: whether a request with a body is handled as soon as its head is received, with an
-        upload and without a size limit."""
+        `streams_body`: whether a request with a body is handled as soon as its head is received, however short
+        the body is, and without a size limit."""
         self.handle = handler
         self._host = host
         self._port = port
@@ -113,6 +113,9 @@ class HttpServer:
     def head_deadline(self) -> float:
         return self._loop.time() + self.limits.head_seconds_max
 
+    def response_deadline(self) -> float:
+        return self._loop.time() + self.limits.response_seconds_max
+
     def linger_deadline(self) -> float:
         return self._loop.time() + self.limits.linger_seconds_max
 
@@ -122,5 +125,5 @@ class HttpServer:
         now = self._loop.time()
         for connection in list(self._connections):
             if 0.0 < connection.deadline < now:
-                connection.transport.close()
+                connection.expire()
         self._timer = self._loop.call_later(SWEEP_SECONDS, self._close_expired)

@@ -2,7 +2,7 @@
 
 A handler that does not need to wait responds within `data_received`, without a task. Requests that arrive
 while one is being answered wait in a short queue; if it is full, the socket is not read. After a 101 the
-connection is no longer HTTP: its transport gets another protocol, `_Tunnel`, and this one is only notified
+connection is no longer HTTP: its transport gets another protocol, `Tunnel`, and this one is only notified
 when the connection is lost.
 """
 
@@ -19,6 +19,7 @@ from alcove.http.errors import HttpError
 from alcove.http.limits import WRITE_BUFFER_BYTES_MAX
 from alcove.http.messages import HttpRequest, HttpResponse, ResponseStream, UpgradedConnection
 from alcove.http.requests import RequestReceiver
+from alcove.http.tunnel import Tunnel
 from alcove.http.writing import LAST_CHUNK, REASONS, chunk, status_line
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ _HEADS = {status: status_line(status) + _CACHE for status in REASONS}
 class HttpServerConnection(asyncio.Protocol):
     __slots__ = (
         "_is_chunked",
+        "_is_queue_full",
+        "_is_reading",
         "_receiver",
         "_refused",
         "_request",
@@ -49,6 +52,7 @@ class HttpServerConnection(asyncio.Protocol):
         "_stream",
         "_task",
         "_waiting",
+        "_waiting_bytes",
         "address",
         "deadline",
         "is_answering",
@@ -69,6 +73,10 @@ class HttpServerConnection(asyncio.Protocol):
         self._waiting: deque[HttpRequest | bytes] = deque()
         """Received while another request was being answered. Bytes follow a request to upgrade: whether they
         are HTTP is known when that request has been answered."""
+        self._waiting_bytes = 0
+        """Bytes that were received since the queue was empty, while another request was being answered."""
+        self._is_queue_full = False
+        self._is_reading = True
         self.is_answering = False
         self._request: HttpRequest | None = None
         self._response: HttpResponse | None = None
@@ -99,9 +107,10 @@ class HttpServerConnection(asyncio.Protocol):
         self._release()
         if self._task is not None:
             self._task.cancel()
-        # Break the reference cycle with the transport: otherwise each connection with its TLS memory would
-        # wait for the garbage collector.
+        # Break the reference cycles with the transport and with an upload: otherwise each connection with its
+        # TLS memory would wait for the garbage collector.
         self.transport = CLOSED
+        self._request = None
 
     def pause_writing(self) -> None:
         self.paused = True
@@ -116,11 +125,15 @@ class HttpServerConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._refused is not None:
             return
+        if self.is_answering and self._receiver.upload is None:
+            self._waiting_bytes += len(data)
         try:
             following = self._receiver.parser.feed(data)
         except HttpError as error:
             self._refuse(error)
             return
+        if self._waiting_bytes > self._server.limits.pipelined_bytes_max:
+            self._set_queue_full(True)
         if following is None:
             parser = self._receiver.parser
             if parser.unread_bytes and not self.is_answering and parser.is_in_head:
@@ -129,22 +142,31 @@ class HttpServerConnection(asyncio.Protocol):
             return
         if self.is_answering:
             self._waiting.append(following)
-            self.transport.pause_reading()
+            self._set_queue_full(True)
         elif following:
             # The upgrade was declined and the request answered: these bytes are the next request.
             self.data_received(following)
 
+    # Called by the server
+
+    def expire(self) -> None:
+        """Close the connection because its deadline has passed."""
+        if self.is_answering:
+            # The client does not read the response; closing would wait until it does.
+            self.transport.abort()
+        else:
+            self.transport.close()
+
     # Called by the receiver
 
     def streams_body(self, request: HttpRequest) -> bool:
-        return not self.is_answering and self._server.streams_body(request)
+        return self._server.streams_body(request)
 
     def received(self, request: HttpRequest) -> None:
-        self.deadline = 0.0
         if self.is_answering:
             self._waiting.append(request)
             if len(self._waiting) >= self._server.limits.pipelined_max:
-                self.transport.pause_reading()
+                self._set_queue_full(True)
         else:
             self._answer(request)
 
@@ -152,9 +174,28 @@ class HttpServerConnection(asyncio.Protocol):
         if not self.is_answering:
             self._next()
 
+    def update_reading(self) -> None:
+        """Read the socket unless the queue is full or an upload is paused."""
+        upload = self._receiver.upload
+        is_reading = not self._is_queue_full and not (upload is not None and upload.is_paused)
+        if is_reading == self._is_reading:
+            return
+        self._is_reading = is_reading
+        if self.transport.is_closing():
+            return
+        if is_reading:
+            self.transport.resume_reading()
+        else:
+            self.transport.pause_reading()
+
+    def _set_queue_full(self, is_full: bool) -> None:
+        self._is_queue_full = is_full
+        self.update_reading()
+
     # Answering
 
     def _answer(self, request: HttpRequest) -> None:
+        self.deadline = 0.0
         self.is_answering = True
         self._request = request
         result = self._server.handle(request)
@@ -166,8 +207,8 @@ class HttpServerConnection(asyncio.Protocol):
     async def _wait(self, request: HttpRequest, result: Coroutine[Any, Any, HttpResponse]) -> None:
         try:
             response = await result
-        except asyncio.CancelledError:
-            raise
+        except HttpError as error:
+            response = self._server.render_error(error)
         except Exception:
             log.exception("request failed", extra={"method": request.method, "path": request.path})
             response = self._server.render_error(
@@ -187,6 +228,10 @@ class HttpServerConnection(asyncio.Protocol):
         head = [_HEADS.get(response.status) or _head(response.status), _TYPE, response.content_type]
         for name, value in response.headers or ():
             head += (b"\r\n", name, b": ", value)
+        if self._is_uploading and (self._receiver.owes_continue or self._is_endless(request)):
+            # A client that was not told to continue may send its body or not; another one may never end.
+            request.keep_alive = False
+            head.append(b"\r\nConnection: close")
         self._response = response
         if not isinstance(body, bytes):
             self._begin(head, response)
@@ -201,6 +246,7 @@ class HttpServerConnection(asyncio.Protocol):
         else:
             self.transport.write(b"".join(head))
             self._rest = memoryview(body if request.method != "HEAD" else b"")
+            self.deadline = self._server.response_deadline()
             self._write_rest()
 
     def _begin(self, head: list[bytes], response: HttpResponse) -> None:
@@ -222,14 +268,14 @@ class HttpServerConnection(asyncio.Protocol):
         lost."""
         del head[1:3]  # There is no body for a content type.
         self.transport.write(b"".join([*head, b"\r\n\r\n"]))
-        self.transport.set_protocol(_Tunnel(self, body))
+        self.transport.set_protocol(Tunnel(self, body))
         body.start(self.transport)
         if self.paused:
             body.pause()
         if self._waiting and isinstance(early := self._waiting.popleft(), bytes):
             if early:
                 body.received(early)
-            self.transport.resume_reading()
+            self._set_queue_full(False)
 
     def _write_rest(self) -> None:
         """Write one slice of a large body, and schedule the next one after other events of the loop."""
@@ -251,12 +297,24 @@ class HttpServerConnection(asyncio.Protocol):
     def _done(self) -> None:
         self._release()
         self.is_answering = False
-        if self._receiver.upload is not None:
+        upload = self._receiver.upload
+        if upload is not None and self._is_uploading and not self._receiver.owes_continue:
             # If the connection were closed now, a client that is still sending could lose the response.
-            self._receiver.upload.discard()
-            self.deadline = self._server.idle_deadline()
+            upload.discard()
+            is_kept = self._request is not None and self._request.keep_alive
+            self.deadline = self._server.idle_deadline() if is_kept else self._server.linger_deadline()
         else:
             self._next()
+
+    def _is_endless(self, request: HttpRequest) -> bool:
+        upload, limits = request.upload, self._server.limits
+        return upload is not None and (upload.length is None or upload.length > limits.body_bytes_max)
+
+    @property
+    def _is_uploading(self) -> bool:
+        """Whether the body of the request being answered is still being received."""
+        request = self._request
+        return request is not None and request.upload is not None and not request.upload.is_complete
 
     def _next(self) -> None:
         assert self._request is not None
@@ -265,13 +323,13 @@ class HttpServerConnection(asyncio.Protocol):
         elif self._waiting:
             self._answer_next(self._waiting.popleft())
         else:
+            if self._waiting_bytes:
+                self._empty_queue()
             self._idle()
 
     def _idle(self) -> None:
         """Set the deadline while no request is being answered; the next one may be received in part."""
         receiver, server = self._receiver, self._server
-        if receiver.owes_continue:
-            receiver.send_continue()
         is_in_head = receiver.parser.unread_bytes and receiver.parser.is_in_head
         self.deadline = server.head_deadline() if is_in_head else server.idle_deadline()
 
@@ -279,19 +337,23 @@ class HttpServerConnection(asyncio.Protocol):
         if isinstance(following, bytes):
             # The upgrade was declined: these are further requests.
             self._idle()
-            self.transport.resume_reading()
+            self._empty_queue()
             self.data_received(following)
             return
-        limit = self._server.limits.pipelined_max
-        if len(self._waiting) == limit - 1 and isinstance(self._waiting[-1], HttpRequest):
-            self.transport.resume_reading()
+        if not self._waiting:
+            self._empty_queue()
         self._answer(following)
+
+    def _empty_queue(self) -> None:
+        self._waiting_bytes = 0
+        if self._is_queue_full:
+            self._set_queue_full(False)
 
     def _refuse(self, error: HttpError) -> None:
         """Respond to a request that cannot be read to its end. Further data is dropped until the client or
         the server closes the connection."""
         self._refused = error
-        if self._receiver.upload is not None:
+        if self._is_uploading:
             # The handler may be waiting for the rest of the body, which cannot be parsed.
             self.transport.abort()
             return
@@ -309,6 +371,10 @@ class HttpServerConnection(asyncio.Protocol):
     # Called by streams (messages.ResponseWriter)
 
     @property
+    def buffered_bytes(self) -> int:
+        return 0 if self.transport is CLOSED else self.transport.get_write_buffer_size()
+
+    @property
     def closed(self) -> bool:
         return self.transport.is_closing()
 
@@ -324,23 +390,6 @@ class HttpServerConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         self.transport.abort()
-
-
-class _Tunnel(asyncio.Protocol):
-    """The protocol of a connection that is no longer HTTP."""
-
-    def __init__(self, before: asyncio.Protocol, upgraded: UpgradedConnection) -> None:
-        self._before = before
-        self._upgraded = upgraded
-        # Bound directly, so that bytes are passed on without another call.
-        self.data_received = upgraded.received  # type: ignore[method-assign]
-        self.pause_writing = upgraded.pause  # type: ignore[method-assign]
-        self.resume_writing = upgraded.resume  # type: ignore[method-assign]
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._upgraded.stop()
-        self._before.connection_lost(exc)
-        vars(self).clear()  # Break the reference cycle through the transport.
 
 
 def _head(status: int) -> bytes:

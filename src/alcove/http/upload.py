@@ -7,9 +7,14 @@ bytes are buffered.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
+from alcove.http.errors import BodyTooLarge
+
 HELD_BYTES_MAX = 64 << 10
+"""Bytes of a body that are buffered before its request is admitted, per connection; beyond that, the socket is
+not read."""
 
 
 class UploadReceiver(Protocol):
@@ -21,22 +26,34 @@ class UploadReceiver(Protocol):
 
 
 class RequestUpload:
-    def __init__(self, transport: asyncio.Transport, length: int | None) -> None:
-        """`length`: the request's Content-Length; None if the body is chunked."""
+    def __init__(
+        self, length: int | None, on_pause: Callable[[], None], on_follow: Callable[[], None] = lambda: None
+    ) -> None:
+        """`length`: the request's Content-Length; None if the body is chunked. `on_pause` is called when
+        `is_paused` changes, `on_follow` when the handler begins to receive the body."""
         self.length = length
         self.is_complete = False
-        self._transport = transport
+        self.is_paused = False
+        """Whether the socket must not be read."""
+        self._on_pause = on_pause
+        self._on_follow = on_follow
         self._receiver: UploadReceiver | None = None
         self._is_buffered = True
-        self._is_paused = False
         self._held: list[bytes] = []
         self._held_bytes = 0
 
     # Called by the handler of the request
 
+    async def read(self, bytes_max: int) -> bytes:
+        """The whole body. Raises BodyTooLarge."""
+        collector = _Collector(bytes_max)
+        self.follow(collector)
+        return await collector.body
+
     def follow(self, receiver: UploadReceiver) -> None:
         """Pass the body to `receiver`, beginning with data already received."""
         self._receiver = receiver
+        self._on_follow()
         held, self._held = self._held, []
         for data in held:
             receiver.take(data)
@@ -46,15 +63,14 @@ class RequestUpload:
             self.resume()
 
     def pause(self) -> None:
-        if not self.is_complete and not self._is_paused and not self._transport.is_closing():
-            self._is_paused = True
-            self._transport.pause_reading()
+        if not self.is_complete and not self.is_paused:
+            self.is_paused = True
+            self._on_pause()
 
     def resume(self) -> None:
-        if self._is_paused:
-            self._is_paused = False
-            if not self._transport.is_closing():
-                self._transport.resume_reading()
+        if self.is_paused:
+            self.is_paused = False
+            self._on_pause()
 
     # Called by the connection
 
@@ -79,3 +95,26 @@ class RequestUpload:
         self._receiver, self._is_buffered = None, False
         self._held.clear()
         self.resume()
+
+
+class _Collector:
+    """Joins a body up to a size."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.body: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._bytes_max = bytes_max
+        self._parts: list[bytes] = []
+        self._bytes = 0
+
+    def take(self, data: bytes) -> None:
+        self._bytes += len(data)
+        if self._bytes <= self._bytes_max:
+            self._parts.append(data)
+        elif not self.body.done():
+            self._parts.clear()
+            self.body.set_exception(BodyTooLarge(f"limit is {self._bytes_max} bytes"))
+
+    def ended(self) -> None:
+        if not self.body.done():
+            self.body.set_result(b"".join(self._parts))
+            self._parts.clear()

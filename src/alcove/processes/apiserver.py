@@ -34,6 +34,7 @@ from alcove.apiserver.auth.subjects import Subject
 from alcove.apiserver.auth.tls import ServerCertificate
 from alcove.apiserver.auth.tokenrequests import TokenRequests
 from alcove.apiserver.auth.tokens import Tokens
+from alcove.apiserver.buffers import BufferLimits, TenantBuffers
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import CacheEvent
 from alcove.apiserver.call import ApiCall
@@ -48,6 +49,7 @@ from alcove.apiserver.openapi.documents import OpenApi
 from alcove.apiserver.outbound.dialer import DirectDialer
 from alcove.apiserver.outbound.webhooks import Webhooks
 from alcove.apiserver.rbac.authorize import Authorizer
+from alcove.apiserver.request_buffering import RequestBuffering
 from alcove.apiserver.request_recorder import RequestRecorder
 from alcove.apiserver.resources.crdremoval import CrdRemoval
 from alcove.apiserver.resources.handlers import ResourceHandlers
@@ -61,7 +63,7 @@ from alcove.apiserver.streams.connect import StreamHandler
 from alcove.apiserver.streams.proxy_targets import path_of
 from alcove.apiserver.usage.metrics_api import MetricsApi
 from alcove.apiserver.usage.usage_collector import UsageCollector
-from alcove.apiserver.watch import WatchHub
+from alcove.apiserver.watch_hub import WatchHub
 from alcove.cli.kubeconfig import KubeconfigCertificate, render
 from alcove.component.tasks import BackgroundTasks
 from alcove.http.messages import HttpResponse
@@ -98,6 +100,8 @@ class ApiServerConfig(Struct, frozen=True, kw_only=True):
     admission: AdmissionSettings = AdmissionSettings()
     history: RetentionPolicy = RetentionPolicy()
     """How much history is kept for watches to resume from."""
+    buffers: BufferLimits = BufferLimits()
+    """How many bytes are buffered for tenants."""
     webhook_networks: tuple[Network, ...] = ()
     """Private networks in which tenants' webhooks are allowed."""
 
@@ -155,19 +159,23 @@ async def _serving(
     pki = config.data / "pki"
     authority = CertificateAuthority.open(pki, clock())
     serving = ServerCertificate(pki, authority, (config.host, *config.hosts), clock)
-    hub, crd_removal, revoked = WatchHub(), CrdRemoval(), RevokedConnections()
+    buffers = TenantBuffers(config.buffers)
 
     def publish(events: Sequence[CacheEvent]) -> None:
         hub.publish(events)
         crd_removal.notice(events)
         revoked.notice(events)
 
-    async with Cache(store, publish) as cache:
+    cache = Cache(store, publish, buffers)
+    flow = FlowController(on_wait=metrics.flow_wait_seconds.observe, weight=weights(cache))
+    # After the cache: history is shed before watches.
+    hub = WatchHub(buffers, flow.charge)
+    crd_removal, revoked = CrdRemoval(), RevokedConnections()
+    async with cache:
         store.report()
         webhooks = Webhooks(DirectDialer(cache, config.webhook_networks))
         custom = CustomKinds(kinds, cache, clock, webhooks.of)
         authorizer = Authorizer(cache)
-        flow = FlowController(on_wait=metrics.flow_wait_seconds.observe, weight=weights(cache))
         threads = ComputeThreads(weight=weights(cache), charge=partial(flow.charge, is_on_loop=False))
         signing_keys = SigningKeys.open(pki)
         tokens = Tokens(signing_keys, cache, clock)
@@ -236,6 +244,7 @@ async def _serving(
             authorizer,
             flow,
             LoopMeter(flow.charge),
+            RequestBuffering(buffers),
             recorder,
             ResourceHandlers(services, subresources),
             routes,

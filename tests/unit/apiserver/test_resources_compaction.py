@@ -15,11 +15,12 @@ from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds.kinds import CustomKinds
+from alcove.apiserver.identity import Identity
 from alcove.apiserver.paths import parse
 from alcove.apiserver.resources.listing import list_objects
 from alcove.apiserver.resources.watching import watch_objects
 from alcove.apiserver.services import ApiServerServices
-from alcove.apiserver.watch import WatchHub
+from alcove.apiserver.watch_hub import WatchHub
 from alcove.http.messages import HttpRequest, HttpResponse, ResponseStream
 from alcove.store.base import WriteOp
 from alcove.store.sqlite import SqliteStore
@@ -53,6 +54,7 @@ def call(query: str, verb: str = "list") -> ApiCall:
     kind = KINDS.find("", "v1", "configmaps")
     assert kind is not None
     made.tenant, made.kind, made.verb = SYSTEM, kind, verb
+    made.identity = Identity(SYSTEM, "someone")
     return made
 
 
@@ -71,6 +73,7 @@ class Client:
     """The client's end of a watch."""
 
     paused = closed = False
+    buffered_bytes = 0
 
     def __init__(self) -> None:
         self.received = b""

@@ -6,13 +6,15 @@ import orjson
 import pytest
 
 from alcove.api import registry
+from alcove.api.errors import TooManyRequests
 from alcove.api.ids import Key, Revision, TenantId
 from alcove.api.resources import CONFIG_MAPS
-from alcove.apiserver import watch
+from alcove.apiserver import watch, watch_hub
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
 from alcove.apiserver.negotiate import ResponseForm
 from alcove.apiserver.render import ObjectView
-from alcove.apiserver.watch import FIRST_AT_ONCE_MAX, PENDING_EVENTS_MAX, Watcher, WatchHub, WatchScope
+from alcove.apiserver.watch import FIRST_AT_ONCE_MAX, PENDING_BYTES_MAX, PENDING_EVENTS_MAX, Watcher
+from alcove.apiserver.watch_hub import WatchHub, WatchScope
 
 ACME = TenantId("acme")
 COUNT = 5 * FIRST_AT_ONCE_MAX + 7
@@ -33,6 +35,7 @@ class Lines:
         self.paused = False
         self.closed = False
         self.is_finished = False
+        self.buffered_bytes = 0
 
     def write(self, data: bytes) -> None:
         lines = [orjson.loads(line) for line in data.splitlines()]
@@ -64,6 +67,7 @@ def watcher(hub: WatchHub, view: ObjectView, count: int = COUNT) -> Watcher:
         [WatchScope(CONFIG_MAPS, ACME, None)],
         view,
         None,
+        tenant=ACME,
         initial=[*there, end],
         after=Revision(count),
         revision=lambda: Revision(count),
@@ -132,3 +136,66 @@ async def test_a_stopped_watch_sends_no_more_events(view: ObjectView) -> None:
     watching.stop()
     await run_loop(10)
     assert len(writer.lines) == FIRST_AT_ONCE_MAX
+
+
+def large(name: str, revision: int) -> CacheEntry:
+    body = b'{"metadata":{"name":"%b"},"data":"%b"}' % (name.encode(), b"x" * (1 << 20))
+    return CacheEntry(Key(CONFIG_MAPS, ACME, "default", name), Revision(revision), body)
+
+
+async def test_few_large_events_end_a_watch_that_is_not_read(view: ObjectView) -> None:
+    hub, writer = WatchHub(), Lines()
+    watcher(hub, view, 1).start(writer)
+    writer.paused = True
+    for revision in range(2, 12):
+        hub.publish([CacheEvent(CacheEventType.ADDED, large(f"n{revision}", revision), None)])
+        assert hub.buffers.of(ACME) <= PENDING_BYTES_MAX + (2 << 20)
+    assert writer.is_finished and writer.lines[-1][0] == "ERROR"
+    assert (hub.count, hub.buffers.total) == (0, 0)
+
+
+async def test_what_a_slow_watch_holds_is_counted_until_it_is_read(view: ObjectView) -> None:
+    hub, writer = WatchHub(), Lines()
+    watching = watcher(hub, view, 1)
+    watching.start(writer)
+    writer.paused = True
+    hub.publish([CacheEvent(CacheEventType.ADDED, large("n", 2), None)])
+    assert hub.buffers.of(ACME) > 1 << 20
+    writer.paused = False
+    watching.resume()
+    assert hub.buffers.total == 0 and writer.lines[-1] == ("ADDED", "n")
+    watching.stop()
+
+
+async def test_too_many_watches_of_a_tenant_are_refused(
+    view: ObjectView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_hub, "WATCHES_PER_TENANT_MAX", 2)
+    hub = WatchHub()
+    watching = [watcher(hub, view, 1) for _ in range(2)]
+    for each in watching:
+        hub.check(ACME)
+        each.start(Lines())
+    with pytest.raises(TooManyRequests):
+        hub.check(ACME)
+    hub.check(TenantId("other"))
+    watching[0].stop()
+    hub.check(ACME)
+    watching[1].stop()
+
+
+async def test_sending_to_many_watchers_yields_and_is_charged_to_the_writer(view: ObjectView) -> None:
+    charged: dict[TenantId, float] = {}
+
+    def charge(tenant: TenantId, seconds: float) -> None:
+        charged[tenant] = charged.get(tenant, 0) + seconds
+
+    hub = WatchHub(charge=charge)
+    writers = [Lines() for _ in range(500)]
+    for writer in writers:
+        watcher(hub, view, 1).start(writer)
+    hub.publish([CacheEvent(CacheEventType.ADDED, entry("n", 2), None)])
+    assert sum(writer.lines[-1] == ("ADDED", "n") for writer in writers) == watch_hub.WATCHERS_AT_ONCE_MAX
+    await run_loop(10)
+    assert all(writer.lines[-1] == ("ADDED", "n") for writer in writers)
+    assert set(charged) == {ACME}

@@ -37,13 +37,15 @@ class Owner:
         self.transport: asyncio.Transport = self.wire
         self.requests: list[HttpRequest] = []
         self.uploads = 0
-        self.is_answering = False
 
     def received(self, request: HttpRequest) -> None:
         self.requests.append(request)
 
     def uploaded(self) -> None:
         self.uploads += 1
+
+    def update_reading(self) -> None:
+        pass
 
     def streams_body(self, request: HttpRequest) -> bool:
         return request.path.endswith("/proxy/")
@@ -88,30 +90,45 @@ def test_oversized_and_malformed_requests_are_rejected(sent: bytes, error: type[
             receiving.parser.feed(sent[start : start + 16_000])
 
 
-def test_chunks_are_counted_as_they_come() -> None:
-    receiving = receiver(Owner())
+async def test_chunks_are_counted_as_they_come() -> None:
+    owner = Owner()
+    receiving = receiver(owner)
     receiving.parser.feed(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
     chunk = b"%x\r\n%b\r\n" % (1 << 20, b"a" * (1 << 20))
+    receiving.parser.feed(chunk)
+    [request] = owner.requests
+    assert request.upload is not None
+    body = asyncio.ensure_future(request.upload.read(LIMITS.body_bytes_max))
+    await asyncio.sleep(0)
+    for _ in range(3):
+        receiving.parser.feed(chunk)
     with pytest.raises(BodyTooLarge):
-        for _ in range(4):
-            receiving.parser.feed(chunk)
+        await body
 
 
-def test_a_client_that_expects_continue_gets_100() -> None:
+def test_a_long_body_is_not_received_before_its_request_is_handled() -> None:
     owner = Owner()
-    receiver(owner).parser.feed(post("/", b"", "Expect: 100-continue"))
-    assert owner.wire.written == b"HTTP/1.1 100 Continue\r\n\r\n"
+    receiving = receiver(owner)
+    short, long = b"a" * LIMITS.early_body_bytes_max, b"a" * (LIMITS.early_body_bytes_max + 1)
+    receiving.parser.feed(post("/", short)[:-1])
+    assert owner.requests == []
+    receiving.parser.feed(b"a" + post("/", long)[: -len(long)])
+    first, second = owner.requests
+    assert first.body == short and first.upload is None
+    assert second.upload is not None and second.upload.length == len(long)
 
 
-def test_continue_is_not_written_into_the_response_before_it() -> None:
+async def test_a_client_that_expects_continue_gets_100_when_its_body_is_wanted() -> None:
     owner = Owner()
-    owner.is_answering = True
     receiving = receiver(owner)
     receiving.parser.feed(post("/", b"12345", "Expect: 100-continue")[:-5])
-    assert owner.wire.written == b""
-    receiving.send_continue()
-    receiving.send_continue()
+    [request] = owner.requests
+    assert owner.wire.written == b"" and request.upload is not None
+    body = asyncio.ensure_future(request.upload.read(10))
+    await asyncio.sleep(0)
     assert owner.wire.written == b"HTTP/1.1 100 Continue\r\n\r\n"
+    receiving.parser.feed(b"12345")
+    assert await body == b"12345"
 
 
 def test_a_request_with_an_upload_is_received_before_its_body_is_complete() -> None:

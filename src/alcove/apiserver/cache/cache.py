@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
 from alcove.api.objects import Object
+from alcove.apiserver.buffers import TenantBuffers
 from alcove.apiserver.cache.collections import CacheCollection, IndexedObjects
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
+from alcove.apiserver.cache.history import Histories
 from alcove.store.base import FeedLagged, Store, StoreChangeType, StoreEvent
 
-HISTORY_EVENTS_TOTAL_MAX = 20_000
-"""Approximate limit over all resources and tenants; the oldest events are dropped first."""
+HISTORY_EVENTS_LOADED_MAX = 20_000
+"""Events of all tenants that are loaded at the start; a watch that resumes before them gets `Expired`."""
 
 _KINDS = {
     StoreChangeType.CREATED: CacheEventType.ADDED,
@@ -28,12 +29,11 @@ Listener = Callable[[Sequence[CacheEvent]], None]
 class Cache:
     """Implements `CacheReader`. `async with` fills it from the store and follows the store's feed."""
 
-    def __init__(self, store: Store, listener: Listener) -> None:
+    def __init__(self, store: Store, listener: Listener, buffers: TenantBuffers | None = None) -> None:
         self._store = store
         self._listener = listener
+        self._histories = Histories(buffers or TenantBuffers())
         self._collections: dict[GroupResource, CacheCollection] = {}
-        self._recent: deque[Revision] = deque()
-        """Revisions of all events in the history, oldest first."""
         self._floor = Revision(0)
         self._waiters: list[tuple[Revision, asyncio.Future[None]]] = []
         self._revision_lock = asyncio.Lock()
@@ -69,7 +69,7 @@ class Cache:
     async def _follow(self) -> None:
         """Loads the oldest state that the store retains, so that watches can resume across a restart."""
         newest = await self._store.revision()
-        oldest = max(await self._store.compacted(), newest - HISTORY_EVENTS_TOTAL_MAX, 0)
+        oldest = max(await self._store.compacted(), newest - HISTORY_EVENTS_LOADED_MAX, 0)
         snapshot = await self._store.snapshot(Revision(oldest))
         self._floor = self.revision = snapshot.revision
         for record in snapshot.records:
@@ -97,7 +97,7 @@ class Cache:
     def _forget_history(collection: CacheCollection, floor: Revision) -> None:
         collection.floor = floor
         for tenant_objects in collection.tenants.values():
-            tenant_objects.history.clear()
+            tenant_objects.forget(floor)
             tenant_objects.floor = floor
 
     def _apply(self, batch: Sequence[StoreEvent], upto: Revision) -> None:
@@ -106,10 +106,7 @@ class Cache:
             entry = CacheEntry(change.key, change.revision, change.body)
             collection = self._collection(change.key.resource)
             events.append(collection.apply(_KINDS[change.change], entry))
-            self._recent.append(change.revision)
         self.revision = upto
-        if len(self._recent) > 2 * HISTORY_EVENTS_TOTAL_MAX:
-            self.forget(self._recent[HISTORY_EVENTS_TOTAL_MAX])
         if events:
             self._listener(events)
         for event in events:
@@ -121,13 +118,14 @@ class Cache:
         """Drops history up to a revision, and the collections of tenants that have no objects left."""
         for collection in self._collections.values():
             collection.forget(upto)
-        while self._recent and self._recent[0] <= upto:
-            self._recent.popleft()
+        self._histories.forget_unused(
+            {tenant for collection in self._collections.values() for tenant in collection.tenants}
+        )
 
     def _collection(self, resource: GroupResource) -> CacheCollection:
         collection = self._collections.get(resource)
         if collection is None:
-            collection = self._collections[resource] = CacheCollection(self._floor)
+            collection = self._collections[resource] = CacheCollection(self._floor, self._histories)
         return collection
 
     async def reached(self, revision: Revision) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 from alcove.api.ids import Revision, TenantId
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
+from alcove.apiserver.cache.history import Histories, TenantHistory
 
 HISTORY_EVENTS_MAX = 1024
-"""Events kept per tenant and resource for watches that resume."""
+"""Events kept per tenant and resource for watches that resume; one that resumes before them gets `Expired`."""
 
 
 class NamespaceBucket:
@@ -59,9 +60,10 @@ class IndexedObjects:
 class TenantCollection:
     """One tenant's objects of one resource."""
 
-    __slots__ = ("_indexed", "buckets", "changed", "floor", "history")
+    __slots__ = ("_indexed", "_kept", "buckets", "changed", "floor", "history")
 
-    def __init__(self, floor: Revision) -> None:
+    def __init__(self, floor: Revision, kept: TenantHistory) -> None:
+        self._kept = kept
         self.buckets: dict[str, NamespaceBucket] = {}
         self.changed = floor
         """Revision of the newest change."""
@@ -88,6 +90,7 @@ class TenantCollection:
         self.history.append(event)
         if len(self.history) > HISTORY_EVENTS_MAX:
             self.forget_oldest()
+        self._kept.added(self, event)
         return event
 
     def _index(self, event_kind: CacheEventType, entry: CacheEntry, previous: CacheEntry | None) -> None:
@@ -110,7 +113,9 @@ class TenantCollection:
         return self._indexed.get(value)
 
     def forget_oldest(self) -> None:
-        self.floor = self.history.popleft().revision
+        event = self.history.popleft()
+        self.floor = event.revision
+        self._kept.dropped(event)
 
     def forget(self, upto: Revision) -> None:
         while self.history and self.history[0].revision <= upto:
@@ -141,9 +146,10 @@ class TenantCollection:
 class CacheCollection:
     """All tenants' objects of one resource."""
 
-    __slots__ = ("changed", "floor", "tenants")
+    __slots__ = ("_histories", "changed", "floor", "tenants")
 
-    def __init__(self, floor: Revision) -> None:
+    def __init__(self, floor: Revision, histories: Histories) -> None:
+        self._histories = histories
         self.tenants: dict[TenantId, TenantCollection] = {}
         self.changed = floor
         self.floor = floor
@@ -151,7 +157,8 @@ class CacheCollection:
     def apply(self, kind: CacheEventType, entry: CacheEntry) -> CacheEvent:
         collection = self.tenants.get(entry.key.tenant)
         if collection is None:
-            collection = self.tenants[entry.key.tenant] = TenantCollection(self.floor)
+            collection = TenantCollection(self.floor, self._histories.of(entry.key.tenant))
+            self.tenants[entry.key.tenant] = collection
         self.changed = entry.revision
         return collection.apply(kind, entry)
 

@@ -20,6 +20,7 @@ from alcove.apiserver.resources.listing import selected
 from alcove.apiserver.resources.matching import Matches, exact_fields
 from alcove.apiserver.resources.options import ListOptions, list_options
 from alcove.apiserver.services import ApiServerServices
+from alcove.apiserver.watch_hub import WatchScope
 from alcove.http.messages import HttpResponse, ResponseWriter
 
 DEFAULT_SECONDS = (1800, 3600)
@@ -80,6 +81,7 @@ def _watch(
     matches: Matches | None,
 ) -> HttpResponse:
     cache, resource = services.cache, call.kind.storage_resource
+    services.hub.check(call.identity.tenant)
     sources = lookup.sources(tenant, resource)
     is_fresh = options.initial_events or (options.initial_events is None and not options.revision)
     after = cache.revision if is_fresh else options.revision or cache.revision
@@ -104,9 +106,10 @@ def _watch(
     indexed = watch.indexed_value(resource, exact)
     watcher = create_watcher(
         services.hub,
-        [watch.WatchScope(resource, source, namespace, name, indexed) for source in sources],
+        [WatchScope(resource, source, namespace, name, indexed) for source in sources],
         view,
         matches,
+        tenant=call.identity.tenant,
         initial=initial,
         after=after,
         revision=lambda: cache.revision,

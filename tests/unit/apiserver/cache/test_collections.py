@@ -5,12 +5,18 @@ from hypothesis import strategies as st
 
 from alcove.api.ids import Key, Revision, TenantId
 from alcove.api.resources import CONFIG_MAPS
+from alcove.apiserver.buffers import TenantBuffers
 from alcove.apiserver.cache.collections import HISTORY_EVENTS_MAX, CacheCollection
 from alcove.apiserver.cache.entries import CacheEntry, CacheEventType
+from alcove.apiserver.cache.history import Histories
 
 BODY = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}'
 names = st.sampled_from(["a", "b", "c", "d"])
 changes = st.lists(st.tuples(names, names, names, st.booleans()), max_size=60)
+
+
+def collection_of() -> CacheCollection:
+    return CacheCollection(Revision(0), Histories(TenantBuffers()))
 
 
 def entry(tenant: str, namespace: str, name: str, revision: int) -> CacheEntry:
@@ -39,7 +45,7 @@ def run(
 def test_entries_come_in_order_from_any_position(
     steps: list[tuple[str, str, str, bool]], after: tuple[str, str, str]
 ) -> None:
-    collection = CacheCollection(Revision(0))
+    collection = collection_of()
     model = run(collection, steps)
 
     def listed(
@@ -59,7 +65,7 @@ def test_entries_come_in_order_from_any_position(
 def test_history_is_whole_or_refused(
     steps: list[tuple[str, str, str, bool]], since: int, forgotten: int
 ) -> None:
-    collection = CacheCollection(Revision(0))
+    collection = collection_of()
     run(collection, steps)
     everything = collection.history(None, Revision(0)) or []
     collection.forget(Revision(forgotten))
@@ -76,7 +82,7 @@ def test_history_is_whole_or_refused(
 
 
 def test_a_flood_in_one_tenant_does_not_shorten_anothers_history() -> None:
-    collection = CacheCollection(Revision(0))
+    collection = collection_of()
     collection.apply(CacheEventType.ADDED, entry("quiet", "n", "x", 1))
     for revision in range(2, HISTORY_EVENTS_MAX + 10):
         collection.apply(CacheEventType.MODIFIED, entry("loud", "n", "x", revision))
@@ -86,7 +92,7 @@ def test_a_flood_in_one_tenant_does_not_shorten_anothers_history() -> None:
 
 
 def test_a_deleted_tenant_leaves_only_its_last_revision() -> None:
-    collection = CacheCollection(Revision(0))
+    collection = collection_of()
     collection.apply(CacheEventType.ADDED, entry("t", "n", "x", 1))
     collection.apply(CacheEventType.DELETED, entry("t", "n", "x", 2))
     collection.forget(Revision(2))

@@ -20,12 +20,13 @@ from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.crds.sharing import LABEL
+from alcove.apiserver.identity import Identity
 from alcove.apiserver.paths import parse
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLES
 from alcove.apiserver.resources.listing import list_objects
 from alcove.apiserver.resources.watching import watch_objects
 from alcove.apiserver.services import ApiServerServices
-from alcove.apiserver.watch import WatchHub
+from alcove.apiserver.watch_hub import WatchHub
 from alcove.http.messages import HttpRequest, HttpResponse, ResponseStream
 from alcove.store.base import WriteOp
 from alcove.store.sqlite import SqliteStore
@@ -61,6 +62,7 @@ def call(resource: GroupResource, query: str, verb: str) -> ApiCall:
     kind = KINDS.find(resource.group, "v1", resource.resource)
     assert kind is not None
     made.tenant, made.kind, made.verb = ACME, kind, verb
+    made.identity = Identity(ACME, "someone")
     return made
 
 
@@ -68,6 +70,7 @@ class Mirror:
     """The state of a client that lists and then watches, as informers do."""
 
     paused = closed = False
+    buffered_bytes = 0
 
     def __init__(self, services: ApiServerServices, resource: GroupResource, selector: str = "") -> None:
         self._services, self._resource, self._selector = services, resource, selector

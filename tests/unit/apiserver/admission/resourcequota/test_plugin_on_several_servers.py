@@ -20,7 +20,7 @@ from alcove.apiserver.identity import Identity
 from alcove.apiserver.paths import parse
 from alcove.apiserver.resources import writing
 from alcove.apiserver.services import ApiServerServices
-from alcove.apiserver.watch import WatchHub
+from alcove.apiserver.watch_hub import WatchHub
 from alcove.http.messages import HttpRequest
 from alcove.store.base import ABSENT, Store, WriteOp
 from alcove.store.sqlite import SqliteStore

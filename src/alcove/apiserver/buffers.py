@@ -1,0 +1,116 @@
+"""The bytes that this server buffers for each tenant: one account for bodies, responses, watches and history.
+
+A tenant that reaches its bound loses what is its own: first its history (a watch that resumes gets `Expired`),
+then its slowest watches (`Expired`), then its next request (429). If all tenants together reach the total, the
+tenant with most loses; a tenant within an equal share of the total is served even then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from alcove.api.errors import TooManyRequests
+from alcove.api.ids import SYSTEM, TenantId
+
+RETRY_AFTER_SECONDS = 1
+
+Shed = Callable[[TenantId, int], None]
+"""Drops about so many bytes that are buffered for the tenant, if it has them."""
+
+
+class BufferLimits(Struct, frozen=True, kw_only=True):
+    tenant_bytes_max: int = 128 << 20
+    """Bytes buffered per tenant. Beyond it the tenant's history and slow watches end with `Expired`, and
+    requests that need a buffer are answered with 429."""
+    total_bytes_max: int = 1 << 30
+    """Bytes buffered for all tenants. Beyond it the tenant with most loses what it would at its own bound."""
+
+
+class TenantBuffers:
+    """The accounts of all tenants. Ring0's is bounded by the total only."""
+
+    def __init__(self, limits: BufferLimits | None = None) -> None:
+        self.limits = limits or BufferLimits()
+        self.total = 0
+        self._bytes: dict[TenantId, int] = {}
+        self._shedders: list[Shed] = []
+        self._is_shedding = False
+
+    def add_shedder(self, shed: Shed) -> None:
+        """Shedders are called in the order in which they are added."""
+        self._shedders.append(shed)
+
+    def of(self, tenant: TenantId) -> int:
+        return self._bytes.get(tenant, 0)
+
+    def reserve(self, tenant: TenantId, count: int) -> None:
+        """Counts bytes that a request needs; `release` them later. Raises TooManyRequests."""
+        if not self._fits(tenant, count):
+            self._shed(tenant, count)
+            if not self._fits(tenant, count):
+                raise _rejection(tenant)
+        self._change(tenant, count)
+
+    def check(self, tenant: TenantId) -> None:
+        """Raises TooManyRequests if the tenant's account is full, before a response of unknown size is
+        made. Such a response may exceed the bound, but only one of each tenant at a time."""
+        if not self._fits(tenant, 0):
+            self._shed(tenant, 0)
+            if not self._fits(tenant, 0):
+                raise _rejection(tenant)
+
+    def hold(self, tenant: TenantId, count: int) -> None:
+        """Counts bytes that are buffered already, and sheds if they are too many."""
+        self._change(tenant, count)
+        if not self._fits(tenant, 0):
+            self._shed(tenant, 0)
+
+    def release(self, tenant: TenantId, count: int) -> None:
+        self._change(tenant, -count)
+
+    def _change(self, tenant: TenantId, count: int) -> None:
+        self.total += count
+        now = self._bytes.get(tenant, 0) + count
+        if now:
+            self._bytes[tenant] = now
+        else:
+            self._bytes.pop(tenant, None)
+
+    def _tenant_max(self, tenant: TenantId) -> int:
+        return self.limits.total_bytes_max if tenant == SYSTEM else self.limits.tenant_bytes_max
+
+    def _fits(self, tenant: TenantId, count: int) -> bool:
+        wanted = self._bytes.get(tenant, 0) + count
+        if wanted > self._tenant_max(tenant):
+            return False
+        if self.total + count <= self.limits.total_bytes_max:
+            return True
+        return wanted <= self.limits.total_bytes_max // max(len(self._bytes), 1)
+
+    def _shed(self, tenant: TenantId, count: int) -> None:
+        """Makes room for `count` bytes of the tenant."""
+        if self._is_shedding:
+            return  # What is shed changes the accounts; that needs no further shedding.
+        self._is_shedding = True
+        try:
+            self._shed_from(tenant, self.of(tenant) + count - self._tenant_max(tenant))
+            excess = self.total + count - self.limits.total_bytes_max
+            if excess > 0:
+                largest = max(self._bytes, key=self.of, default=tenant)
+                self._shed_from(largest, excess)
+        finally:
+            self._is_shedding = False
+
+    def _shed_from(self, tenant: TenantId, excess: int) -> None:
+        target = self.of(tenant) - excess
+        for shed in self._shedders:
+            if (left := self.of(tenant) - target) <= 0:
+                return
+            shed(tenant, left)
+
+
+def _rejection(tenant: TenantId) -> TooManyRequests:
+    message = f'this server buffers too many bytes for tenant "{tenant}", please try again later'
+    return TooManyRequests.after(RETRY_AFTER_SECONDS, message)

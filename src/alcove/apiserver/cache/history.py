@@ -1,0 +1,132 @@
+"""How much history is kept: per tenant over all resources, and in total.
+
+An event costs the bytes that only history keeps in memory: those of the state before it, and of the last state
+of a deleted object. A tenant that changes much drops its own oldest events. When the total is reached, the
+tenants with most history lose it, down to a common level.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from alcove.api.ids import Revision, TenantId
+from alcove.apiserver.buffers import TenantBuffers
+from alcove.apiserver.cache.entries import CacheEvent, CacheEventType
+
+if TYPE_CHECKING:
+    from alcove.apiserver.cache.collections import TenantCollection
+
+HISTORY_BYTES_PER_TENANT_MAX = 16 << 20
+"""Bytes of history per tenant; a watch that resumes before the oldest event kept gets `Expired`."""
+HISTORY_BYTES_TOTAL_MAX = 128 << 20
+"""Bytes of history of all tenants; those with most lose it, and their watches that resume get `Expired`."""
+EVENT_BYTES = 1024
+"""The memory of an event beside its bodies."""
+LEVEL_SHARE = 0.9
+"""The part of the total that remains when it is levelled, so that this happens rarely."""
+
+
+def event_cost(event: CacheEvent) -> int:
+    cost = EVENT_BYTES
+    if event.previous is not None:
+        cost += len(event.previous.body)
+    if event.kind is CacheEventType.DELETED:
+        cost += len(event.entry.body)
+    return cost
+
+
+class TenantHistory:
+    """The events of one tenant in all its collections."""
+
+    __slots__ = ("_histories", "_order", "bytes", "count", "tenant")
+
+    def __init__(self, tenant: TenantId, histories: Histories) -> None:
+        self.tenant = tenant
+        self.bytes = 0
+        self.count = 0
+        self._histories = histories
+        self._order: deque[tuple[Revision, TenantCollection]] = deque()
+        """Oldest first, with events that their collection has dropped already."""
+
+    def added(self, collection: TenantCollection, event: CacheEvent) -> None:
+        cost = event_cost(event)
+        self._order.append((event.revision, collection))
+        self.bytes += cost
+        self.count += 1
+        self._histories.changed(self, cost)
+
+    def dropped(self, event: CacheEvent) -> None:
+        cost = event_cost(event)
+        self.bytes -= cost
+        self.count -= 1
+        self._histories.changed(self, -cost)
+        if len(self._order) > 2 * self.count + 64:
+            self._order = deque(pair for pair in self._order if pair[0] > pair[1].floor)
+
+    def shrink(self, bytes_max: int) -> None:
+        """Drops the oldest events until at most `bytes_max` remain."""
+        while self.bytes > bytes_max and self._order:
+            revision, collection = self._order.popleft()
+            collection.forget(revision)
+
+
+class Histories:
+    """The histories of all tenants."""
+
+    def __init__(
+        self,
+        buffers: TenantBuffers,
+        per_tenant_max: int = HISTORY_BYTES_PER_TENANT_MAX,
+        total_max: int = HISTORY_BYTES_TOTAL_MAX,
+    ) -> None:
+        self._buffers = buffers
+        self._per_tenant_max = per_tenant_max
+        self._total_max = total_max
+        self._tenants: dict[TenantId, TenantHistory] = {}
+        self.bytes = 0
+        buffers.add_shedder(self.shed)
+
+    def of(self, tenant: TenantId) -> TenantHistory:
+        history = self._tenants.get(tenant)
+        if history is None:
+            history = self._tenants[tenant] = TenantHistory(tenant, self)
+        return history
+
+    def changed(self, history: TenantHistory, count: int) -> None:
+        self.bytes += count
+        if count < 0:
+            self._buffers.release(history.tenant, -count)
+            return
+        self._buffers.hold(history.tenant, count)
+        if history.bytes > self._per_tenant_max:
+            history.shrink(self._per_tenant_max)
+        if self.bytes > self._total_max:
+            self._level()
+
+    def shed(self, tenant: TenantId, count: int) -> None:
+        """Drops about `count` bytes of a tenant's oldest history."""
+        history = self._tenants.get(tenant)
+        if history is not None:
+            history.shrink(max(history.bytes - count, 0))
+
+    def forget_unused(self, used: set[TenantId]) -> None:
+        """Forgets tenants that have no events and no collections."""
+        for tenant, history in list(self._tenants.items()):
+            if not history.count and tenant not in used:
+                del self._tenants[tenant]
+
+    def _level(self) -> None:
+        """Cuts the largest histories to a common level."""
+        sizes = sorted((history.bytes for history in self._tenants.values()), reverse=True)
+        excess = self.bytes - int(self._total_max * LEVEL_SHARE)
+        level, above = 0, 0
+        for index, size in enumerate(sizes, start=1):
+            above += size
+            lower = sizes[index] if index < len(sizes) else 0
+            if above - index * lower >= excess:
+                level = (above - excess) // index
+                break
+        for history in list(self._tenants.values()):
+            if history.bytes > level:
+                history.shrink(level)

@@ -1,0 +1,178 @@
+"""All watchers of this server: finds those of an event by index, and bounds how many a tenant has.
+
+The cost of an event depends on the watchers whose scope it falls into, not on all of them. It is charged to the
+tenant that wrote the object. Watchers write in slices, so that an event with many watchers does not delay
+other requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from alcove.api.errors import TooManyRequests
+from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.apiserver.buffers import TenantBuffers
+from alcove.apiserver.cache.entries import CacheEvent
+
+if TYPE_CHECKING:
+    from alcove.apiserver.watch import Watcher
+
+WATCHES_PER_TENANT_MAX = 1_000
+"""Watches per tenant, except ring0; one more is answered with 429."""
+WATCHERS_AT_ONCE_MAX = 64
+"""Watchers that write in one iteration of the loop."""
+RETRY_AFTER_SECONDS = 5
+CHARGED_SECONDS_MIN = 0.0005
+"""Time is charged in portions of at least this."""
+
+
+class WatchScope(Struct, frozen=True):
+    """The key that a watcher is indexed by. None is a wildcard."""
+
+    resource: GroupResource
+    tenant: TenantId | None
+    namespace: str | None
+    name: str | None = None
+    indexed: str | None = None
+    """A value of the resource's indexed field: a pod's node."""
+
+    @property
+    def shape(self) -> tuple[bool, bool, bool, bool]:
+        return (self.tenant is None, self.namespace is None, self.name is not None, self.indexed is not None)
+
+
+class WatchHub:
+    def __init__(
+        self,
+        buffers: TenantBuffers | None = None,
+        charge: Callable[[TenantId, float], None] = lambda _tenant, _seconds: None,
+    ) -> None:
+        """`charge` is called with the seconds that sending a tenant's events took."""
+        self.buffers = buffers or TenantBuffers()
+        self.buffers.add_shedder(self._shed)
+        self._charge = charge
+        self._watchers: dict[WatchScope, set[Watcher]] = {}
+        self._shapes: dict[GroupResource, Counter[tuple[bool, bool, bool, bool]]] = {}
+        self._by_tenant: dict[TenantId, set[Watcher]] = {}
+        """By the tenant of the user who watches."""
+        self._unflushed: dict[Watcher, TenantId] = {}
+        """Watchers that have events to write, with the tenant of the newest."""
+        self._is_flush_scheduled = False
+        self._uncharged: dict[TenantId, float] = {}
+        self.count = 0
+
+    def check(self, tenant: TenantId) -> None:
+        """Raises TooManyRequests if the tenant may not start another watch."""
+        if tenant != SYSTEM and len(self._by_tenant.get(tenant, ())) >= WATCHES_PER_TENANT_MAX:
+            message = (
+                f'tenant "{tenant}" has {WATCHES_PER_TENANT_MAX} watches open; close some, or try again later'
+            )
+            raise TooManyRequests.after(RETRY_AFTER_SECONDS, message)
+
+    def add(self, watcher: Watcher) -> None:
+        for scope in watcher.scopes:
+            self._watchers.setdefault(scope, set()).add(watcher)
+            self._shapes.setdefault(scope.resource, Counter())[scope.shape] += 1
+        self._by_tenant.setdefault(watcher.tenant, set()).add(watcher)
+        self.count += 1
+
+    def remove(self, watcher: Watcher) -> None:
+        own = self._by_tenant.get(watcher.tenant, set())
+        if watcher not in own:
+            return
+        for scope in watcher.scopes:
+            self._remove(watcher, scope)
+        own.discard(watcher)
+        if not own:
+            del self._by_tenant[watcher.tenant]
+        self._unflushed.pop(watcher, None)
+        self.count -= 1
+
+    def _remove(self, watcher: Watcher, scope: WatchScope) -> None:
+        group = self._watchers[scope]
+        group.discard(watcher)
+        if not group:
+            del self._watchers[scope]
+        shapes = self._shapes[scope.resource]
+        shapes[scope.shape] -= 1
+        if not shapes[scope.shape]:
+            del shapes[scope.shape]
+
+    def _shed(self, tenant: TenantId, count: int) -> None:
+        """Ends the watches of a tenant that hold most, until about `count` bytes are free."""
+        for watcher in sorted(self._by_tenant.get(tenant, ()), key=_held_bytes, reverse=True):
+            if count <= 0 or not watcher.held_bytes:
+                return
+            count -= watcher.held_bytes
+            watcher.expire()
+
+    def publish(self, events: Sequence[CacheEvent]) -> None:
+        began = perf_counter()
+        for event in events:
+            tenant = event.entry.key.tenant
+            is_watched = False
+            for watcher in self._interested(event):
+                watcher.offer(event)
+                self._unflushed[watcher] = tenant
+                is_watched = True
+            if is_watched:
+                began = self._spend(tenant, began)
+        if self._unflushed and not self._is_flush_scheduled:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Lets some watchers write now, and the others in the loop's next iterations."""
+        self._is_flush_scheduled = False
+        began = perf_counter()
+        for watcher, tenant in list(islice(self._unflushed.items(), WATCHERS_AT_ONCE_MAX)):
+            self._unflushed.pop(watcher, None)
+            watcher.flush()
+            began = self._spend(tenant, began)
+        if self._unflushed:
+            self._is_flush_scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _spend(self, tenant: TenantId, began: float) -> float:
+        """Counts the time since `began` for a tenant; returns the time now."""
+        now = perf_counter()
+        seconds = self._uncharged.pop(tenant, 0.0) + now - began
+        if seconds < CHARGED_SECONDS_MIN:
+            self._uncharged[tenant] = seconds
+        else:
+            self._charge(tenant, seconds)
+        return now
+
+    def _interested(self, event: CacheEvent) -> Iterator[Watcher]:
+        key = event.entry.key
+        shapes = self._shapes.get(key.resource)
+        if not shapes:
+            return
+        for all_tenants, all_namespaces, by_name, by_index in tuple(shapes):
+            for indexed in _indexed_values(event) if by_index else (None,):
+                scope = WatchScope(
+                    key.resource,
+                    None if all_tenants else key.tenant,
+                    None if all_namespaces else key.namespace,
+                    key.name if by_name else None,
+                    indexed,
+                )
+                yield from tuple(self._watchers.get(scope, ()))
+
+
+def _held_bytes(watcher: Watcher) -> int:
+    return watcher.held_bytes
+
+
+def _indexed_values(event: CacheEvent) -> Iterable[str]:
+    """Both the new and the old value: a watcher of the old one gets a DELETED event."""
+    values = {event.entry.indexed}
+    if event.previous is not None:
+        values.add(event.previous.indexed)
+    return values

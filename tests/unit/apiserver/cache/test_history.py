@@ -1,0 +1,61 @@
+"""History is bounded in bytes: per tenant, and in total by what the largest have."""
+
+from alcove.api.ids import Key, Revision, TenantId
+from alcove.api.resources import CONFIG_MAPS, PODS
+from alcove.apiserver.buffers import TenantBuffers
+from alcove.apiserver.cache.collections import CacheCollection
+from alcove.apiserver.cache.entries import CacheEntry, CacheEventType
+from alcove.apiserver.cache.history import Histories
+
+MIB = 1 << 20
+
+
+def change(collection: CacheCollection, tenant: str, revision: int, size: int) -> None:
+    body = b'{"metadata":{},"data":"%b"}' % (b"x" * size)
+    entry = CacheEntry(Key(CONFIG_MAPS, TenantId(tenant), "n", "x"), Revision(revision), body)
+    collection.apply(CacheEventType.MODIFIED, entry)
+
+
+def test_large_objects_shorten_only_their_tenants_history() -> None:
+    buffers = TenantBuffers()
+    collection = CacheCollection(Revision(0), Histories(buffers, per_tenant_max=4 * MIB))
+    change(collection, "quiet", 1, 10)
+    for revision in range(2, 40):
+        change(collection, "loud", revision, MIB)
+    assert collection.history(TenantId("loud"), Revision(1)) is None
+    assert collection.history(TenantId("loud"), Revision(37)) is not None
+    assert collection.history(TenantId("quiet"), Revision(0)) is not None
+    assert buffers.of(TenantId("loud")) <= 4 * MIB
+
+
+def test_the_bound_holds_over_all_resources_of_a_tenant() -> None:
+    buffers = TenantBuffers()
+    histories = Histories(buffers, per_tenant_max=4 * MIB)
+    collections = [CacheCollection(Revision(0), histories) for _ in (CONFIG_MAPS, PODS)]
+    for revision in range(1, 40):
+        change(collections[revision % 2], "loud", revision, MIB)
+        assert buffers.of(TenantId("loud")) <= 4 * MIB
+
+
+def test_the_total_takes_from_those_with_most() -> None:
+    histories = Histories(TenantBuffers(), per_tenant_max=8 * MIB, total_max=10 * MIB)
+    collection = CacheCollection(Revision(0), histories)
+    revision = 0
+    for tenant, count in (("small", 3), ("large", 9), ("larger", 9)):
+        for _ in range(count):
+            revision += 1
+            change(collection, tenant, revision, MIB // 2)
+    for _ in range(20):
+        revision += 1
+        change(collection, "larger", revision, MIB)
+        assert histories.bytes <= 10 * MIB
+    assert collection.history(TenantId("small"), Revision(0)) is not None
+
+
+def test_dropped_history_is_no_longer_counted() -> None:
+    buffers = TenantBuffers()
+    collection = CacheCollection(Revision(0), Histories(buffers))
+    for revision in range(1, 2_000):
+        change(collection, "t", revision, 1_000)
+    collection.forget(Revision(2_000))
+    assert buffers.total == 0
