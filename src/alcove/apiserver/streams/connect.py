@@ -25,7 +25,10 @@ from alcove.http.client import HttpClientConnection
 from alcove.http.messages import HttpResponse
 
 PER_TENANT_MAX = 256
+"""Streams per tenant; one more is answered with 429."""
 TOTAL_MAX = 4_096
+"""Streams of all tenants. A tenant may have at most as many as are still free, so that any number of busy
+tenants leaves some for another; one more is answered with 429."""
 RETRY_AFTER_SECONDS = 5
 _TEXT = b"text/plain"
 _REQUEST_HEADERS = (
@@ -52,10 +55,11 @@ class StreamLimits:
 
         Raises TooManyRequests.
         """
-        if self._open[tenant] >= self._per_tenant_max:
-            raise _too_many(f'tenant "{tenant}" has {self._per_tenant_max} streams open')
         if self.total >= self._total_max:
             raise _too_many(f"this server has {self._total_max} streams open")
+        share = min(self._per_tenant_max, self._total_max - self.total)
+        if (count := self._open.get(tenant, 0)) >= share:
+            raise _too_many(f'tenant "{tenant}" has {count} streams open')
         self._open[tenant] += 1
         self.total += 1
         uncounted = [tenant]

@@ -21,8 +21,18 @@ def test_streams_are_limited_per_tenant() -> None:
 
 
 def test_streams_are_limited_in_total() -> None:
-    counting = StreamLimits(per_tenant_max=2, total_max=3)
-    for tenant in (A, A, B):
+    counting = StreamLimits(per_tenant_max=2, total_max=2)
+    for tenant in (A, B):
         counting.enter(tenant)
-    with pytest.raises(TooManyRequests, match="this server has 3"):
+    with pytest.raises(TooManyRequests, match="this server has 2"):
         counting.enter(C)
+
+
+def test_tenants_that_open_all_they_can_leave_streams_for_another() -> None:
+    counting = StreamLimits()
+    for number in range(64):
+        with pytest.raises(TooManyRequests):
+            while True:
+                counting.enter(TenantId(f"greedy-{number % 16}"))
+    for _ in range(64):
+        counting.enter(A)
