@@ -26,8 +26,8 @@ from alcove.api.errors import (
     Forbidden,
     InternalError,
     Invalid,
-    NotAcceptable,
     NotFound,
+    TooManyRequests,
 )
 from alcove.api.ids import ALL, GroupResource, TenantId
 from alcove.api.kind import Compilation
@@ -39,17 +39,18 @@ from alcove.apiserver.call import ApiCall
 from alcove.apiserver.flow import FlowController
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.metering import LoopMeter
-from alcove.apiserver.negotiate import ResponseForm, negotiate
-from alcove.apiserver.rbac.authorize import Access, Authorizer
+from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.rbac.nodes import node_name
 from alcove.apiserver.request_buffering import RequestBuffering
 from alcove.apiserver.request_recorder import RequestRecorder
+from alcove.apiserver.requested_access import access_of
 from alcove.apiserver.resources.handlers import ResourceHandlers
 from alcove.apiserver.resources.subresources import REVIEW_GROUPS, STREAMS
 from alcove.apiserver.responses import error_response
 from alcove.apiserver.routes import Routes
 from alcove.apiserver.services import ApiServerServices
 from alcove.component import request_ids
+from alcove.http.connections import ConnectionSlot
 from alcove.http.messages import HttpRequest, HttpResponse, header_safe
 from alcove.http.serverconnection import SLICE_BYTES
 from alcove.http.upload import RequestUpload
@@ -71,6 +72,7 @@ _CACHE_DEPENDENT_ERRORS = (BadRequest, Forbidden, NotFound, AlreadyExists, Confl
 
 SYNCHRONOUS_SECONDS = 0.0005
 """Requests that are answered without waiting and take less than this are covered by their seats."""
+CONNECTIONS_RETRY_SECONDS = 5
 
 
 class AppParts(Struct, frozen=True):
@@ -125,6 +127,8 @@ class App:
             elapsed = perf_counter() - started
             if elapsed > SYNCHRONOUS_SECONDS and call.verb:
                 self._parts.meter.record(call.identity.tenant, elapsed)
+            else:
+                self._parts.meter.add(elapsed)
             return response
         waiting = self._wait(call, outcome)
         return self._parts.meter.measured(call.identity.tenant, waiting) if call.verb else waiting
@@ -191,15 +195,16 @@ class App:
         return rest if isinstance(rest, HttpResponse) else await rest
 
     def _finish(self, call: ApiCall, response: HttpResponse) -> HttpResponse:
+        size = len(response.body) if isinstance(response.body, bytes) else 0
+        if size > SLICE_BYTES and call.verb:
+            response = self._parts.buffering.send(call, response, size, partial(self._release, call))
+        else:
+            self._release(call)
         if call.warnings:
             headers = response.headers or []
             headers += [(b"Warning", b'299 - "%b"' % header_safe(_quoted(text))) for text in call.warnings]
             response.headers = headers
         self._parts.recorder.finish(call, _with_request_id(response, call.request_id))
-        if isinstance(response.body, bytes) and len(response.body) > SLICE_BYTES:
-            self._parts.buffering.send(call, response, len(response.body), partial(self._release, call))
-        else:
-            self._release(call)
         return response
 
     def _release(self, call: ApiCall) -> None:
@@ -239,7 +244,12 @@ class App:
                 raise certificate
             certificate = None
         assert certificate is None or isinstance(certificate, Identity)
-        call.caller = call.identity = self._parts.authenticator.authenticate(request.headers, certificate)
+        caller = call.caller = call.identity = self._parts.authenticator.authenticate(
+            request.headers, certificate
+        )
+        connection = request.connection
+        if connection is not None and connection.group != caller.tenant:
+            _claim(connection, call)
         if "impersonate-" in "\n".join(request.headers):  # The cheapest test for any such header.
             call.identity = impersonate(call.caller, _impersonation(request), self._parts.authorizer)
 
@@ -252,8 +262,9 @@ class App:
         return None
 
     def _limit(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
+        self._parts.buffering.check(call)
         width = self._width(call)
-        if self._parts.flow.try_acquire(call.identity.tenant, width):
+        if not self._parts.meter.is_late and self._parts.flow.try_acquire(call.identity.tenant, width):
             call.seats = width
             return None
         return self._queue(call, width)
@@ -264,14 +275,11 @@ class App:
         return None
 
     def _width(self, call: ApiCall) -> int:
-        """The request's seats: by the number of objects that a list visits, or the size of a write's body.
-
-        Raises TooManyRequests if too much is buffered for the tenant already."""
+        """The request's seats: by the number of objects that a list visits, or the size of a write's body."""
         if call.verb in ("list", "watch", "deletecollection") and call.target.is_resource:
             target = call.target
             resource = GroupResource(target.group, target.resource)
             tenant = None if call.tenant == ALL else call.tenant
-            self._parts.buffering.check(call)
             return flow.width(self._parts.services.cache.count(tenant, resource, target.namespace or None))
         return flow.width(size_bytes=len(call.request.body))
 
@@ -287,7 +295,7 @@ class App:
         return None
 
     def _authorize(self, call: ApiCall) -> Outcome:
-        access = _access(call)
+        access = access_of(call)
         self._parts.authorizer.require(call.identity, access)
         if call.verb == "watch" and node_name(call.identity):
             # A node's right that follows from a pod ends with the pod, which may be before the watch ends.
@@ -327,6 +335,17 @@ class App:
         return answer if isinstance(answer, HttpResponse) else await answer
 
 
+def _claim(connection: ConnectionSlot, call: ApiCall) -> None:
+    """Counts the connection for the caller's tenant. Raises TooManyRequests."""
+    tenant = call.caller.tenant
+    if not connection.claim(tenant):
+        call.request.keep_alive = False
+        message = (
+            f'tenant "{tenant}" has too many connections open to this server; close some, or try again later'
+        )
+        raise TooManyRequests.after(CONNECTIONS_RETRY_SECONDS, message)
+
+
 def _needs_newest(call: ApiCall) -> bool:
     """Whether a stale cache could give a wrong response that is not an error.
 
@@ -353,44 +372,6 @@ def _impersonation(request: HttpRequest) -> list[tuple[str, str]]:
         for name, value in request.fields
         if name[:12].lower() == b"impersonate-"
     ]
-
-
-def _access(call: ApiCall) -> Access:
-    target = call.target
-    if not target.is_resource:
-        return Access(call.verb, call.tenant, path=target.path)
-    name, fields, labels = target.name, "", ""
-    if call.verb in _COLLECTION_READS and call.request.raw_query:
-        fields, labels = call.query.get("fieldSelector", ""), call.query.get("labelSelector", "")
-        name = name or _selected_name(fields)
-    return Access(
-        call.verb,
-        call.tenant,
-        target.group,
-        target.resource,
-        target.subresource,
-        target.namespace,
-        name,
-        fields=fields,
-        labels=labels,
-        metadata_only=call.verb in _COLLECTION_READS and _is_metadata(call),
-    )
-
-
-def _is_metadata(call: ApiCall) -> bool:
-    try:
-        return negotiate(call.request.headers.get("accept", "")) is ResponseForm.METADATA
-    except NotAcceptable:
-        return False  # The step that answers raises it again.
-
-
-def _selected_name(fields: str) -> str:
-    """The one name that a field selector selects: a role with resourceNames also allows to list and watch by
-    it."""
-    if not fields.startswith("metadata.name="):
-        return ""
-    name = fields.removeprefix("metadata.name=").removeprefix("=")
-    return "" if "," in name else name
 
 
 def _with_request_id(response: HttpResponse, request_id: str) -> HttpResponse:

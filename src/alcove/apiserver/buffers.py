@@ -2,7 +2,7 @@
 
 A tenant that reaches its bound loses what is its own: first its history (a watch that resumes gets `Expired`),
 then its slowest watches (`Expired`), then its next request (429). If all tenants together reach the total, the
-tenant with most loses; a tenant within an equal share of the total is served even then.
+tenant with most loses; ring0 and a tenant within an equal share of the total are served even then.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class TenantBuffers:
         self._change(tenant, count)
 
     def check(self, tenant: TenantId) -> None:
-        """Raises TooManyRequests if the tenant's account is full, before a response of unknown size is
-        made. Such a response may exceed the bound, but only one of each tenant at a time."""
+        """Raises TooManyRequests if the tenant's account is full, before a request is handled whose response
+        may be large."""
         if not self._fits(tenant, 0):
             self._shed(tenant, 0)
             if not self._fits(tenant, 0):
@@ -85,7 +85,7 @@ class TenantBuffers:
         wanted = self._bytes.get(tenant, 0) + count
         if wanted > self._tenant_max(tenant):
             return False
-        if self.total + count <= self.limits.total_bytes_max:
+        if self.total + count <= self.limits.total_bytes_max or tenant == SYSTEM:
             return True
         return wanted <= self.limits.total_bytes_max // max(len(self._bytes), 1)
 
@@ -98,8 +98,8 @@ class TenantBuffers:
             self._shed_from(tenant, self.of(tenant) + count - self._tenant_max(tenant))
             excess = self.total + count - self.limits.total_bytes_max
             if excess > 0:
-                largest = max(self._bytes, key=self.of, default=tenant)
-                self._shed_from(largest, excess)
+                tenants = (each for each in self._bytes if each != SYSTEM)
+                self._shed_from(max(tenants, key=self.of, default=SYSTEM), excess)
         finally:
             self._is_shedding = False
 

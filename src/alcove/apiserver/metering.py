@@ -29,14 +29,26 @@ class LoopMeter:
         self._seconds = 0.0
         self._tenants: set[TenantId] = set()
         """Tenants that took time in this iteration."""
+        self._is_reset_scheduled = False
 
     def is_over(self, tenant: TenantId) -> bool:
         """Whether the tenant should continue in the loop's next iteration."""
         return self._seconds > ITERATION_SECONDS and tenant in self._tenants
 
+    @property
+    def is_late(self) -> bool:
+        """Whether so much was done in this iteration that further requests should wait for the next one."""
+        return self._seconds > ITERATION_SECONDS
+
+    def add(self, seconds: float) -> None:
+        """Counts time that is covered by the seats of a request: it is not charged."""
+        self._seconds += seconds
+        if self._seconds > ITERATION_SECONDS:
+            # Not before: a callback per iteration would cost more than it helps.
+            self._schedule_reset()
+
     def record(self, tenant: TenantId, seconds: float) -> None:
-        if not self._tenants:
-            get_running_loop().call_soon(self._begin_iteration)
+        self._schedule_reset()
         self._seconds += seconds
         self._tenants.add(tenant)
         self._charge(tenant, seconds)
@@ -45,7 +57,13 @@ class LoopMeter:
         """The same work, measured."""
         return _MeasuredCoroutine(self, tenant, work)
 
+    def _schedule_reset(self) -> None:
+        if not self._is_reset_scheduled:
+            self._is_reset_scheduled = True
+            get_running_loop().call_soon(self._begin_iteration)
+
     def _begin_iteration(self) -> None:
+        self._is_reset_scheduled = False
         self._seconds = 0.0
         self._tenants.clear()
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from alcove.api.errors import Timeout
+from alcove.api.errors import Timeout, TooManyRequests
 from alcove.apiserver.buffers import TenantBuffers
 from alcove.apiserver.call import ApiCall
-from alcove.apiserver.responses import api_error
+from alcove.apiserver.responses import api_error, error_response
 from alcove.http.errors import HttpError
 from alcove.http.limits import LIMITS
 from alcove.http.messages import HttpResponse
 from alcove.http.upload import RequestUpload
+
+_READS = frozenset({"get", "list", "watch"})
 
 BODY_SECONDS_MAX = 60.0
 """For receiving one request's body; then the request is answered with 504."""
@@ -51,20 +53,30 @@ class RequestBuffering:
             raise api_error(error) from error
 
     def release(self, call: ApiCall) -> None:
-        """Releases a body's bytes. Idempotent."""
+        """Releases a body and its bytes. Idempotent."""
         size, call.reserved_bytes = call.reserved_bytes, 0
         if size:
+            call.request.body = b""
             self._buffers.release(call.identity.tenant, size)
 
     def send(
         self, call: ApiCall, response: HttpResponse, size: int, release_seats: Callable[[], None]
-    ) -> None:
+    ) -> HttpResponse:
         """Counts a large response until it is sent. Its seats are held for a while, because sending it is part
-        of the work."""
-        if not call.seats:
-            return
+        of the work.
+
+        Returns the response, or an error if too much is buffered for the tenant. What a write responds is sent in
+        any case, so that the client knows that it succeeded.
+        """
         tenant, buffers = call.identity.tenant, self._buffers
-        buffers.hold(tenant, size)
+        if call.verb in _READS:
+            try:
+                buffers.reserve(tenant, size)
+            except TooManyRequests as error:
+                release_seats()
+                return error_response(error)
+        else:
+            buffers.hold(tenant, size)
         timer = asyncio.get_running_loop().call_later(SENDING_SECONDS_MAX, release_seats)
 
         def done() -> None:
@@ -73,3 +85,4 @@ class RequestBuffering:
             buffers.release(tenant, size)
 
         response.done = done
+        return response

@@ -11,13 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import orjson
-
-from alcove.api.errors import ApiError, Expired, Forbidden, InternalError, status
+from alcove.api.errors import ApiError, Expired, Forbidden, InternalError
 from alcove.api.ids import SYSTEM, GroupResource, Revision, TenantId
 from alcove.apiserver.cache.entries import INDEXED_FIELDS, CacheEntry, CacheEvent, CacheEventType
-from alcove.apiserver.negotiate import ResponseForm
 from alcove.apiserver.render import ObjectView, render
+from alcove.apiserver.watch_events import bookmark, encode, error_event
 from alcove.apiserver.watch_hub import WatchHub, WatchScope
 from alcove.http.limits import WRITE_BUFFER_BYTES_MAX
 from alcove.http.messages import ResponseWriter
@@ -33,6 +31,8 @@ PENDING_BYTES_RING0_MAX = 64 << 20
 FIRST_AT_ONCE_MAX = 256
 """Initial events that are sent in one iteration of the loop, so that other requests are served in between."""
 BOOKMARK_SECONDS = 60.0
+REFERENCE_BYTES = 8
+"""The memory of an initial event that is not sent yet, beside its body, which the cache holds."""
 WRITE_BYTES_MAX = 256 << 10
 """Lines are written together up to this size, unless one is larger."""
 
@@ -90,15 +90,14 @@ class Watcher:
         self._writer = writer
         self._hub.add(self)
         # Evaluated now, so that the initial state has the revision from which the events continue.
-        self._initial = iter(list(self._initial or ()))
+        initial = list(self._initial or ())
+        self._initial = iter(initial)
+        self._held_event_bytes += len(initial) * REFERENCE_BYTES
         self._timers.append(asyncio.get_running_loop().call_later(self._seconds_max, self._time_out))
-        self._send_initial()
+        self._hub.schedule(self, self.tenant)
 
     def resume(self) -> None:
-        if self._initial is not None:
-            self._send_initial()
-        else:
-            self._write()
+        self._hub.schedule(self, self.tenant)
 
     @property
     def _is_full(self) -> bool:
@@ -106,18 +105,16 @@ class Watcher:
         return self._writer is not None and self._writer.paused
 
     def _send_initial(self) -> None:
-        """Sends a slice of the initial events; continues in the loop's next iteration, or when `resume` is
-        called."""
-        if self._writer is None or self._initial is None or self._is_full:
+        """Sends a slice of the initial events; continues when it is this watcher's turn again, or when `resume`
+        is called."""
+        if self._initial is None or self._writer is None or self._is_full:
             return
         size = 0
         for count, first in enumerate(self._initial, start=1):
             size += self._append_initial(first)
             if count >= FIRST_AT_ONCE_MAX or size > WRITE_BYTES_MAX:
-                self._write()
-                asyncio.get_running_loop().call_soon(self._send_initial)
+                self._hub.schedule(self, self.tenant)
                 return
-        self._write()
         self._finish_initial()
 
     def _append_initial(self, first: CacheEvent | CacheEntry | bytes) -> int:
@@ -125,6 +122,8 @@ class Watcher:
             case bytes():
                 self._append_line(first)
                 return len(first)
+            case CacheEntry() if self._matches is not None and not self._matches(first):
+                return 0
             case CacheEntry():
                 self._append_event(CacheEventType.ADDED, CacheEvent(CacheEventType.ADDED, first, None))
                 return len(first.body)
@@ -138,7 +137,6 @@ class Watcher:
         self._held_event_bytes = 0
         for event in held:
             self._offer(event)
-        self.flush()
         if self._bookmarks and self._writer is not None:
             loop = asyncio.get_running_loop()
             self._timers.append(loop.call_later(BOOKMARK_SECONDS, self._bookmark))
@@ -185,6 +183,8 @@ class Watcher:
         self._pending_bytes += len(line)
 
     def flush(self) -> None:
+        """Writes what the client reads now. Initial events are written in slices, in several calls."""
+        self._send_initial()
         self._write()
         if len(self._pending) > PENDING_EVENTS_MAX or self.held_bytes > self._bytes_max:
             self.expire()
@@ -217,11 +217,16 @@ class Watcher:
                 writer.write(data)
             else:
                 self._write_slices(writer)
-        waiting = self._pending_bytes + self._held_event_bytes
+        waiting = self._waiting_bytes
         if writer.paused:
             waiting += writer.buffered_bytes
         if waiting != self.held_bytes:
             self._count(waiting)
+
+    @property
+    def _waiting_bytes(self) -> int:
+        """Bytes in memory that are not passed to the connection yet."""
+        return self._pending_bytes + self._held_event_bytes
 
     def _write_slices(self, writer: ResponseWriter) -> None:
         lines, index = self._pending, 0
@@ -306,6 +311,7 @@ class ConvertingWatcher(Watcher):
         super().__init__(*arguments, **options)
         self._convert = convert
         self._queue: list[_Unconverted] = []
+        self._unconverted_bytes = 0
         self._task: asyncio.Task[None] | None = None
 
     def _append_event(self, kind: CacheEventType, event: CacheEvent) -> None:
@@ -318,12 +324,16 @@ class ConvertingWatcher(Watcher):
     def _is_full(self) -> bool:
         return self._task is not None or super()._is_full
 
+    @property
+    def _waiting_bytes(self) -> int:
+        return super()._waiting_bytes + self._unconverted_bytes
+
     def _enqueue(self, item: _Unconverted) -> None:
         if len(self._queue) > PENDING_EVENTS_MAX and self._task is not None:
             self.expire()
             return
         self._queue.append(item)
-        self._held_event_bytes += _size(item)
+        self._unconverted_bytes += _size(item)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._drain())
 
@@ -334,7 +344,7 @@ class ConvertingWatcher(Watcher):
                 entries = await self._convert([item[1] for item in batch if not isinstance(item, bytes)])
                 converted = iter(entries)
                 for item in batch:
-                    self._held_event_bytes -= _size(item)
+                    self._unconverted_bytes -= _size(item)
                     if isinstance(item, bytes):
                         self._put(item)
                     else:
@@ -348,50 +358,13 @@ class ConvertingWatcher(Watcher):
             log.exception("failed to convert watch events")
             self._finish(error_event(InternalError("failed to convert events: watch again")))
         self._task = None
-        self._send_initial()
+        self._hub.schedule(self, self.tenant)
 
     def stop(self) -> None:
         super().stop()
         self._queue.clear()
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
-
-
-def encode(kind: CacheEventType, event: CacheEvent, view: ObjectView) -> bytes:
-    """One line of a watch, rendered once for all watchers with an equal view."""
-    cache_key = (kind, view.cache_key)
-    line = event.encoded.get(cache_key)
-    if line is None:
-        line = event.encoded[cache_key] = b'{"type":"%b","object":%b}\n' % (
-            kind.value.encode(),
-            render(view, event.entry),
-        )
-    return line
-
-
-def error_event(error: ApiError) -> bytes:
-    return b'{"type":"ERROR","object":%b}\n' % orjson.dumps(status(error))
-
-
-def bookmark(view: ObjectView, revision: Revision, *, initial_end: bool = False) -> bytes:
-    kind = view.kind
-    meta: dict[str, object] = {"resourceVersion": str(revision), "creationTimestamp": None}
-    if initial_end:
-        meta["annotations"] = {"k8s.io/initial-events-end": "true"}
-    names = {"kind": kind.kind, "apiVersion": kind.api_version}
-    if view.form is ResponseForm.METADATA:
-        names = {"kind": "PartialObjectMetadata", "apiVersion": view.meta_version}
-    if view.form is ResponseForm.TABLE:
-        obj: dict[str, object] = {
-            "kind": "Table",
-            "apiVersion": view.meta_version,
-            "metadata": {"resourceVersion": str(revision)},
-            "columnDefinitions": [],
-            "rows": [{"cells": [], "object": {**names, "metadata": meta}}],
-        }
-    else:
-        obj = {**names, "metadata": meta}
-    return b'{"type":"BOOKMARK","object":%b}\n' % orjson.dumps(obj)
 
 
 def indexed_value(resource: GroupResource, exact: dict[str, str]) -> str | None:

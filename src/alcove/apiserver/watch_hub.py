@@ -1,16 +1,16 @@
 """All watchers of this server: finds those of an event by index, and bounds how many a tenant has.
 
 The cost of an event depends on the watchers whose scope it falls into, not on all of them. It is charged to the
-tenant that wrote the object. Watchers write in slices, so that an event with many watchers does not delay
-other requests.
+tenant that wrote the object; initial events are charged to the tenant that watches. Watchers write in turns
+between these tenants, for at most SLICE_SECONDS in one iteration of the loop, so that neither an event with many
+watchers nor many new watches delay other requests.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -24,10 +24,10 @@ from alcove.apiserver.cache.entries import CacheEvent
 if TYPE_CHECKING:
     from alcove.apiserver.watch import Watcher
 
-WATCHES_PER_TENANT_MAX = 1_000
-"""Watches per tenant, except ring0; one more is answered with 429."""
-WATCHERS_AT_ONCE_MAX = 64
-"""Watchers that write in one iteration of the loop."""
+WATCHES_PER_TENANT_MAX = 800
+"""Watches per tenant, except ring0; one more is answered with 429. A watch needs a connection of its own."""
+SLICE_SECONDS = 0.002
+"""For which watchers write in one iteration of the loop."""
 RETRY_AFTER_SECONDS = 5
 CHARGED_SECONDS_MIN = 0.0005
 """Time is charged in portions of at least this."""
@@ -62,8 +62,8 @@ class WatchHub:
         self._shapes: dict[GroupResource, Counter[tuple[bool, bool, bool, bool]]] = {}
         self._by_tenant: dict[TenantId, set[Watcher]] = {}
         """By the tenant of the user who watches."""
-        self._unflushed: dict[Watcher, TenantId] = {}
-        """Watchers that have events to write, with the tenant of the newest."""
+        self._unflushed: OrderedDict[TenantId, OrderedDict[Watcher, None]] = OrderedDict()
+        """Watchers that have events to write, by the tenant that is charged; the next tenant first."""
         self._is_flush_scheduled = False
         self._uncharged: dict[TenantId, float] = {}
         self.count = 0
@@ -92,7 +92,6 @@ class WatchHub:
         own.discard(watcher)
         if not own:
             del self._by_tenant[watcher.tenant]
-        self._unflushed.pop(watcher, None)
         self.count -= 1
 
     def _remove(self, watcher: Watcher, scope: WatchScope) -> None:
@@ -117,27 +116,47 @@ class WatchHub:
         began = perf_counter()
         for event in events:
             tenant = event.entry.key.tenant
-            is_watched = False
+            offered: dict[Watcher, None] = {}
             for watcher in self._interested(event):
                 watcher.offer(event)
-                self._unflushed[watcher] = tenant
-                is_watched = True
-            if is_watched:
+                offered[watcher] = None
+            if offered:
+                self._unflushed.setdefault(tenant, OrderedDict()).update(offered)
                 began = self._spend(tenant, began)
         if self._unflushed and not self._is_flush_scheduled:
             self._flush()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all watchers have written what their clients read."""
+        return not self._unflushed
+
+    def schedule(self, watcher: Watcher, tenant: TenantId) -> None:
+        """Lets the watcher write in an iteration to come; `tenant` is charged for it."""
+        self._unflushed.setdefault(tenant, OrderedDict())[watcher] = None
+        self._schedule_flush()
+
+    def _schedule_flush(self) -> None:
+        if not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
         """Lets some watchers write now, and the others in the loop's next iterations."""
         self._is_flush_scheduled = False
         began = perf_counter()
-        for watcher, tenant in list(islice(self._unflushed.items(), WATCHERS_AT_ONCE_MAX)):
-            self._unflushed.pop(watcher, None)
+        until = began + SLICE_SECONDS
+        while self._unflushed:
+            tenant, watchers = self._unflushed.popitem(last=False)
+            watcher, _ = watchers.popitem(last=False)
+            if watchers:
+                self._unflushed[tenant] = watchers
             watcher.flush()
             began = self._spend(tenant, began)
+            if began >= until:
+                break
         if self._unflushed:
-            self._is_flush_scheduled = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._schedule_flush()
 
     def _spend(self, tenant: TenantId, began: float) -> float:
         """Counts the time since `began` for a tenant; returns the time now."""

@@ -24,7 +24,19 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
     pipelined_bytes_max: int = 16 << 10
     """Bytes of pending requests of one connection; beyond that, the socket is not read."""
     connections_max: int = 20_000
-    """Open connections of a server."""
+    """Open connections of a server; one more is closed."""
+    connections_per_group_max: int = 1_000
+    """Connections with authenticated requests per group (the API server's groups are tenants), but not more than
+    are free. The request that would need one more is answered with 429 and its connection closed."""
+    connections_reserved: int = 1_000
+    """Connections that only the API server's ring0 may have."""
+    unauthenticated_max: int = 2_048
+    """Connections without an authenticated request; one more closes the oldest of the address with most."""
+    unauthenticated_per_address_max: int = 512
+    """The same per client address (IPv6: per /64); one more closes the oldest of that address."""
+    unauthenticated_seconds_max: float = 30.0
+    """From the beginning of a connection to the first request that is authenticated, for servers that have
+    groups; then the connection is closed."""
     handshake_seconds_max: float = 10.0
     """For the TLS handshake at a server."""
     head_seconds_max: float = 10.0

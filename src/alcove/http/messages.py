@@ -16,6 +16,7 @@ from msgspec import Struct
 from alcove.http.errors import MalformedMessage
 
 if TYPE_CHECKING:
+    from alcove.http.connections import ConnectionSlot
     from alcove.http.upload import RequestUpload
 
 Field = tuple[bytes, bytes]
@@ -123,6 +124,7 @@ class HttpRequest:
     __slots__ = (
         "address",
         "body",
+        "connection",
         "fields",
         "headers",
         "keep_alive",
@@ -144,6 +146,7 @@ class HttpRequest:
         peer: object = None,
         address: str = "",
         keep_alive: bool = True,
+        connection: ConnectionSlot | None = None,
     ) -> None:
         self.method = method
         self.path = path
@@ -157,6 +160,8 @@ class HttpRequest:
         """The result of the server's `identify` for the client's certificate; None without one."""
         self.address = address
         self.keep_alive = keep_alive
+        self.connection = connection
+        """A handler that authenticates requests calls its `claim`."""
         self.upload: RequestUpload | None = None
         """The body if the request is handled before its body is received; `body` is then empty."""
 

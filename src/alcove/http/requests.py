@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+from alcove.http.connections import ConnectionSlot
 from alcove.http.errors import BodyTooLarge
 from alcove.http.limits import HttpLimits
 from alcove.http.messages import HttpHead, HttpRequest
@@ -24,6 +25,7 @@ class RequestOwner(Protocol):
     transport: asyncio.Transport
     peer: object
     address: str
+    slot: ConnectionSlot
 
     def received(self, request: HttpRequest) -> None:
         """Called with each request; if it has an upload, its body is not received yet."""
@@ -67,10 +69,16 @@ class RequestReceiver:
 
     def end(self) -> None:
         """Release the parser and the owner; nothing more is received."""
-        self.upload = None
+        self.upload = self._request = None
         self.owes_continue = False
         self.parser.close()
         del self.parser, self._owner
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether the upload may be longer than a body that is kept in memory."""
+        upload = self.upload
+        return upload is not None and (upload.length is None or upload.length > self._body_bytes_max)
 
     # Called by the parser
 
@@ -87,6 +95,7 @@ class RequestReceiver:
             owner.peer,
             owner.address,
             head.keep_alive,
+            owner.slot,
         )
         if not head.length and not head.is_chunked:
             return

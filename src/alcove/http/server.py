@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
+from functools import partial
 
+from alcove.http.accepting import Acceptor
+from alcove.http.connections import ConnectionSlot, ConnectionTable
 from alcove.http.errors import HttpError
 from alcove.http.limits import LIMITS, HttpLimits
 from alcove.http.messages import HttpRequest, HttpResponse
 from alcove.http.serverconnection import HttpHandler, HttpServerConnection
 
 SWEEP_SECONDS = 5.0
-BACKLOG = 4_096
 
 
 def plain_error(error: HttpError) -> HttpResponse:
@@ -33,37 +35,38 @@ class HttpServer:
         identify: Callable[[bytes], object] | None = None,
         render_error: Callable[[HttpError], HttpResponse] = plain_error,
         streams_body: Callable[[HttpRequest], bool] = lambda _request: False,
+        group_of: Callable[[object], str] | None = None,
+        unlimited_group: str | None = None,
         limits: HttpLimits = LIMITS,
     ) -> None:
         """`host`: one address to listen on, or several with the same port. `identify`: maps a client's
         certificate (DER) to the `peer` of its requests; called once per connection. `render_error`: the
         response, with a body of bytes, to a request that cannot be read or whose handler failed.
         `streams_body`: whether a request with a body is handled as soon as its head is received, however short
-        the body is, and without a size limit."""
+        the body is, and without a size limit. `group_of`: the group that a `peer`'s connections are counted for,
+        empty if that is decided by its requests (`HttpRequest.connection`); None for a server that does not
+        authenticate its clients. `unlimited_group`: see `ConnectionTable`."""
         self.handle = handler
-        self._host = host
+        self._hosts = (host,) if isinstance(host, str) else host
         self._port = port
         self._tls = tls
         self._identify = identify
         self.render_error = render_error
         self.streams_body = streams_body
+        self._group_of = group_of
         self.limits = limits
+        self.connections = ConnectionTable(limits, unlimited_group)
         self._connections: set[HttpServerConnection] = set()
-        self._listener: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.stopping = False
 
     async def __aenter__(self) -> HttpServer:
         self._loop = asyncio.get_running_loop()
-        self._listener = await self._loop.create_server(
-            lambda: HttpServerConnection(self),
-            self._host,
-            self._port,
-            ssl=self._tls,
-            ssl_handshake_timeout=self.limits.handshake_seconds_max if self._tls is not None else None,
-            backlog=BACKLOG,
-            reuse_address=True,
+        self._acceptor = Acceptor(
+            partial(HttpServerConnection, self), self.connections, self._tls, self.limits
         )
+        await self._acceptor.listen(self._hosts, self._port)
         self._close_expired()
         return self
 
@@ -71,8 +74,8 @@ class HttpServer:
         self.stopping = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._listener is not None:
-            self._listener.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
         for connection in list(self._connections):
             connection.transport.close()
         # One loop iteration for the transports to flush and call connection_lost.
@@ -80,8 +83,8 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        assert self._listener is not None
-        return int(self._listener.sockets[0].getsockname()[1])
+        assert self._acceptor is not None
+        return self._acceptor.port
 
     def close_peers(self, selects: Callable[[object], bool]) -> int:
         """Close the connections whose `peer` is selected, at once and with whatever they carry; returns how
@@ -97,15 +100,19 @@ class HttpServer:
         certificate = tls.getpeercert(binary_form=True) if tls is not None else None
         return self._identify(certificate) if certificate and self._identify is not None else None
 
-    def opened(self, connection: HttpServerConnection) -> None:
-        if len(self._connections) >= self.limits.connections_max:
-            connection.transport.abort()
-            return
+    def opened(self, connection: HttpServerConnection, slot: ConnectionSlot) -> None:
+        slot.is_made, slot.close = True, connection.transport.abort
         self._connections.add(connection)
         connection.deadline = self.idle_deadline()
+        if self._group_of is None:
+            return
+        group = self._group_of(connection.peer)
+        if group and not slot.claim(group):
+            connection.transport.abort()
 
-    def lost(self, connection: HttpServerConnection) -> None:
+    def lost(self, connection: HttpServerConnection, slot: ConnectionSlot) -> None:
         self._connections.discard(connection)
+        self.connections.closed(slot)
 
     def idle_deadline(self) -> float:
         return self._loop.time() + self.limits.idle_seconds_max
@@ -126,4 +133,6 @@ class HttpServer:
         for connection in list(self._connections):
             if 0.0 < connection.deadline < now:
                 connection.expire()
+        if self._group_of is not None:
+            self.connections.close_expired(now)
         self._timer = self._loop.call_later(SWEEP_SECONDS, self._close_expired)

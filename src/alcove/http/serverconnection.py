@@ -1,9 +1,10 @@
 """One client's connection to a server: requests are answered in the order in which they arrive.
 
 A handler that does not need to wait responds within `data_received`, without a task. Requests that arrive
-while one is being answered wait in a short queue; if it is full, the socket is not read. After a 101 the
-connection is no longer HTTP: its transport gets another protocol, `Tunnel`, and this one is only notified
-when the connection is lost.
+while one is being answered wait in a short queue; if it is full, the socket is not read. Each waiting request
+is answered in an iteration of the loop of its own, so that other connections are served in between, and only
+after the client has read the response before it. After a 101 the connection is no longer HTTP: its transport
+gets another protocol, `Tunnel`, and this one is only notified when the connection is lost.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
 from alcove.http.closing import CLOSED
+from alcove.http.connections import ConnectionSlot
 from alcove.http.errors import HttpError
 from alcove.http.limits import WRITE_BUFFER_BYTES_MAX
 from alcove.http.messages import HttpRequest, HttpResponse, ResponseStream, UpgradedConnection
 from alcove.http.requests import RequestReceiver
 from alcove.http.tunnel import Tunnel
-from alcove.http.writing import LAST_CHUNK, REASONS, chunk, status_line
+from alcove.http.writing import CONTENT_LENGTH, CONTENT_TYPE, LAST_CHUNK, chunk, first_lines, last_response
 
 if TYPE_CHECKING:
     from alcove.http.server import HttpServer
@@ -32,15 +34,12 @@ HttpHandler = Callable[[HttpRequest], HttpResponse | Coroutine[Any, Any, HttpRes
 SLICE_BYTES = 256 << 10
 """Large bodies are written in slices of this size, so that they do not block other connections."""
 
-_CACHE = b"\r\nCache-Control: no-cache, private"
-_LENGTH = b"\r\nContent-Length: "
-_TYPE = b"\r\nContent-Type: "
-_HEADS = {status: status_line(status) + _CACHE for status in REASONS}
-
 
 class HttpServerConnection(asyncio.Protocol):
     __slots__ = (
+        "_has_answered",
         "_is_chunked",
+        "_is_draining",
         "_is_queue_full",
         "_is_reading",
         "_receiver",
@@ -58,11 +57,13 @@ class HttpServerConnection(asyncio.Protocol):
         "is_answering",
         "paused",
         "peer",
+        "slot",
         "transport",
     )
 
-    def __init__(self, server: HttpServer) -> None:
+    def __init__(self, server: HttpServer, slot: ConnectionSlot) -> None:
         self._server = server
+        self.slot = slot
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
         self._receiver = RequestReceiver(self, server.limits)
         self.peer: object = None
@@ -77,6 +78,10 @@ class HttpServerConnection(asyncio.Protocol):
         """Bytes that were received since the queue was empty, while another request was being answered."""
         self._is_queue_full = False
         self._is_reading = True
+        self._has_answered = False
+        """Whether one of the requests that were received together is answered already."""
+        self._is_draining = False
+        """Whether the next request waits until the client has read the last response."""
         self.is_answering = False
         self._request: HttpRequest | None = None
         self._response: HttpResponse | None = None
@@ -92,17 +97,17 @@ class HttpServerConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
-        peer = transport.get_extra_info("peername")
-        self.address = peer[0] if isinstance(peer, tuple) else ""
+        self.address = self.slot.address
         self.peer = self._server.identify(transport.get_extra_info("ssl_object"))
-        self._server.opened(self)
+        self._server.opened(self, self.slot)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._server.lost(self)
+        self._server.lost(self, self.slot)
         if self._stream is not None:
             self._stream.stop()
             self._stream = None
         self._rest = None
+        self._waiting.clear()
         self._receiver.end()
         self._release()
         if self._task is not None:
@@ -121,10 +126,14 @@ class HttpServerConnection(asyncio.Protocol):
             self._write_rest()
         elif self._stream is not None:
             self._stream.resume()
+        elif self._is_draining:
+            self._is_draining = False
+            self._answered()
 
     def data_received(self, data: bytes) -> None:
         if self._refused is not None:
             return
+        self._has_answered = False
         if self.is_answering and self._receiver.upload is None:
             self._waiting_bytes += len(data)
         try:
@@ -133,6 +142,10 @@ class HttpServerConnection(asyncio.Protocol):
             self._refuse(error)
             return
         if self._waiting_bytes > self._server.limits.pipelined_bytes_max:
+            if self._stream is not None:
+                # The stream may last for hours, and what waits behind it is in memory.
+                self.transport.abort()
+                return
             self._set_queue_full(True)
         if following is None:
             parser = self._receiver.parser
@@ -140,12 +153,13 @@ class HttpServerConnection(asyncio.Protocol):
                 # The deadline counts from the first part of a head, however many follow.
                 self.deadline = min(self.deadline, self._server.head_deadline())
             return
-        if self.is_answering:
-            self._waiting.append(following)
-            self._set_queue_full(True)
-        elif following:
+        if not self.is_answering:
+            if not following:
+                return
             # The upgrade was declined and the request answered: these bytes are the next request.
-            self.data_received(following)
+            self._schedule_next()
+        self._waiting.append(following)
+        self._set_queue_full(True)
 
     # Called by the server
 
@@ -163,11 +177,14 @@ class HttpServerConnection(asyncio.Protocol):
         return self._server.streams_body(request)
 
     def received(self, request: HttpRequest) -> None:
-        if self.is_answering:
+        if self.is_answering or self._has_answered:
+            if not self.is_answering:
+                self._schedule_next()
             self._waiting.append(request)
             if len(self._waiting) >= self._server.limits.pipelined_max:
                 self._set_queue_full(True)
         else:
+            self._has_answered = True
             self._answer(request)
 
     def uploaded(self) -> None:
@@ -225,10 +242,10 @@ class HttpServerConnection(asyncio.Protocol):
             if response.done is not None:
                 response.done()
             return
-        head = [_HEADS.get(response.status) or _head(response.status), _TYPE, response.content_type]
+        head = [first_lines(response.status), CONTENT_TYPE, response.content_type]
         for name, value in response.headers or ():
             head += (b"\r\n", name, b": ", value)
-        if self._is_uploading and (self._receiver.owes_continue or self._is_endless(request)):
+        if self._is_uploading and (self._receiver.owes_continue or self._receiver.is_endless):
             # A client that was not told to continue may send its body or not; another one may never end.
             request.keep_alive = False
             head.append(b"\r\nConnection: close")
@@ -237,7 +254,7 @@ class HttpServerConnection(asyncio.Protocol):
             self._begin(head, response)
             return
         length = len(body) if response.length is None else response.length
-        head += (_LENGTH, str(length).encode(), b"\r\n\r\n") if length >= 0 else (b"\r\n\r\n",)
+        head += (CONTENT_LENGTH, str(length).encode(), b"\r\n\r\n") if length >= 0 else (b"\r\n\r\n",)
         if len(body) <= SLICE_BYTES:
             if request.method != "HEAD":
                 head.append(body)
@@ -251,31 +268,27 @@ class HttpServerConnection(asyncio.Protocol):
 
     def _begin(self, head: list[bytes], response: HttpResponse) -> None:
         if response.status == 101:
-            self._hand_over(head, cast(UpgradedConnection, response.body))
+            self._upgrade(head, cast(UpgradedConnection, response.body))
             return
         body = cast(ResponseStream, response.body)
         self._is_chunked = response.length is None
         if response.length is None:
             head.append(b"\r\nTransfer-Encoding: chunked\r\n\r\n")
         else:
-            head += (_LENGTH, str(response.length).encode(), b"\r\n\r\n")
+            head += (CONTENT_LENGTH, str(response.length).encode(), b"\r\n\r\n")
         self.transport.write(b"".join(head))
         self._stream = body
         body.start(self)
 
-    def _hand_over(self, head: list[bytes], body: UpgradedConnection) -> None:
+    def _upgrade(self, head: list[bytes], body: UpgradedConnection) -> None:
         """Switch to the upgraded connection; this protocol is then only notified when the connection is
         lost."""
         del head[1:3]  # There is no body for a content type.
         self.transport.write(b"".join([*head, b"\r\n\r\n"]))
-        self.transport.set_protocol(Tunnel(self, body))
-        body.start(self.transport)
-        if self.paused:
-            body.pause()
-        if self._waiting and isinstance(early := self._waiting.popleft(), bytes):
-            if early:
-                body.received(early)
-            self._set_queue_full(False)
+        early = self._waiting.popleft() if self._waiting else b""
+        assert isinstance(early, bytes)
+        Tunnel(self, body).begin(self.transport, early, is_paused=self.paused)
+        self._set_queue_full(False)
 
     def _write_rest(self) -> None:
         """Write one slice of a large body, and schedule the next one after other events of the loop."""
@@ -296,6 +309,14 @@ class HttpServerConnection(asyncio.Protocol):
 
     def _done(self) -> None:
         self._release()
+        if self.paused and not self.transport.is_closing():
+            # A client that sends requests and does not read would fill the memory with responses.
+            self._is_draining = True
+            self.deadline = self._server.response_deadline()
+        else:
+            self._answered()
+
+    def _answered(self) -> None:
         self.is_answering = False
         upload = self._receiver.upload
         if upload is not None and self._is_uploading and not self._receiver.owes_continue:
@@ -306,10 +327,6 @@ class HttpServerConnection(asyncio.Protocol):
         else:
             self._next()
 
-    def _is_endless(self, request: HttpRequest) -> bool:
-        upload, limits = request.upload, self._server.limits
-        return upload is not None and (upload.length is None or upload.length > limits.body_bytes_max)
-
     @property
     def _is_uploading(self) -> bool:
         """Whether the body of the request being answered is still being received."""
@@ -317,11 +334,14 @@ class HttpServerConnection(asyncio.Protocol):
         return request is not None and request.upload is not None and not request.upload.is_complete
 
     def _next(self) -> None:
-        assert self._request is not None
-        if self._refused is not None or self._server.stopping or not self._request.keep_alive:
+        # It is not kept while the connection is idle: it may be large.
+        request, self._request = self._request, None
+        if self._server.stopping or request is None or not request.keep_alive:
             self.transport.close()
         elif self._waiting:
-            self._answer_next(self._waiting.popleft())
+            self._schedule_next()
+        elif self._refused is not None:
+            self._refuse(self._refused)
         else:
             if self._waiting_bytes:
                 self._empty_queue()
@@ -333,7 +353,17 @@ class HttpServerConnection(asyncio.Protocol):
         is_in_head = receiver.parser.unread_bytes and receiver.parser.is_in_head
         self.deadline = server.head_deadline() if is_in_head else server.idle_deadline()
 
-    def _answer_next(self, following: HttpRequest | bytes) -> None:
+    def _schedule_next(self) -> None:
+        """Answer the next waiting request in the loop's next iteration."""
+        self.deadline = 0.0
+        self.is_answering = True
+        asyncio.get_running_loop().call_soon(self._answer_next)
+
+    def _answer_next(self) -> None:
+        if not self._waiting or self.transport.is_closing():
+            return
+        following = self._waiting.popleft()
+        self.is_answering = False
         if isinstance(following, bytes):
             # The upgrade was declined: these are further requests.
             self._idle()
@@ -359,11 +389,7 @@ class HttpServerConnection(asyncio.Protocol):
             return
         if self.is_answering:
             return
-        response = self._server.render_error(error)
-        assert isinstance(response.body, bytes)
-        head = _head(response.status) + _TYPE + response.content_type
-        length = _LENGTH + str(len(response.body)).encode()
-        self.transport.write(head + length + b"\r\nConnection: close\r\n\r\n" + response.body)
+        self.transport.write(last_response(self._server.render_error(error)))
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.deadline = self._server.linger_deadline()
@@ -390,7 +416,3 @@ class HttpServerConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         self.transport.abort()
-
-
-def _head(status: int) -> bytes:
-    return _HEADS.get(status) or status_line(status) + _CACHE

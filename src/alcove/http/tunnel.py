@@ -18,6 +18,16 @@ class Tunnel(asyncio.Protocol):
         self.pause_writing = upgraded.pause  # type: ignore[method-assign]
         self.resume_writing = upgraded.resume  # type: ignore[method-assign]
 
+    def begin(self, transport: asyncio.Transport, early: bytes, *, is_paused: bool) -> None:
+        """Take over the transport; `early` are bytes that were received before."""
+        upgraded = self._upgraded
+        transport.set_protocol(self)
+        upgraded.start(transport)
+        if is_paused:
+            upgraded.pause()
+        if early:
+            upgraded.received(early)
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._upgraded.stop()
         self._before.connection_lost(exc)

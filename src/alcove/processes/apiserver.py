@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from alcove.api import meta, registry
 from alcove.api.destinations import Network
@@ -66,9 +66,11 @@ from alcove.apiserver.usage.usage_collector import UsageCollector
 from alcove.apiserver.watch_hub import WatchHub
 from alcove.cli.kubeconfig import KubeconfigCertificate, render
 from alcove.component.tasks import BackgroundTasks
+from alcove.http.limits import LIMITS
 from alcove.http.messages import HttpResponse
 from alcove.http.server import HttpServer
 from alcove.processes.memory import keep_trimmed
+from alcove.processes.open_files import connections_that_fit
 from alcove.store import encryption_config
 from alcove.store.base import ABSENT, RevisionMismatch, Store, WriteOp
 from alcove.store.compaction import Compactor, RetentionPolicy
@@ -258,6 +260,9 @@ async def _serving(
             identify=partial(_identity, authenticator),
             render_error=http_error_response,
             streams_body=lambda request: "/proxy" in request.path and path_of(request.path) is not None,
+            group_of=_tenant_of,
+            unlimited_group=SYSTEM,
+            limits=structs.replace(LIMITS, connections_max=connections_that_fit(LIMITS.connections_max)),
         ) as server:
             revoked.serve(server, authenticator.is_revoked)
             url = f"https://{config.host}:{server.port}"
@@ -296,6 +301,11 @@ def _identity(authenticator: Authenticator, certificate: bytes) -> Identity | Ap
         return authenticator.identity_from_certificate(certificate)
     except ApiError as refused:
         return refused
+
+
+def _tenant_of(peer: object) -> str:
+    """The tenant of a client's certificate; empty if the client has none that is valid."""
+    return peer.tenant if isinstance(peer, Identity) else ""
 
 
 def _release(flow: FlowController, call: ApiCall) -> None:

@@ -9,3 +9,10 @@ def raise_open_files_limit() -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
+
+
+def connections_that_fit(wanted: int) -> int:
+    """At most `wanted`, and fewer if the limit of open files leaves no room for them beside other files: a server
+    that reaches it could not accept anybody's connection."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if soft == resource.RLIM_INFINITY else min(wanted, soft * 3 // 4)

@@ -6,6 +6,7 @@ import weakref
 
 import pytest
 
+from alcove.http.connections import ConnectionSlot, ConnectionTable
 from alcove.http.errors import BodyTooLarge, HeadTooLarge, HttpError, MalformedMessage
 from alcove.http.limits import LIMITS
 from alcove.http.messages import HttpRequest
@@ -35,6 +36,7 @@ class Owner:
     def __init__(self) -> None:
         self.wire = Wire()
         self.transport: asyncio.Transport = self.wire
+        self.slot = ConnectionSlot(ConnectionTable(LIMITS), self.address, 0.0)
         self.requests: list[HttpRequest] = []
         self.uploads = 0
 

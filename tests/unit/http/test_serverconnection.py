@@ -1,15 +1,20 @@
-"""Connections that are upgraded, and upgrade requests that are rejected."""
+"""Connections that are upgraded, and requests that come together."""
 
 import asyncio
 import contextlib
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from alcove.http.messages import HttpRequest, HttpResponse
+import pytest
+
+from alcove.http import requests
+from alcove.http.messages import HttpRequest, HttpResponse, ResponseWriter
 from alcove.http.server import HttpServer
 
 ASK = b"GET /up HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+LARGE = 200_000
 PLAIN = b"GET /plain HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -181,3 +186,109 @@ async def test_every_protocol_that_is_offered_is_seen() -> None:
         headers = handler.seen[0].headers
         assert headers["x-stream-protocol-version"] == "v4, v3"
         assert headers["accept"] == "a, b"
+
+
+async def test_a_client_that_does_not_read_does_not_fill_the_memory_with_responses() -> None:
+    seen = 0
+
+    def answer(_request: HttpRequest) -> HttpResponse:
+        nonlocal seen
+        seen += 1
+        return HttpResponse(200, b"x" * LARGE)
+
+    async with HttpServer(answer, "127.0.0.1", 0) as server, asyncio.timeout(30):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 12)
+        writer.write(PLAIN * 500)
+        before = -1
+        while seen != before:
+            before = seen
+            await asyncio.sleep(0.1)
+        # What the kernel holds, and one response more.
+        assert 0 < seen < 200
+        for _ in range(500):
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 ")
+            await reader.readexactly(LARGE)
+        assert seen == 500
+        writer.close()
+
+
+async def test_pipelined_requests_leave_room_for_other_connections() -> None:
+    order: list[str] = []
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        order.append(request.path)
+        return HttpResponse(200, b"plain")
+
+    async with HttpServer(answer, "127.0.0.1", 0) as server, asyncio.timeout(30):
+        flood, other = await connected(server), await connected(server)
+        flood[1].write(PLAIN * 2_000)
+        other[1].write(ASK)
+        await other[0].readuntil(b"plain")
+        assert len(order) < 200
+        for _ in range(2_000):
+            await flood[0].readuntil(b"plain")
+        for _, writer in (flood, other):
+            writer.close()
+
+
+async def test_many_requests_behind_a_slow_one_are_all_answered() -> None:
+    async with serving() as (handler, server), asyncio.timeout(30):
+        handler.go.clear()
+        reader, writer = await connected(server)
+        writer.write(ASK.replace(b"/up", b"/no").replace(b"Upgrade", b"X") + PLAIN * 3_000)
+        await until(lambda: bool(handler.seen))
+        handler.go.set()
+        for _ in range(3_000):
+            await reader.readuntil(b"plain")
+        writer.close()
+
+
+async def test_bytes_behind_an_endless_response_close_the_connection() -> None:
+    class Endless:
+        def __init__(self) -> None:
+            self.stopped = False
+
+        def start(self, writer: ResponseWriter) -> None:
+            writer.write(b"first")
+
+        def resume(self) -> None:
+            pass
+
+        def stop(self) -> None:
+            self.stopped = True
+
+    stream = Endless()
+    async with (
+        HttpServer(lambda _request: HttpResponse(200, stream), "127.0.0.1", 0) as server,
+        asyncio.timeout(30),
+    ):
+        reader, writer = await connected(server)
+        writer.write(PLAIN)
+        await reader.readuntil(b"first")
+        writer.write(PLAIN * 3)
+        await asyncio.sleep(0.05)
+        assert not stream.stopped
+        writer.write(PLAIN * 1_000)
+        await until(lambda: stream.stopped)
+        writer.close()
+
+
+async def test_a_request_that_was_answered_is_not_kept_in_memory() -> None:
+    kept: list[weakref.ref[HttpRequest]] = []
+
+    class Remembered(HttpRequest):
+        __slots__ = ("__weakref__",)
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        kept.append(weakref.ref(request))
+        return HttpResponse(200, b"plain")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(requests, "HttpRequest", Remembered)
+        async with HttpServer(answer, "127.0.0.1", 0) as server, asyncio.timeout(30):
+            reader, writer = await connected(server)
+            writer.write(PLAIN)
+            await reader.readuntil(b"plain")
+            assert [each() for each in kept] == [None]
+            writer.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from time import perf_counter
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
 from alcove.api.objects import Object
@@ -16,6 +17,11 @@ from alcove.store.base import FeedLagged, Store, StoreChangeType, StoreEvent
 
 HISTORY_EVENTS_LOADED_MAX = 20_000
 """Events of all tenants that are loaded at the start; a watch that resumes before them gets `Expired`."""
+
+EVENTS_AT_ONCE_MAX = 8
+"""Events that are applied before it is looked how long they took."""
+APPLY_SECONDS = 0.002
+"""Events that took longer are followed by other work of the loop."""
 
 _KINDS = {
     StoreChangeType.CREATED: CacheEventType.ADDED,
@@ -86,8 +92,25 @@ class Cache:
         async with self._store.feed(self.revision) as feed:
             self._check_loaded(newest)
             async for batch in feed:
-                self._apply(batch, feed.position)
+                await self._apply_in_parts(batch, feed.position)
                 self._check_loaded(newest)
+
+    async def _apply_in_parts(self, batch: Sequence[StoreEvent], upto: Revision) -> None:
+        """Applies a batch, and lets other tasks run in between if its events take long: each may have
+        hundreds of watchers."""
+        first = 0
+        while len(batch) - first > EVENTS_AT_ONCE_MAX:
+            end = first + EVENTS_AT_ONCE_MAX
+            while end < len(batch) and batch[end].revision == batch[end - 1].revision:
+                end += 1  # What was written together becomes visible together.
+            if end == len(batch):
+                break
+            began = perf_counter()
+            self._apply(batch[first:end], batch[end - 1].revision)
+            first = end
+            if perf_counter() - began > APPLY_SECONDS:
+                await asyncio.sleep(0)
+        self._apply(batch[first:], upto)
 
     def _check_loaded(self, newest: Revision) -> None:
         if self.revision >= newest and self._loaded is not None and not self._loaded.done():

@@ -20,6 +20,7 @@ from alcove.apiserver.resources.listing import selected
 from alcove.apiserver.resources.matching import Matches, exact_fields
 from alcove.apiserver.resources.options import ListOptions, list_options
 from alcove.apiserver.services import ApiServerServices
+from alcove.apiserver.watch_events import bookmark, error_event
 from alcove.apiserver.watch_hub import WatchScope
 from alcove.http.messages import HttpResponse, ResponseWriter
 
@@ -100,7 +101,7 @@ def _watch(
         create_watcher, name = partial(overlays.OverlaidWatcher, overlay=overlay, name=name), None
     initial: Iterable[CacheEvent | CacheEntry | bytes] = history
     if is_fresh:
-        initial = _initial(services, call, options, tenant, view, matches)
+        initial = _initial(services, call, options, tenant, view)
     elif overlay is None:
         initial = (event for event in history if _in_scope(event, call))
     indexed = watch.indexed_value(resource, exact)
@@ -139,15 +140,14 @@ def _initial(
     options: ListOptions,
     tenant: TenantId | None,
     view: ObjectView,
-    matches: Matches | None,
 ) -> Iterator[CacheEntry | bytes]:
-    """The existing objects, to be sent as ADDED, and the bookmark that ends them."""
+    """The existing objects, of which those that match are sent as ADDED, and the bookmark that ends them."""
     name = call.target.name
     for entry in lookup.every(services, tenant, call.kind.storage_resource, call.list_namespace):
-        if (matches is None or matches(entry)) and (not name or entry.key.name == name):
+        if not name or entry.key.name == name:
             yield entry
     if options.initial_events:
-        yield watch.bookmark(view, services.cache.revision, initial_end=True)
+        yield bookmark(view, services.cache.revision, initial_end=True)
 
 
 def _in_scope(event: CacheEvent, call: ApiCall) -> bool:
@@ -157,7 +157,7 @@ def _in_scope(event: CacheEvent, call: ApiCall) -> bool:
 
 
 def _rejected(message: str) -> HttpResponse:
-    return HttpResponse(200, _RejectedWatch(watch.error_event(Expired(message))))
+    return HttpResponse(200, _RejectedWatch(error_event(Expired(message))))
 
 
 class _RejectedWatch:

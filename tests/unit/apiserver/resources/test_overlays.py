@@ -193,6 +193,8 @@ async def test_lists_and_watches_agree(
             await write(services, *(make(chance) for _ in range(chance.choice((1, 1, 2, 5)))))
         late = [mirror.watch() for mirror in listed]
         wanted = {each: Mirror(services, resource, each).list().seen for each in selectors}
+        while not services.hub.is_idle:  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0)
         for mirror in (*live, *late):
             mirror.stop()
             assert mirror.faults == [] and mirror.seen == wanted[mirror._selector]

@@ -1,0 +1,199 @@
+"""Connections that come together, and clients that connect and do not go on, leave others served."""
+
+import asyncio
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from alcove.http import accepting, server
+from alcove.http.limits import HttpLimits
+from alcove.http.messages import HttpRequest, HttpResponse
+from alcove.http.server import HttpServer
+from alcove.testing.certificates import self_signed
+
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+RUNS = [asyncio.run, uvloop.run]
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
+    directory: Path = tmp_path_factory.mktemp("tls")
+    certificate, key = self_signed("127.0.0.1")
+    (directory / "tls.pem").write_bytes(certificate + key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(directory / "tls.pem")
+    return context
+
+
+@asynccontextmanager
+async def serving(tls: ssl.SSLContext | None, **limits: float) -> AsyncIterator[HttpServer]:
+    def answer(request: HttpRequest) -> HttpResponse:
+        if request.path == "/login" and request.connection is not None:
+            request.connection.claim("acme")
+        return HttpResponse(200, b"ok")
+
+    made = HttpServer(
+        answer,
+        "127.0.0.1",
+        0,
+        tls,
+        group_of=lambda _peer: "",
+        limits=HttpLimits(**limits),  # type: ignore[arg-type]
+    )
+    async with made, asyncio.timeout(60):
+        yield made
+
+
+async def connected(made: HttpServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return await asyncio.open_connection("127.0.0.1", made.port, ssl=context)
+
+
+async def ask(made: HttpServer) -> None:
+    reader, writer = await connected(made)
+    writer.write(GET)
+    await reader.readuntil(b"ok")
+    writer.close()
+
+
+def silent(made: HttpServer, sent: bytes = b"") -> socket.socket:
+    """A client that connects, sends this, and then nothing."""
+    sock = socket.create_connection(("127.0.0.1", made.port))
+    sock.setblocking(False)
+    if sent:
+        sock.send(sent)
+    return sock
+
+
+def hello() -> bytes:
+    """The first flight of a client."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing)
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.do_handshake()
+    return outgoing.read()
+
+
+def open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_all_of_many_clients_that_come_together_are_served(run: Run, tls: ssl.SSLContext) -> None:
+    async def test() -> None:
+        async with serving(tls) as made:
+            await asyncio.gather(*(ask(made) for _ in range(3 * accepting.HANDSHAKES_MAX)))
+
+    run(test())
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_clients_that_say_nothing_take_no_place_from_others(run: Run, tls: ssl.SSLContext) -> None:
+    async def test() -> None:
+        async with serving(tls) as made:
+            clients = [silent(made) for _ in range(2 * accepting.HANDSHAKES_MAX)]
+            began = time.monotonic()
+            await ask(made)
+            assert time.monotonic() - began < accepting.HANDSHAKE_KEPT_SECONDS + 5
+            for client in clients:
+                client.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_clients_that_stop_in_their_handshake_lose_their_place(
+    run: Run, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accepting, "HANDSHAKE_KEPT_SECONDS", 0.05)
+
+    async def test() -> None:
+        first = hello()
+        async with serving(tls, handshake_seconds_max=60.0) as made:
+            clients = [silent(made, first) for _ in range(2 * accepting.HANDSHAKES_MAX)]
+            await ask(made)
+            for client in clients:
+                client.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_client_that_does_not_authenticate_in_time_is_closed(
+    run: Run, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "SWEEP_SECONDS", 0.05)
+
+    async def test() -> None:
+        async with serving(tls, unauthenticated_seconds_max=0.3) as made:
+            client = silent(made)
+            stranger, user = await connected(made), await connected(made)
+            user[1].write(GET.replace(b"/", b"/login", 1))
+            await user[0].readuntil(b"ok")
+            try:
+                assert await stranger[0].read() == b""
+            except ConnectionError:
+                pass
+            loop = asyncio.get_running_loop()
+            assert await loop.sock_recv(client, 1) == b""
+            user[1].write(GET)
+            await user[0].readuntil(b"ok")
+
+    run(test())
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_connections_that_end_in_any_state_leave_no_open_file(run: Run, tls: ssl.SSLContext) -> None:
+    async def test() -> None:
+        first = hello()
+        async with serving(tls) as made:
+            await ask(made)
+            await asyncio.sleep(0.1)
+            before, counted = open_files(), made.connections.count
+            for sent in (b"", first, b"GET / HTTP/1.1\r\n\r\n", first[:20]):
+                for _ in range(8):
+                    silent(made, sent).close()
+            await ask(made)
+            async with asyncio.timeout(20):
+                while made.connections.count > counted or open_files() > before:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+
+    run(test())
+
+
+def test_a_server_that_stops_closes_connections_in_any_state(tls: ssl.SSLContext) -> None:
+    async def test() -> None:
+        async with serving(tls) as made:
+            clients = [silent(made, sent) for sent in (b"", hello())]
+            await ask(made)
+        loop = asyncio.get_running_loop()
+        for client in clients:
+            async with asyncio.timeout(10):
+                try:
+                    while await loop.sock_recv(client, 10_000):
+                        pass
+                except ConnectionError:
+                    pass
+        assert made.connections.count == 0
+
+    uvloop.run(test())
+
+
+async def test_a_port_that_is_taken_is_an_error() -> None:
+    async with serving(None) as made:
+        with pytest.raises(OSError, match="in use"):
+            async with HttpServer(lambda _request: HttpResponse(200, b""), "127.0.0.1", made.port):
+                pass
