@@ -31,11 +31,14 @@ def acme(own_server: LocalServer) -> Caller:
     return own_server.as_tenant("acme")
 
 
+def audit_events(server: LocalServer) -> list[dict[str, Any]]:
+    paths = (server.directory / "audit").glob("*.log")
+    return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+
+
 def audited(server: LocalServer, request_id: str, count: int = 1) -> list[dict[str, Any]]:
     def found() -> list[dict[str, Any]]:
-        path = server.directory / "audit.log"
-        events = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        return [event for event in events if event["auditID"] == request_id]
+        return [event for event in audit_events(server) if event["auditID"] == request_id]
 
     wait_until(lambda: len(found()) >= count)
     return found()
@@ -125,8 +128,7 @@ def test_the_writes_of_one_reconcile_share_an_id(own_server: LocalServer, acme: 
 
     def updates() -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for line in (own_server.directory / "audit.log").read_text().splitlines():
-            event = json.loads(line)
+        for event in audit_events(own_server):
             if event["verb"] == "update" and event["objectRef"]["name"].startswith("twice"):
                 found.setdefault(event["auditID"], []).append(event["objectRef"]["name"])
         return found

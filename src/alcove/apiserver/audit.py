@@ -1,28 +1,24 @@
 """The audit log: each request's caller, target and outcome, as JSON lines.
 
 Lines are `Event`s of `audit.k8s.io/v1` at level Metadata, with the tenant added: never a body, a header, a
-token or a query string. A request only puts its entry into a buffer; a thread writes. The buffer is bounded:
-entries that do not fit are dropped and counted, so a request never waits for the log.
+token or a query string. What a client chose is cut to a length. A request only puts its entry into a buffer; a
+thread writes it to the files of the caller's tenant (`audit_files.py`). The buffer is bounded per tenant: entries
+that do not fit are dropped and counted, so a request never waits for the log.
 """
 
 import asyncio
-import logging
-import os
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Thread
 from time import gmtime, strftime
 
 import msgspec
 from msgspec import Struct
 
 from alcove.api.ids import TenantId
+from alcove.apiserver.audit_files import AuditFiles, AuditLimits
 from alcove.apiserver.identity import Identity
-
-logger = logging.getLogger(__name__)
 
 ENTRIES_PER_ENCODING = 64
 """Encoded together on the event loop, in about 0.2 ms. A thread would take that time from the loop too
@@ -30,13 +26,11 @@ ENTRIES_PER_ENCODING = 64
 READS = frozenset({"get", "list", "watch"})
 HAND_OVER_SECONDS = 0.25
 HAND_OVER_BYTES = 1 << 20
-
-
-class AuditLimits(Struct, frozen=True, kw_only=True):
-    file_bytes_max: int = 100 << 20
-    files_max: int = 10
-    """Including the one being written."""
-    buffer_bytes_max: int = 32 << 20
+FIELD_LENGTH_MAX = 512
+"""Characters of a field that a client chose: a longer path, user agent, user name, group or name is cut."""
+LIST_LENGTH_MAX = 32
+"""Groups, extra fields and annotations of one event; further ones are left out."""
+TENANT_SHARE_OF_BUFFER = 4
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
@@ -72,21 +66,23 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
 
 
 class AuditLog:
-    """The log in the file `path`; use it only from the event loop that created it."""
+    """The log in a directory; use it only from the event loop that created it."""
 
-    def __init__(self, path: Path, limits: AuditLimits | None = None, *, reads: bool = True) -> None:
+    def __init__(self, directory: Path, limits: AuditLimits | None = None, *, reads: bool = True) -> None:
         """If `reads` is False, requests with a read verb are recorded only if they failed."""
         self._reads = reads
         self._loop: AbstractEventLoop = asyncio.get_running_loop()
         self._limits = limits or AuditLimits()
         self._entries: list[AuditEntry] = []
-        self._encoded = bytearray()
-        self._handed_bytes = 0
+        self._encoded: dict[TenantId, bytearray] = {}
+        self._encoded_bytes = 0
+        self._handed: dict[TenantId, int] = {}
+        """Bytes of each tenant that were given to the writer."""
         self._timer: TimerHandle | None = None
-        self._writer = _Writer(path, self._limits)
+        self._writer = AuditFiles(directory, self._limits)
         self.recorded = 0
         self.dropped = 0
-        """Entries that were dropped because the buffer was full."""
+        """Entries that were dropped because the buffer of their tenant was full."""
 
     @property
     def failed(self) -> int:
@@ -112,75 +108,38 @@ class AuditLog:
 
     def _encode(self) -> None:
         entries, self._entries = self._entries, []
-        unwritten = self._handed_bytes - self._writer.done_bytes + len(self._encoded)
-        if unwritten > self._limits.buffer_bytes_max:
-            self.dropped += len(entries)
-            return
         for entry in entries:
-            _encoder.encode_into(_event(entry), self._encoded, -1)
-            self._encoded += b"\n"
-        if len(self._encoded) >= HAND_OVER_BYTES:
+            tenant = entry.caller.tenant
+            lines = self._encoded.get(tenant)
+            if lines is None:
+                if self._is_full(tenant):
+                    self.dropped += 1
+                    continue
+                lines = self._encoded[tenant] = bytearray()
+            before = len(lines)
+            _encoder.encode_into(_event(entry), lines, -1)
+            lines += b"\n"
+            self._encoded_bytes += len(lines) - before
+        if self._encoded_bytes >= HAND_OVER_BYTES:
             self._flush()
+
+    def _is_full(self, tenant: TenantId) -> bool:
+        """Whether so much waits for the writer that the tenant's next entries are dropped."""
+        total_max, written = self._limits.buffer_bytes_max, self._writer.written
+        own = self._handed.get(tenant, 0) - written.get(tenant, 0)
+        if own > total_max // TENANT_SHARE_OF_BUFFER:
+            return True
+        return own > 0 and sum(self._handed.values()) - sum(list(written.values())) > total_max
 
     def _flush(self) -> None:
         self._timer = None
         if self._entries:
             self._encode()
         if self._encoded:
-            lines, self._encoded = self._encoded, bytearray()
-            self._handed_bytes += len(lines)
-            self._writer.lines.put(lines)
-
-
-class _Writer:
-    """The thread that writes and rotates the files."""
-
-    def __init__(self, path: Path, limits: AuditLimits) -> None:
-        self.lines: SimpleQueue[bytearray | None] = SimpleQueue()
-        self.done_bytes = 0
-        self.failed_bytes = 0
-        self._path = path
-        self._limits = limits
-        self._thread = Thread(target=self._run, name="audit-writer", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self.lines.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        while (lines := self.lines.get()) is not None:
-            try:
-                self._write(lines)
-            except OSError as error:
-                self.failed_bytes += len(lines)
-                logger.exception(
-                    "failed to write audit log; events lost",
-                    extra={"path": str(self._path), "error": str(error)},
-                )
-            self.done_bytes += len(lines)
-
-    def _write(self, lines: bytearray) -> None:
-        # Opened for each write, so that a file that was moved or deleted is created again.
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            remaining = memoryview(lines)
-            while remaining:
-                remaining = remaining[os.write(descriptor, remaining) :]
-            size = os.fstat(descriptor).st_size
-        finally:
-            os.close(descriptor)
-        if size >= self._limits.file_bytes_max:
-            self._rotate()
-
-    def _rotate(self) -> None:
-        """Renames `audit.log` to `audit.log.1`, that to `.2`, and so on; the oldest is overwritten."""
-        names = [self._path, *(Path(f"{self._path}.{n}") for n in range(1, self._limits.files_max))]
-        for older, newer in zip(reversed(names[1:]), reversed(names[:-1]), strict=True):
-            if newer.exists():
-                newer.replace(older)
-        if len(names) == 1:
-            self._path.unlink()
+            batch, self._encoded, self._encoded_bytes = self._encoded, {}, 0
+            for tenant, lines in batch.items():
+                self._handed[tenant] = self._handed.get(tenant, 0) + len(lines)
+            self._writer.lines.put(batch)
 
 
 class _User(Struct, omit_defaults=True):
@@ -238,38 +197,57 @@ def _event(entry: AuditEntry) -> _Event:
         kind="Event",
         api_version="audit.k8s.io/v1",
         level="Metadata",
-        audit_id=entry.audit_id,
+        audit_id=_cut(entry.audit_id),
         stage=entry.stage,
         # A query string may contain a command to execute, or a token.
-        request_uri=entry.path.partition("?")[0],
-        verb=entry.verb,
-        tenant=entry.tenant,
+        request_uri=_cut(entry.path.partition("?")[0]),
+        verb=_cut(entry.verb),
+        tenant=_cut(entry.tenant),
         user=_user(entry.caller),
         impersonated_user=_user(entry.identity) if impersonating else None,
         source_ips=(entry.source,) if entry.source else (),
-        user_agent=entry.user_agent,
+        user_agent=_cut(entry.user_agent),
         object_ref=_object_ref(entry) if entry.resource else None,
         response_status=_Status(entry.code, {}, "Failure" if entry.code >= 400 else "", entry.reason),
         request_received_timestamp=_timestamp(entry.received),
         stage_timestamp=_timestamp(entry.received + entry.seconds),
         latency_seconds=round(entry.seconds, 6),
-        annotations=entry.annotations,
+        annotations=_cut_values(entry.annotations) if entry.annotations else entry.annotations,
     )
 
 
 def _user(identity: Identity) -> _User:
-    return _User(identity.user, identity.tenant, identity.uid, identity.groups, identity.extra)
+    extra = identity.extra
+    return _User(
+        _cut(identity.user),
+        identity.tenant,
+        _cut(identity.uid),
+        _cut_all(identity.groups),
+        {_cut(key): _cut_all(extra[key]) for key in list(extra)[:LIST_LENGTH_MAX]} if extra else extra,
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= FIELD_LENGTH_MAX else text[: FIELD_LENGTH_MAX - 1] + "…"
+
+
+def _cut_all(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple([_cut(text) for text in texts[:LIST_LENGTH_MAX]])
+
+
+def _cut_values(texts: Mapping[str, str]) -> dict[str, str]:
+    return {_cut(key): _cut(texts[key]) for key in list(texts)[:LIST_LENGTH_MAX]}
 
 
 def _object_ref(entry: AuditEntry) -> _ObjectRef:
     return _ObjectRef(
-        entry.tenant,
-        entry.resource,
-        entry.namespace,
-        entry.name,
-        entry.group,
-        entry.version,
-        entry.subresource,
+        _cut(entry.tenant),
+        _cut(entry.resource),
+        _cut(entry.namespace),
+        _cut(entry.name),
+        _cut(entry.group),
+        _cut(entry.version),
+        _cut(entry.subresource),
     )
 
 

@@ -28,6 +28,8 @@ PENDING_BYTES_MAX = 8 << 20
 """Bytes that wait for a watcher's client; more end the watch with `Expired`."""
 PENDING_BYTES_RING0_MAX = 64 << 20
 """The same for ring0, whose controllers watch the objects of all tenants."""
+UNSENT_BYTES_MAX = 2 * WRITE_BUFFER_BYTES_MAX
+"""A watch that expires with more bytes written and not sent loses its connection instead of getting `Expired`."""
 FIRST_AT_ONCE_MAX = 256
 """Initial events that are sent in one iteration of the loop, so that other requests are served in between."""
 BOOKMARK_SECONDS = 60.0
@@ -62,6 +64,8 @@ class Watcher:
         self.tenant = tenant
         self.held_bytes = 0
         """Bytes that wait because the client reads slowly, as counted for the tenant."""
+        self._unsent_bytes = 0
+        """Bytes that are counted after the watch has ended, until they are sent."""
         self._bytes_max = PENDING_BYTES_RING0_MAX if tenant == SYSTEM else PENDING_BYTES_MAX
         self._hub = hub
         self._view = view
@@ -256,7 +260,7 @@ class Watcher:
         """Ends the watch because its client is too slow."""
         writer = self._writer
         self._clear_pending()
-        if writer is not None and writer.buffered_bytes > WRITE_BUFFER_BYTES_MAX:
+        if writer is not None and writer.buffered_bytes > UNSENT_BYTES_MAX:
             # What is written already would stay in memory until the client reads it.
             self.stop()
             writer.abort()
@@ -283,7 +287,16 @@ class Watcher:
         if writer is not None and not writer.closed:
             if last:
                 writer.write(last)
+            if writer.paused:
+                self._unsent_bytes = writer.buffered_bytes
+                self._hub.buffers.hold(self.tenant, self._unsent_bytes)
             writer.finish()
+
+    def sent(self) -> None:
+        """Call it when the client has read the last event, or has disconnected."""
+        unsent, self._unsent_bytes = self._unsent_bytes, 0
+        if unsent:
+            self._hub.buffers.release(self.tenant, unsent)
 
     def _bookmark(self) -> None:
         self._append_line(bookmark(self._view, self._revision()))

@@ -53,11 +53,13 @@ class WatchHub:
         self,
         buffers: TenantBuffers | None = None,
         charge: Callable[[TenantId, float], None] = lambda _tenant, _seconds: None,
+        per_tenant_max: int = WATCHES_PER_TENANT_MAX,
     ) -> None:
         """`charge` is called with the seconds that sending a tenant's events took."""
         self.buffers = buffers or TenantBuffers()
         self.buffers.add_shedder(self._shed)
         self._charge = charge
+        self._per_tenant_max = per_tenant_max
         self._watchers: dict[WatchScope, set[Watcher]] = {}
         self._shapes: dict[GroupResource, Counter[tuple[bool, bool, bool, bool]]] = {}
         self._by_tenant: dict[TenantId, set[Watcher]] = {}
@@ -70,9 +72,9 @@ class WatchHub:
 
     def check(self, tenant: TenantId) -> None:
         """Raises TooManyRequests if the tenant may not start another watch."""
-        if tenant != SYSTEM and len(self._by_tenant.get(tenant, ())) >= WATCHES_PER_TENANT_MAX:
+        if tenant != SYSTEM and len(self._by_tenant.get(tenant, ())) >= self._per_tenant_max:
             message = (
-                f'tenant "{tenant}" has {WATCHES_PER_TENANT_MAX} watches open; close some, or try again later'
+                f'tenant "{tenant}" has {self._per_tenant_max} watches open; close some, or try again later'
             )
             raise TooManyRequests.after(RETRY_AFTER_SECONDS, message)
 

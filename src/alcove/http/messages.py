@@ -204,7 +204,7 @@ class HttpResponse:
         """The Content-Length to send if it is not that of `body`: of a stream whose length is known
         (otherwise it is sent in chunks), or of the body that the response to a HEAD omits. -1 sends none."""
         self.done: Callable[[], None] | None = None
-        """Called once, when the last byte is passed to the transport or the client has disconnected."""
+        """Called once, when the response is sent but for a small part, or the client has disconnected."""
 
 
 def header_safe(text: str) -> bytes:

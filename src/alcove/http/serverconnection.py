@@ -308,7 +308,6 @@ class HttpServerConnection(asyncio.Protocol):
             response.done()
 
     def _done(self) -> None:
-        self._release()
         if self.paused and not self.transport.is_closing():
             # A client that sends requests and does not read would fill the memory with responses.
             self._is_draining = True
@@ -317,6 +316,7 @@ class HttpServerConnection(asyncio.Protocol):
             self._answered()
 
     def _answered(self) -> None:
+        self._release()
         self.is_answering = False
         upload = self._receiver.upload
         if upload is not None and self._is_uploading and not self._receiver.owes_continue:

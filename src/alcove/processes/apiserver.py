@@ -63,7 +63,7 @@ from alcove.apiserver.streams.connect import StreamHandler
 from alcove.apiserver.streams.proxy_targets import path_of
 from alcove.apiserver.usage.metrics_api import MetricsApi
 from alcove.apiserver.usage.usage_collector import UsageCollector
-from alcove.apiserver.watch_hub import WatchHub
+from alcove.apiserver.watch_hub import WATCHES_PER_TENANT_MAX, WatchHub
 from alcove.cli.kubeconfig import KubeconfigCertificate, render
 from alcove.component.tasks import BackgroundTasks
 from alcove.http.limits import LIMITS
@@ -104,6 +104,8 @@ class ApiServerConfig(Struct, frozen=True, kw_only=True):
     """How much history is kept for watches to resume from."""
     buffers: BufferLimits = BufferLimits()
     """How many bytes are buffered for tenants."""
+    connections_per_tenant_max: int = LIMITS.connections_per_group_max
+    watches_per_tenant_max: int = WATCHES_PER_TENANT_MAX
     webhook_networks: tuple[Network, ...] = ()
     """Private networks in which tenants' webhooks are allowed."""
 
@@ -157,7 +159,7 @@ async def _serving(
     config: ApiServerConfig, store: EncryptedStore, kinds: KindRegistry, metrics: ApiServerMetrics
 ) -> AsyncIterator[RunningApiServer]:
     clock = time.time
-    audit = AuditLog(config.data / "audit.log")
+    audit = AuditLog(config.data / "audit")
     pki = config.data / "pki"
     authority = CertificateAuthority.open(pki, clock())
     serving = ServerCertificate(pki, authority, (config.host, *config.hosts), clock)
@@ -171,7 +173,7 @@ async def _serving(
     cache = Cache(store, publish, buffers)
     flow = FlowController(on_wait=metrics.flow_wait_seconds.observe, weight=weights(cache))
     # After the cache: history is shed before watches.
-    hub = WatchHub(buffers, flow.charge)
+    hub = WatchHub(buffers, flow.charge, config.watches_per_tenant_max)
     crd_removal, revoked = CrdRemoval(), RevokedConnections()
     async with cache:
         store.report()
@@ -262,7 +264,11 @@ async def _serving(
             streams_body=lambda request: "/proxy" in request.path and path_of(request.path) is not None,
             group_of=_tenant_of,
             unlimited_group=SYSTEM,
-            limits=structs.replace(LIMITS, connections_max=connections_that_fit(LIMITS.connections_max)),
+            limits=structs.replace(
+                LIMITS,
+                connections_max=connections_that_fit(LIMITS.connections_max),
+                connections_per_group_max=config.connections_per_tenant_max,
+            ),
         ) as server:
             revoked.serve(server, authenticator.is_revoked)
             url = f"https://{config.host}:{server.port}"

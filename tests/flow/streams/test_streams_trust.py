@@ -245,7 +245,7 @@ async def test_streams_are_audited_at_both_ends(rig: NodeRig, server: LocalServe
     await rig.kubectl(server.as_tenant("acme"), "exec", "audited", "--", "echo", "hidden-argument")
 
     def stages() -> list[tuple[str, int]]:
-        lines = (server.directory / "audit.log").read_text().splitlines()
+        lines = (server.directory / "audit" / "acme.log").read_text().splitlines()
         assert not any("hidden-argument" in line for line in lines)
         events = [orjson.loads(line) for line in lines if '"audited"' in line and '"exec"' in line]
         return [(event["stage"], event["responseStatus"]["code"]) for event in events]

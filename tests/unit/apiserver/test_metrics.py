@@ -113,7 +113,7 @@ async def test_commits_are_measured() -> None:
 
 async def test_flow_audit_cache_and_watchers_are_read_when_asked(tmp_path: Path) -> None:
     metrics = ApiServerMetrics()
-    flow, audit = FlowController(on_wait=metrics.flow_wait_seconds.observe), AuditLog(tmp_path / "audit.log")
+    flow, audit = FlowController(on_wait=metrics.flow_wait_seconds.observe), AuditLog(tmp_path / "audit")
     metrics.add_flow(flow)
     metrics.add_audit(audit)
     metrics.add_cache(lambda: {GroupResource("", "pods"): 7, GroupResource("apps", "deployments"): 2})

@@ -177,11 +177,8 @@ async def test_what_a_slow_watch_holds_is_counted_until_it_is_read(view: ObjectV
     watching.stop()
 
 
-async def test_too_many_watches_of_a_tenant_are_refused(
-    view: ObjectView, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watch_hub, "WATCHES_PER_TENANT_MAX", 2)
-    hub = WatchHub()
+async def test_too_many_watches_of_a_tenant_are_refused(view: ObjectView) -> None:
+    hub = WatchHub(per_tenant_max=2)
     watching = [watcher(hub, view, 1) for _ in range(2)]
     for each in watching:
         hub.check(ACME)

@@ -118,7 +118,9 @@ def _watch(
         bookmarks=options.bookmarks,
         is_still_allowed=call.is_still_allowed,
     )
-    return HttpResponse(200, watcher)
+    response = HttpResponse(200, watcher)
+    response.done = watcher.sent
+    return response
 
 
 def _history(

@@ -59,6 +59,18 @@ def apiserver(
         list[str] | None,
         typer.Option(help="Private network (CIDR) in which tenants' webhooks are allowed; repeatable."),
     ] = None,
+    tenant_connections_max: Annotated[
+        int, typer.Option(min=1, help="Connections that a tenant's clients may have open to this server.")
+    ] = 1_000,
+    tenant_watches_max: Annotated[
+        int, typer.Option(min=1, help="Watches that a tenant may have open on this server.")
+    ] = 800,
+    tenant_buffer_mib_max: Annotated[
+        int,
+        typer.Option(
+            min=4, help="Memory for a tenant's bodies, large responses, slow watches and history, in MiB."
+        ),
+    ] = 128,
     log_level: LevelOption = Level.INFO,
     log_format: FormatOption = Form.TEXT,
 ) -> None:
@@ -66,6 +78,7 @@ def apiserver(
     from alcove.api.destinations import networks
     from alcove.apiserver.admission.order import AdmissionSettings
     from alcove.apiserver.admission.podsecurity.levels import parse_level
+    from alcove.apiserver.buffers import BufferLimits
     from alcove.processes.apiserver import ApiServerConfig
     from alcove.store.base import StoreError
 
@@ -90,6 +103,9 @@ def apiserver(
         tokens=token_file,
         admission=AdmissionSettings(pod_security_ceiling=ceiling, tenant_daemon_sets=tenant_daemonsets),
         webhook_networks=allowed,
+        connections_per_tenant_max=tenant_connections_max,
+        watches_per_tenant_max=tenant_watches_max,
+        buffers=BufferLimits(tenant_bytes_max=tenant_buffer_mib_max << 20),
     )
     configure("apiserver", log_level, log_format)
     try:
