@@ -59,7 +59,7 @@ class Node:
         }
         services = SimpleNamespace(
             folders=SimpleNamespace(data=Path("/")),
-            group="/g",
+            pod_group=lambda key: f"/g/{key.directory_name}",
             volumes=SimpleNamespace(file_bytes=lambda _key: 0),
             cgroups=SimpleNamespace(usage=lambda group: usage[group.removeprefix("/g/")]),
             note=lambda key, _type, reason, _message: self.events.append((key.name, reason)),
