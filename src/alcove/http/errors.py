@@ -3,7 +3,8 @@
 HttpError                     has the status with which a server responds
 ├── MalformedMessage (400)    not HTTP/1.1, or ambiguous
 ├── HeadTooLarge (431)
-└── BodyTooLarge (413)
+├── BodyTooLarge (413)
+└── HandshakeFailed           the connection cannot be encrypted
 ConnectionError               (built in) the connection was lost; the outcome of the request is unknown
 └── RequestNotSent            it was lost before the request was written
 """
@@ -28,6 +29,10 @@ class HeadTooLarge(HttpError):
 
 class BodyTooLarge(HttpError):
     status = 413
+
+
+class HandshakeFailed(HttpError):
+    pass
 
 
 class RequestNotSent(ConnectionError):

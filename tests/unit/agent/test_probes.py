@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import grpc  # type: ignore[import-untyped]
 import pytest
@@ -18,6 +25,10 @@ from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.client.keys import HOME
+from alcove.http.handshakes import Handshakes
+from alcove.http.tls_transport import TlsSession
+from alcove.testing.certificates import self_signed
+from alcove.testing.hostile_tls import HostileTlsServer
 
 ID = ContainerId("u.a.0")
 
@@ -41,6 +52,12 @@ class Pod:
 
     def __init__(self, runtime: HollowRuntime | None = None) -> None:
         self.runtime = runtime or Runtime()
+        self.handshakes = Handshakes()
+
+    async def handshake(
+        self, sock: socket.socket, make_context: Callable[[], ssl.SSLContext], server_name: str
+    ) -> TlsSession:
+        return await self.handshakes.perform(self.key.tenant, sock, make_context, server_name)
 
     async def dial(self, port: int) -> socket.socket:
         dialled = socket.socket()
@@ -87,6 +104,59 @@ async def test_http(answer: bytes, is_good: bool) -> None:
         assert (await found(handler, container)).is_good is is_good
     assert asked[0].startswith(b"GET /up?x=1 HTTP/1.1\r\nHost: a.example\r\n")
     assert b"X-Own: 1\r\n" in asked[0] and b"user-agent: me\r\n" in asked[0] and b"kube-probe" not in asked[0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_good"), [({}, True), (404, False), (b"x" * 100_000, True)], ids=["good", "bad", "long"]
+)
+async def test_https(answer: object, is_good: bool) -> None:
+    """Whoever signed the certificate, and whatever name it has."""
+    seen: list[str] = []
+
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.path)
+            self.send_response(answer if isinstance(answer, int) else 200)
+            self.end_headers()
+            self.wfile.write(answer if isinstance(answer, bytes) else b"")
+
+        def log_message(self, *_: object) -> None: ...
+
+    with tls_server(Server) as port:
+        handler = {"httpGet": {"path": "/up", "port": port, "scheme": "HTTPS", "host": "a.example"}}
+        result = await found(handler)
+    assert result.is_good is is_good, result.message
+    assert seen == ["/up"]
+
+
+@contextmanager
+def tls_server(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with TemporaryDirectory() as directory:
+        pair = Path(directory) / "pair.pem"
+        pair.write_bytes(b"".join(self_signed("b.example")))
+        context.load_cert_chain(pair)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+async def test_costly_certificates_of_pods_are_not_read_on_the_event_loop() -> None:
+    """The loop serves the DNS of all tenants as well."""
+    with HostileTlsServer(90) as server:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        started = time.thread_time()
+        with socket.create_connection(("127.0.0.1", server.port)) as sock, context.wrap_socket(sock):
+            cost = time.thread_time() - started
+        handler = {"httpGet": {"port": server.port, "scheme": "HTTPS"}}
+        await found(handler)
+        started = time.thread_time()
+        for _ in range(4):
+            assert not (await found(handler)).is_good
+        assert time.thread_time() - started < 2 * cost, "four probes cost the loop less than two handshakes"
 
 
 async def test_a_line_break_smuggles_nothing() -> None:

@@ -7,7 +7,8 @@ PodRejected               the pod may never run on this node
 """
 
 import socket
-from collections.abc import Mapping
+import ssl
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from alcove.agent.podkey import PodKey
@@ -15,6 +16,7 @@ from alcove.agent.pods.container_labels import ContainerMark
 from alcove.agent.pods.containers import DesiredContainer
 from alcove.agent.runtime.base import ContainerId, ContainerRuntime, ContainerStatus
 from alcove.api.objects import Object
+from alcove.http.tls_transport import TlsSession
 
 
 class PodOperationError(Exception):
@@ -106,6 +108,12 @@ class PodExecutor(Protocol):
 
     async def dial(self, port: int) -> socket.socket:
         """Connects to the pod's address from within its network. Raises OSError."""
+        ...
+
+    async def handshake(
+        self, sock: socket.socket, make_context: Callable[[], ssl.SSLContext], server_name: str
+    ) -> TlsSession:
+        """A TLS handshake with the pod over a connected socket, as `Handshakes.perform` does it."""
         ...
 
     async def forward(self, port: int) -> socket.socket:

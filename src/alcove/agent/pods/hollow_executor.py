@@ -4,7 +4,8 @@ endpoints."""
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+import ssl
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from alcove.agent.pods.executor import PodSetupError
 from alcove.agent.runtime.base import ContainerId, ContainerRuntime, ContainerSpec, ContainerStatus
 from alcove.agent.runtime.hollow import ENDS
 from alcove.api.objects import Object
+from alcove.http.tls_transport import TlsSession
 
 _NO_LOG = Path("/nonexistent")
 
@@ -92,6 +94,11 @@ class HollowPodExecutor:
         return
 
     async def dial(self, port: int) -> socket.socket:
+        raise ConnectionRefusedError("the pod is hollow: no process is listening")
+
+    async def handshake(
+        self, sock: socket.socket, make_context: Callable[[], ssl.SSLContext], server_name: str
+    ) -> TlsSession:
         raise ConnectionRefusedError("the pod is hollow: no process is listening")
 
     async def forward(self, port: int) -> socket.socket:

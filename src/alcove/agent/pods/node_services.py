@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from alcove.agent.cgroups import Cgroups
 from alcove.agent.images.model import Image
@@ -33,6 +33,7 @@ from alcove.agent.volumes.volumes import PodVolumes
 from alcove.api import names
 from alcove.api.objects import Object
 from alcove.dns.resolvconf import ResolvConf
+from alcove.http.handshakes import Handshakes
 
 IDS_PER_POD = 65_536
 _IDS_FIRST, _IDS_LAST = 2, 30_000
@@ -124,6 +125,8 @@ class NodeServices(Struct, frozen=True, kw_only=True):
     """The node's resolv.conf."""
     ids: IdRanges
     note: Note
+    handshakes: Handshakes = field(default_factory=Handshakes)
+    """TLS handshakes with pods: their certificates are the tenants' choice."""
 
     def tenant_group(self, key: PodKey) -> str:
         """The cgroup of the pod's tenant: tenants share the CPU by what their pods request, not by how many they

@@ -8,7 +8,8 @@ import contextlib
 import os
 import shutil
 import socket
-from collections.abc import Mapping, Sequence
+import ssl
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import structs
@@ -59,6 +60,7 @@ from alcove.api.objects import Object
 from alcove.client.errors import ClientError
 from alcove.dataplane import namespaces
 from alcove.dns import resolvconf
+from alcove.http.tls_transport import TlsSession
 
 _NOT_ATTACHED = Attachment("", ())
 
@@ -397,6 +399,12 @@ class RealPodExecutor:
         if attachment.addresses and not attachment.namespace_path:
             return await connect_node(attachment.addresses[0], port)  # The pod uses the host network.
         return await self._services.network.dial(self.key, port)
+
+    async def handshake(
+        self, sock: socket.socket, make_context: Callable[[], ssl.SSLContext], server_name: str
+    ) -> TlsSession:
+        owner = (self.key.plane, self.key.tenant)
+        return await self._services.handshakes.perform(owner, sock, make_context, server_name)
 
     async def forward(self, port: int) -> socket.socket:
         if self.runtime.isolation is Isolation.NAMESPACES:

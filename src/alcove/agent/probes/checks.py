@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
+from functools import cache
 
 from msgspec import Struct
 
@@ -16,6 +18,8 @@ from alcove.agent.pods.executor import PodExecutor
 from alcove.agent.probes import grpc
 from alcove.agent.runtime.base import ContainerId, ExecSession, RuntimeFailure
 from alcove.api.objects import Object
+from alcove.http.errors import HttpError
+from alcove.http.tls_transport import TlsTransport
 
 OUTPUT_BYTES_MAX = 1_024
 HEAD_BYTES_MAX = 16_384
@@ -41,7 +45,7 @@ async def check(handler: Object, container: Object, executor: PodExecutor, id: C
             grpc_probe = handler["grpc"]
             sock = await executor.dial(int(grpc_probe["port"]))
             return ProbeResult(*(await grpc.is_serving(sock, grpc_probe.get("service") or "")))
-    except (OSError, RuntimeFailure, ValueError, EOFError, asyncio.LimitOverrunError) as error:
+    except (OSError, RuntimeFailure, ValueError, EOFError, HttpError, asyncio.LimitOverrunError) as error:
         return ProbeResult(False, str(error) or type(error).__name__)
     return ProbeResult(False, "missing probe handler")
 
@@ -77,13 +81,10 @@ async def _http(http_get: Object, container: Object, executor: PodExecutor) -> P
     port = port_of(http_get.get("port"), container)
     sock = await executor.dial(port)
     address = executor.addresses[0] if executor.addresses else "localhost"
-    is_tls = (http_get.get("scheme") or "HTTP") == "HTTPS"
-    reader, writer = await asyncio.open_connection(
-        sock=sock,
-        limit=HEAD_BYTES_MAX,
-        ssl=_unverified_tls() if is_tls else None,
-        server_hostname=(http_get.get("host") or address) if is_tls else None,
-    )
+    if (http_get.get("scheme") or "HTTP") == "HTTPS":
+        reader, writer = await _open_tls(sock, executor, http_get.get("host") or address)
+    else:
+        reader, writer = await asyncio.open_connection(sock=sock, limit=HEAD_BYTES_MAX)
     try:
         writer.write(request(http_get, http_get.get("host") or f"{address}:{port}"))
         await writer.drain()
@@ -95,6 +96,21 @@ async def _http(http_get: Object, container: Object, executor: PodExecutor) -> P
         return ProbeResult(False, "malformed HTTP response")
     code = int(status_line[1])
     return ProbeResult(200 <= code < 400, f"HTTP probe failed with statuscode: {code}")
+
+
+async def _open_tls(
+    sock: socket.socket, executor: PodExecutor, server_name: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(HEAD_BYTES_MAX)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    try:
+        session = await executor.handshake(sock, _unverified_tls, server_name)
+        _, transport = await loop.create_connection(lambda: TlsTransport(session, protocol), sock=sock)
+    except BaseException:
+        sock.close()
+        raise
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
 def request(http_get: Object, host: str) -> bytes:
@@ -110,6 +126,7 @@ def request(http_get: Object, host: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode()
 
 
+@cache
 def _unverified_tls() -> ssl.SSLContext:
     """Probes do not verify certificates, as in kubelet."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

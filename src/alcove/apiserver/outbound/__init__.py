@@ -1,10 +1,9 @@
 """Outbound calls: the API server calls webhooks on a tenant's behalf, and nothing else.
 
-    resolver        resolves host names and services to addresses
-    dialer          opens a TCP connection to a checked address
-    handshakes      verifies certificates, in threads beside the event loop
-    tls_transport   encrypts what an HTTP connection sends and receives
-    webhooks        the entry point: `Webhooks.call(tenant, clientConfig, body)`
+    resolver      resolves host names and services to addresses
+    dialer        opens a TCP connection to a checked address
+    authorities   loads the CA bundles that certificates are verified with
+    webhooks      the entry point: `Webhooks.call(tenant, clientConfig, body)`
 
 A tenant chooses a webhook's target, but the connection starts in the API server's network: without checks,
 every tenant could reach what only ring0 may (SSRF). So for a tenant, an address must be on the public

@@ -11,6 +11,7 @@ import os
 import ssl
 from collections.abc import Awaitable
 from contextlib import suppress
+from functools import partial
 from typing import Protocol
 from urllib.parse import quote, urlsplit
 
@@ -18,14 +19,15 @@ from msgspec import Struct
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
+from alcove.apiserver.outbound.authorities import context_of
 from alcove.apiserver.outbound.dialer import Dialer, WebhookTarget
 from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
-from alcove.apiserver.outbound.handshakes import Handshakes
-from alcove.apiserver.outbound.tls_transport import TlsTransport
 from alcove.component import request_ids
 from alcove.http.client import HttpClientConnection, ReceivedResponse
-from alcove.http.errors import BodyTooLarge, HeadTooLarge, HttpError
+from alcove.http.errors import BodyTooLarge, HandshakeFailed, HeadTooLarge, HttpError
+from alcove.http.handshakes import Handshakes
 from alcove.http.pool import IdleConnections, PoolLimits
+from alcove.http.tls_transport import TlsTransport
 
 CALLS_PER_TENANT_MAX = 64
 RESPONSE_BYTES_MAX = 3 << 20
@@ -160,7 +162,9 @@ class Webhooks:
         sock = await self._dialer.dial(tenant, endpoint.target)
         connection = HttpClientConnection()
         try:
-            session = await self._handshakes.perform(tenant, sock, endpoint.authority, endpoint.server_name)
+            session = await self._handshakes.perform(
+                tenant, sock, partial(context_of, endpoint.authority), endpoint.server_name
+            )
             await asyncio.get_running_loop().create_connection(
                 lambda: TlsTransport(session, connection), sock=sock
             )
@@ -187,6 +191,8 @@ class Webhooks:
 
 def _malformed(error: HttpError) -> WebhookError:
     match error:
+        case HandshakeFailed():
+            return WebhookError(f"tls: {error}")
         case HeadTooLarge():
             return WebhookError("the webhook's response has too many headers")
         case BodyTooLarge():
