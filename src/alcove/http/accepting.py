@@ -8,6 +8,7 @@ round between addresses. A client that begins a handshake and does not continue 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import socket
@@ -213,6 +214,9 @@ class Acceptor:
         finally:
             self._shaking.discard(arrival)
             if not arrival.slot.is_made:
+                with contextlib.suppress(OSError):
+                    # Also if the transport has its own reference to the socket.
+                    arrival.sock.shutdown(socket.SHUT_RDWR)
                 arrival.sock.close()
                 self._table.closed(arrival.slot)
             if self._ready:

@@ -27,7 +27,17 @@ def _nothing() -> None:
 class ConnectionSlot:
     """One connection, from its acceptance to its end."""
 
-    __slots__ = ("_table", "address", "close", "deadline", "group", "is_counted", "is_made", "network")
+    __slots__ = (
+        "_table",
+        "address",
+        "close",
+        "deadline",
+        "group",
+        "is_closed",
+        "is_counted",
+        "is_made",
+        "network",
+    )
 
     def __init__(self, table: ConnectionTable, address: str, deadline: float) -> None:
         self._table = table
@@ -38,6 +48,7 @@ class ConnectionSlot:
         self.group = ""
         """Empty until a request is authenticated."""
         self.is_counted = True
+        self.is_closed = False
         self.is_made = False
         """Whether the connection has a protocol, which then tells the table when it is closed."""
         self.close: Callable[[], None] = _nothing
@@ -96,7 +107,7 @@ class ConnectionTable:
     def closed(self, slot: ConnectionSlot) -> None:
         """Call it once for each slot."""
         self._forget(slot)
-        slot.close = _nothing
+        slot.is_closed, slot.close = True, _nothing
         self.count -= 1
 
     def close_expired(self, now: float) -> None:

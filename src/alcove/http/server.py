@@ -101,18 +101,22 @@ class HttpServer:
         return self._identify(certificate) if certificate and self._identify is not None else None
 
     def opened(self, connection: HttpServerConnection, slot: ConnectionSlot) -> None:
+        if slot.is_closed:
+            # The handshake was ended, and nevertheless completed.
+            connection.transport.abort()
+            return
         slot.is_made, slot.close = True, connection.transport.abort
         self._connections.add(connection)
         connection.deadline = self.idle_deadline()
-        if self._group_of is None:
-            return
-        group = self._group_of(connection.peer)
-        if group and not slot.claim(group):
-            connection.transport.abort()
+        group = self._group_of(connection.peer) if self._group_of is not None else ""
+        if group:
+            # If the group has too many connections, the handler of the first request answers that.
+            slot.claim(group)
 
     def lost(self, connection: HttpServerConnection, slot: ConnectionSlot) -> None:
         self._connections.discard(connection)
-        self.connections.closed(slot)
+        if slot.is_made:
+            self.connections.closed(slot)
 
     def idle_deadline(self) -> float:
         return self._loop.time() + self.limits.idle_seconds_max

@@ -3,7 +3,7 @@
 import pytest
 
 from alcove.api.errors import TooManyRequests
-from alcove.api.ids import TenantId
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.apiserver.buffers import BufferLimits, TenantBuffers
 
 LOUD, QUIET = TenantId("loud"), TenantId("quiet")
@@ -68,3 +68,15 @@ def test_an_empty_account_is_forgotten() -> None:
     made.reserve(LOUD, 10)
     made.release(LOUD, 10)
     assert (made.of(LOUD), made.total) == (0, 0)
+
+
+def test_ring0_is_served_and_loses_nothing_when_tenants_fill_the_total() -> None:
+    made = buffers(tenant=100, total=400)
+    shed: list[TenantId] = []
+    made.add_shedder(lambda tenant, _count: shed.append(tenant))
+    made.hold(SYSTEM, 150)
+    for number in range(4):
+        made.hold(TenantId(f"loud-{number}"), 90)
+    made.reserve(SYSTEM, 200)
+    made.check(SYSTEM)
+    assert shed and SYSTEM not in shed
