@@ -4,6 +4,7 @@ The observed state is needed for what must not change under a running network: t
 and the index of each link.
 """
 
+import errno
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
@@ -11,12 +12,14 @@ from msgspec import Struct
 
 from alcove.api.destinations import UNREACHABLE
 from alcove.dataplane.address import NO_ADDRESS, Address, Prefix, pack, pack_mac, pack_prefix
+from alcove.dataplane.errors import MapFull
 from alcove.dataplane.maps import (  # fmt: skip
     BUCKET,
     ENDPOINT,
     ENDPOINT_KEY,
     FORBIDDEN_KEY,
     INDEX,
+    MEMORIES,
     MEMORIES_MAX,
     NETWORK_KEY,
     NODE,
@@ -86,7 +89,7 @@ def gateway_mac(vni: int) -> str:
 
 
 def allot_slots(held: Mapping[int, int], vnis: Iterable[int]) -> dict[int, int]:
-    """A memory slot for each VNI: its current one, or the lowest free one."""
+    """A memory slot for each VNI: its current one, or the lowest free one. Raises MapFull."""
     sorted_vnis = sorted(set(vnis))
     slots: dict[int, int] = {}
     used: set[int] = set()
@@ -98,7 +101,10 @@ def allot_slots(held: Mapping[int, int], vnis: Iterable[int]) -> dict[int, int]:
     free = (slot for slot in range(MEMORIES_MAX) if slot not in used)
     for vni in sorted_vnis:
         if vni not in slots:
-            slots[vni] = next(free)
+            slot = next(free, None)
+            if slot is None:
+                raise MapFull(MEMORIES, errno.ENOSPC)
+            slots[vni] = slot
     return slots
 
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from alcove.dataplane import links
 from alcove.dataplane.address import NO_ADDRESS, pack, pack_mac
-from alcove.dataplane.apply import Checkpoint, MapChange, apply, difference, read_back
+from alcove.dataplane.apply import Checkpoint, MapChange, RefusedEntries, apply, difference, read_back
 from alcove.dataplane.build import build, shipped_object
 from alcove.dataplane.desired import (
     NO_BULK,
@@ -191,7 +191,8 @@ class DataPlane:
         entries[MapName.NETWORKS][NETWORK_KEY.pack(veth.vni)] = WORD.pack(slots[veth.vni])
         add_port(entries, veth, index, slots[veth.vni], self.bulk.services)
         changes = [MapChange(name, puts=entries[name]) for name in MapName if entries[name]]
-        apply(self.maps, changes, self.held, self.checkpoint)
+        for refused in apply(self.maps, changes, self.held, self.checkpoint):
+            raise refused.error
 
     def _is_slot_used(self, index: int) -> bool:
         entry = self.held[MapName.PORTS].get(port_key(index))
@@ -219,10 +220,11 @@ class DataPlane:
             for key in doomed:
                 del self.held[name][key]
 
-    def apply(self, state: DataplaneState) -> None:
+    def apply(self, state: DataplaneState) -> list[RefusedEntries]:
         """Brings the kernel to the desired state. Veths whose link is missing are skipped until `add_port`.
         Links that are not in the state are removed with everything that belongs to them, so the first state
-        after a start must be complete. Raises DataPlaneError."""
+        after a start must be complete. Returns entries that the kernel did not take; the next call tries them
+        again. Raises DataPlaneError."""
         self.bulk = bulk_of(state, self.settings.node, self.state, self.bulk)
         self.state = state
         slots = self._ensure_memories(desired_vnis(state, self.settings.node))
@@ -231,7 +233,7 @@ class DataPlane:
         settings = self.settings
         entries = desired(settings.instance, settings.node, state, observed, self.bulk, settings.node6)
         try:
-            apply(self.maps, difference(entries, self.held), self.held, self.checkpoint)
+            refused = apply(self.maps, difference(entries, self.held), self.held, self.checkpoint)
         except KernelRefused:
             # Part of a batch may be written, so read back the actual entries.
             self.held = read_back(self.maps)
@@ -240,8 +242,9 @@ class DataPlane:
             self._attach_programs(*self.guarding)
             self.guarding = None
         self._remove_orphans(state, observed)
+        return refused
 
-    def resync(self, state: DataplaneState, gateways: int | None = None) -> None:
+    def resync(self, state: DataplaneState, gateways: int | None = None) -> list[RefusedEntries]:
         """As `apply`, but reads back maps, links and programs first and repairs them. `gateways` is the
         number of gateways to check, in turn; each takes some milliseconds."""
         self.held = read_back(self.maps)
@@ -251,7 +254,7 @@ class DataPlane:
         vxlan = self._ensure_vxlan()
         self._attach_programs(vxlan.index, self.gateways.ensure_exit().index)
         self.gateways.invalidate(gateways)
-        self.apply(state)
+        return self.apply(state)
 
     def find(self, state: DataplaneState, slots: dict[int, int]) -> ObservedKernelState:
         """The observed kernel state, for `desired`."""

@@ -22,7 +22,7 @@ from alcove.agent.network.node_network import NodeNetwork, NodeNetworkConfig
 from alcove.agent.podkey import PodKey
 from alcove.api.objects import Object
 from alcove.client import kubeconfig
-from alcove.client.keys import HOME
+from alcove.client.keys import HOME, TenantKey
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.dataplane.namespaces import inside
@@ -49,6 +49,8 @@ class LabNodeNetwork:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._kubeconfig = node_kubeconfig(server, self.name)
         self._resolvers = resolvers
+        self.events: list[tuple[str, str, str]] = []
+        """Tenant, object and reason of the events that the node's network records."""
 
     def start(self) -> None:
         self.node.start()
@@ -78,7 +80,7 @@ class LabNodeNetwork:
             async with Planes(user_agent=self.name) as planes:
                 planes.join(HOME, transport)
                 self.network = NodeNetwork(
-                    self.node.plane, planes, config, lambda _plane: self._server.address
+                    self.node.plane, planes, config, lambda _plane: self._server.address, self._note
                 )
                 self._task = asyncio.create_task(self._run(planes))
                 self._begun.set()
@@ -95,6 +97,9 @@ class LabNodeNetwork:
             tasks.create_task(self.network.run())
             tasks.create_task(CniServer(self.network, planes, self.cni_socket).run())
             tasks.create_task(ingress.serve(planes, self.network, lambda *_: None, plain, []))
+
+    def _note(self, tenant_key: TenantKey, involved: Object, reason: str, _message: str) -> None:
+        self.events.append((tenant_key.tenant, involved["name"], reason))
 
     def record_of(self, key: PodKey) -> Path:
         """Path of the agent's attachment record of a pod."""

@@ -4,14 +4,19 @@ block the agent's event loop, which also serves every network's DNS."""
 import asyncio
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec import Struct
+
+from alcove.agent.network.map_shares import PolicyShares
+from alcove.api.ids import TenantId
 from alcove.api.kinds.ranges import gateway
 from alcove.dataplane import links, namespaces
+from alcove.dataplane.apply import RefusedEntries
 from alcove.dataplane.errors import KernelRefused
 from alcove.dataplane.linkstate import default_route
 from alcove.dataplane.model import DataplaneState, Veth
@@ -25,9 +30,16 @@ FIRST_TABLE = 100
 """The routing table of a pod's second interface; each further one has the next table."""
 
 
+class AppliedState(Struct, frozen=True):
+    denied: frozenset[str]
+    """Names of veths that are denied everything, because their rules are over the share of their tenant."""
+    refused: tuple[RefusedEntries, ...]
+
+
 class DataplaneThread:
     def __init__(self, plane: DataPlane) -> None:
         self._plane = plane
+        self._policies = PolicyShares()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dataplane")
 
     def close(self) -> None:
@@ -37,11 +49,23 @@ class DataplaneThread:
         """Calls run in the order of submission, whether or not they are awaited."""
         return asyncio.get_running_loop().run_in_executor(self._thread, call)
 
-    def apply(self, state: DataplaneState) -> "asyncio.Future[None]":
-        return self._submit(lambda: self._plane.apply(state))
+    def apply(self, state: DataplaneState, tenants: Mapping[int, TenantId]) -> "asyncio.Future[AppliedState]":
+        """`tenants` has the tenant of each VNI with veths."""
 
-    def resync(self, state: DataplaneState, gateways: int | None) -> "asyncio.Future[None]":
-        return self._submit(lambda: self._plane.resync(state, gateways))
+        def call() -> AppliedState:
+            limited, denied = self._policies.share(state, tenants)
+            return AppliedState(denied, tuple(self._plane.apply(limited)))
+
+        return self._submit(call)
+
+    def resync(
+        self, state: DataplaneState, tenants: Mapping[int, TenantId], gateways: int | None
+    ) -> "asyncio.Future[AppliedState]":
+        def call() -> AppliedState:
+            limited, denied = self._policies.share(state, tenants)
+            return AppliedState(denied, tuple(self._plane.resync(limited, gateways)))
+
+        return self._submit(call)
 
     def attach_veths(self, namespace: str | Path, veths: tuple[Veth, ...]) -> "asyncio.Future[None]":
         """Creates a pod's veths, in the namespace of that name, which is created if missing, or at that path.

@@ -9,6 +9,13 @@ from msgspec.structs import replace
 
 from alcove.agent.network.attachment_records import AttachmentRecord
 from alcove.agent.network.endpoint_index import EndpointIndex
+from alcove.agent.network.map_shares import (
+    NetworkNote,
+    ServiceShares,
+    note_service,
+    share_endpoints,
+    share_networks,
+)
 from alcove.agent.network.ring0_objects import NetworkBacking, Nodes
 from alcove.agent.network.view import NetworkView
 from alcove.dataplane.address import Address, Prefix, host_prefix
@@ -22,8 +29,12 @@ class DesiredStateBuilder:
         address: IPv4Address,
         forbidden: Iterable[Prefix],
         address6: IPv6Address | None = None,
+        note: NetworkNote = lambda *_: None,
     ) -> None:
-        """`forbidden` are ranges that no pod may reach: the underlay."""
+        """`forbidden` are ranges that no pod may reach: the underlay. `note` records events of what is left out
+        because a tenant has too much of it."""
+        self._note = note
+        self._services = ServiceShares()
         self._node = node
         self._address = address
         self._node_addresses: tuple[Address, ...] = (
@@ -41,18 +52,23 @@ class DesiredStateBuilder:
         records: Iterable[AttachmentRecord],
     ) -> DataplaneState:
         """`served` are VPCs that this node bounces or divides, with the endpoints of their subnets."""
+        served = share_networks(views, served)
         veths = self._veths(views, records)
         self._refresh(views, veths)
+        for view, service in self._services.share(views.values()):
+            note_service(self._note, self._node, view, service)
         others = [backing for backing, _ in served if backing.vni not in views]
         backings = [*(view.backing for view in views.values()), *others]
-        endpoints = [view.endpoints(nodes) for view in views.values()]
-        endpoints += [index.endpoints(nodes) for _, indexes in served for index in indexes]
+        endpoints = [(view.backing.owner.tenant, view.endpoints(nodes)) for view in views.values()]
+        endpoints += [
+            (backing.owner.tenant, index.endpoints(nodes)) for backing, indexes in served for index in indexes
+        ]
         return DataplaneState(
             nodes=self._same("nodes", sorted(each for each in set(nodes.values()) if each != self._address)),
             networks=self._same("networks", (view.network() for view in views.values())),
             vpcs=self._same("vpcs", (each.vpc for each in backings)),
             subnets=self._same("subnets", (subnet for each in backings for subnet in each.subnets)),
-            endpoints=self._chained("endpoints", endpoints),
+            endpoints=self._chained("endpoints", share_endpoints(endpoints)),
             veths=self._same("veths", veths),
             services=self._chained("services", [view.table.services for view in views.values()]),
             gateways=self._same("gateways", (view.gateway(self._node) for view in views.values())),

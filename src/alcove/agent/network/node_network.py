@@ -20,6 +20,7 @@ from alcove.agent.network.attachment import Attachment, NetworkNotReady
 from alcove.agent.network.attachment_records import AttachmentRecord, VethRecord
 from alcove.agent.network.desired_state import with_rules
 from alcove.agent.network.environment import environment
+from alcove.agent.network.map_shares import NetworkNote
 from alcove.agent.network.reconciler import NetworkReconciler, NodeNetworkConfig
 from alcove.agent.network.services import cluster_addresses
 from alcove.agent.network.tenant_view import TenantNetworkView
@@ -64,9 +65,11 @@ class NodeNetwork:
         planes: Planes,
         config: NodeNetworkConfig,
         api_server: Callable[[PlaneId], Address],
+        note: NetworkNote = lambda *_: None,
     ) -> None:
-        """`api_server` returns the address of a plane's API server, as seen from this node."""
-        self._reconciler = NetworkReconciler(plane, planes, config, api_server)
+        """`api_server` returns the address of a plane's API server, as seen from this node; `note` records
+        events."""
+        self._reconciler = NetworkReconciler(plane, planes, config, api_server, note)
 
     async def run(self) -> None:
         """Runs until cancelled; the data plane keeps working after that."""

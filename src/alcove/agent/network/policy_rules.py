@@ -21,10 +21,18 @@ BLOCKS_MAX = 20_000
 """Most blocks in one pod's rules, both directions. All tenants share the kernel's tables: a pod with more is
 denied everything."""
 
+STEPS_MAX = 500_000
+"""Most pairs of a rule and an address or prefix in one pod's rules: each is compared when they are compiled. A pod
+with more is denied everything."""
+
 Profiles = tuple[TrafficProfile | None, TrafficProfile | None]
 """Ingress and egress; None means that everything is allowed."""
 _OPEN: Profiles = (None, None)
 _CLOSED: Profiles = (DENIED, DENIED)
+
+
+class TooManyRules(ValueError):
+    """The rules of a pod exceed BLOCKS_MAX or STEPS_MAX."""
 
 
 class PolicyRules:
@@ -36,11 +44,14 @@ class PolicyRules:
         """Uid and peer, by namespace and name."""
         self._current: dict[PodKey, Profiles] = {}
         self._last: dict[PodKey, Profiles] = {}
+        self.excessive: set[PodKey] = set()
+        """Pods that are denied everything because they have too many rules."""
 
     def touch(self) -> None:
         """Invalidates all rules, because policies, namespaces, pods or addresses have changed."""
         self._policies = None
         self._current.clear()
+        self.excessive.clear()
 
     def for_pod(self, backing: NetworkBacking, key: PodKey) -> Profiles:
         """The pod's rules; the last ones while the tenant's objects are not synced."""
@@ -52,6 +63,7 @@ class PolicyRules:
 
     def forget(self, key: PodKey) -> None:
         self._last.pop(key, None)
+        self.excessive.discard(key)
 
     def _evaluate(self, backing: NetworkBacking, key: PodKey) -> Profiles:
         if not self._tenant.has_policies():
@@ -64,6 +76,9 @@ class PolicyRules:
             if peer is None or uid != key.uid:
                 return _CLOSED
             return limited(profiles(self._policies.rules(peer)))
+        except TooManyRules:
+            self.excessive.add(key)
+            return _CLOSED
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             # Other tenants must not be affected.
             log.warning("failed to compile network policies", extra={"pod": str(key), "error": str(error)})
@@ -85,13 +100,24 @@ class PolicyRules:
 
 
 def limited(both: Profiles) -> Profiles:
-    """The same profiles. Raises ValueError if they have more than BLOCKS_MAX blocks."""
+    """The same profiles. Raises TooManyRules."""
     blocks = sum(
-        max(1, len(rule.peers or ())) * max(1, len(rule.ports or ()))
+        max(1, sum(1 + len(block.excepts) for block in rule.peers or ())) * max(1, len(rule.ports or ()))
         for profile in both
         if profile is not None
         for rule in profile.rules
     )
     if blocks > BLOCKS_MAX:
-        raise ValueError(f"{blocks} policy rule blocks exceed the maximum of {BLOCKS_MAX}")
+        raise TooManyRules(f"{blocks} policy rule blocks exceed the maximum of {BLOCKS_MAX}")
+    steps = sum(_steps(profile) for profile in both if profile is not None)
+    if steps > STEPS_MAX:
+        raise TooManyRules(f"{steps} pairs of policy rules and addresses exceed the maximum of {STEPS_MAX}")
     return both
+
+
+def _steps(profile: TrafficProfile) -> int:
+    """How often a prefix is compared with a rule; one with exceptions is compared block by block."""
+    blocks = [block for rule in profile.rules for block in rule.peers or ()]
+    prefixes = sum(1 + len(block.excepts) for block in blocks)
+    excepting = sum(1 + len(block.excepts) for block in blocks if block.excepts)
+    return prefixes * (len(profile.rules) + excepting)

@@ -8,7 +8,7 @@ keeps the state that it has.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -20,11 +20,14 @@ from alcove.agent.ingress.local_node_ports import LocalNodePorts, LocalService, 
 from alcove.agent.network.apiserver_proxy import Address
 from alcove.agent.network.attachment import DOMAIN
 from alcove.agent.network.attachment_records import AttachmentRecords
-from alcove.agent.network.dataplane_thread import DataplaneThread
+from alcove.agent.network.dataplane_thread import AppliedState, DataplaneThread
 from alcove.agent.network.desired_state import DesiredStateBuilder
 from alcove.agent.network.gateway_servers import GatewayServers
+from alcove.agent.network.map_shares import NetworkNote, note_pod
 from alcove.agent.network.network_dialer import NetworkDialer
+from alcove.agent.network.view import NetworkView
 from alcove.agent.network.view_set import NetworkViewSet
+from alcove.agent.podkey import PodKey
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.planes import Planes
 from alcove.component.tasks import BackgroundTasks
@@ -81,8 +84,13 @@ class NetworkReconciler:
         planes: Planes,
         config: NodeNetworkConfig,
         api_server: Callable[[PlaneId], Address],
+        note: NetworkNote = lambda *_: None,
     ) -> None:
+        """`note` records events of objects that have no effect on this node."""
         self.plane = plane
+        self._note = note
+        self._denied: set[PodKey] = set()
+        """Pods whose policy rules are too many."""
         self.config = config
         self.prefix = f"alcove-{plane.settings.instance}-p"
         """Prefix of the names of pods' network namespaces."""
@@ -95,7 +103,7 @@ class NetworkReconciler:
         self.ready: frozenset[int] = frozenset()
         """VNIs of networks that are synced and applied, and whose gateway servers are running."""
         self._state_builder = DesiredStateBuilder(
-            config.node, config.address, config.underlay, plane.settings.node6
+            config.node, config.address, config.underlay, plane.settings.node6, note
         )
         self._dns = DnsServer(Upstream(config.resolvers) if config.resolvers else None)
         self._servers = GatewayServers(plane, self._dns, api_server)
@@ -198,7 +206,7 @@ class NetworkReconciler:
                 self.views.ring0.nodes(), views, self.views.served(), self.records.all()
             )
             # No await between the two: a pod attached in between would not be in the state, and be removed.
-            await self._apply(state)
+            self._report(await self._apply(state, views), views)
             await self._servers.ensure(views)
             await self._local_node_ports.set(
                 local_node_ports(state, (self.config.address, self.plane.settings.node6))
@@ -218,15 +226,34 @@ class NetworkReconciler:
     def _retry_after(self, seconds: float) -> None:
         asyncio.get_running_loop().call_later(seconds, self._changed.set)
 
-    def _apply(self, state: DataplaneState) -> "asyncio.Future[None]":
+    def _report(self, applied: AppliedState, views: Mapping[int, NetworkView]) -> None:
+        """Records what is not in force: events of pods whose rules are too many, entries that the kernel refused."""
+        pods = {
+            record.key
+            for record in self.records.all()
+            if any(veth.name in applied.denied for veth in record.plugs)
+        }
+        pods |= {key for view in views.values() for key in view.rules.excessive}
+        for key in pods - self._denied:
+            note_pod(self._note, self.config.node, key)
+        self._denied = pods
+        for refused in applied.refused:
+            fields = {"map": refused.name.value, "entries": len(refused.keys), "error": str(refused.error)}
+            log.warning("kernel refused entries; retrying", extra=fields)
+            self._retry_after(RETRY_SECONDS_MAX)
+
+    def _apply(
+        self, state: DataplaneState, views: Mapping[int, NetworkView]
+    ) -> "asyncio.Future[AppliedState]":
+        tenants = {vni: view.backing.owner.tenant for vni, view in views.items()}
         scope, self._resync_scope = self._resync_scope, ResyncScope.NONE
         match scope:
             case ResyncScope.NONE:
-                return self.dataplane.apply(state)
+                return self.dataplane.apply(state, tenants)
             case ResyncScope.SOME:
-                return self.dataplane.resync(state, GATEWAYS_PER_RESYNC)
+                return self.dataplane.resync(state, tenants, GATEWAYS_PER_RESYNC)
             case ResyncScope.ALL:
-                return self.dataplane.resync(state, None)
+                return self.dataplane.resync(state, tenants, None)
             case _:
                 assert_never(scope)
 

@@ -76,6 +76,13 @@ class ServedServices(Struct, frozen=True):
     """Service addresses outside the network's ranges."""
     is_local: bool = False
     """Whether it depends on the network's addresses on this node."""
+    age: str = ""
+    """Sorts by creation; first those that the network itself has."""
+
+    @property
+    def amounts(self) -> tuple[int, int]:
+        """Entries in the kernel's maps: of services and backends, and of node ports and external addresses."""
+        return sum(1 + len(each.backends) for each in self.services), len(self.node_ports)
 
 
 class _Target(Struct, frozen=True):
@@ -101,7 +108,8 @@ def served(
     extra = dict.fromkeys(
         host_prefix(node_port.service_address) for node_port in node_ports if node_port.keep_client
     )
-    return ServedServices(tuple(services), tuple(node_ports), tuple(extra), is_local(service["spec"]))
+    age = "" if wellknown.is_wellknown(service) else service["metadata"].get("creationTimestamp") or ""
+    return ServedServices(tuple(services), tuple(node_ports), tuple(extra), is_local(service["spec"]), age)
 
 
 def is_local(spec: Object) -> bool:

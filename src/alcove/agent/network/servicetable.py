@@ -7,14 +7,12 @@ from collections.abc import Iterable
 from alcove.agent.network.endpoint_index import EndpointIndex
 from alcove.agent.network.services import NodePerspective, ServedServices, granted, served
 from alcove.agent.network.tenant_view import ServiceId, TenantNetworkView
+from alcove.agent.shares import Amounts, add
 from alcove.api.kinds.core.networks import network_of
 from alcove.dataplane.address import Prefix
 from alcove.dataplane.model import DataplaneService, NodePort
 
 log = logging.getLogger(__name__)
-
-ENTRIES_MAX = 50_000
-"""Most ports and backends of services, together, of one network on one node."""
 
 
 class ServiceTable:
@@ -24,6 +22,12 @@ class ServiceTable:
         self._served: dict[ServiceId, ServedServices] = {}
         self._stale: set[ServiceId] = set()
         self._perspective: NodePerspective | None = None
+        self.amounts: Amounts = (0, 0)
+        """What all services together need, as `ServedServices.amounts`."""
+        self.version = 0
+        """Counts the changes of services."""
+        self._excluded: frozenset[ServiceId] = frozenset()
+        self._is_changed = False
         self.services: tuple[DataplaneService, ...] = ()
         self.node_ports: tuple[NodePort, ...] = ()
         self.prefixes: tuple[Prefix, ...] = ()
@@ -33,7 +37,7 @@ class ServiceTable:
         self._stale.update(services)
 
     def refresh(self, perspective: NodePerspective) -> None:
-        """Updates `services`, `node_ports` and `prefixes` with all changes since the last call."""
+        """Reads all services that have changed since the last call; `exclude` comes next."""
         if self._perspective != perspective:
             all_services = self._perspective is None or _shared_facts(self._perspective) != _shared_facts(
                 perspective
@@ -42,28 +46,25 @@ class ServiceTable:
                 each for each, cached in self._served.items() if all_services or cached.is_local
             )
             self._perspective = perspective
-        changed = False
         for service in self._stale:
-            changed |= self._update(service, perspective)
+            self._is_changed |= self._update(service, perspective)
         self._stale.clear()
-        if changed:
-            fitting = self._fitting()
+
+    def requests(self) -> Iterable[tuple[str, ServiceId, Amounts]]:
+        """Age, name and amounts of every service."""
+        return ((each.age, service, each.amounts) for service, each in self._served.items())
+
+    def exclude(self, excluded: frozenset[ServiceId]) -> frozenset[ServiceId]:
+        """Updates `services`, `node_ports` and `prefixes`, without these services. Returns those that were not
+        excluded before."""
+        new = excluded - self._excluded
+        if self._is_changed or excluded != self._excluded:
+            fitting = [self._served[each] for each in sorted(self._served.keys() - excluded)]
             self.services = tuple(service for each in fitting for service in each.services)
             self.node_ports = tuple(node_port for each in fitting for node_port in each.node_ports)
             self.prefixes = tuple(dict.fromkeys(prefix for each in fitting for prefix in each.prefixes))
-
-    def _fitting(self) -> list[ServedServices]:
-        """The services within ENTRIES_MAX, by name: all networks share the kernel's tables."""
-        fitting: list[ServedServices] = []
-        entries = 0
-        for service in sorted(self._served):
-            served_service = self._served[service]
-            entries += sum(1 + len(each.backends) for each in served_service.services)
-            if entries > ENTRIES_MAX:
-                log.warning("network has too many services; ignoring the rest", extra={"first": service})
-                break
-            fitting.append(served_service)
-        return fitting
+        self._excluded, self._is_changed = excluded, False
+        return new
 
     def _update(self, service: ServiceId, perspective: NodePerspective) -> bool:
         before, now = self._served.get(service), None
@@ -77,6 +78,11 @@ class ServiceTable:
             log.warning("invalid service ignored", extra={"service": service, "error": str(error)})
         if now == before:
             return False
+        for served_service, sign in ((before, -1), (now, 1)):
+            if served_service is not None:
+                entries, doors = served_service.amounts
+                self.amounts = add(self.amounts, (sign * entries, sign * doors))
+        self.version += 1
         if now is None:
             del self._served[service]
         else:

@@ -6,6 +6,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Interface
 from pathlib import Path
 
 from alcove.agent.network.apiserver_proxy import Address
+from alcove.agent.network.map_shares import NetworkNote
 from alcove.agent.network.node_network import NodeNetwork, NodeNetworkConfig
 from alcove.client.keys import PlaneId
 from alcove.client.planes import Planes
@@ -32,9 +33,10 @@ def start_network(
     api_server: Callable[[PlaneId], Address],
     bpf_root: Path = BPF_ROOT,
     upstreams: Sequence[str] = (),
+    note: NetworkNote = lambda *_: None,
 ) -> NodeNetwork:
     """Adopts the data plane of that instance, or creates it. `upstreams`: addresses of DNS servers for external
-    names, instead of those in resolv.conf. Raises DataPlaneError."""
+    names, instead of those in resolv.conf; `note` records events. Raises DataPlaneError."""
     addresses = interfaces(underlay)
     settings = DataplaneSettings(instance, IPv4Address(address), underlay, node6=global6(addresses))
     config = NodeNetworkConfig(
@@ -44,7 +46,7 @@ def start_network(
         folder=folder,
         resolvers=resolvers(RESOLV_CONF, upstreams),
     )
-    return NodeNetwork(DataPlane(settings, bpf_root=bpf_root), planes, config, api_server)
+    return NodeNetwork(DataPlane(settings, bpf_root=bpf_root), planes, config, api_server, note)
 
 
 def interfaces(device: str) -> list[Interface]:

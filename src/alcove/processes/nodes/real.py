@@ -27,6 +27,7 @@ from alcove.agent.images.tools import ImageTools
 from alcove.agent.ingress import start as ingress
 from alcove.agent.logs.rotation import LogRotation
 from alcove.agent.lookup import ObjectLookup
+from alcove.agent.network.map_shares import NetworkNote
 from alcove.agent.network.node_network import NodeNetwork
 from alcove.agent.network.start import start_network
 from alcove.agent.node import NodeDescription, NodeStatusManager
@@ -55,11 +56,12 @@ from alcove.agent.serving_certificate import ServingCertificate
 from alcove.agent.volumes.volumes import PodVolumes
 from alcove.agent.volumes.wiper import VolumeWiper
 from alcove.api.objects import Object
-from alcove.client.keys import HOME, PlaneId
+from alcove.client.events import WARNING, PendingEvent
+from alcove.client.keys import HOME, PlaneId, TenantKey
 from alcove.client.kubeconfig import KubeconfigUser
 from alcove.dataplane.errors import DataPlaneError
 from alcove.dns import resolvconf
-from alcove.processes.agent import AgentProcess
+from alcove.processes.agent import COMPONENT, AgentProcess
 from alcove.processes.nodes import hollow, reboots
 
 log = logging.getLogger(__name__)
@@ -277,9 +279,22 @@ def _network(agent: AgentProcess) -> NodeNetwork:
             api_server=api_server,
             bpf_root=config.bpf_root,
             upstreams=config.dns_upstreams,
+            note=_network_note(agent),
         )
     except (DataPlaneError, OSError, ValueError) as error:
         raise NodeUnable(f"the data plane does not work on this machine: {error}") from error
+
+
+def _network_note(agent: AgentProcess) -> NetworkNote:
+    """A callback that records warning events of objects that have no effect on this node."""
+
+    def note(tenant_key: TenantKey, involved: Object, reason: str, message: str) -> None:
+        plane, tenant = tenant_key.plane, tenant_key.tenant
+        agent.warning_events.record(
+            PendingEvent(plane, tenant, involved, WARNING, reason, message, COMPONENT, agent.config.name)
+        )
+
+    return note
 
 
 def _facts(agent: AgentProcess, machine: hardware.Hardware, handlers: RuntimeHandlers) -> NodeDescription:

@@ -1,10 +1,11 @@
 """The limit of policy rules of one pod."""
 
+import time
 from ipaddress import ip_network
 
 import pytest
 
-from alcove.agent.network.policy_rules import BLOCKS_MAX, limited
+from alcove.agent.network.policy_rules import BLOCKS_MAX, STEPS_MAX, TooManyRules, limited
 from alcove.dataplane.model import (
     PortRange,
     PrefixBlock,
@@ -12,6 +13,7 @@ from alcove.dataplane.model import (
     TrafficProfile,
     TrafficRule,
 )
+from alcove.dataplane.policies import compile_profile
 
 
 def profile(peers: int, ports: int) -> TrafficProfile:
@@ -23,5 +25,19 @@ def test_rules_beyond_the_bound_are_refused() -> None:
     fits = (profile(BLOCKS_MAX // 2, 1), profile(BLOCKS_MAX // 4, 2))
     assert limited(fits) is fits
     assert limited((None, TrafficProfile())) == (None, TrafficProfile())
-    with pytest.raises(ValueError, match="exceed the maximum"):
+    with pytest.raises(TooManyRules, match="exceed the maximum"):
         limited((profile(BLOCKS_MAX // 2, 1), profile(BLOCKS_MAX // 4 + 1, 2)))
+
+
+def test_exceptions_count_and_so_does_the_time_that_rules_take() -> None:
+    excepts = tuple(ip_network((n << 8, 24)) for n in range(BLOCKS_MAX))
+    with pytest.raises(TooManyRules, match="blocks exceed"):
+        limited((TrafficProfile((TrafficRule((PrefixBlock(ip_network("0.0.0.0/0"), excepts),)),)), None))
+    one = tuple(PrefixBlock(ip_network((n << 8, 24)), (ip_network((n << 8, 25)),)) for n in range(500))
+    with pytest.raises(TooManyRules, match=f"exceed the maximum of {STEPS_MAX}"):
+        limited((None, TrafficProfile((TrafficRule(one),))))
+    began = time.process_time()
+    few = TrafficProfile((TrafficRule(one[:200]),))
+    assert limited((few, None)) == (few, None)
+    compile_profile(few)
+    assert time.process_time() - began < 5

@@ -1,0 +1,100 @@
+"""A tenant that wants more of the kernel's maps than its share loses its own, and nobody else does."""
+
+from ipaddress import IPv4Address, ip_network
+
+import pytest
+
+from alcove.agent.network import map_shares
+from alcove.agent.network.map_shares import PolicyShares, share_endpoints, share_networks
+from alcove.agent.network.policies import DENIED
+from alcove.agent.network.ring0_objects import NetworkBacking
+from alcove.agent.shares import Pool
+from alcove.api.ids import TenantId
+from alcove.dataplane.desired import allot_slots
+from alcove.dataplane.errors import DataPlaneError
+from alcove.dataplane.maps import MEMORIES_MAX
+from alcove.dataplane.model import (
+    DataplaneState,
+    PrefixBlock,
+    RemoteEndpoint,
+    TrafficProfile,
+    TrafficRule,
+    Veth,
+    Vpc,
+)
+from alcove.network.owners import TenantNetworkId
+
+GREEDY, QUIET = TenantId("greedy"), TenantId("quiet")
+TENANTS = {1: GREEDY, 2: QUIET}
+
+
+def profile(first: int, count: int) -> TrafficProfile:
+    blocks = tuple(PrefixBlock(ip_network((first + n << 8, 24))) for n in range(count))
+    return TrafficProfile((TrafficRule(blocks),))
+
+
+def veth(name: str, vni: int, ingress: TrafficProfile | None) -> Veth:
+    return Veth(name, vni, "02:00:00:00:00:02", (), ingress=ingress)
+
+
+def test_pods_with_too_many_rules_are_denied_and_others_keep_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(map_shares, "POLICY_PEERS", Pool(capacity=30, owner_max=25))
+    same = profile(0, 20)
+    state = DataplaneState(
+        veths=(
+            veth("g1", 1, same), veth("g2", 1, profile(0, 20)), veth("g3", 1, profile(100, 20)),
+            veth("open", 1, None), veth("q1", 2, profile(0, 8)),
+        )
+    )  # fmt: skip
+    limited, denied = PolicyShares().share(state, TENANTS)
+    assert denied == {"g3"}, "equal rules count once, and the first ones stay"
+    assert {each.name: each.ingress for each in limited.veths}["g3"] == DENIED
+    assert [each for each in limited.veths if each.name != "g3"] == [
+        each for each in state.veths if each.name != "g3"
+    ]
+
+
+def test_within_the_share_the_state_is_the_same_object() -> None:
+    state = DataplaneState(veths=(veth("g1", 1, profile(0, 20)),))
+    assert PolicyShares().share(state, TENANTS)[0] is state
+
+
+def test_a_pod_that_goes_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(map_shares, "POLICY_PEERS", Pool(capacity=30, owner_max=25))
+    first, second = veth("g1", 1, profile(0, 20)), veth("g2", 1, profile(100, 20))
+    shared = PolicyShares()
+    both = DataplaneState(veths=(first, second))
+    assert shared.share(both, TENANTS)[1] == shared.share(both, TENANTS)[1] == {"g2"}
+    assert shared.share(DataplaneState(veths=(second,)), TENANTS)[1] == frozenset()
+
+
+def endpoints(vni: int, count: int) -> tuple[RemoteEndpoint, ...]:
+    return tuple(RemoteEndpoint(vni, IPv4Address(n), IPv4Address("192.0.2.1")) for n in range(count))
+
+
+def test_endpoints_of_a_tenant_are_cut_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(map_shares, "ENDPOINTS", Pool(capacity=10, owner_max=10))
+    small = endpoints(2, 3)
+    parts = share_endpoints([(GREEDY, endpoints(1, 5)), (GREEDY, endpoints(3, 50)), (QUIET, small)])
+    assert [len(part) for part in parts] == [5, 2, 3]
+    assert parts[2] is small
+
+
+def backing(vni: int, tenant: TenantId) -> NetworkBacking:
+    return NetworkBacking(TenantNetworkId(tenant, f"n{vni}"), Vpc(vni, ()), (), ())
+
+
+def test_a_node_does_not_serve_more_networks_of_a_tenant_than_its_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(map_shares, "NETWORKS", Pool(capacity=6, owner_max=4))
+    served = [(backing(vni, GREEDY), ()) for vni in range(100, 150)] + [(backing(7, QUIET), ())]
+    kept = share_networks({}, served)
+    assert [each.vni for each, _ in kept] == [7, 100, 101, 102, 103]
+    few = served[:2]
+    assert share_networks({}, few) == few
+
+
+def test_networks_that_do_not_fit_are_an_error_of_the_data_plane() -> None:
+    with pytest.raises(DataPlaneError, match="map memories is full"):
+        allot_slots({}, range(MEMORIES_MAX + 1))
