@@ -128,6 +128,8 @@ class Gateway(Struct, frozen=True):
     """Prefixes that pods may not reach externally; they do not overlap."""
     egress_allowed: tuple[Prefix, ...] = ()
     """Parts of `egress_denied` that pods may reach nevertheless."""
+    account: int = 0
+    """Gateways with the same number share the limits of external connections."""
 
 
 class NodePort(Struct, frozen=True):

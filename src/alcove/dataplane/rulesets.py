@@ -12,6 +12,12 @@ from alcove.dataplane.model import DataplaneSettings, DataplaneState, Gateway, N
 FIRST_NODE_PORT = 1024
 POD_CONNECTIONS_MAX = 4096
 """Concurrent external connections of one pod."""
+ACCOUNT_CONNECTIONS_MAX = 16_384
+"""Concurrent connections of all gateways of one account through the exit, in both directions, whose conntrack table all
+networks share. Further ones are dropped: clients see time-outs."""
+DESTINATION_SHARE = 8
+"""One account has at most this part (an eighth) of the NAT ports to one destination: address, protocol and port.
+Further connections there are dropped."""
 _PROTOCOLS = {Protocol.TCP: "tcp", Protocol.UDP: "udp", Protocol.SCTP: "sctp"}
 _FAMILIES = {4: "ip", 6: "ip6"}
 _ICMP = {4: "icmp", 6: "icmpv6"}
@@ -64,8 +70,41 @@ def exit_ruleset(
 ) -> str:
     """Egress: SNAT to the node's address and NAT ports. Ingress: node ports only. Nothing passes between
     gateways."""
-    four = _exit_rules(4, settings, settings.node, state, uplinks)
-    return four + _exit_rules(6, settings, settings.node6, state, uplinks) if kernel6 else four
+    accounts = {gateway.vni: gateway.account for gateway in state.gateways}
+    rules = ""
+    for version, node in ((4, settings.node), (6, settings.node6)) if kernel6 else ((4, settings.node),):
+        rules += _exit_rules(version, settings, node, state, uplinks)
+        rules += _share_rules(version, settings.nat_ports, accounts)
+    return rules
+
+
+def _share_rules(version: int, ports: tuple[int, int], accounts: Mapping[int, int]) -> str:
+    """Limits connections by account. This table is not deleted when the rules change, since its sets count the
+    connections that exist; only its chain and its map of links are replaced."""
+    family, address = _FAMILIES[version], _ADDRESS_TYPES[version]
+    table, most = f"{family} alcove_shares", (ports[1] - ports[0] + 1) // DESTINATION_SHARE
+    links = ", ".join(f'"g{vni:x}" : {account}' for vni, account in sorted(accounts.items()))
+    lines = [
+        f"table {table} {{",
+        "  set accounts { type mark; size 65535; flags dynamic; }",
+        f"  set destinations {{ type mark . {address} . inet_proto . inet_service; size 262144; flags dynamic; }}",
+        f"  set pinged {{ type mark . {address}; size 262144; flags dynamic; }}",
+        "  map links { type ifname : mark; }",
+        "  chain forward { type filter hook forward priority 10; policy accept; }",
+        "}",
+        f"flush map {table} links",
+        f"flush chain {table} forward",
+        *([f"add element {table} links {{ {links} }}"] if links else ()),
+        f"add rule {table} forward ct state established,related accept",
+        f"add rule {table} forward oifname out meta mark set iifname map @links",
+        f"add rule {table} forward iifname out meta mark set oifname map @links",
+        f"add rule {table} forward add @accounts {{ meta mark ct count over {ACCOUNT_CONNECTIONS_MAX} }} drop",
+        f"add rule {table} forward oifname out meta l4proto {{ tcp, udp }} add @destinations "
+        f"{{ meta mark . {family} daddr . meta l4proto . th dport ct count over {most} }} drop",
+        f"add rule {table} forward oifname out meta l4proto {_ICMP[version]} add @pinged "
+        f"{{ meta mark . {family} daddr ct count over {most} }} drop",
+    ]
+    return "\n".join([*lines, ""])
 
 
 def _exit_rules(

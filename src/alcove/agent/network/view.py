@@ -4,6 +4,7 @@ It is notified of changes. DNS names are updated immediately, everything else wh
 changed is the same tuple as before.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv6Address
 
@@ -64,6 +65,11 @@ class DnsNames:
             self.zone.put_pod(DnsPod(id_, addresses))
         else:
             self.zone.drop_pod(id_)
+
+
+def account_of(tenant: TenantId) -> int:
+    """The number of the tenant in the data plane, for limits that its networks share; never 0."""
+    return int.from_bytes(hashlib.blake2b(tenant.encode(), digest_size=4).digest()) or 1
 
 
 class NetworkView:
@@ -170,6 +176,7 @@ class NetworkView:
             address if isinstance(address, IPv6Address) else None,
             destinations.NOT_PUBLIC,
             self._allowed_destinations(self.backing.owner.tenant),
+            account=account_of(self.backing.owner.tenant),
         )
 
     def network(self) -> DataplaneNetwork:

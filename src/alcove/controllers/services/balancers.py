@@ -13,7 +13,7 @@ import ipaddress
 from collections.abc import Iterable
 
 from alcove.api import objects
-from alcove.api.ids import TenantId
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.core.services import types
 from alcove.api.kinds.mizar import NODE_PORT
 from alcove.api.objects import Object
@@ -22,6 +22,7 @@ from alcove.client.keys import ObjectKey
 from alcove.client.resources import SERVICES
 from alcove.controllers.controller import ControllerContext
 from alcove.controllers.services.claiming import ServiceClaims, owner_name
+from alcove.controllers.services.tenant_shares import BALANCERS, PoolUse, check_share
 from alcove.network.provider_networks import ProviderNetwork
 from alcove.vpc.addressing import AddressPool, EndpointPurpose, pool_in
 from alcove.vpc.allocator import AddressAllocator
@@ -74,7 +75,8 @@ class LoadBalancerController(ServiceClaims):
         # Without them it waits: a change of the network or of a pool enqueues the service.
         if endpoint is None and backing is not None and pools:
             try:
-                endpoint = await self._claim(key, service, backing, pools)
+                async with self._one_at_a_time(key.tenant):
+                    endpoint = await self._claim(key, service, backing, pools)
             except VpcError:
                 # The address that the status names is no longer its own: another service may get it.
                 await self._update_status(key, service, [])
@@ -106,10 +108,17 @@ class LoadBalancerController(ServiceClaims):
                 messages.append(f'subnet "{address_pool.net}" is IPv{address_pool.network.version}')
                 continue
             try:
+                self._check_share(key.tenant, pool, address_pool)
                 return await self._allocator.claim(address_pool, purpose, chosen)
             except (AddressUnavailable, OutOfRange) as error:
                 messages.append(str(error))
         raise AddressUnavailable("; ".join(messages))
+
+    def _check_share(self, tenant: TenantId, pool: Object, address_pool: AddressPool) -> None:
+        """Raises ShareExceeded. A pool that is reserved for one tenant has no shares."""
+        if tenant != SYSTEM and objects.labels(pool)[OUTSIDE_LABEL] == EVERYBODY:
+            free = self._allocator.pool(address_pool).free
+            check_share(PoolUse(BALANCERS, self._held_count(address_pool.net, tenant), free), 1)
 
     async def _release(self, key: ObjectKey, service: Object, existing: list[Object]) -> None:
         if existing:

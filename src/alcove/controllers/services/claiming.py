@@ -4,22 +4,28 @@ network."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
 
 from alcove.api import objects
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, Index, ObjectChange
-from alcove.client.keys import ObjectKey
+from alcove.client.keys import HOME, ObjectKey
 from alcove.client.resources import NETWORKS, SERVICES, VPC_ENDPOINTS
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.network.networks import JOINED, became_ready
 from alcove.controllers.network.tenancy import TenantLookup
+from alcove.controllers.services.tenant_shares import pool_and_tenant
 from alcove.network.owners import OwnerRef, TenantNetworkId
 from alcove.network.provider_networks import ProviderNetwork, ProviderNetworks
 from alcove.vpc.errors import VpcError
 from alcove.vpc.vpc_cache import VpcCache, spec_of
 
+_POOL = "pool-and-tenant"
 FAILED = "FailedProvision"
 RETRY_SECONDS = 30.0
 """A failed allocation is retried after this, and when the network changes."""
@@ -35,6 +41,8 @@ class ServiceClaims(Controller):
         self._services = self.mirror(SERVICES, {"joined": JOINED, **(indexes or {})})
         self._tenancy = TenantLookup(self)
         self._backings = ProviderNetworks(self._cache)
+        self._cache.endpoints.add_index(_POOL, pool_and_tenant)
+        self._claiming: WeakValueDictionary[TenantId, asyncio.Lock] = WeakValueDictionary()
         self.on(self._networks, self._of_network)
 
     async def reconcile(self, key: ObjectKey) -> Result:
@@ -91,6 +99,19 @@ class ServiceClaims(Controller):
     def _claimed(self, service: Object, kind: str) -> list[Object]:
         endpoints = self._cache.endpoints_of(service["metadata"]["uid"])
         return [each for each in endpoints if spec_of(each, "type") == kind]
+
+    @asynccontextmanager
+    async def _one_at_a_time(self, tenant: TenantId) -> AsyncIterator[None]:
+        """Claims of one tenant that are counted: each sees those before it."""
+        lock = self._claiming.setdefault(tenant, asyncio.Lock())
+        async with lock:
+            await self._cache.caught_up(self._cache.endpoints)
+            yield
+
+    def _held_count(self, pool: str, tenant: TenantId | None = None) -> int:
+        """How much of the pool the tenant's services hold, or everybody's."""
+        value = pool if tenant is None else f"{pool}/{tenant}"
+        return len(self._cache.endpoints.find_keys(_POOL, HOME, SYSTEM, value))
 
     def _backing(self, key: ObjectKey, service: Object) -> ProviderNetwork | None:
         """None if the network is not provisioned; the service is enqueued when it is."""

@@ -6,7 +6,10 @@ service, or when the service no longer needs it.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from alcove.api import objects
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.core.services import types
 from alcove.api.kinds.mizar import NODE_PORT
 from alcove.api.objects import Object
@@ -14,9 +17,19 @@ from alcove.client.keys import ObjectKey
 from alcove.client.resources import SERVICES
 from alcove.controllers.controller import ControllerContext
 from alcove.controllers.services.claiming import ServiceClaims, owner_name
+from alcove.controllers.services.tenant_shares import (
+    NODE_PORTS,
+    PoolUse,
+    check_limit,
+    check_share,
+    node_port_limit,
+)
+from alcove.controllers.tenants.controller import tenant_key
 from alcove.network.provider_networks import ProviderNetwork
 from alcove.vpc.claims import claimed_port
-from alcove.vpc.node_ports import NodePortClaims, PortPurpose
+from alcove.vpc.node_ports import PORTS, NodePortClaims, PortPurpose
+
+PROTOCOLS = ("TCP", "UDP", "SCTP")
 
 
 class NodePortController(ServiceClaims):
@@ -37,7 +50,26 @@ class NodePortController(ServiceClaims):
         await self._release(service, desired)
         backing = self._backing(key, service) if desired else None
         if backing is not None:
-            await self._claim(key, service, desired, backing)
+            async with self._one_at_a_time(key.tenant):
+                self._check_share(key.tenant, service, desired)
+                await self._claim(key, service, desired, backing)
+
+    def _check_share(self, tenant: TenantId, service: Object, desired: list[Object]) -> None:
+        """Raises ShareExceeded before anything is claimed."""
+        if tenant == SYSTEM:
+            return
+        held = Counter(
+            port[1]
+            for each in self._claimed(service, NODE_PORT)
+            if (port := claimed_port(objects.name(each))) is not None
+        )
+        missing = Counter(port.get("protocol") or "TCP" for port in desired) - held
+        used = {protocol: self._held_count(protocol, tenant) for protocol in PROTOCOLS}
+        limit = node_port_limit(self._tenancy.tenants.get(tenant_key(tenant)))
+        check_limit(NODE_PORTS, missing.total(), sum(used.values()), limit)
+        for protocol, count in missing.items():
+            free = len(PORTS) - self._held_count(protocol)
+            check_share(PoolUse(NODE_PORTS, used[protocol], free), count)
 
     async def _claim(
         self, key: ObjectKey, service: Object, desired: list[Object], backing: ProviderNetwork
