@@ -56,8 +56,7 @@ def soak(cluster: RealCluster, running: EtcdCluster | None = None) -> None:
         while not samples or time.monotonic() + longest < deadline:
             phase_began = time.monotonic()
             mix.phase(STEPS)
-            found = faults_after(cluster, mix.known_uids, SETTLE_SECONDS_MAX)
-            assert not found, "\n".join((*found, f"SEED={SEED}, after {mix.steps_taken}"))
+            check(cluster, mix)
             samples.append(memory(cluster))
             longest = max(longest, time.monotonic() - phase_began)
             sys.stdout.write(
@@ -65,5 +64,10 @@ def soak(cluster: RealCluster, running: EtcdCluster | None = None) -> None:
             )
         assert growing(samples) == []
         mix.delete_everything()
-        assert faults_after(cluster, mix.known_uids, SETTLE_SECONDS_MAX) == []
+        check(cluster, mix)
     assert left_on_machine(cluster) == []
+
+
+def check(cluster: RealCluster, mix: Soak) -> None:
+    found = faults_after(cluster, mix.known_uids, SETTLE_SECONDS_MAX)
+    assert not found, "\n".join((*found, f"SEED={SEED}, after {mix.steps_taken}"))
