@@ -65,7 +65,7 @@ up: setup ## Start a cluster on this machine in the background, show what it can
 down: setup ## Stop the cluster of this machine; its state stays
 	.venv/bin/alcove down
 
-docs: setup ## Write docs/reference anew from the code
+docs: setup ## Write docs/reference and docs/limits.md anew from the code
 	$(PY) docs/generate.py
 
 # The first line fails early where the eBPF object cannot be compiled: no release goes without it.

@@ -1,4 +1,5 @@
 """Writes docs/reference from the code: fields of the kinds beyond stock Kubernetes, and flags of the commands.
+Writes docs/limits.md, too (see limits.py).
 
 python docs/generate.py            writes the pages
 python docs/generate.py --check    exits with 1 if they are not what it would write
@@ -9,12 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import limits
 import typer.main
 
 from alcove.api.schema.alcove_schemas import DEFINITIONS
 from alcove.processes.main import app
 
-FOLDER = Path(__file__).parent / "reference"
+FOLDER = Path(__file__).parent
 MADE = "<!-- Made by docs/generate.py: change the code, not this page. -->\n\n"
 
 
@@ -115,10 +117,13 @@ def _row(option: Any) -> str:
 
 
 def main() -> int:
-    pages = {"fields.md": fields(), "commands.md": flags()}
+    pages = {
+        "reference/fields.md": fields(),
+        "reference/commands.md": flags(),
+        "limits.md": MADE + limits.page(),
+    }
     if "--check" in sys.argv[1:]:
         return int(any((FOLDER / name).read_text() != text for name, text in pages.items()))
-    FOLDER.mkdir(exist_ok=True)
     for name, text in pages.items():
         (FOLDER / name).write_text(text)
     return 0
