@@ -120,7 +120,7 @@ def main() -> int:
     pages = {
         "reference/fields.md": fields(),
         "reference/commands.md": flags(),
-        "limits.md": MADE + limits.page(),
+        "limits.md": limits.page(),
     }
     if "--check" in sys.argv[1:]:
         return int(any((FOLDER / name).read_text() != text for name, text in pages.items()))
