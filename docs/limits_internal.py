@@ -17,6 +17,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "scheduler.runner.IDLE_SECONDS_MAX",
     ),
     "How long one part of the system waits for another, or for the kernel; tenants decide nothing there.": (
+        "agent.runtime.exec_process.PID_SECONDS_MAX",
         "agent.certificates.SIGNED_SECONDS_MAX",
         "agent.cni.plugin.RESPONSE_SECONDS_MAX",
         "agent.cni.server.READ_SECONDS_MAX",
@@ -25,7 +26,6 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "agent.network.reconciler.TENANT_SYNC_SECONDS_MAX",
         "agent.runtime.handlers.CANARY_SECONDS_MAX",
         "agent.runtime.oci.MONITOR_SECONDS_MAX",
-        "agent.runtime.oci.PID_SECONDS_MAX",
         "agent.volumes.local._CALL_SECONDS_MAX",
         "agent.volumes.local._CLOSED_SECONDS_MAX",
         "apiserver.usage.usage_collector.FETCH_SECONDS_MAX",
@@ -35,6 +35,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "vpc.ipam.RESERVATION_SECONDS_MAX",
     ),
     "How long a connection that is being closed may take to flush its data.": (
+        "apiserver.watch.UNSENT_BYTES_MAX",
         "agent.server.server.CLOSE_SECONDS_MAX",
         "agent.server.websocket.ANSWER_SECONDS_MAX",
         "apiserver.streams.agents.TLS_SHUTDOWN_SECONDS_MAX",
@@ -42,12 +43,20 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "http.limits.HttpLimits.linger_seconds_max",
     ),
     "Attempts at something that succeeds at the first or second one.": (
+        "agent.runtime.exec_process.KILLS_MAX",
         "agent.cgroups._KILL_ROUNDS_MAX",
         "agent.mount_calls._TRIES_MAX",
-        "agent.runtime.oci.KILLS_MAX",
         "dataplane.veths.TRIES_MAX",
     ),
     "How much is done in one go before others have their turn; the rest follows.": (
+        "http.tls_transport.READ_BYTES_MAX",
+        "apiserver.cache.cache.EVENTS_AT_ONCE_MAX",
+        "apiserver.cache.cache.HISTORY_EVENTS_LOADED_MAX",
+        "apiserver.request_buffering.SENDING_SECONDS_MAX",
+        "apiserver.watch.WRITE_BYTES_MAX",
+        "http.accepting.ACCEPTED_AT_ONCE_MAX",
+        "http.accepting.HANDSHAKES_AT_ONCE_MAX",
+        "http.limits.HttpLimits.early_body_bytes_max",
         "agent.server.usage.CONCURRENT_MAX",
         "apiserver.resources.listing.QUICK_BYTES_MAX",
         "apiserver.resources.listing.QUICK_OBJECTS_MAX",
@@ -120,6 +129,8 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "vpc.claims.NAME_LENGTH_MAX",
     ),
     "How much of a long text or list a message, a table or a comparison shows.": (
+        "agent.ingress.reconciler.SURPLUS_EVENTS_MAX",
+        "agent.images.tools.ERRORS_BYTES_MAX",
         "agent.server.channels.SIZE_BYTES_MAX",
         "api.cel.errors._ISSUES_MAX",
         "api.cel.errors._SNIPPET_MAX",
@@ -142,7 +153,6 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "apiserver.usage.usage_collector.SUMMARY_BYTES_MAX",
         "http.limits.HttpLimits.interim_responses_max",
     ),
-    "An image archive that ring0 loads.": ("agent.images.tools._MANIFEST_BYTES_MAX",),
     "A rule of a decision, not a bound.": (
         "agent.server.usage.WINDOW_SECONDS_MAX",
         "api.cel.values.WEIGHT_MAX",
@@ -151,6 +161,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "scheduler.scores.image_locality.BYTES_PER_CONTAINER_MAX",
     ),
     "The same as a constant that is on the page, or set by the code that uses it.": (
+        "agent.images.tools.OUTPUT_BYTES_MAX",
         "agent.node.NodeDescription.pods_max",
         "api.warnings.ports.WARNINGS_MAX",
         "apiserver.resources.body.WARNINGS_MAX",
