@@ -17,7 +17,14 @@ def serving(**limits: float) -> HttpServer:
     def answer(_request: HttpRequest) -> HttpResponse:
         return HttpResponse(200, b"ok")
 
-    return HttpServer(answer, "127.0.0.1", 0, limits=HttpLimits(**limits))  # type: ignore[arg-type]
+    return HttpServer(
+        answer,
+        "127.0.0.1",
+        0,
+        group_of=lambda _peer: "all",
+        unlimited_group="all",
+        limits=HttpLimits(**limits),  # type: ignore[arg-type]
+    )
 
 
 async def connected(made: HttpServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
