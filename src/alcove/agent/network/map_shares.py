@@ -6,7 +6,7 @@ old ones, and a starting pod adds its rules before the next pass.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -57,9 +57,17 @@ class ServiceShares:
     def __init__(self) -> None:
         self._surplus: dict[TenantId, tuple[object, frozenset[tuple[int, ServiceId]]]] = {}
 
-    def share(self, views: Iterable[NetworkView]) -> Excluded:
+    def share(self, views: Collection[NetworkView]) -> Excluded:
         """Leaves out services over the share of their tenant; the oldest ones stay. Returns those that were not
         left out before."""
+        pools = (SERVICE_ENTRIES, NODE_PORT_ENTRIES)
+        everything = tuple(sum(view.table.amounts[index] for view in views) for index in range(len(pools)))
+        if is_within(everything, tuple(min(pool.owner_max, pool.capacity) for pool in pools)):
+            # The common case, without looking at each tenant.
+            for view in views:
+                view.table.exclude(frozenset())
+            self._surplus = {}
+            return []
         by_tenant: dict[TenantId, list[NetworkView]] = {}
         for view in views:
             by_tenant.setdefault(view.backing.owner.tenant, []).append(view)
@@ -67,7 +75,7 @@ class ServiceShares:
             tenant: _total((view.table.amounts for view in of_tenant), 2)
             for tenant, of_tenant in by_tenant.items()
         }
-        share = shares(totals.values(), (SERVICE_ENTRIES, NODE_PORT_ENTRIES))
+        share = shares(totals.values(), pools)
         excluded: Excluded = []
         surplus: dict[TenantId, tuple[object, frozenset[tuple[int, ServiceId]]]] = {}
         for tenant, of_tenant in by_tenant.items():

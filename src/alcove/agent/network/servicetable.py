@@ -57,12 +57,13 @@ class ServiceTable:
     def exclude(self, excluded: frozenset[ServiceId]) -> frozenset[ServiceId]:
         """Updates `services`, `node_ports` and `prefixes`, without these services. Returns those that were not
         excluded before."""
+        if not self._is_changed and excluded == self._excluded:
+            return frozenset()
         new = excluded - self._excluded
-        if self._is_changed or excluded != self._excluded:
-            fitting = [self._served[each] for each in sorted(self._served.keys() - excluded)]
-            self.services = tuple(service for each in fitting for service in each.services)
-            self.node_ports = tuple(node_port for each in fitting for node_port in each.node_ports)
-            self.prefixes = tuple(dict.fromkeys(prefix for each in fitting for prefix in each.prefixes))
+        fitting = [self._served[each] for each in sorted(self._served.keys() - excluded)]
+        self.services = tuple(service for each in fitting for service in each.services)
+        self.node_ports = tuple(node_port for each in fitting for node_port in each.node_ports)
+        self.prefixes = tuple(dict.fromkeys(prefix for each in fitting for prefix in each.prefixes))
         self._excluded, self._is_changed = excluded, False
         return new
 
