@@ -29,7 +29,7 @@ HANDSHAKES_MAX = 32
 """TLS handshakes that are under way; further connections wait."""
 HANDSHAKES_AT_ONCE_MAX = 4
 """TLS handshakes that begin in one iteration of the loop."""
-HANDSHAKE_KEPT_SECONDS = 1.0
+HANDSHAKE_KEPT_SECONDS = 0.5
 """A handshake that takes longer is ended when another connection waits for its place."""
 NO_FILES_SECONDS = 1.0
 """How long no connection is accepted after the process had no file descriptors left."""
@@ -173,7 +173,8 @@ class Acceptor:
                 self._make_room()
                 return
             network, arrivals = self._ready.popitem(last=False)
-            self._begin(arrivals.popleft())
+            # The newest first: in a flood, who waits for long is mostly the flood or has given up.
+            self._begin(arrivals.pop())
             if arrivals:
                 self._ready[network] = arrivals
         if self._ready:
@@ -200,6 +201,7 @@ class Acceptor:
         arrival.started = self._loop.time()
         self._shaking.add(arrival)
         arrival.task = self._loop.create_task(self._connect(arrival))
+        arrival.task.add_done_callback(partial(self._ended, arrival))
 
     async def _connect(self, arrival: _Arrival) -> None:
         try:
@@ -211,13 +213,15 @@ class Acceptor:
             )
         except OSError:
             pass  # The client is gone, is too slow, or does not speak TLS.
-        finally:
-            self._shaking.discard(arrival)
-            if not arrival.slot.is_made:
-                with contextlib.suppress(OSError):
-                    # Also if the transport has its own reference to the socket.
-                    arrival.sock.shutdown(socket.SHUT_RDWR)
-                arrival.sock.close()
-                self._table.closed(arrival.slot)
-            if self._ready:
-                self._schedule()
+
+    def _ended(self, arrival: _Arrival, _task: asyncio.Task[None]) -> None:
+        """Called also for a task that was cancelled before it began."""
+        self._shaking.discard(arrival)
+        if not arrival.slot.is_made:
+            with contextlib.suppress(OSError):
+                # Also if the transport has its own reference to the socket.
+                arrival.sock.shutdown(socket.SHUT_RDWR)
+            arrival.sock.close()
+            self._table.closed(arrival.slot)
+        if self._ready:
+            self._schedule()
