@@ -61,11 +61,13 @@ class ConnectionSlot:
 
 
 class ConnectionTable:
-    def __init__(self, limits: HttpLimits, unlimited: str | None = None) -> None:
+    def __init__(self, limits: HttpLimits, unlimited: str | None = None, *, has_groups: bool = True) -> None:
         """`unlimited`: a group that is bounded only by the number of all connections, and for which some are
         reserved."""
         self._limits = limits
         self._unlimited = unlimited
+        self._has_groups = has_groups
+        """Without groups, connections are bounded by their number only."""
         share = max(limits.connections_max // SHARE_OF_RESERVES, 1)
         self._strangers_max = min(limits.unauthenticated_max, share)
         self._grouped_max = (
@@ -84,7 +86,9 @@ class ConnectionTable:
             return None
         slot = ConnectionSlot(self, address, now + self._limits.unauthenticated_seconds_max)
         own = self._strangers.get(slot.network, {})
-        if len(own) >= self._limits.unauthenticated_per_address_max:
+        if not self._has_groups:
+            pass
+        elif len(own) >= self._limits.unauthenticated_per_address_max:
             self._close_oldest(own)
         elif self._strangers_count >= self._strangers_max:
             self._close_oldest(max(self._strangers.values(), key=len))

@@ -55,7 +55,7 @@ class HttpServer:
         self.streams_body = streams_body
         self._group_of = group_of
         self.limits = limits
-        self.connections = ConnectionTable(limits, unlimited_group)
+        self.connections = ConnectionTable(limits, unlimited_group, has_groups=group_of is not None)
         self._connections: set[HttpServerConnection] = set()
         self._acceptor: Acceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
