@@ -29,7 +29,7 @@ HANDSHAKES_MAX = 32
 """TLS handshakes that are under way; further connections wait."""
 HANDSHAKES_AT_ONCE_MAX = 4
 """TLS handshakes that begin in one iteration of the loop."""
-HANDSHAKE_KEPT_SECONDS = 0.5
+HANDSHAKE_KEPT_SECONDS = 1.0
 """A handshake that takes longer is ended when another connection waits for its place."""
 NO_FILES_SECONDS = 1.0
 """How long no connection is accepted after the process had no file descriptors left."""
