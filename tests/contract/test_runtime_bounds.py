@@ -59,10 +59,11 @@ async def test_no_line_is_lost_of_a_log_that_is_rotated_in_time(
     lab: ContainerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """conmon counts what a container writes over all its files, and replaces the file in the middle of one."""
-    monkeypatch.setattr(conmon, "LOG_FILE_BYTES_MAX", LOG_BYTES)
-    rotation = LogRotation(file_bytes_max=LOG_BYTES // 4, files_max=100)
+    # Half of what is written; a busy machine has a second and a half for each rotation.
+    monkeypatch.setattr(conmon, "LOG_FILE_BYTES_MAX", 2 * LOG_BYTES)
+    rotation = LogRotation(file_bytes_max=LOG_BYTES // 8, files_max=100)
     sandbox = await lab.sandbox()
-    script = "for n in $(seq 1 20); do seq $((n * 1000)) $((n * 1000 + 999)); sleep 0.1; done"
+    script = "for n in $(seq 1 20); do seq $((n * 1000)) $((n * 1000 + 999)); sleep 0.2; done"
     container = await lab.container(sandbox, {"command": ["sh", "-c", script]})
     log = lab.log(container)
     waiting = asyncio.create_task(lab.runtime.wait(container))
