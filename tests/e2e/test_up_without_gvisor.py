@@ -27,7 +27,10 @@ printf '\n== tenant\n'
 kubectl --server {server}/tenants/red get pods -n vpc web -o 'jsonpath={{.status.phase}} {{.status.podIP}}'
 printf '\n== ring0\n'
 kubectl run own --image alcove/busybox --restart Never -- sh -c 'echo really'
-kubectl wait --for=jsonpath='{{.status.phase}}'=Succeeded pod/own --timeout 30s || kubectl describe pod own
+# Not `kubectl wait --for=jsonpath`, which that of Debian 12 does not know.
+phase() {{ kubectl get pod own -o 'jsonpath={{.status.phase}}'; }}
+timeout_at=$((SECONDS + 30))
+until [ "$(phase)" = Succeeded ]; do [ $SECONDS -lt $timeout_at ] || {{ kubectl describe pod own; break; }}; sleep 0.2; done
 kubectl logs own
 printf '\n== doctor\n'
 {alcove} doctor --data {data} || echo "exit code $?"
