@@ -1,4 +1,4 @@
-"""The implementations that the store's contract suite runs against."""
+"""The implementations that contract suites run against: stores, and container runtimes."""
 
 import itertools
 import os
@@ -7,17 +7,21 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from alcove.agent.cgroups import Cgroups
+from alcove.agent.runtime.oci import OciRuntime
 from alcove.store.base import Store
 from alcove.store.encrypted import EncryptedStore
 from alcove.store.encryption import AesGcmKey, Encryption, Providers
 from alcove.store.sqlite import SqliteStore
 from alcove.testing.claims import free_port
+from alcove.testing.containers import ContainerLab, working_flavor
 
 Open = Callable[[], Awaitable[Store]]
 """Opens the store that is kept in one place; again after closing, it has what was written."""
@@ -131,3 +135,20 @@ def new_location(request: pytest.FixtureRequest) -> Callable[[], Open]:
 def open_store(new_location: Callable[[], Open]) -> Open:
     """Opens, and opens again, one store."""
     return new_location()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that users of containers may enter."""
+    with TemporaryDirectory(prefix="alcove-runtime-") as name:
+        Path(name).chmod(0o711)
+        yield Path(name)
+
+
+@pytest.fixture(params=["crun", "runc", "gvisor"])
+async def lab(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[ContainerLab]:
+    flavor, why = await working_flavor(request.param)
+    if flavor is None:
+        pytest.skip(why)
+    async with ContainerLab(OciRuntime(flavor, folder / "run", Cgroups.of_machine()), folder) as made:
+        yield made

@@ -2,39 +2,19 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
-from alcove.agent.cgroups import Cgroups
 from alcove.agent.logs import files
 from alcove.agent.logs.reader import LogFormatter, LogOptions
 from alcove.agent.logs.rotation import LogRotation
 from alcove.agent.runtime import conmon
 from alcove.agent.runtime.base import ContainerId, ExecSession
-from alcove.agent.runtime.oci import OciRuntime
-from alcove.testing.containers import ContainerLab, working_flavor
+from alcove.testing.containers import ContainerLab
 
 pytestmark = [pytest.mark.root]
 LOG_BYTES = 256 << 10
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with TemporaryDirectory(prefix="alcove-runtime-") as name:
-        Path(name).chmod(0o711)
-        yield Path(name)
-
-
-@pytest.fixture(params=["crun", "runc", "gvisor"])
-async def lab(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[ContainerLab]:
-    flavor, why = await working_flavor(request.param)
-    if flavor is None:
-        pytest.skip(why)
-    async with ContainerLab(OciRuntime(flavor, folder / "run", Cgroups.of_machine()), folder) as lab:
-        yield lab
 
 
 def size_of_logs(lab: ContainerLab, container: ContainerId) -> int:

@@ -6,39 +6,18 @@ import itertools
 import os
 import struct
 import termios
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
-from alcove.agent.cgroups import Cgroups
 from alcove.agent.runtime.base import ContainerId, ExecSession
-from alcove.agent.runtime.oci import OciRuntime
 from alcove.agent.server.descriptors import DescriptorReader, DescriptorWriter
-from alcove.testing.containers import ContainerLab, working_flavor
+from alcove.testing.containers import ContainerLab
 
 pytestmark = [pytest.mark.root]
 SCRIPT = """
     read line; echo heard $line
     trap 'stty size; exit 3' WINCH; echo ready; while true; do sleep 0.05; done
 """
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with TemporaryDirectory(prefix="alcove-terminal-") as name:
-        Path(name).chmod(0o711)
-        yield Path(name)
-
-
-@pytest.fixture(params=["crun", "runc", "gvisor"])
-async def lab(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[ContainerLab]:
-    flavor, why = await working_flavor(request.param)
-    if flavor is None:
-        pytest.skip(why)
-    async with ContainerLab(OciRuntime(flavor, folder / "run", Cgroups.of_machine()), folder) as made:
-        yield made
 
 
 class Screen:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from alcove.api import destinations
 from alcove.api.destinations import Address, Network
+from alcove.component import host_names
 
 CONNECT_SECONDS_MAX = 10.0
 """Time to look up and connect to one destination of a pull, which fails with "i/o timeout" after it."""
@@ -108,9 +109,5 @@ def split_port(authority: str) -> tuple[str, int]:
 
 def _look_up(host: str) -> tuple[Address, ...]:
     """Runs in a thread. Returns no addresses for an unknown name."""
-    try:
-        answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, ValueError):
-        return ()
-    texts = dict.fromkeys(str(answer[4][0]) for answer in answers)
+    texts = host_names.look_up(host)
     return tuple(address for text in texts if (address := destinations.parse(text)) is not None)

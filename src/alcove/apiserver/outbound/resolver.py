@@ -6,7 +6,6 @@ tenant's slow name servers do not delay other tenants.
 
 import asyncio
 import random
-import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from alcove.api.objects import Object
 from alcove.api.resources import ENDPOINT_SLICES, SERVICES
 from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
 from alcove.apiserver.reader import CacheReader
+from alcove.component import host_names
 
 SERVICE_NAME = "kubernetes.io/service-name"
 
@@ -105,11 +105,7 @@ class OutboundResolver:
 
 def _resolve(host: str) -> tuple[Address, ...]:
     """Runs in a thread. Returns no addresses for an unknown name."""
-    try:
-        answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, ValueError):
-        return ()
-    texts = dict.fromkeys(str(answer[4][0]) for answer in answers)
+    texts = host_names.look_up(host)
     return tuple(address for text in texts if (address := destinations.parse(text)) is not None)
 
 
