@@ -13,7 +13,8 @@ from alcove.api.objects import Object, labels
 from alcove.apiserver.reader import CacheReader, ServedKinds
 
 PARAMS_MAX = 5_000
-"""More than a request's CEL budget is enough for: the request fails then, whatever the policy says."""
+"""More than a request's CEL budget is enough for: the evaluation has failed before, and the policy's
+`failurePolicy` applies."""
 
 
 class ParamsError(Exception):
