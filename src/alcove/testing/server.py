@@ -245,11 +245,18 @@ class LocalServer(LocalProcess):
 
 
 def wait_until(check: Any, seconds_max: float = 30.0) -> Any:
-    """Polls until `check` returns a truthy result, and returns it. Raises AssertionError on timeout."""
+    """Polls until `check` returns a truthy result, and returns it. Raises AssertionError on timeout.
+
+    A field or item that is not there yet is "not yet": objects get their status after they are made.
+    """
     deadline = time.monotonic() + seconds_max
     while True:
-        if answer := check():
-            return answer
+        missing: LookupError | None = None
+        try:
+            if answer := check():
+                return answer
+        except LookupError as error:
+            missing = error
         if time.monotonic() > deadline:
-            raise AssertionError(f"not so within {seconds_max} s: {check}")
+            raise AssertionError(f"not so within {seconds_max} s: {check}") from missing
         time.sleep(0.02)
