@@ -4,7 +4,7 @@ PY := .venv/bin/python
 # assertions of every file anew otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup packages fix check test test-beside test-slow test-fresh soak bench up down docs dist lock clean
+.PHONY: help setup packages fix check check-idly test test-alone test-slow test-fresh soak bench up down docs dist lock clean
 
 help: ## Show what each target does
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -39,12 +39,16 @@ check: setup ## Lint, format, strict types, import contracts
 # Nothing is tried again: a test that fails now and then shows a fault of the system or of the test.
 # Many tests wait for processes more than they compute, so there are more workers than two cores. Files go to workers in
 # the order of their folders: those that take long come first, the many short ones of tests/unit fill the end.
+# Those that need the machine for themselves run one by one and leave much of it idle: enough for the checks.
 test: setup ## Everything CI runs: checks, and all tests but the slow ones
-	$(MAKE) --no-print-directory --jobs=2 check test-beside
+	.venv/bin/pytest -rsfE -n 4 --dist loadfile --no-loadscope-reorder -m "not slow and not alone"
+	$(MAKE) --no-print-directory --jobs=2 test-alone check-idly
+
+test-alone: setup
 	.venv/bin/pytest -rsfE -m "alone and not slow"
 
-test-beside: setup
-	.venv/bin/pytest -rsfE -n 4 --dist loadfile --no-loadscope-reorder -m "not slow and not alone"
+check-idly: setup
+	@nice -n 19 $(MAKE) --no-print-directory check
 
 test-slow: setup ## The long tests
 	.venv/bin/pytest -m slow --timeout=1800

@@ -1,5 +1,6 @@
 """A running API server, one per worker, for every test that needs one."""
 
+import gc
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -14,6 +15,14 @@ settings.register_profile("alcove", deadline=None, suppress_health_check=[Health
 settings.load_profile("alcove")
 
 _NUMBERS = count(1)
+
+# The tests themselves are over a million objects that stay to the end: no collection has to look at them.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -22,13 +22,12 @@ async def test_who_is_busy_shows(any_rig: NodeRig, server: LocalServer) -> None:
     rig, acme = any_rig, server.as_tenant("acme")
     await rig.pod("acme", "busy", [BUSY])
     await rig.pod("acme", "lazy", [{"name": "main"}])
-    rows = {}
-    async with asyncio.timeout(40):
-        while "busy" not in rows or "lazy" not in rows:
+    used: dict[str, int] = {}
+    # How much the busy one gets, and how soon, depends on what else this machine does.
+    async with asyncio.timeout(60):
+        while not ("lazy" in used and 2 * used["lazy"] < used.get("busy", 0)):
             done = await rig.kubectl(acme, "top", "pod", "--no-headers")
-            rows = {line.split()[0]: line.split()[1:] for line in done.out.splitlines()}
-    # How much the busy one gets depends on what else this machine does.
-    assert 2 * milli(rows["lazy"][0]) < milli(rows["busy"][0])
+            used = {line.split()[0]: milli(line.split()[1]) for line in done.out.splitlines()}
     containers = await rig.kubectl(acme, "top", "pod", "--containers", "--no-headers")
     assert ["busy", "main"] in [line.split()[:2] for line in containers.out.splitlines()]
 
