@@ -4,8 +4,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 SOURCE = sorted((ROOT / "src").rglob("*.py"))
 UNIT_TESTS = sorted((ROOT / "tests" / "unit").rglob("test_*.py"))
@@ -28,32 +26,34 @@ def tracked() -> list[Path]:
     return [ROOT / name for name in completed.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 
-@pytest.mark.parametrize("path", SOURCE, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_says_what_it_owns_and_stays_small(path: Path) -> None:
-    text = path.read_text()
-    assert not text.strip() or text.lstrip().startswith(('"""', 'r"""')), (
-        "begin with a docstring: what it owns, what it promises"
-    )
-    assert text.count("\n") <= LINES_MAX, f"more than {LINES_MAX} lines: split it by concept"
-    assert path.stem not in FORBIDDEN_NAMES, "name it after its noun"
+def test_a_module_says_what_it_owns_and_stays_small() -> None:
+    for path in SOURCE:
+        text = path.read_text()
+        assert not text.strip() or text.lstrip().startswith(('"""', 'r"""')), (
+            f"{path}: begin with a docstring: what it owns, what it promises"
+        )
+        assert text.count("\n") <= LINES_MAX, f"{path}: more than {LINES_MAX} lines: split it by concept"
+        assert path.stem not in FORBIDDEN_NAMES, f"{path}: name it after its noun"
 
 
-@pytest.mark.parametrize("path", SOURCE, ids=lambda path: str(path.relative_to(ROOT)))
-def test_nothing_is_left_for_later(path: Path) -> None:
-    assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text())
+def test_nothing_is_left_for_later() -> None:
+    left = [path for path in SOURCE if re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text())]
+    assert not left
 
 
-@pytest.mark.parametrize("path", UNIT_TESTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_unit_test_is_named_after_what_it_tests(path: Path) -> None:
-    relative = path.relative_to(ROOT / "tests" / "unit")
-    if str(relative) in ABOUT_THE_REPOSITORY:
-        return
-    source = ROOT / "src" / "alcove" / relative.parent
-    words = path.stem.removeprefix("test_").split("_")
-    names = ["_".join(words[:count]) for count in range(1, len(words) + 1)]
-    assert any(
-        (source / f"{name}.py").is_file() or (source / name / "__init__.py").is_file() for name in names
-    ), f"name it test_X.py or test_X_<aspect>.py after a module or package X of {source.relative_to(ROOT)}"
+def test_a_unit_test_is_named_after_what_it_tests() -> None:
+    for path in UNIT_TESTS:
+        relative = path.relative_to(ROOT / "tests" / "unit")
+        if str(relative) in ABOUT_THE_REPOSITORY:
+            continue
+        source = ROOT / "src" / "alcove" / relative.parent
+        words = path.stem.removeprefix("test_").split("_")
+        names = ["_".join(words[:count]) for count in range(1, len(words) + 1)]
+        assert any(
+            (source / f"{name}.py").is_file() or (source / name / "__init__.py").is_file() for name in names
+        ), (
+            f"{path}: name it test_X.py or test_X_<aspect>.py after a module or package X of {source.relative_to(ROOT)}"
+        )
 
 
 def test_only_the_http_package_parses_http() -> None:
