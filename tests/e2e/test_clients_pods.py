@@ -1,7 +1,6 @@
 """Clients of others at a pod that really runs: its log, commands in it, its ports. As one tenant of two."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -14,8 +13,8 @@ from kr8s.asyncio.objects import Pod
 from kubernetes import stream
 from kubernetes_asyncio import stream as async_stream
 
-from alcove.testing.cluster import RealCluster, lacking, pod, ready
-from alcove.testing.server import Caller
+from alcove.testing.cluster import PODS, RealCluster, lacking, pod, ready
+from alcove.testing.server import Caller, wait_until
 
 pytestmark = [
     pytest.mark.root,
@@ -33,9 +32,9 @@ def tenant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
     """One with a pod `web` that has logged two lines and serves a page."""
     with RealCluster(tmp_path_factory.mktemp("clients")) as cluster:
         caller = cluster.make_tenant("acme")
-        assert caller.post("/api/v1/namespaces/default/pods", pod("web", SERVES)).status == 201
+        assert caller.post(PODS, pod("web", SERVES)).status == 201
         ready(caller, "web", 60)
-        time.sleep(1.5)
+        wait_until(lambda: caller.get(f"{PODS}/web/log").body == b"first\nsecond\n")
         yield caller
 
 
