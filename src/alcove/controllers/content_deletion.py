@@ -8,8 +8,8 @@ concurrently; a stage begins when no object of the earlier stages is left:
     rights      roles, bindings, CRDs, API services: external programs may need them to finish the content
 
 A finalizer holds an object until the controller that added it removes it. In a terminating tenant that
-controller may no longer exist. Finalizers of ring0's controllers (`OURS`) are always waited for. Any other
-finalizer is removed once the tenant has no pods left, so that none of the tenant's programs is running in
+controller may no longer exist. Finalizers that ring0's processes remove (`is_ours`) are always waited for. Any
+other finalizer is removed once the tenant has no pods left, so that none of the tenant's programs is running in
 the cluster, and `FOREIGN_SECONDS` have passed since the object was deleted, which leaves time for programs
 that run elsewhere. A namespace that is deleted alone waits for all finalizers, as in Kubernetes.
 """
@@ -24,29 +24,26 @@ from msgspec import Struct
 from alcove.api import local_volumes, meta
 from alcove.api.ids import GroupResource
 from alcove.api.resources import CRDS
-from alcove.client.resources import PODS
+from alcove.client.resources import NETWORKS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from alcove.controllers.conditions import Condition
 from alcove.controllers.metadata_cache import ObjectMetadata
 
 FOREIGN_SECONDS = 30.0
 DELETED_AT_ONCE_MAX = 500
 
-OURS = frozenset(
-    {
-        "foregroundDeletion",
-        "orphan",
-        "kubernetes",
-        "arktos",
-        "kubernetes.io/pvc-protection",
-        "kubernetes.io/pv-protection",
-        "batch.kubernetes.io/job-tracking",
-        "service.kubernetes.io/load-balancer-cleanup",
-        "customresourcecleanup.apiextensions.k8s.io",
-        "arktos.futurewei.com/network",
-        local_volumes.FINALIZER,
-    }
-)
-"""Finalizers that ring0's processes remove. A controller that sets one on tenants' objects adds it here."""
+_FROM_ANY_KIND = frozenset({"foregroundDeletion", "orphan"})
+"""Finalizers that the garbage collector removes."""
+_FROM_ONE_KIND = {
+    "kubernetes.io/pvc-protection": PERSISTENT_VOLUME_CLAIMS.group_resource,
+    "kubernetes.io/pv-protection": PERSISTENT_VOLUMES.group_resource,
+    "batch.kubernetes.io/job-tracking": PODS.group_resource,
+    "customresourcecleanup.apiextensions.k8s.io": CRDS,
+    "arktos.futurewei.com/network": NETWORKS.group_resource,
+    local_volumes.FINALIZER: PERSISTENT_VOLUMES.group_resource,
+}
+"""Finalizers that other controllers, the API server and nodes remove, by the kind that they watch for it. A
+controller that sets a finalizer on tenants' objects adds it here. On objects of another kind, where a tenant
+can write the same name, nobody removes it."""
 
 _ADMISSION, _CONTENT, _RIGHTS = range(3)
 _STAGES = {
@@ -102,20 +99,25 @@ def _except_terminating(content: Iterable[ObjectMetadata]) -> list[ObjectMetadat
 
 
 def _is_abandoned(obj: ObjectMetadata, now: float) -> bool:
-    if not obj.is_terminating or not foreign(obj.finalizers):
+    if not obj.is_terminating or not has_foreign(obj):
         return False
     return now - meta.parse_time(obj.metadata["deletionTimestamp"]) >= FOREIGN_SECONDS
 
 
-def foreign(finalizers: Iterable[str]) -> list[str]:
-    return [each for each in finalizers if each not in OURS]
+def is_ours(obj: ObjectMetadata, finalizer: str) -> bool:
+    """Whether one of ring0's processes removes this finalizer from this object."""
+    return finalizer in _FROM_ANY_KIND or _FROM_ONE_KIND.get(finalizer) == obj.resource.group_resource
+
+
+def has_foreign(obj: ObjectMetadata) -> bool:
+    return not all(is_ours(obj, each) for each in obj.finalizers)
 
 
 def next_check_seconds(plan: ContentDeletionPlan, now: float) -> float:
     """Seconds until the first abandoned finalizer may be removed, at most a minute."""
     soonest = 60.0
     for each in plan.waits_for:
-        if each.is_terminating and foreign(each.finalizers):
+        if each.is_terminating and has_foreign(each):
             waited = now - meta.parse_time(each.metadata["deletionTimestamp"])
             soonest = min(soonest, max(FOREIGN_SECONDS - waited, 1.0))
     return soonest

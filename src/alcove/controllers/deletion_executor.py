@@ -13,7 +13,7 @@ from alcove.api.objects import Object
 from alcove.client.client import Client, Patch
 from alcove.client.keys import ObjectKey
 from alcove.controllers.concurrency import gather_all
-from alcove.controllers.content_deletion import OURS, ContentDeletionPlan
+from alcove.controllers.content_deletion import ContentDeletionPlan, is_ours
 from alcove.controllers.metadata_cache import ObjectMetadata
 
 REPORT_AFTER_SECONDS = 2.0
@@ -66,7 +66,7 @@ async def _delete(client: Client, obj: ObjectMetadata) -> str:
 async def _release(client: Client, obj: ObjectMetadata) -> str:
     """Removes foreign finalizers, whose controllers no longer exist."""
     key = obj.key
-    retained = [each for each in obj.finalizers if each in OURS]
+    retained = [each for each in obj.finalizers if is_ours(obj, each)]
     patch = {"metadata": {"finalizers": retained, "resourceVersion": obj.metadata["resourceVersion"]}}
     try:
         await client.patch(

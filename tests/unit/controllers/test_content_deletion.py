@@ -7,11 +7,23 @@ import pytest
 from alcove.api import meta
 from alcove.api.ids import TenantId
 from alcove.client.keys import HOME, ObjectKey
-from alcove.client.resources import CLUSTER_ROLES, CONFIG_MAPS, NAMESPACES, NETWORKS, PODS, Resource
+from alcove.client.resources import (
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    NAMESPACES,
+    NETWORKS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    SERVICES,
+    Resource,
+)
 from alcove.controllers.content_deletion import (
     DELETED_AT_ONCE_MAX,
     FOREIGN_SECONDS,
     conditions,
+    has_foreign,
     next_check_seconds,
     plan_for_namespace,
     plan_for_tenant,
@@ -75,7 +87,7 @@ def test_many_are_deleted_in_several_turns() -> None:
     assert len(plan.deletes) == DELETED_AT_ONCE_MAX and plan.is_partial
 
 
-FOREIGN, OURS = "example.com/held", "kubernetes.io/pvc-protection"
+FOREIGN, OURS = "example.com/held", "foregroundDeletion"
 
 
 @pytest.mark.parametrize(
@@ -93,6 +105,29 @@ def test_only_abandoned_finalizers_are_taken_away(
 ) -> None:
     held = known(CONFIG_MAPS, "held", *finalizers, ending_for=ending_for)
     assert (plan_for_tenant([held], NOW).releases == [held]) is released
+
+
+@pytest.mark.parametrize(
+    ("finalizer", "resource"),
+    [
+        ("kubernetes.io/pvc-protection", PERSISTENT_VOLUME_CLAIMS),
+        ("kubernetes.io/pv-protection", PERSISTENT_VOLUMES),
+        ("batch.kubernetes.io/job-tracking", PODS),
+        ("arktos.futurewei.com/network", NETWORKS),
+        ("alcove.io/local-volume", PERSISTENT_VOLUMES),
+        ("customresourcecleanup.apiextensions.k8s.io", CUSTOM_RESOURCE_DEFINITIONS),
+    ],
+)
+def test_a_tenant_cannot_stay_by_one_of_our_finalizers_on_a_kind_that_nobody_removes_it_from(
+    finalizer: str, resource: Resource
+) -> None:
+    ours, theirs = known(resource, "ours", finalizer), known(CONFIG_MAPS, "theirs", finalizer)
+    assert not has_foreign(ours) and has_foreign(theirs)
+
+
+@pytest.mark.parametrize("finalizer", ["kubernetes", "arktos", "service.kubernetes.io/load-balancer-cleanup"])
+def test_a_finalizer_that_no_process_of_ring0_removes_from_metadata_is_foreign(finalizer: str) -> None:
+    assert has_foreign(known(SERVICES, "held", finalizer)) and has_foreign(known(NAMESPACES, "n", finalizer))
 
 
 def test_as_long_as_pods_run_a_finalizers_owner_may_be_among_them() -> None:

@@ -7,7 +7,9 @@ import pytest
 from alcove.api import meta
 from alcove.api.objects import Object
 from alcove.controllers.jobs import accounting, completion, completion_indexes, plan, status
+from alcove.controllers.jobs.controller import tracked_job
 from alcove.controllers.jobs.failures import FailureAction, evaluate_failure, wait_seconds
+from alcove.controllers.jobs.finalizers import is_orphan
 
 NOW = 1_700_000_000.0
 
@@ -246,3 +248,22 @@ def test_a_pod_that_is_replaced_only_when_over_holds_its_place() -> None:
     going["metadata"]["deletionTimestamp"] = meta.format_time(NOW - 60)
     assert len(planned(job(), going).create) == 1
     assert len(planned(job(podReplacementPolicy="Failed"), going).create) == 0
+
+
+@pytest.mark.parametrize(
+    ("owner", "orphan"),
+    [
+        (None, True),
+        ({"apiVersion": "batch/v1", "kind": "Job", "name": "sum", "controller": True}, False),
+        ({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "sum", "controller": True}, True),
+        ({"apiVersion": "batch/v1", "kind": "Job", "name": "sum"}, True),
+        ({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "sum", "controller": True}, True),
+    ],
+)
+def test_a_pod_that_no_job_controls_does_not_keep_the_finalizer(owner: Object | None, orphan: bool) -> None:
+    """Either the job of this name releases it, or it is an orphan: never neither."""
+    metadata: Object = {"name": "p", "namespace": "default", "finalizers": [accounting.FINALIZER]}
+    if owner is not None:
+        metadata["ownerReferences"] = [{"uid": "u", **owner}]
+    assert is_orphan({"metadata": metadata}) is orphan
+    assert bool(list(tracked_job({"metadata": metadata}))) is not orphan

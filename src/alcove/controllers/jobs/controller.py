@@ -17,7 +17,7 @@ from alcove.controllers.controller import (
     controller_of,
 )
 from alcove.controllers.jobs import accounting, completion, plan, status
-from alcove.controllers.jobs.finalizers import remove_finalizer
+from alcove.controllers.jobs.finalizers import controlling_job, remove_finalizer
 from alcove.controllers.terminating import is_namespace_or_tenant_missing, is_terminating
 from alcove.controllers.workloads import controller_refs
 from alcove.controllers.workloads.creation import TenantRequestLimits, slow_start
@@ -28,8 +28,8 @@ MANAGER = "kubernetes.io/job-controller"
 
 def tracked_job(pod: Object) -> Iterable[str]:
     """An index: pods with the tracking finalizer by their job, as namespace/name."""
-    owner = controller_of(pod)
-    if owner is not None and owner.get("kind") == JOBS.kind and accounting.is_tracked(pod):
+    owner = controlling_job(pod)
+    if owner is not None and accounting.is_tracked(pod):
         yield f"{pod['metadata']['namespace']}/{owner['name']}"
 
 

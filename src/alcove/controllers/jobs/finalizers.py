@@ -44,9 +44,18 @@ async def remove_finalizer(client: Client, key: ObjectKey, pod: Object) -> None:
         pass
 
 
+def controlling_job(pod: Object) -> Object | None:
+    """The reference to the Job that controls the pod. Kinds called Job in other API groups do not count."""
+    owner = controller_of(pod)
+    if owner is None or owner.get("kind") != JOBS.kind:
+        return None
+    group, _, _ = str(owner.get("apiVersion", "")).rpartition("/")
+    return owner if group == JOBS.group else None
+
+
 def is_orphan(pod: Object) -> bool:
     """Whether the pod has the tracking finalizer and is not controlled by a Job."""
-    return is_tracked(pod) and (controller_of(pod) or {}).get("kind") != JOBS.kind
+    return is_tracked(pod) and controlling_job(pod) is None
 
 
 def _orphans(change: ObjectChange) -> Iterable[ObjectKey]:
