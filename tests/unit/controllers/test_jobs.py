@@ -186,6 +186,14 @@ def test_a_success_policy_ends_a_job_early() -> None:
     assert reason(obj, pod("a", "Succeeded", index=1)) == "SuccessPolicy"
 
 
+def test_a_success_policy_that_is_met_by_all_completions_is_the_reason() -> None:
+    obj = job(completionMode="Indexed", completions=2, parallelism=2)
+    both = [pod("a", "Succeeded", index=0), pod("b", "Succeeded", index=1)]
+    assert reason(obj, *both) == "CompletionsReached"
+    obj["spec"]["successPolicy"] = {"rules": [{"succeededCount": 2}]}
+    assert reason(obj, both[0]) == "" and reason(obj, *both) == "SuccessPolicy"
+
+
 def policy(action: str, **rule: Any) -> Object:
     return job(podFailurePolicy={"rules": [{"action": action, **rule}]})
 

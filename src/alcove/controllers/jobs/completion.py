@@ -89,11 +89,12 @@ def _success(job: Object, account: JobAccount, active: Sequence[Object]) -> JobE
         if account.succeeded > 0 and not active:
             return JobEnd(True, "CompletionsReached", reached)
         return None
-    if account.succeeded >= completions:
-        return JobEnd(True, "CompletionsReached", reached)
+    # First, as in Kubernetes: a rule that is met together with the completions is the reason.
     for at, rule in enumerate(get(job, "spec", "successPolicy", "rules", default=())):
         if _is_met(rule, account.completed_indexes, completions):
             return JobEnd(True, "SuccessPolicy", f"Matched rules at index {at}")
+    if account.succeeded >= completions:
+        return JobEnd(True, "CompletionsReached", reached)
     return None
 
 

@@ -54,7 +54,9 @@ def plan(
     if "deletionTimestamp" in stateful_set["metadata"]:
         return StatefulSetPlan()
     existing, result = by_ordinal(stateful_set, owned), StatefulSetPlan()
-    if _fill(stateful_set, existing, revisions, now, result) and _shrink(stateful_set, existing, result):
+    if not _fill(stateful_set, existing, revisions, now, result):
+        return result
+    if _shrink(stateful_set, existing, now, result):
         _roll(stateful_set, existing, revisions, now, result)
     return result
 
@@ -96,16 +98,25 @@ def partition(stateful_set: Object) -> int:
     return get(stateful_set, "spec", "updateStrategy", "rollingUpdate", "partition", default=0)  # type: ignore[no-any-return]
 
 
-def _shrink(stateful_set: Object, existing: Mapping[int, Object], result: StatefulSetPlan) -> bool:
-    """Deletes surplus pods. False if later steps have to wait."""
+def _shrink(
+    stateful_set: Object, existing: Mapping[int, Object], now: float, result: StatefulSetPlan
+) -> bool:
+    """Deletes surplus pods. False if later steps have to wait.
+
+    An ordered set deletes its highest pod only when that pod is available, or is the only unavailable one:
+    while another is unavailable, a scale-down could take the last working member of an application.
+    """
     surplus = condemned(stateful_set, existing)
-    deletable = [pod for pod in surplus if not pods.is_terminating(pod)]
     if not is_ordered(stateful_set):
-        result.delete.extend(deletable)
+        result.delete.extend(pod for pod in surplus if not pods.is_terminating(pod))
         return True
-    if surplus and surplus[0] in deletable:
-        result.delete.append(surplus[0])
-    return not surplus
+    if not surplus:
+        return True
+    highest = surplus[0]
+    unavailable = [pod for pod in surplus if not _is_available(stateful_set, pod, now)]
+    if not pods.is_terminating(highest) and (highest not in unavailable or highest is unavailable[-1]):
+        result.delete.append(highest)
+    return False
 
 
 def _roll(
