@@ -17,6 +17,11 @@ class LogEntry(Struct, frozen=True):
     """Whether it ends the line."""
     text: bytes
 
+    @property
+    def output(self) -> bytes:
+        """What the container wrote."""
+        return self.text + b"\n" if self.is_complete else self.text
+
 
 def parse(line: bytes) -> LogEntry | None:
     """Parses one line without its newline; None if it is invalid, e.g. cut off by a full disk."""

@@ -65,7 +65,7 @@ class LogFormatter:
             if seconds_of(entry.time) < (options.since or 0.0):
                 return b""
             self._has_reached_since = True
-        output = entry.text + b"\n" if entry.is_complete else entry.text
+        output = entry.output
         if options.timestamps and entry.stream not in self._in_line:
             output = shown_time(entry.time) + b" " + output
         (self._in_line.discard if entry.is_complete else self._in_line.add)(entry.stream)

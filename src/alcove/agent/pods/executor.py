@@ -20,16 +20,10 @@ from alcove.http.tls_transport import TlsSession
 
 
 class PodOperationError(Exception):
-    def __init__(
-        self, event: str, message: str, reason: str = "ContainerCreating", retry_seconds: float | None = None
-    ) -> None:
+    def __init__(self, event: str, message: str) -> None:
         super().__init__(message)
-        self.retry_seconds = retry_seconds
-        """Time until the next attempt; None for the usual back-off."""
         self.event = event
         """The reason of the event to record; empty for no event."""
-        self.reason = reason
-        """The reason of the containers' `waiting` state in the pod's status."""
 
 
 class PodSetupError(PodOperationError):
@@ -37,7 +31,12 @@ class PodSetupError(PodOperationError):
 
 
 class ContainerStartError(PodOperationError):
-    pass
+    def __init__(self, event: str, message: str, reason: str, retry_seconds: float | None = None) -> None:
+        super().__init__(event, message)
+        self.retry_seconds = retry_seconds
+        """Time until the next attempt; None for the usual back-off."""
+        self.reason = reason
+        """The reason of the container's `waiting` state in the pod's status."""
 
 
 class PodRejected(Exception):

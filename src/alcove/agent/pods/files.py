@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from alcove.agent import mount_calls, untrusted_files
+from alcove.agent.logs import entries
 from alcove.agent.mount_calls import MS_NODEV, MS_NOEXEC, MS_NOSUID
 from alcove.agent.runtime.config import BindMount
 from alcove.api.objects import Object
@@ -25,9 +26,10 @@ SPACE_FILES_MAX = 4_096
 MESSAGE_BYTES_MAX = 4_096
 FROM_LOG_BYTES_MAX = 2_048
 FROM_LOG_LINES_MAX = 80
+NODE_HOSTS = Path("/etc/hosts")
 _HOSTNAME_MAX = 63
 _HOSTS_HEAD = """\
-# Written by the node agent for this pod.
+# Kubernetes-managed hosts file.
 127.0.0.1\tlocalhost
 ::1\tlocalhost ip6-localhost ip6-loopback
 fe00::0\tip6-localnet
@@ -35,6 +37,8 @@ fe00::0\tip6-mcastprefix
 fe00::1\tip6-allnodes
 fe00::2\tip6-allrouters
 """
+_NODE_HOSTS_HEAD = "# Kubernetes-managed hosts file (host network).\n"
+_ALIASES_HEAD = "\n# Entries added by HostAliases.\n"
 
 
 def hostname_of(pod: Object) -> str:
@@ -57,12 +61,21 @@ def uts_name(pod: Object, domain: str) -> str:
     return fqdn if fqdn and pod["spec"].get("setHostnameAsFQDN") else hostname_of(pod)
 
 
-def hosts(pod: Object, addresses: Sequence[str], domain: str) -> str:
-    names = [each for each in (fqdn_of(pod, domain), hostname_of(pod)) if each]
-    lines = [f"{address}\t{' '.join(names)}\n" for address in addresses]
-    for alias in pod["spec"].get("hostAliases") or ():
-        lines.append(f"{alias['ip']}\t{' '.join(alias.get('hostnames') or ())}\n")
-    return _HOSTS_HEAD + "".join(lines)
+def hosts(pod: Object, addresses: Sequence[str], domain: str, node_hosts: Path = NODE_HOSTS) -> str:
+    """The pod's /etc/hosts, with the kubelet's header and separators: programs look for both. In the node's
+    network it has the node's entries."""
+    if pod["spec"].get("hostNetwork"):
+        text = node_hosts.read_text(errors="replace") if node_hosts.exists() else ""
+        return _NODE_HOSTS_HEAD + text + _aliases(pod)
+    names = "\t".join(each for each in (fqdn_of(pod, domain), hostname_of(pod)) if each)
+    lines = [f"{address}\t{names}\n" for address in addresses]
+    return _HOSTS_HEAD + "".join(lines) + _aliases(pod)
+
+
+def _aliases(pod: Object) -> str:
+    aliases = pod["spec"].get("hostAliases") or ()
+    lines = ["\t".join((each["ip"], *(each.get("hostnames") or ()))) + "\n" for each in aliases]
+    return _ALIASES_HEAD + "".join(lines) if lines else ""
 
 
 def mount_space(directory: Path) -> None:
@@ -117,12 +130,14 @@ def termination_message(container: Object, path: Path, log: Path, exit_code: int
 
 
 def _from_log(log: Path) -> str:
+    """The end of the container's output as it wrote it: a last line without a newline gets none."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - 4 * FROM_LOG_BYTES_MAX))
-            lines = file.read(4 * FROM_LOG_BYTES_MAX).splitlines(keepends=True)
+            lines = file.read(4 * FROM_LOG_BYTES_MAX).split(b"\n")
     except OSError:
         return ""
-    output = b"".join(b"".join(line.split(b" ", 3)[3:]) for line in lines[-FROM_LOG_LINES_MAX:])
+    parsed = (entries.parse(line) for line in lines[-FROM_LOG_LINES_MAX - 1 : -1])
+    output = b"".join(entry.output for entry in parsed if entry is not None)
     return output[-FROM_LOG_BYTES_MAX:].decode(errors="replace")

@@ -124,16 +124,16 @@ def _state(
         will_restart = view.end is None and restarts(container, spec, current.status.exit_code)
         if not will_restart or observed.waiting is None:
             return {"terminated": _terminated(current, host)}
-    waiting = observed.waiting or view.waiting or WaitingState(_initial_reason(container, spec))
+    waiting = observed.waiting or WaitingState(_initial_reason(spec))
     state = {"reason": waiting.reason}
     if waiting.message:
         state["message"] = waiting.message
     return {"waiting": state}
 
 
-def _initial_reason(container: DesiredContainer, spec: Object) -> str:
-    waits = container.role is ContainerRole.MAIN and spec.get("initContainers")
-    return "PodInitializing" if waits else "ContainerCreating"
+def _initial_reason(spec: Object) -> str:
+    """Of all containers, init containers included, as the kubelet reports it."""
+    return "PodInitializing" if spec.get("initContainers") else "ContainerCreating"
 
 
 def _terminated(ended: ContainerRun, host: HostFacts) -> Object:

@@ -101,8 +101,6 @@ class PodRuntimeView(Struct):
     retry_at: float = 0.0
     """Neither setup nor sandbox is tried again before this time."""
     failures: int = 0
-    waiting: WaitingState | None = None
-    """What keeps the whole pod from starting; None if nothing does."""
     end: PodTermination | None = None
     is_clean: bool = False
     """Everything of the pod has been removed from the node."""

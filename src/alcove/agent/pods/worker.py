@@ -216,7 +216,7 @@ class PodWorker:
                 "pod step done", extra={"pod": str(self.key), "step": type(step).__name__, "seconds": seconds}
             )
             if not isinstance(step, SetUpPod):
-                self.view.failures, self.view.waiting = 0, None
+                self.view.failures = 0
 
     def _step_failed(self, step: Step, error: Exception) -> None:
         view = self.view
@@ -225,7 +225,6 @@ class PodWorker:
         view.retry_at = self._context.clock() + backoff.try_seconds(view.failures)
         default = "FailedKillPod" if is_teardown else "FailedCreatePodSandBox"
         event = error.event if isinstance(error, PodSetupError) else default
-        view.waiting = WaitingState(error.reason if isinstance(error, PodSetupError) else "ContainerCreating")
         log.info("pod sync failed; retrying", extra={"pod": str(self.key), "error": str(error)})
         if event and view.failures > 1:
             # No event for the first failure: usually the pod's network is ready a moment later.

@@ -32,11 +32,40 @@ def test_names(made: Object, hostname: str, uts: str) -> None:
     assert files.uts_name(made, "cluster.local") == uts
 
 
-def test_hosts_have_the_pod_and_its_aliases() -> None:
+HOSTS = """\
+# Kubernetes-managed hosts file.
+127.0.0.1\tlocalhost
+::1\tlocalhost ip6-localhost ip6-loopback
+fe00::0\tip6-localnet
+fe00::0\tip6-mcastprefix
+fe00::1\tip6-allnodes
+fe00::2\tip6-allrouters
+"""
+ALIASES = "\n# Entries added by HostAliases.\n10.1.1.1\tone\ttwo\n"
+
+
+@pytest.mark.parametrize(
+    ("spec", "own"),
+    [({}, "10.0.0.2\tweb\n"), ({"subdomain": "s"}, "10.0.0.2\tweb.s.default.svc.cluster.local\tweb\n")],
+)
+def test_hosts_are_written_as_the_kubelet_writes_them(spec: Object, own: str) -> None:
+    assert files.hosts(pod(**spec), ("10.0.0.2",), "cluster.local") == HOSTS + own
+
+
+def test_hosts_have_all_addresses_and_aliases() -> None:
     aliases = [{"ip": "10.1.1.1", "hostnames": ["one", "two"]}]
     text = files.hosts(pod(hostAliases=aliases), ("10.0.0.2", "fd00::2"), "cluster.local")
-    assert "127.0.0.1\tlocalhost\n" in text
-    assert "10.0.0.2\tweb\nfd00::2\tweb\n10.1.1.1\tone two\n" in text
+    assert text == HOSTS + "10.0.0.2\tweb\nfd00::2\tweb\n" + ALIASES
+
+
+def test_a_pod_in_the_nodes_network_has_the_nodes_hosts(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("10.9.9.9 registry\n")
+    aliases = [{"ip": "10.1.1.1", "hostnames": ["one", "two"]}]
+    made = pod(hostNetwork=True, hostAliases=aliases)
+    text = files.hosts(made, ("10.0.0.2",), "cluster.local", tmp_path / "hosts")
+    header = "# Kubernetes-managed hosts file (host network).\n"
+    assert text == header + "10.9.9.9 registry\n" + ALIASES
+    assert files.hosts(made, (), "cluster.local", tmp_path / "none") == header + ALIASES
 
 
 def test_files_that_are_mounted_keep_their_place(tmp_path: Path) -> None:
@@ -105,3 +134,22 @@ def test_without_a_termination_message_a_failure_has_the_end_of_the_log(tmp_path
     said = files.termination_message(asked, path, log, 1)
     assert said.endswith("line 499\n") and len(said) <= files.FROM_LOG_BYTES_MAX
     assert files.termination_message({}, path, log, 1) == ""
+
+
+@pytest.mark.parametrize(
+    ("log_text", "message"),
+    [
+        ("2026-01-01T00:00:00Z stdout P DONE\n", "DONE"),
+        ("2026-01-01T00:00:00Z stdout F DONE\n", "DONE\n"),
+        ("2026-01-01T00:00:00Z stdout P DO\n2026-01-01T00:00:00Z stdout F NE\n", "DONE\n"),
+        ("2026-01-01T00:00:00Z stdout F one\n2026-01-01T00:00:00Z stderr P two\n", "one\ntwo"),
+        ("2026-01-01T00:00:00Z stdout F one\nnot an entry\n2026-01-01T00:00", "one\n"),
+    ],
+)
+def test_a_message_from_the_log_ends_as_the_containers_output_ended(
+    tmp_path: Path, log_text: str, message: str
+) -> None:
+    path, log = files.make_message(tmp_path, "a.0"), tmp_path / "0.log"
+    log.write_text(log_text)
+    asked = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    assert files.termination_message(asked, path, log, 1) == message

@@ -125,12 +125,20 @@ def test_memory_that_ran_out() -> None:
     assert status["containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled"
 
 
+def test_init_containers_that_wait_for_their_turn_say_that_the_pod_initializes() -> None:
+    status = status_of(pod(initContainers=[{"name": "i"}, {"name": "j"}]), PodRuntimeView(), HOST, (), NOW)
+    states = [each["state"] for each in [*status["initContainerStatuses"], *status["containerStatuses"]]]
+    assert states == [{"waiting": {"reason": "PodInitializing"}}] * 3
+
+
 def test_a_pod_is_pending_until_its_init_containers_are_through() -> None:
     made = pod(initContainers=[{"name": "i"}, {"name": "s", "restartPolicy": "Always"}])
     first = view(i=ObservedContainer(current=attempt(RUNNING), next_attempt=1))
     status = status_for(made, first)
     assert status["phase"] == "Pending"
-    assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
+    waiting = {"waiting": {"reason": "PodInitializing"}}
+    assert status["containerStatuses"][0]["state"] == waiting
+    assert status["initContainerStatuses"][1]["state"] == waiting
     assert conditions(status)["Initialized"] == "False"
     done = ObservedContainer(current=attempt(EXITED), next_attempt=1)
     side = ObservedContainer(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
