@@ -1,8 +1,13 @@
 """kubectl logs, through the API server, of containers that really run."""
 
 import asyncio
+import base64
 import os
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
+import aiohttp
 import pytest
 
 from alcove.agent.logs.rotation import LogRotation
@@ -188,3 +193,54 @@ async def test_a_node_that_dies_under_a_follower_is_reported_as_a_failure(
     assert b"EOF" in errors
     later = await rig.kubectl(server.as_tenant("acme"), "logs", "doomed")
     assert f'node "{rig.name}" cannot be reached: connection refused' in later.errors
+
+
+@asynccontextmanager
+async def log_socket(
+    server: LocalServer, name: str, *protocols: str, **options: str
+) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+    acme = server.as_tenant("acme")
+    context = ssl.create_default_context(cafile=str(server.directory / "pki" / "ca.crt"))
+    context.load_cert_chain(acme.kubeconfig.with_suffix(".pem"))
+    host, port = server.address
+    url = f"https://{host}:{port}/api/v1/namespaces/default/pods/{name}/log"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(url, ssl=context, protocols=protocols, params=options) as socket,
+    ):
+        yield socket
+
+
+async def test_a_log_over_a_websocket(rig: NodeRig, server: LocalServer) -> None:
+    await rig.pod("acme", "chatty", [shell("echo container is alive; echo -n bye")])
+    await ended(rig, "acme", "chatty")
+    for protocols, chosen in (((), None), (("binary.k8s.io",), "binary.k8s.io")):
+        async with log_socket(server, "chatty", *protocols) as socket, asyncio.timeout(20):
+            assert socket.protocol == chosen
+            messages = [message.data async for message in socket]
+            assert messages[0] == b"" and b"".join(messages) == b"container is alive\nbye"
+            assert socket.close_code == 1000
+    text = "base64.binary.k8s.io"
+    async with log_socket(server, "chatty", text) as socket, asyncio.timeout(20):
+        assert socket.protocol == text
+        lines = [message.data async for message in socket]
+        assert lines[0] == "" and b"".join(map(base64.b64decode, lines)).endswith(b"bye")
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        async with log_socket(server, "chatty", "v4.channel.k8s.io"):
+            pass
+    assert refused.value.status == 400
+
+
+async def test_a_log_is_followed_over_a_websocket_until_the_client_goes(
+    rig: NodeRig, server: LocalServer
+) -> None:
+    await rig.pod("acme", "endless", [shell("echo one; sleep 2; echo two; sleep 1000")])
+    async with (
+        log_socket(server, "endless", "binary.k8s.io", follow="true") as socket,
+        asyncio.timeout(20),
+    ):
+        output = b""
+        while output != b"one\ntwo\n":
+            output += await socket.receive_bytes()
+        await socket.ping()
+    wait_until(lambda: "alcove_apiserver_streams 0" in server.system.get("/metrics").body.decode())

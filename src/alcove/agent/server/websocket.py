@@ -2,7 +2,9 @@
 
 Supported subprotocols are `v5.channel.k8s.io`, `v4.channel.k8s.io` and the older ones that clients still use:
 with `channel.k8s.io`, or without a subprotocol, the outcome is an error message instead of a Status; with
-`base64.` in the name, messages are text, for browsers: the digit of the channel, then base64.
+`base64.` in the name, messages are text, for browsers: the digit of the channel, then base64. Logs have no
+channels: with `binary.k8s.io`, or without a subprotocol, messages are the log's bytes, with
+`base64.binary.k8s.io` they are base64 text.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ V4_TEXT, OLDEST_TEXT = "v4.base64.channel.k8s.io", "base64.channel.k8s.io"
 UNNAMED = ""
 BEFORE_V5 = (V4, V4_TEXT, OLDEST, OLDEST_TEXT, UNNAMED)
 """In order of preference."""
+BINARY, BINARY_TEXT = "binary.k8s.io", "base64.binary.k8s.io"
+ONE_WAY = (BINARY, BINARY_TEXT, UNNAMED)
+"""For streams without channels, in order of preference."""
 _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _NORMAL = 1000
 ANSWER_SECONDS_MAX = 5.0
@@ -84,6 +89,8 @@ class WebSocket:
             "Sec-WebSocket-Accept": token.decode(),
         }
         await connection.switch(headers | ({"Sec-WebSocket-Protocol": protocol} if protocol else {}))
+        if protocol == BINARY_TEXT:
+            return OneWayTextWebSocket(connection)
         return TextWebSocket(connection) if protocol in (V4_TEXT, OLDEST_TEXT) else cls(connection)
 
     async def receive(self) -> WebSocketPiece | None:
@@ -156,6 +163,16 @@ class TextWebSocket(WebSocket):
         data = channel + base64.b64decode(text[:complete], validate=True)
         self._pieces.append(WebSocketPiece(data, self._is_first, event.message_finished))
         self._is_first = event.message_finished
+
+
+class OneWayTextWebSocket(WebSocket):
+    """A WebSocket that sends base64 text, without a channel."""
+
+    async def send(self, data: bytes) -> None:
+        if self._frames.state is not ConnectionState.OPEN:
+            raise ConnectionResetError("the WebSocket is closed")
+        text = base64.b64encode(data).decode()
+        await self._connection.write(self._frames.send(TextMessage(data=text)))
 
 
 class WebSocketTunnel:

@@ -222,8 +222,10 @@ class StreamHandler:
         path = f"{pod_path(*pod_key, call.target.subresource)}?{urlencode(query, doseq=True)}"
         headers: dict[str, str] = {}
         received = call.request.headers
-        if call.target.subresource != "log":
-            headers |= {"Connection": "Upgrade", "Upgrade": received["upgrade"]}
+        # A log may be read over a WebSocket; other ways to upgrade do not apply to it and are ignored.
+        upgrade = received.get("upgrade", "")
+        if call.target.subresource != "log" or upgrade.lower() == "websocket":
+            headers |= {"Connection": "Upgrade", "Upgrade": upgrade}
             headers |= {name: received[name] for name in _REQUEST_HEADERS if name in received}
         await ask(agent, address, call.request.method, path, headers)
 
