@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
-from alcove.client.keys import HOME, ObjectKey, PlaneId
+from alcove.client.keys import HOME, ObjectKey, PlaneId, TenantKey
 
 _is_uuid = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 
@@ -28,6 +28,10 @@ class PodKey(Struct, frozen=True):
     def object_key(self) -> ObjectKey:
         """The key of the pod's object; the object there may be a later pod of the same name."""
         return ObjectKey(self.plane, self.tenant, self.namespace, self.name)
+
+    @property
+    def tenant_key(self) -> TenantKey:
+        return TenantKey(self.plane, self.tenant)
 
     @property
     def directory_name(self) -> str:

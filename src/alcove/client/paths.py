@@ -8,6 +8,9 @@ from urllib.parse import quote, urlencode
 from alcove.api.ids import TenantId
 from alcove.client.resources import Resource
 
+RING0 = ""
+_TENANTS = "/tenants/"
+
 
 def collection(tenant: TenantId, resource: Resource, namespace: str = "") -> str:
     """`/apis/apps/v1/tenants/T/namespaces/N/deployments`; Tenants themselves are at `/api/v1/tenants`."""
@@ -25,3 +28,14 @@ def one(tenant: TenantId, resource: Resource, namespace: str, name: str, subreso
 def with_query(path: str, query: Mapping[str, str]) -> str:
     present = {name: value for name, value in query.items() if value}
     return f"{path}?{urlencode(present)}" if present else path
+
+
+def tenant_of(path: str) -> str:
+    """The tenant of a request, from its path; RING0 for requests of ring0."""
+    start = path.find(_TENANTS)
+    if start < 0:
+        return RING0
+    start += len(_TENANTS)
+    end = path.find("/", start)
+    tenant = path[start:end] if end >= 0 else path[start:].partition("?")[0]
+    return RING0 if tenant in ("system", "all") else tenant

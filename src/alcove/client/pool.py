@@ -1,7 +1,7 @@
 """The real transport: HTTP over TLS to one server, with reused connections.
 
-Requests share at most `connections_max` connections, fairly between tenants (`connection_shares.py`), and
-wait if all are in use; each stream has a connection of its own.
+Requests share at most `connections_max` connections, fairly between tenants (`FairSlots`: how long
+requests take is decided by tenants' webhooks), and wait if all are in use; each stream has a connection of its own.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from alcove.client.connection_shares import ConnectionShares, tenant_of
 from alcove.client.errors import ClientError, MalformedResponse, Unreachable
 from alcove.client.kubeconfig import KubeconfigUser
+from alcove.client.paths import RING0, tenant_of
+from alcove.component.fair_slots import FairSlots
 from alcove.http.client import HttpClientConnection, ReceivedResponse
 from alcove.http.errors import HttpError, RequestNotSent
 from alcove.http.pool import IdleConnections, PoolLimits
@@ -48,7 +49,8 @@ class HttpPool:
         self._fixed = {"Host": url.netloc}
         if user.token:
             self._fixed["Authorization"] = f"Bearer {user.token}"
-        self._shares = ConnectionShares(connections_max)
+        self._shares = FairSlots(connections_max, unlimited=RING0)
+        """By tenant. Requests of ring0 only need a free connection."""
         self._connecting = asyncio.Semaphore(CONNECTING_MAX)
         self._idle: IdleConnections[None, HttpClientConnection] = IdleConnections(IDLE)
         self._streams: set[HttpClientConnection] = set()

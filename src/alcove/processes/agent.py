@@ -50,8 +50,6 @@ COMPONENT = "kubelet"
 """Event source that Kubernetes users expect for pods on nodes."""
 PORT = 10250
 BPF_ROOT = Path("/sys/fs/bpf")
-STARTS_MAX = 6
-WRITES_MAX = 16
 SWEEP_SECONDS = 2.0
 
 
@@ -120,7 +118,6 @@ class AgentProcess:
             EventRecorder(planes.client, time.time),
             EventRecorder(planes.client, time.time),
         )
-        self._writes = asyncio.Semaphore(WRITES_MAX)
         self.workers_by_node: dict[str, PodWorkers] = {}
         metrics.pods = lambda: sum(len(each) for each in self.workers_by_node.values())
         self.metrics = metrics
@@ -148,7 +145,6 @@ class AgentProcess:
             addresses=(self.config.address,),
             note=self.note(node),
             admission=NodeAdmission(allocatable, cached_node),
-            starts=asyncio.Semaphore(STARTS_MAX),
             wall=time.time,
             clock=time.monotonic,
         )
@@ -157,7 +153,7 @@ class AgentProcess:
         return workers
 
     def _status_writer(self, key: PodKey) -> StatusWriter:
-        return StatusWriter(key, self.planes.client, self._writes)
+        return StatusWriter(key, self.planes.client)
 
     def note(self, node: str) -> Note:
         def note(key: PodKey, type_: str, reason: str, message: str) -> None:

@@ -17,9 +17,9 @@ import grpc  # type: ignore[import-untyped]
 import pytest
 
 from alcove.agent.podkey import PodKey
+from alcove.agent.pods.worker_context import probe_slots
 from alcove.agent.probes import checks
 from alcove.agent.probes.prober import ProbeCallbacks, Prober, ResultStreak
-from alcove.agent.probes.slots import ExecProbeSlots
 from alcove.agent.runtime.base import ContainerId, ExecSession
 from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.api.ids import TenantId
@@ -232,7 +232,7 @@ class RecordedCallbacks:
 
 async def run(container: Object, codes: Sequence[int], until: object) -> list[object]:
     ears = RecordedCallbacks()
-    prober = Prober(Pod(Runtime(codes)), container, ID, ears.heard_of(), ExecProbeSlots())  # type: ignore[arg-type]
+    prober = Prober(Pod(Runtime(codes)), container, ID, ears.heard_of(), probe_slots())  # type: ignore[arg-type]
     task = asyncio.create_task(prober.run(False))
     try:
         async with asyncio.timeout(10):

@@ -1,5 +1,7 @@
 """Every path names its tenant, and no name can leave its segment."""
 
+import pytest
+
 from alcove.api.ids import ALL, SYSTEM, TenantId
 from alcove.client import paths
 from alcove.client.resources import CLUSTER_ROLES, DEPLOYMENTS, NAMESPACES, PODS, TENANTS
@@ -23,3 +25,19 @@ def test_names_stay_in_their_segment() -> None:
 def test_queries_leave_out_what_is_empty() -> None:
     assert paths.with_query("/x", {"a": "", "b": "1 2"}) == "/x?b=1+2"
     assert paths.with_query("/x", {"a": ""}) == "/x"
+
+
+@pytest.mark.parametrize(
+    ("path", "who"),
+    [
+        ("/api/v1/tenants/acme/namespaces/default/pods/x", "acme"),
+        ("/apis/apps/v1/tenants/acme/deployments?watch=1", "acme"),
+        ("/api/v1/tenants/acme?limit=1", "acme"),
+        ("/api/v1/tenants/system/nodes", paths.RING0),
+        ("/api/v1/tenants/all/pods", paths.RING0),
+        ("/api/v1/tenants", paths.RING0),
+        ("/version", paths.RING0),
+    ],
+)
+def test_the_tenant_of_a_request_path(path: str, who: str) -> None:
+    assert paths.tenant_of(path) == who

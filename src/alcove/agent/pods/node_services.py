@@ -29,6 +29,7 @@ from alcove.agent.pods.runtime_classes import RuntimeClasses
 from alcove.agent.pods.worker_context import Note
 from alcove.agent.runtime.config import IdMapping
 from alcove.agent.runtime.resources import NodeCapacity
+from alcove.agent.tenant_threads import TenantThreads
 from alcove.agent.volumes.volumes import PodVolumes
 from alcove.api import names
 from alcove.api.objects import Object
@@ -110,6 +111,7 @@ class NodeServices(Struct, frozen=True, kw_only=True):
     classes: RuntimeClasses
     network: PodNetwork
     volumes: PodVolumes
+    threads: TenantThreads
     pulls: ImagePuller
     snapshots: OverlaySnapshots
     cgroups: Cgroups

@@ -11,6 +11,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from msgspec import structs
 
@@ -62,6 +63,8 @@ from alcove.dataplane import namespaces
 from alcove.dns import resolvconf
 from alcove.http.tls_transport import TlsSession
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _NOT_ATTACHED = Attachment("", ())
 
 
@@ -227,7 +230,7 @@ class RealPodExecutor:
             return str(rootfs)
         # Only root can read images; the pod's user namespace can access a snapshot.
         try:
-            return str(await asyncio.to_thread(self._services.snapshots.mount, id, rootfs))
+            return str(await self._in_thread(self._services.snapshots.mount, id, rootfs))
         except MountFailed as error:
             raise PodSetupError("FailedCreatePodSandBox", str(error)) from error
 
@@ -298,8 +301,8 @@ class RealPodExecutor:
         spec, shared = pod["spec"], await self._shared(pod["spec"], container, sandbox)
         try:
             user = resolve(spec, container_spec, image.config.user, image.accounts())
-            mounts = await asyncio.to_thread(self._mounts, pod, container_spec, message, variables)
-            rootfs = await asyncio.to_thread(self._services.snapshots.mount, id, image.rootfs, shared.user)
+            mounts = await self._in_thread(self._mounts, pod, container_spec, message, variables)
+            rootfs = await self._in_thread(self._services.snapshots.mount, id, image.rootfs, shared.user)
             context = self._context(id, str(rootfs), shared, spec, container_spec)
             config = container_config(spec, container_spec, image.config, variables, user, mounts, context)
         except (SpecRefused, VolumeFailure) as error:
@@ -360,12 +363,12 @@ class RealPodExecutor:
 
     async def discard(self, id: ContainerId, *, with_log: bool = False) -> None:
         await self.runtime.delete(id)
-        await asyncio.to_thread(self._services.snapshots.remove, id)
+        await self._in_thread(self._services.snapshots.remove, id)
         name = id.removeprefix(f"{self.key.directory_name}.")
         container, _, attempt = name.rpartition(".")
         if with_log and container:
             log = self._services.folders.log(self.key, container, int(attempt))
-            await asyncio.to_thread(rotation.remove, log)
+            await self._in_thread(rotation.remove, log)
         with contextlib.suppress(FileNotFoundError):
             (self._files / "messages" / name).unlink()
         self._image_digests.pop(id, None)
@@ -388,11 +391,14 @@ class RealPodExecutor:
         services.cgroups.balance(services.tenant_group(self.key))
         services.pulls.forget(self.key)
         files.unmount_space(self._files)
-        await asyncio.to_thread(shutil.rmtree, services.folders.pod(self.key), ignore_errors=True)
+        await self._in_thread(shutil.rmtree, services.folders.pod(self.key), ignore_errors=True)
         self._attachment, self._volumes = _NOT_ATTACHED, {}
 
+    async def _in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        return await self._services.threads.run(self.key.tenant_key, work, *arguments, **named)
+
     async def remove_logs(self) -> None:
-        await asyncio.to_thread(shutil.rmtree, self._services.folders.logs(self.key), ignore_errors=True)
+        await self._in_thread(shutil.rmtree, self._services.folders.logs(self.key), ignore_errors=True)
 
     async def dial(self, port: int) -> socket.socket:
         attachment = self._attachment

@@ -28,12 +28,12 @@ ClientOf = Callable[[PlaneId], Client]
 
 
 class StatusWriter:
-    """The writer of one pod. `limit` bounds how many pods of the node write at the same time."""
+    """The writer of one pod. How many write at the same time is bounded by the client's connections, which tenants
+    share fairly."""
 
-    def __init__(self, key: PodKey, client_of: ClientOf, limit: asyncio.Semaphore) -> None:
+    def __init__(self, key: PodKey, client_of: ClientOf) -> None:
         self._key = key
         self._client_of = client_of
-        self._limit = limit
         self._pending: Object | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
@@ -103,8 +103,7 @@ class StatusWriter:
         waits = RETRY_SECONDS
         while not self.is_deleted:
             try:
-                async with self._limit:
-                    await request()
+                await request()
                 return
             except NotFound:
                 self.is_deleted = True

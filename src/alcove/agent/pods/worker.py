@@ -261,7 +261,7 @@ class PodWorker:
         """Updates the view at the end only: this step is cancelled if the plan changes before that."""
         existing = self.view.sandbox
         id = existing.id if existing is not None else container_labels.sandbox_id(self.key, attempt)
-        async with self._context.starts:
+        async with self._context.starts.slot(self.key.tenant_key):
             try:
                 if existing is None:
                     await self.executor.make_sandbox(self.pod, attempt)
@@ -281,7 +281,7 @@ class PodWorker:
         mark: ContainerMark | None = None
         try:
             await self.executor.fetch(self.pod, container, attempt)
-            async with self._context.starts:
+            async with self._context.starts.slot(self.key.tenant_key):
                 mark = await self.executor.make_container(self.pod, container, attempt, sandbox)
                 self._note(NORMAL, "Created", f"Created container: {container.name}")
                 await self.executor.runtime.start(

@@ -15,9 +15,10 @@ from msgspec import Struct
 
 from alcove.agent.pods.executor import PodExecutor
 from alcove.agent.probes.checks import ProbeResult, check
-from alcove.agent.probes.slots import ExecProbeSlots
 from alcove.agent.runtime.base import ContainerId
 from alcove.api.objects import Object
+from alcove.client.keys import TenantKey
+from alcove.component.fair_slots import FairSlots
 
 STARTUP, LIVENESS, READINESS = "startup", "liveness", "readiness"
 
@@ -60,7 +61,7 @@ class Prober:
         container: Object,
         id: ContainerId,
         callbacks: ProbeCallbacks,
-        slots: ExecProbeSlots,
+        slots: FairSlots[TenantKey],
     ) -> None:
         self._executor = executor
         self._container = container
@@ -112,7 +113,9 @@ class Prober:
 
     async def _once(self, kind: str, probe: Object) -> bool:
         if "exec" in probe:
-            async with self._slots.slot(self._executor.key):  # Waiting does not count as a failure.
+            async with self._slots.slot(
+                self._executor.key.tenant_key
+            ):  # Waiting does not count as a failure.
                 result = await self._check(probe)
         else:
             result = await self._check(probe)

@@ -16,7 +16,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import ParamSpec, TypeVar, assert_never
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -24,43 +24,30 @@ from msgspec import Struct, structs
 
 from alcove.agent import file_trees, mount_calls
 from alcove.agent.lookup import ObjectLookup
-from alcove.agent.mount_calls import MS_NODEV, MS_NOEXEC, MS_NOSUID
 from alcove.agent.podkey import PodKey
-from alcove.agent.volumes import atomic, ownership, tokens
+from alcove.agent.tenant_threads import TenantThreads
+from alcove.agent.volumes import tokens
 from alcove.agent.volumes.errors import VolumeFailure, mount_failure, tenant_message
 from alcove.agent.volumes.local import LocalVolume, LocalVolumeStore
-from alcove.agent.volumes.mounts import VolumePath, host_path
+from alcove.agent.volumes.mounts import VolumePath
 from alcove.agent.volumes.sources import (
-    EmptyDirMount,
     GetImage,
-    HostPathMount,
     ImageVolumeMount,
     LocalVolumeMount,
-    Planned,
     PodVolumePlan,
     ProjectedFiles,
     VolumeSources,
-    fs_group,
 )
-from alcove.api import objects
+from alcove.agent.volumes.volume_mounter import FILES_BYTES_MAX, FILES_MAX, Checkpoint, VolumeMounter
 from alcove.api.objects import Object
 
-FILES_BYTES_MAX = 16 << 20
-"""Bytes of all projected files of a pod (config maps, secrets, tokens); a pod with more does not start
-(FailedMount). The tmpfs has twice the size, since old and new files coexist during an update."""
-FILES_MAX = 16_384
-"""Number of projected files of a pod; a pod with more does not start (FailedMount)."""
 TENANT_FILES_BYTES_MAX = 256 << 20
 """Bytes of projected files of all pods of a tenant on a node, which are the node's memory; a pod that would
 need more waits (FailedMount)."""
-MEMORY_VOLUME_FILES_MAX = 500_000
-"""Number of files in an emptyDir volume of medium Memory; creating more fails with ENOSPC."""
 
 _RECORD = "record.json"
 log = logging.getLogger(__name__)
-P = ParamSpec("P")
 T = TypeVar("T")
-Checkpoint = Callable[[str], None]
 
 
 class _Record(Struct, frozen=True):
@@ -83,6 +70,7 @@ class PodVolumes:
         allocatable: Callable[[], Mapping[str, str]] = dict,
         image: GetImage | None = None,
         checkpoint: Checkpoint = lambda _step: None,
+        threads: TenantThreads | None = None,
     ) -> None:
         """`clock` returns wall-clock time; `node` is the name of this node; `image` pulls the images of image
         volumes."""
@@ -92,6 +80,8 @@ class PodVolumes:
         self._lookup = lookup
         self._sources = VolumeSources(lookup, clock, node, allocatable, image)
         self._checkpoint = checkpoint
+        self._mounter = VolumeMounter(self.local, checkpoint)
+        self._threads = threads or TenantThreads()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._records: dict[str, _Record] = {}
         self._file_bytes: dict[PodKey, int] = {}
@@ -116,8 +106,10 @@ class PodVolumes:
                 raise
             if not plan.volumes:
                 return {}
-            locks = _local_ids(plan)
-            return await self._with_locks(locks, lambda: _in_thread(self._set_up, id, key, pod, plan))
+            run, locks = self._threads.run, _local_ids(plan)
+            return await self._with_locks(
+                locks, lambda: run(key.tenant_key, self._set_up, id, key, pod, plan)
+            )
 
     async def refresh(self, key: PodKey, pod: Object) -> None:
         """Updates projected volumes, each atomically; renews tokens; grows persistent volumes. Raises
@@ -129,7 +121,8 @@ class PodVolumes:
                 return
             plan = await self._sources.plan_changing(key, pod, tokens.read(self._tokens_path(id)))
             self._count_files(key, plan)
-            await self._with_locks(_local_ids(plan), lambda: _in_thread(self._update, id, pod, plan))
+            run, locks = self._threads.run, _local_ids(plan)
+            await self._with_locks(locks, lambda: run(key.tenant_key, self._update, id, pod, plan))
         if plan.failure is not None:
             raise plan.failure
 
@@ -140,7 +133,8 @@ class PodVolumes:
         async with self._lock(id):
             record = self._records.get(id)
             locks = sorted(set(record.local.values())) if record is not None else []
-            await self._with_locks(locks, lambda: _in_thread(self._remove, id))
+            run = self._threads.run
+            await self._with_locks(locks, lambda: run(key.tenant_key, self._remove, id))
         self._file_bytes.pop(key, None)
         # A later tenant may have the same name: it must not get cached objects of this one.
         self._lookup.forget(key)
@@ -191,7 +185,9 @@ class PodVolumes:
     async def wipe(self, volume: LocalVolume) -> bool:
         """False if the volume is still in use; the caller retries."""
         async with self._lock(volume.id):
-            return not self.is_used(volume.id) and await _in_thread(self.local.wipe, volume)
+            if self.is_used(volume.id):
+                return False
+            return await self._threads.run(volume.key.tenant_key, self.local.wipe, volume)
 
     # Making
 
@@ -209,77 +205,11 @@ class PodVolumes:
                 id, _Record(key, local, images, previous.paths if previous is not None else {})
             )
             self._write_tokens(home, plan)
-            paths = {each.name: self._mount_volume(home, pod, each, is_first) for each in plan.volumes}
+            paths = {each.name: self._mounter.mount(home, pod, each, is_first) for each in plan.volumes}
         except OSError as error:
             raise VolumeFailure(f"failed to set up volumes: {tenant_message(error)}") from error
         self._write(id, structs.replace(record, paths=paths))
         return paths
-
-    def _mount_volume(self, home: Path, pod: Object, planned: Planned, is_first: bool) -> VolumePath:
-        try:
-            return self._volume_path(home, pod, planned, is_first)
-        except (VolumeFailure, OSError) as error:
-            raise mount_failure(planned.name, error) from error
-
-    def _volume_path(self, home: Path, pod: Object, planned: Planned, is_first: bool) -> VolumePath:
-        parts = home / "parts"
-        match planned:
-            case ProjectedFiles(name, contents):
-                directory = self._tmpfs(home) / name
-                directory.mkdir(exist_ok=True, mode=0o755)
-                atomic.write(directory, contents, fs_group(pod), self._checkpoint)
-                return VolumePath(directory, True, parts)
-            case EmptyDirMount(name):
-                directory = self._empty_dir(home, planned)
-                _apply_fs_group(directory, pod, is_first)
-                return VolumePath(directory, False, parts)
-            case HostPathMount(_, source, read_only):
-                return VolumePath(host_path(source), read_only, parts, is_shared_with_node=True)
-            case LocalVolumeMount(_, volume, read_only):
-                directory = self.local.mount(volume)
-                if not read_only:
-                    _apply_fs_group(directory, pod, is_first)
-                return VolumePath(directory, read_only, parts)
-            case ImageVolumeMount():
-                return VolumePath(self._image_volume(home, planned), True, parts)
-        assert_never(planned)
-
-    def _tmpfs(self, home: Path) -> Path:
-        directory = home / "memory"
-        directory.mkdir(exist_ok=True, mode=0o711)
-        if not os.path.ismount(directory):
-            flags = MS_NODEV | MS_NOSUID | MS_NOEXEC
-            _mount_memory(directory, flags, f"mode=711,size={2 * FILES_BYTES_MAX},nr_inodes={8 * FILES_MAX}")
-            self._checkpoint("mount memory")
-        return directory
-
-    def _empty_dir(self, home: Path, volume: EmptyDirMount) -> Path:
-        directory = home / "empty" / volume.name
-        directory.parent.mkdir(exist_ok=True, mode=0o711)
-        is_new = not directory.exists()
-        if is_new:
-            directory.mkdir()
-            self._checkpoint("make empty folder")
-        if is_new and not volume.is_memory:
-            directory.chmod(0o777)
-        if mount_calls.has_devices(directory):
-            if volume.is_memory:
-                size = f",size={volume.size_bytes}" if volume.size_bytes else ""
-                options = f"mode=777,nr_inodes={MEMORY_VOLUME_FILES_MAX}{size}"
-                mount_calls.mount("tmpfs", directory, "tmpfs", MS_NODEV, options)
-            else:
-                _bind(directory, directory, read_only=False)
-            self._checkpoint("mount empty folder")
-        return directory
-
-    def _image_volume(self, home: Path, volume: ImageVolumeMount) -> Path:
-        """Mounts the image's files with nodev, as an image may contain device nodes."""
-        directory = home / "images" / volume.name
-        directory.mkdir(parents=True, exist_ok=True, mode=0o711)
-        if mount_calls.has_devices(directory):
-            _bind(volume.path, directory, read_only=True)
-            self._checkpoint("mount image")
-        return directory
 
     def _check_exclusive(self, id: str, plan: PodVolumePlan) -> None:
         for each in plan.volumes:
@@ -297,7 +227,7 @@ class PodVolumes:
             self._write_tokens(home, plan)
             for each in plan.volumes:
                 if isinstance(each, ProjectedFiles):
-                    self._volume_path(home, pod, each, is_first=False)
+                    self._mounter.set_up(home, pod, each, is_first=False)
                 elif isinstance(each, LocalVolumeMount) and not each.read_only:
                     self.local.mount(each.volume)
         except OSError as error:
@@ -305,7 +235,7 @@ class PodVolumes:
 
     def _write_tokens(self, home: Path, plan: PodVolumePlan) -> None:
         if plan.tokens:
-            self._tmpfs(home)
+            self._mounter.tmpfs(home)
             tokens.write(self._tokens_path(home.name), plan.tokens)
 
     # Removing
@@ -395,42 +325,3 @@ def _id(key: PodKey) -> str:
     """A safe directory name: a hash, since parts of the key are chosen by tenants."""
     whole = "\0".join((key.plane, key.tenant, key.namespace, key.name, key.uid))
     return hashlib.sha256(whole.encode()).hexdigest()[:32]
-
-
-def _apply_fs_group(directory: Path, pod: Object, is_first: bool) -> None:
-    """Applies fsGroup: to the whole volume when the pod starts, unless the policy is OnRootMismatch; later
-    only if the top directory has the wrong ownership."""
-    group = fs_group(pod)
-    if group is None:
-        return
-    policy = objects.get(pod, "spec", "securityContext", "fsGroupChangePolicy")
-    if (is_first and policy != "OnRootMismatch") or not ownership.is_owned(directory, group):
-        ownership.set_group_ownership(directory, group)
-
-
-def _bind(source: Path, target: Path, read_only: bool) -> None:
-    """Bind-mounts `source` with nodev."""
-    descriptor = os.open(source, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        mount_calls.bind(descriptor, target, nodev=True, read_only=read_only)
-    finally:
-        os.close(descriptor)
-
-
-def _mount_memory(directory: Path, flags: int, options: str) -> None:
-    """Mounts a tmpfs that is never swapped to disk, if the kernel supports `noswap`."""
-    try:
-        mount_calls.mount("tmpfs", directory, "tmpfs", flags, f"{options},noswap")
-    except OSError:
-        mount_calls.mount("tmpfs", directory, "tmpfs", flags, options)
-
-
-async def _in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Runs `work` in a thread. If cancelled, it still waits for the thread, so that no other task uses the
-    same files."""
-    task = asyncio.ensure_future(asyncio.to_thread(work, *arguments, **named))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        raise

@@ -53,6 +53,7 @@ from alcove.agent.runtime.resources import NodeCapacity
 from alcove.agent.server.callers import AuthorizedCallers
 from alcove.agent.server.server import AgentServer
 from alcove.agent.serving_certificate import ServingCertificate
+from alcove.agent.tenant_threads import TenantThreads
 from alcove.agent.volumes.volumes import PodVolumes
 from alcove.agent.volumes.wiper import VolumeWiper
 from alcove.api.objects import Object
@@ -188,7 +189,7 @@ class _Node:
         facts = _facts(agent, machine, handlers)
         allocatable = allocatable_of(facts)
         lookup = ObjectLookup(agent.planes)
-        pulls = ImagePuller(images, lookup)
+        pulls, threads = ImagePuller(images, lookup), TenantThreads()
         services = NodeServices(
             node=config.name,
             folders=PodDirectories(config.data),
@@ -202,7 +203,9 @@ class _Node:
                 node=config.name,
                 allocatable=lambda: allocatable,
                 image=pulls.ensure,
+                threads=threads,
             ),
+            threads=threads,
             pulls=pulls,
             snapshots=OverlaySnapshots(config.data / "snapshots"),
             cgroups=cgroups,

@@ -16,7 +16,7 @@ from alcove.agent.pods.hollow_executor import HollowPodExecutor
 from alcove.agent.pods.pod_workers import Found, PodWorkers
 from alcove.agent.pods.status_writer import StatusWriter
 from alcove.agent.pods.worker_context import WorkerContext
-from alcove.agent.runtime.base import ContainerSpec, ContainerStatus
+from alcove.agent.runtime.base import ContainerId, ContainerSpec, ContainerStatus
 from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.agent.volumes.errors import VolumeFailure
 from alcove.api.ids import TenantId
@@ -53,9 +53,17 @@ def nobody(_plane: PlaneId) -> Client:
     raise PlaneLeft("nobody listens")
 
 
+class SlowRuntime(HollowRuntime):
+    start_seconds = 0.0
+
+    async def start(self, container: ContainerId) -> None:
+        await asyncio.sleep(self.start_seconds)
+        await super().start(container)
+
+
 class Node:
     def __init__(self, clock: VirtualClock) -> None:
-        self.runtime = HollowRuntime(clock)
+        self.runtime = SlowRuntime(clock)
         self.network = Network()
         self._clock = clock
 
@@ -65,7 +73,6 @@ class Node:
             addresses=(),
             note=lambda *_: None,
             admission=NodeAdmission({"cpu": "4", "memory": "8Gi", "pods": "110"}),
-            starts=asyncio.Semaphore(4),
             wall=self._clock,
             clock=loop.time,
         )
@@ -75,7 +82,7 @@ class Node:
             executor._containers |= {each.id for each in found}
             return executor
 
-        return PodWorkers(site_of, lambda key: StatusWriter(key, nobody, asyncio.Semaphore(1)), around, left)
+        return PodWorkers(site_of, lambda key: StatusWriter(key, nobody), around, left)
 
     async def box(self, key: PodKey) -> ContainerStatus:
         """A sandbox that was left running."""
@@ -167,5 +174,29 @@ def test_leftovers_that_cannot_be_removed_now_are_removed_later(failure: Excepti
         node.network.failure = None
         await workers.sweep(lambda _plane: True)
         assert not workers.has_left and not await node.running()
+
+    clock.run(scene())
+
+
+def test_pods_of_one_tenant_that_start_slowly_do_not_delay_anothers() -> None:
+    """They all waited in one queue, in the order in which they came."""
+    clock = VirtualClock()
+
+    async def scene() -> None:
+        node = Node(clock)
+        node.runtime.start_seconds = 50.0
+        workers = node.roster({})
+        task = asyncio.create_task(workers.run())
+        await asyncio.sleep(0)
+        for number in range(100):
+            key = ObjectKey(HOME, TenantId("greedy"), "default", f"web-{number}")
+            workers.offer(ObjectChange(ChangeType.ADDED, key, pod(f"greedy-{number}")))
+        await asyncio.sleep(1)
+        workers.offer(ObjectChange(ChangeType.ADDED, KEY, pod(FIRST)))
+        await asyncio.sleep(2 * 50.0 + 1)  # The sandbox and its container, one after the other.
+        assert len([each for each in await node.runtime.list() if each.id.startswith(FIRST)]) == 2
+        worker = workers.find(KEY)
+        assert worker is not None and worker.view.observed("a").is_running
+        task.cancel()
 
     clock.run(scene())

@@ -135,13 +135,12 @@ class Stage:
             addresses=("192.0.2.1",),
             note=lambda _key, _type, reason, message: self.events.append((reason, message)),
             admission=NodeAdmission({"cpu": "4", "memory": "8Gi", "pods": "110"}),
-            starts=asyncio.Semaphore(4),
             wall=self.clock,
             clock=loop.time,
         )
         statuses = [each.status for each in self.runtime._containers.values()] if found else []
         executor = HollowPodExecutor(KEY, self.runtime, self.network)
-        writer = StatusWriter(KEY, lambda _plane: Client(self.api), asyncio.Semaphore(4))
+        writer = StatusWriter(KEY, lambda _plane: Client(self.api))
         return PodWorker(executor, self.pod, view_of(self.pod, statuses), writer, around)
 
     @property

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from alcove.agent.podkey import PodKey
+from alcove.agent.volumes import volume_mounter
 from alcove.agent.volumes import volumes as module
 from alcove.agent.volumes.errors import VolumeFailure
 from alcove.agent.volumes.volumes import PodVolumes
@@ -79,7 +80,7 @@ async def test_a_tenants_projected_files_take_no_room_of_others(
 
 
 async def test_files_in_a_memory_volume_are_limited(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MEMORY_VOLUME_FILES_MAX", 100)
+    monkeypatch.setattr(volume_mounter, "MEMORY_VOLUME_FILES_MAX", 100)
     tenant = node.tenant()
     volumes = [{"name": "v", "emptyDir": {"medium": "Memory"}}]
     key, pod = make_pod(node._server, tenant, {"volumes": volumes})

@@ -1,34 +1,19 @@
-"""Connections shared between tenants: no tenant takes all of them, and none is lost."""
+"""Slots shared between owners: no owner takes all of them, and none is lost."""
 
 import asyncio
 import random
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alcove.client.connection_shares import RING0, ConnectionShares, tenant_of
+from alcove.component.fair_slots import FairSlots
+
+RING0 = "ring0"
 
 
-@pytest.mark.parametrize(
-    ("path", "who"),
-    [
-        ("/api/v1/tenants/acme/namespaces/default/pods/x", "acme"),
-        ("/apis/apps/v1/tenants/acme/deployments?watch=1", "acme"),
-        ("/api/v1/tenants/acme?limit=1", "acme"),
-        ("/api/v1/tenants/system/nodes", RING0),
-        ("/api/v1/tenants/all/pods", RING0),
-        ("/api/v1/tenants", RING0),
-        ("/version", RING0),
-    ],
-)
-def test_the_tenant_of_a_request_path(path: str, who: str) -> None:
-    assert tenant_of(path) == who
-
-
-async def test_tenants_that_never_release_leave_a_connection_for_the_next() -> None:
-    shares, had = ConnectionShares(32), Counter[str]()
+async def test_owners_that_never_release_leave_a_slot_for_the_next() -> None:
+    shares, had = FairSlots[str](32), Counter[str]()
     for tenant in ("first", "second", "third", "fourth", "fifth"):
         while True:
             try:
@@ -42,15 +27,15 @@ async def test_tenants_that_never_release_leave_a_connection_for_the_next() -> N
     assert shares.free == 0
 
 
-async def test_ring0_may_have_every_one() -> None:
-    shares = ConnectionShares(8)
+async def test_the_unlimited_owner_may_have_every_one() -> None:
+    shares = FairSlots(8, unlimited=RING0)
     for _ in range(8):
         await shares.take(RING0)
     assert shares.free == 0
 
 
-async def test_waiting_requests_are_served_round_robin_by_tenant() -> None:
-    shares, served = ConnectionShares(2), list[str]()
+async def test_who_waits_is_served_round_robin_by_owner() -> None:
+    shares, served = FairSlots(2, unlimited=RING0), list[str]()
     for _ in range(2):
         await shares.take(RING0)
 
@@ -73,7 +58,7 @@ async def test_waiting_requests_are_served_round_robin_by_tenant() -> None:
 @given(st.integers(1, 8), st.integers(0, 2**32))
 def test_whatever_happens_none_is_lost_and_nobody_waits_for_ever(total: int, seed: int) -> None:
     chance = random.Random(seed)
-    shares, most = ConnectionShares(total), Counter[str]()
+    shares, most = FairSlots(total, unlimited=RING0), Counter[str]()
 
     async def ask(tenant: str, steps: int) -> None:
         await shares.take(tenant)
@@ -100,3 +85,27 @@ def test_whatever_happens_none_is_lost_and_nobody_waits_for_ever(total: int, see
         assert shares.free == total and not shares._waiting and not shares._used
 
     asyncio.run(scenario())
+
+
+async def is_free(slots: FairSlots[str], owner: str) -> bool:
+    try:
+        async with asyncio.timeout(0.05), slots.slot(owner):
+            return True
+    except TimeoutError:
+        return False
+
+
+async def test_an_owner_may_have_no_more_than_its_maximum() -> None:
+    slots = FairSlots[str](64, owner_max=2)
+    async with slots.slot("hog"), slots.slot("hog"):
+        assert not await is_free(slots, "hog")
+        assert await is_free(slots, "quiet")
+    assert await is_free(slots, "hog")
+
+
+async def test_the_first_slot_of_an_owner_is_there_even_if_none_is_free() -> None:
+    slots = FairSlots[str](2, unlimited="all", first_is_free=True)
+    async with slots.slot("all"), slots.slot("all"), slots.slot("quiet"):
+        assert not await is_free(slots, "quiet")
+        assert await is_free(slots, "another")
+    assert slots.free == 2
