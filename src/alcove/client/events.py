@@ -26,6 +26,7 @@ from alcove.client.resources import EVENTS
 log = logging.getLogger(__name__)
 
 QUEUED_MAX = 1_000
+"""Pending events of all tenants; for one more, the tenant with most loses its newest."""
 QUEUED_PER_TENANT_MAX = 100
 AT_ONCE_MAX = 16
 WRITE_SECONDS_MAX = 10.0
@@ -81,7 +82,7 @@ class EventRecorder:
     def record(self, event: PendingEvent) -> None:
         key = (event.plane, event.tenant)
         queue = self._queues.get(key)
-        if self._queued >= QUEUED_MAX or (queue is not None and len(queue) >= QUEUED_PER_TENANT_MAX):
+        if not self._has_room(len(queue) if queue is not None else 0):
             self.dropped += 1
             return
         self._queued += 1
@@ -90,6 +91,21 @@ class EventRecorder:
             self._ready.put_nowait(key)
         else:
             queue.append(event)
+
+    def _has_room(self, pending: int) -> bool:
+        """Whether a tenant with `pending` events may have another; one of the tenant with most is dropped for it if
+        there are too many in all."""
+        if pending >= QUEUED_PER_TENANT_MAX:
+            return False
+        if self._queued < QUEUED_MAX:
+            return True
+        longest = max(self._queues.values(), key=len)
+        if len(longest) <= pending + 1:
+            return False
+        longest.pop()
+        self._queued -= 1
+        self.dropped += 1
+        return True
 
     async def drained(self) -> None:
         """Wait until all recorded events are written or dropped."""

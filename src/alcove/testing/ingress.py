@@ -24,6 +24,7 @@ from alcove.network.ingress.ingress_spec import DesiredIngress, IngressBackend, 
 
 TENANT = TenantKey(HOME, TenantId("blue"))
 HOST = "shop.example"
+OWN_HOST = {HOST: TENANT}
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -72,14 +73,11 @@ class ProxyLab:
         self.backends.append(made)
         self.lead_to(made.sockets[0].getsockname()[:2])
 
-    def lead_to(self, *addresses: tuple[str, int]) -> None:
-        rule = IngressRule(HOST, "/", PathType.PREFIX, IngressBackend("web", 80))
-        wanted = DesiredIngress("2026", "u", "default", "i", "default", (rule,), None, ())
-        target = IngressTarget(TENANT, "default", addresses, "default/web")
-        tenant = TenantIngresses(
-            TENANT, (wanted,), {("default", "default", IngressBackend("web", 80)): target}
-        )
-        self.server.table = compiled([tenant], granting({HOST: TENANT.tenant}))
+    def lead_to(self, *addresses: tuple[str, int], hosts: Mapping[str, TenantKey] = OWN_HOST) -> None:
+        """Routes all requests for each of the hosts, which belongs to its tenant, to one of the addresses."""
+        tenants = [_ingresses(host, tenant_key, addresses) for host, tenant_key in hosts.items()]
+        granted = granting({host: tenant_key.tenant for host, tenant_key in hosts.items()})
+        self.server.table = compiled(tenants, granted)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(*self.address[:2])
@@ -98,6 +96,13 @@ class ProxyLab:
         await asyncio.wait([self.running])
         for backend in self.backends:
             backend.close()
+
+
+def _ingresses(host: str, tenant_key: TenantKey, addresses: tuple[tuple[str, int], ...]) -> TenantIngresses:
+    rule = IngressRule(host, "/", PathType.PREFIX, IngressBackend("web", 80))
+    wanted = DesiredIngress("2026", "u", "default", "i", "default", (rule,), None, ())
+    target = IngressTarget(tenant_key, "default", addresses, "default/web")
+    return TenantIngresses(tenant_key, (wanted,), {("default", "default", IngressBackend("web", 80)): target})
 
 
 def get(path: str = "/", *headers: str, host: str = HOST, close: bool = True) -> bytes:

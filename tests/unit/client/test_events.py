@@ -106,6 +106,24 @@ async def test_one_tenants_flood_leaves_room_for_others() -> None:
     assert recorder.dropped == before == 10_000 - module.QUEUED_PER_TENANT_MAX
 
 
+async def test_floods_of_many_tenants_leave_room_for_another() -> None:
+    """Ten tenants with full queues took all room, and further tenants' events were dropped."""
+
+    def nobody(_plane: PlaneId) -> Client:
+        raise AssertionError("nothing is written")
+
+    recorder = EventRecorder(nobody, time.time)
+    events = ControllerEvents(recorder, "tester")
+    for number in range(20 * module.QUEUED_PER_TENANT_MAX):
+        events.warning(HOME, pod("p", f"flood-{number % 20}"), "Failed", str(number))
+    for number in range(20):
+        events.warning(HOME, pod("p", "quiet"), "Failed", str(number))
+    pending = {tenant: len(queue) for (_, tenant), queue in recorder._queues.items()}
+    assert pending[TenantId("quiet")] == 20
+    assert sum(pending.values()) == recorder._queued == module.QUEUED_MAX
+    assert {count for tenant, count in pending.items() if tenant != "quiet"} == {49}
+
+
 async def test_an_event_that_cannot_be_written_is_dropped(client: Client) -> None:
     recorder = EventRecorder(lambda _plane: client, time.time)
     ControllerEvents(recorder, "tester").normal(HOME, pod("p", "no-such-tenant"), "Fine", "m")

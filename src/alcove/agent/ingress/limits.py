@@ -8,6 +8,11 @@ class IngressLimits(HttpLimits, frozen=True, kw_only=True):
 
     connections_max: int = 8_192
     """Connections of all clients of a node, from their first packet on; further ones are closed."""
+    connections_per_group_max: int = 2_048
+    """Connections whose last request was for a host of one tenant, but not more than are free."""
+    connections_reserved: int = 0
+    unauthenticated_max: int = 1_024
+    """Connections without a request yet; one more closes the oldest of the client address with most."""
     connections_per_client_max: int = 512
     """Connections of one client address; further ones are closed."""
     handshakes_per_client_max: int = 16

@@ -23,6 +23,7 @@ from alcove.agent.ingress.routing_table import IngressTarget, RoutingTable
 from alcove.agent.ingress.upstream import Dial, Upstreams
 from alcove.client.keys import TenantKey
 from alcove.component.tasks import BackgroundTasks, TaskSet
+from alcove.http.connections import ConnectionSlot, ConnectionTable
 from alcove.http.errors import HttpError, MalformedMessage
 from alcove.http.messages import HttpHead
 from alcove.http.streams import HttpStream
@@ -42,6 +43,8 @@ class IngressServer:
         self._serving = TaskSet()
         """One task for each connection."""
         self._clients: dict[str, _Client] = {}
+        self._connections = ConnectionTable(self.limits)
+        """By client address until a request names a host, then by the host's tenant."""
         self._active_requests: Counter[TenantKey] = Counter()
 
     async def run(
@@ -72,24 +75,28 @@ class IngressServer:
                 await asyncio.sleep(ACCEPT_RETRY_SECONDS)
                 continue
             client = self._clients.get(address)
-            if len(self._serving) >= self.limits.connections_max or (
-                client is not None and client.connections >= self.limits.connections_per_client_max
-            ):
+            if client is not None and client.connections >= self.limits.connections_per_client_max:
+                sock.close()
+                continue
+            slot = self._connections.open(address, loop.time())
+            if slot is None:
                 sock.close()
                 continue
             if client is None:
                 client = self._clients[address] = _Client(self.limits)
             client.connections += 1
-            task = self._serving.spawn("ingress connection", self._serve(sock, address, client, tls))
-            task.add_done_callback(partial(self._forget, address, client))
+            task = self._serving.spawn("ingress connection", self._serve(sock, slot, client, tls))
+            slot.close = partial(_cancel, task)
+            task.add_done_callback(partial(self._forget, slot, client))
 
-    def _forget(self, address: str, client: _Client, _task: object) -> None:
+    def _forget(self, slot: ConnectionSlot, client: _Client, _task: object) -> None:
+        self._connections.closed(slot)
         client.connections -= 1
         if not client.connections:
-            del self._clients[address]
+            del self._clients[slot.address]
 
     async def _serve(
-        self, sock: socket.socket, address: str, client: _Client, tls: ssl.SSLContext | None
+        self, sock: socket.socket, slot: ConnectionSlot, client: _Client, tls: ssl.SSLContext | None
     ) -> None:
         writer = None
         try:
@@ -102,9 +109,12 @@ class IngressServer:
                 sock.close()
         try:
             stream = HttpStream(reader, writer, self.limits, requests=True)
-            await _ClientConnection(self, stream, _client(writer, address)).run()
+            await _ClientConnection(self, stream, slot, _client(writer, slot.address)).run()
         except (OSError, ssl.SSLError, TimeoutError, UpstreamBroken):
             writer.transport.abort()
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            raise
         finally:
             writer.close()
 
@@ -126,7 +136,10 @@ class IngressServer:
         transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock, ssl=tls, **timeouts)
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
-    def enter(self, target: IngressTarget) -> None:
+    def enter(self, slot: ConnectionSlot, target: IngressTarget) -> None:
+        """Counts the request and its connection for the tenant. Raises IngressError if it has too many."""
+        if not slot.claim(f"{target.tenant_key.plane}/{target.tenant_key.tenant}"):
+            raise IngressError(503, "too many open connections")
         if self._active_requests[target.tenant_key] >= self.limits.requests_per_tenant_max:
             raise IngressError(503, "too many concurrent requests")
         self._active_requests[target.tenant_key] += 1
@@ -138,6 +151,10 @@ class IngressServer:
 
     def exchange(self, stream: HttpStream, target: IngressTarget) -> HttpExchange:
         return HttpExchange(stream, self.limits, self._upstreams)
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
 
 
 def _client(writer: asyncio.StreamWriter, address: str) -> ForwardedClient:
@@ -158,8 +175,11 @@ class _Client:
 class _ClientConnection:
     """The requests on one connection of a client, one after the other."""
 
-    def __init__(self, server: IngressServer, stream: HttpStream, client: ForwardedClient) -> None:
+    def __init__(
+        self, server: IngressServer, stream: HttpStream, slot: ConnectionSlot, client: ForwardedClient
+    ) -> None:
         self._server = server
+        self._slot = slot
         self._limits = server.limits
         self._stream = stream
         self._writer = stream.writer
@@ -202,7 +222,7 @@ class _ClientConnection:
                 raise IngressError(503, f"no ready endpoints for service {target.description}")
             if (head.length or 0) > self._limits.body_bytes_max:
                 raise IngressError(413)
-            self._server.enter(target)
+            self._server.enter(self._slot, target)
             try:
                 exchange = self._server.exchange(self._stream, target)
                 is_reusable = await exchange.run(head, host, path, target, self._client)

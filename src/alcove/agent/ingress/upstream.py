@@ -31,7 +31,8 @@ class Upstreams:
                 per_target_max=limits.pooled_max,
                 total_max=limits.pooled_total_max,
                 idle_seconds_max=limits.pooled_seconds_max,
-            )
+            ),
+            owner_of=_tenant_of,
         )
 
     async def connect(self, target: IngressTarget, *, fresh: bool = False) -> BackendConnection:
@@ -54,3 +55,7 @@ class Upstreams:
 
     def close(self) -> None:
         self._idle.close()
+
+
+def _tenant_of(backend: BackendKey) -> TenantKey:
+    return backend[0]

@@ -37,12 +37,16 @@ from alcove.api.node_api import POD_VERBS, PORT
 from alcove.client.keys import HOME, PlaneId
 from alcove.component import request_ids
 from alcove.component.tasks import BackgroundTasks, spawn, stop
-from alcove.http.limits import LIMITS, READ_BYTES
+from alcove.http.connections import ConnectionSlot, ConnectionTable
+from alcove.http.limits import LIMITS, READ_BYTES, HttpLimits
 from alcove.http.streams import HttpServerStream
 
 log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 1_024
+TENANT_CONNECTIONS_MAX = 256
+"""Connections for pods of one tenant, but not more than are free."""
+_RING0 = "ring0"
 WATCH_SECONDS = 15.0
 CLOSE_SECONDS_MAX = 5.0
 _ESTABLISHED = 1
@@ -67,6 +71,9 @@ class AgentServer:
         self._meter = meter or UsageMeter(pods)
         self._node_api = NodeApi(node, pods, self._meter, metrics)
         self._connections: dict[asyncio.Task[None], StreamWriter] = {}
+        bounds = HttpLimits(connections_max=CONNECTIONS_MAX, connections_per_group_max=TENANT_CONNECTIONS_MAX)
+        self._table = ConnectionTable(bounds, _RING0)
+        """By tenant, once the request is read."""
         self._listener: asyncio.Server | None = None
         self._background = BackgroundTasks()
 
@@ -106,13 +113,26 @@ class AgentServer:
                     task.cancel()
 
     def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
-        task = spawn("connection", self._serve_connection(HttpServerStream(reader, writer), writer))
+        address, *_ = writer.get_extra_info("peername") or ("",)
+        slot = self._table.open(address, asyncio.get_running_loop().time())
+        if slot is None:
+            writer.transport.abort()
+            return
+        stream = HttpServerStream(reader, writer)
+        task = spawn("connection", self._serve_connection(stream, writer, slot))
         self._connections[task] = writer
-        task.add_done_callback(self._connections.pop)
+        slot.close = partial(_cancel, task)
+        task.add_done_callback(partial(self._closed, slot))
 
-    async def _serve_connection(self, connection: HttpServerStream, writer: StreamWriter) -> None:
+    def _closed(self, slot: ConnectionSlot, task: asyncio.Task[None]) -> None:
+        self._table.closed(slot)
+        del self._connections[task]
+
+    async def _serve_connection(
+        self, connection: HttpServerStream, writer: StreamWriter, slot: ConnectionSlot
+    ) -> None:
         try:
-            await self._serve(connection, writer)
+            await self._serve(connection, writer, slot)
         except ApiError as error:
             if not connection.is_answered:
                 with suppress(ConnectionError):
@@ -127,14 +147,14 @@ class AgentServer:
         finally:
             await _close(writer)
 
-    async def _serve(self, connection: HttpServerStream, writer: StreamWriter) -> None:
+    async def _serve(self, connection: HttpServerStream, writer: StreamWriter, slot: ConnectionSlot) -> None:
         tls = writer.get_extra_info("ssl_object")
         plane = self._callers.plane_of(tls.getpeercert(binary_form=True))
         request = await read_request(connection)
         # A context variable of this connection's task, which serves this request only.
         request_ids.current.set(request_ids.from_headers(request.headers))
         log.debug("serving request", extra={"method": request.method, "path": "/".join(request.path)})
-        if len(self._connections) > CONNECTIONS_MAX:
+        if not slot.claim(_group_of(plane, request)):
             raise ServiceUnavailable("too many open connections to the node; close some or retry later")
         match request.path:
             case ("healthz",):
@@ -186,6 +206,19 @@ class AgentServer:
                 await _exec(connection, request, pod, name)
             case _:
                 await _attach(connection, request, pod, name)
+
+
+def _group_of(plane: PlaneId, request: NodeRequest) -> str:
+    """Whose connection it is: the pod's tenant's, or ring0's."""
+    match request.path:
+        case ("pods", _, tenant, *_):
+            return f"{plane}/{tenant}"
+        case _:
+            return _RING0 if plane == HOME else plane
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
 
 
 async def _exec(connection: HttpServerStream, request: NodeRequest, pod: PodHandle, name: str) -> None:

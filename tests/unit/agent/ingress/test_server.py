@@ -9,7 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from alcove.agent.ingress.limits import IngressLimits
-from alcove.testing.ingress import HOST, OK, ProxyLab, answering, get, read_head
+from alcove.api.ids import TenantId
+from alcove.client.keys import HOME, TenantKey
+from alcove.testing.ingress import HOST, OK, TENANT, ProxyLab, answering, get, read_head
 
 SMALL = IngressLimits(
     idle_seconds_max=20, head_seconds_max=20, stall_seconds_max=20, response_seconds_max=20, connect_seconds_max=20,
@@ -135,3 +137,56 @@ async def test_many_at_once_each_get_their_own(lab: ProxyLab) -> None:
         writer.close()
 
     await asyncio.gather(*(one(number) for number in range(4)))
+
+
+OTHER_HOST, OTHER = "other.example", TenantKey(HOME, TenantId("red"))
+
+
+async def _keep_alive(lab: ProxyLab, host: str) -> tuple[bytes, asyncio.StreamWriter]:
+    """Sends a request; the connection stays open unless the proxy closes it. Returns the first line of the response."""
+    reader, writer = await lab.connect()
+    writer.write(get(host=host, close=False))
+    async with asyncio.timeout(20):
+        return (await read_head(reader)).partition(b"\r\n")[0], writer
+
+
+async def test_open_connections_to_one_tenants_hosts_leave_some_for_anothers() -> None:
+    """They took all connections of the node, and no other tenant's host was reached."""
+    lab, kept = ProxyLab(), []
+    await lab.start(replace(SMALL, connections_max=32, requests_per_tenant_max=100))
+    try:
+        await lab.backend(answering(*[OK] * 100))
+        address = lab.backends[0].sockets[0].getsockname()[:2]
+        lab.lead_to(address, hosts={HOST: TENANT, OTHER_HOST: OTHER})
+        answers = []
+        for _ in range(40):
+            first, writer = await _keep_alive(lab, HOST)
+            answers.append(first)
+            kept.append(writer)
+        # An eighth is for connections without a request, and a tenant alone may have half of the others.
+        assert answers == [b"HTTP/1.1 200 OK"] * 14 + [b"HTTP/1.1 503 Service Unavailable"] * 26
+        first, writer = await _keep_alive(lab, OTHER_HOST)
+        kept.append(writer)
+        assert first == b"HTTP/1.1 200 OK"
+    finally:
+        for writer in kept:
+            writer.close()
+        await lab.close()
+
+
+async def test_connections_without_a_request_lose_the_oldest_of_their_client() -> None:
+    lab = ProxyLab()
+    await lab.start(replace(SMALL, connections_max=32))
+    silent = []
+    try:
+        await lab.backend(answering(OK))
+        silent = [await lab.connect() for _ in range(40)]
+        async with asyncio.timeout(20):
+            for reader, _ in silent[:36]:
+                with contextlib.suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+        assert (await lab.ask(get())).endswith(b"hello")
+    finally:
+        for _, writer in silent:
+            writer.close()
+        await lab.close()

@@ -142,8 +142,13 @@ def test_a_request_for_a_pod_of_another_node_is_not_found(lab: ServerLab) -> Non
     run(work)
 
 
-def test_there_are_so_many_connections_and_no_more(lab: ServerLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CONNECTIONS_MAX", 2)
+def test_connections_for_one_tenants_pods_leave_some_for_others(
+    lab: ServerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All tenants had one number of connections together."""
+    monkeypatch.setattr(module, "CONNECTIONS_MAX", 16)
+    monkeypatch.setattr(module, "TENANT_CONNECTIONS_MAX", 2)
+    other = pod_path("system", "other", "default", "web", "u1", "log")
 
     async def work() -> None:
         await lab.pod.runtime.create(_spec())
@@ -151,10 +156,12 @@ def test_there_are_so_many_connections_and_no_more(lab: ServerLab, monkeypatch: 
             held = [await lab.ask(server, f"{PATH}?container=main&follow=true") for _ in range(2)]
             for reader, _ in held:
                 await reader.readuntil(b"\r\n\r\n")
-            reader, writer = await lab.ask(server, f"{PATH}?container=main")
-            assert b"HTTP/1.1 503 " in await reader.readuntil(b"\r\n")
-            for each in (writer, *(writer for _, writer in held)):
-                each.transport.abort()
+            for path, code in ((PATH, 503), (other, 404), ("/healthz", 200)):
+                reader, writer = await lab.ask(server, f"{path}?container=main")
+                assert f"HTTP/1.1 {code} ".encode() in await reader.readuntil(b"\r\n"), path
+                writer.transport.abort()
+            for _, writer in held:
+                writer.transport.abort()
 
     run(work)
 
