@@ -143,6 +143,8 @@ class NodePort(Struct, frozen=True):
     service_port: int
     keep_client: bool = False
     """The backend sees the client's address; then it must be on this node."""
+    clients: tuple[Prefix, ...] | None = None
+    """The external addresses that may connect; None means all."""
 
 
 class DataplaneNetwork(Struct, frozen=True):

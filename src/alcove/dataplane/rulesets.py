@@ -169,6 +169,20 @@ def _set(prefixes: Sequence[Prefix]) -> str:
     return f"{{ {', '.join(str(prefix) for prefix in merged)} }}"
 
 
+def _translated(node_port: NodePort, port: int, local: Address) -> list[str]:
+    """A rule that leads from `port` of the uplink to the service. Other packets are dropped in the input chain:
+    so are those of clients that may not connect."""
+    family = _FAMILIES[local.version]
+    match = f"iifname up {family} daddr {local} {_PROTOCOLS[node_port.protocol]} dport {port}"
+    if node_port.clients is not None:
+        clients = [prefix for prefix in node_port.clients if prefix.version == local.version]
+        if not clients:
+            return []
+        match += f" {family} saddr {_set(clients)}"
+    mark = "" if node_port.keep_client else " meta mark set 1"
+    return [f"    {match}{mark} dnat to {_endpoint(node_port.service_address, node_port.service_port)}"]
+
+
 def _gateway_rules(
     version: int,
     gateway: Gateway,
@@ -197,11 +211,7 @@ def _gateway_rules(
     lines += ["    iifname up ct state new drop", "  }"]
     lines += ["  chain prerouting {", "    type nat hook prerouting priority dstnat;"]
     for node_port, port in _node_ports(state, gateway.vni, version).items() if is_open else ():
-        mark = "" if node_port.keep_client else " meta mark set 1"
-        match = f"{family} daddr {uplink.for_version(version)} {_PROTOCOLS[node_port.protocol]} dport {port}"
-        lines += [
-            f"    iifname up {match}{mark} dnat to {_endpoint(node_port.service_address, node_port.service_port)}"
-        ]
+        lines += _translated(node_port, port, uplink.for_version(version))
     lines += ["  }", "  chain postrouting {", "    type nat hook postrouting priority srcnat;"]
     if node_address is not None:
         lines += [f"    oifname net meta mark 1 snat to {node_address}"]

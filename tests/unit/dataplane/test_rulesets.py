@@ -54,6 +54,17 @@ def test_node_ports_are_translated_and_keep_clients_if_configured() -> None:
     assert "meta mark 1 snat to 10.0.1.240" in rules
 
 
+def test_clients_outside_the_ranges_of_a_node_port_are_not_translated() -> None:
+    ranges = (ip_network("10.1.0.0/16"), ip_network("10.1.2.0/24"), ip_network("192.0.2.7/32"))
+    door = replace(DOORS[0], clients=ranges)
+    rules = gateway_ruleset(GATEWAY, DataplaneState(node_ports=(door,)), UPLINK)
+    assert (
+        "udp dport 1024 ip saddr { 10.1.0.0/16, 192.0.2.7/32 } meta mark set 1 dnat to 172.20.0.1:53" in rules
+    )
+    nobody = replace(DOORS[0], clients=(ip_network("::/0"),))
+    assert "dnat to" not in gateway_ruleset(GATEWAY, DataplaneState(node_ports=(nobody,)), UPLINK)
+
+
 def test_the_exit_keeps_to_its_ports_and_off_the_nodes() -> None:
     rules = exit_ruleset(
         SETTINGS, DataplaneState(node_ports=DOORS, forbidden=(ip_network("192.168.0.0/24"),)), {5: UPLINK}

@@ -7,10 +7,13 @@ terminate.
 A node port or external address with backends on this node only (`externalTrafficPolicy: Local`) leads to a
 data plane service at that same address: so clients keep their source address, and the cluster IP still has
 all backends.
+
+A load balancer's addresses serve only the clients in `loadBalancerSourceRanges`, if the service has any. An address
+of a family without a range serves nobody. The ranges bind clients outside the network: its own pods have the cluster IP.
 """
 
 from collections.abc import Iterable
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 
 from msgspec import Struct
 
@@ -81,8 +84,10 @@ class ServedServices(Struct, frozen=True):
 
     @property
     def amounts(self) -> tuple[int, int]:
-        """Entries in the kernel's maps: of services and backends, and of node ports and external addresses."""
-        return sum(1 + len(each.backends) for each in self.services), len(self.node_ports)
+        """Entries in the kernel's maps: of services and backends, and of node ports and external addresses with
+        the ranges of their clients."""
+        node_ports = sum(1 + len(each.clients or ()) for each in self.node_ports)
+        return sum(1 + len(each.backends) for each in self.services), node_ports
 
 
 class _Target(Struct, frozen=True):
@@ -183,6 +188,7 @@ class _ServicePort:
         self._number: int = port["port"]
         self._protocol = PROTOCOLS[port.get("protocol") or "TCP"]
         self._is_local = self._spec.get("externalTrafficPolicy") == "Local"
+        self._balanced = _balanced_ips(service)
 
     def virtual(self, addresses: Iterable[Address]) -> Iterable[DataplaneService]:
         is_local = self._spec.get("internalTrafficPolicy") == "Local"
@@ -243,6 +249,7 @@ class _ServicePort:
                     self._protocol,
                     *target,
                     keep_client=self._is_local,
+                    clients=_clients(self._service) if address in self._balanced else None,
                 )
 
     def _external_addresses(self, grant: ServiceGrant) -> Iterable[tuple[Address, int]]:
@@ -255,14 +262,26 @@ class _ServicePort:
 
     def _external_ips(self, granted: frozenset[Address]) -> Iterable[Address]:
         """External and load balancer addresses that ring0 has granted; ring0's services need no grant."""
-        texts = list(self._spec.get("externalIPs") or ())
-        if types.is_balanced(self._spec):
-            ingress = objects.get(self._service, "status", "loadBalancer", "ingress", default=[])
-            texts += [each.get("ip") for each in ingress if each.get("ipMode", "VIP") == "VIP"]
+        external_ips = [ip_address(text) for text in self._spec.get("externalIPs") or () if text]
         is_trusted = self._perspective.backing.owner.tenant == SYSTEM
-        for text in dict.fromkeys(texts):
-            if text and (is_trusted or ip_address(text) in granted):
-                yield ip_address(text)
+        for address in dict.fromkeys((*external_ips, *self._balanced)):
+            if is_trusted or address in granted:
+                yield address
+
+
+def _balanced_ips(service: Object) -> list[Address]:
+    """The load balancer's addresses."""
+    if not types.is_balanced(service["spec"]):
+        return []
+    ingress = objects.get(service, "status", "loadBalancer", "ingress", default=[])
+    return [
+        ip_address(each["ip"]) for each in ingress if each.get("ip") and each.get("ipMode", "VIP") == "VIP"
+    ]
+
+
+def _clients(service: Object) -> tuple[Prefix, ...] | None:
+    texts = types.source_ranges(service)
+    return tuple(ip_network(text) for text in texts) if texts else None
 
 
 def affinity_seconds(spec: Object) -> int:

@@ -8,6 +8,7 @@ import pytest
 from alcove.agent.network.ring0_objects import NetworkBacking
 from alcove.agent.network.services import NodePerspective, ServiceGrant, affinity_seconds, granted, served
 from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.kinds.core.services.types import SOURCE_RANGES_ANNOTATION
 from alcove.api.objects import Object
 from alcove.dataplane.model import DataplaneService, NodePort, Protocol, ServiceBackend, Subnet, Vpc
 from alcove.network.endpoints import EndpointAllocation
@@ -161,6 +162,31 @@ def test_a_load_balancers_address_works_if_ring0_granted_it() -> None:
     assert node_ports_of(BALANCED, INGRESS, ServiceGrant(frozenset((VIP,)))) == ()
     proxied = {"loadBalancer": {"ingress": [{"ip": str(OUTSIDE), "ipMode": "Proxy"}, {"hostname": "x"}]}}
     assert node_ports_of(BALANCED, proxied) == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "annotations", "clients"),
+    [
+        ({}, {}, None),
+        ({"loadBalancerSourceRanges": [" 203.0.113.0/24 ", "fd00::/8"]}, {}, ("203.0.113.0/24", "fd00::/8")),
+        ({}, {SOURCE_RANGES_ANNOTATION: "203.0.113.0/24, 10.0.0.0/8"}, ("203.0.113.0/24", "10.0.0.0/8")),
+        ({}, {SOURCE_RANGES_ANNOTATION: " "}, None),
+        (
+            {"loadBalancerSourceRanges": ["192.0.2.0/24"]},
+            {SOURCE_RANGES_ANNOTATION: "::/0"},
+            ("192.0.2.0/24",),
+        ),
+    ],
+)
+def test_source_ranges_bind_the_load_balancers_addresses_but_no_node_port(
+    spec: Object, annotations: Object, clients: tuple[str, ...] | None
+) -> None:
+    obj = service(**{**BALANCED, "ports": NODE_PORT["ports"], **spec})
+    obj["metadata"]["annotations"], obj["status"] = annotations, INGRESS
+    found = served(place(), obj, [BOTH], GRANT)
+    expected = tuple(ip_network(each) for each in clients) if clients is not None else None
+    assert {each.address: each.clients for each in found.node_ports} == {NODE: None, OUTSIDE: expected}
+    assert found.amounts == (6, 2 + len(clients or ())), "the ranges count in the tenant's share"
 
 
 def test_external_addresses_must_be_granted_by_ring0() -> None:

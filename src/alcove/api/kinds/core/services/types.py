@@ -2,6 +2,7 @@
 
 from alcove.api.objects import Object
 
+SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
 SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
@@ -32,3 +33,13 @@ def is_external(spec: Object) -> bool:
 def has_health_port(spec: Object) -> bool:
     """Whether load balancers query nodes for local backends (`healthCheckNodePort`)."""
     return is_balanced(spec) and spec.get("externalTrafficPolicy") == "Local"
+
+
+def source_ranges(service: Object) -> list[str]:
+    """The ranges of clients that may use the load balancer's addresses; empty if all may. The field counts
+    before the annotation that preceded it."""
+    texts = service.get("spec", {}).get("loadBalancerSourceRanges")
+    if not texts:
+        annotations = service.get("metadata", {}).get("annotations") or {}
+        texts = annotations.get(SOURCE_RANGES_ANNOTATION, "").split(",")
+    return [text.strip() for text in texts if text.strip()]

@@ -24,7 +24,6 @@ _IP_MODES = ("Proxy", "VIP")
 _DISTRIBUTIONS = ("PreferClose", "PreferSameZone", "PreferSameNode")
 _AFFINITY_SECONDS_MAX = 86400
 _BALANCED_ONLY = "may only be used when `type` is 'LoadBalancer'"
-_SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _TOPOLOGY_MODE = "service.kubernetes.io/topology-mode"
 _TOPOLOGY_HINTS = "service.kubernetes.io/topology-aware-hints"
 
@@ -148,11 +147,11 @@ def _check_source_ranges(spec: Object, annotations: Object, errors: FieldErrors)
             errors.append(forbidden(field, _BALANCED_ONLY))
         for index, value in enumerate(ranges):
             errors += addresses.cidr_errors(f"{field}[{index}]", value.strip())
-    elif _SOURCE_RANGES in annotations:
-        field = f"metadata.annotations[{_SOURCE_RANGES}]"
+    elif types.SOURCE_RANGES_ANNOTATION in annotations:
+        field = f"metadata.annotations[{types.SOURCE_RANGES_ANNOTATION}]"
         if not types.is_balanced(spec):
             errors.append(forbidden(field, _BALANCED_ONLY))
-        if text := annotations[_SOURCE_RANGES].strip():
+        if text := annotations[types.SOURCE_RANGES_ANNOTATION].strip():
             for value in text.split(","):
                 errors += addresses.cidr_errors(field, value.strip())
 
