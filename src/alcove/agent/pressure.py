@@ -19,7 +19,7 @@ from alcove.agent.hardware import available_memory
 from alcove.agent.pod_storage import PodStorage
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.runtime_classes import is_ring0
-from alcove.api.kinds.core.pods.totals import container_limits, container_requests
+from alcove.api.kinds.core.pods.totals import container_limits, container_requests, pod_requests
 from alcove.api.objects import Object
 from alcove.api.quantity import of
 
@@ -105,7 +105,7 @@ class EvictionCandidate(Struct, frozen=True):
 
     def above(self, resource: str) -> int:
         """How much it uses above its requests; negative if it uses less."""
-        requests = container_requests(self.spec)
+        requests = pod_requests(self.spec)
         return self.used - (requests[resource].value if resource in requests else 0)
 
     @property

@@ -180,7 +180,7 @@ class ContainerLab:
     ) -> ContainerSpec:
         id = ContainerId(f"{self.name}-c{next(_NUMBERS)}")
         shared = await self._shared(sandbox, pod or {}, mapping)
-        limits = structs.replace(container_limits_of(container), processes=processes_max)
+        limits = structs.replace(container_limits_of(container, {}), processes=processes_max)
         context = self._place(id, shared, mapping, limits)
         user = resolve(pod or {}, container, "", self._accounts())
         config = container_config(pod or {}, container, builtin.CONFIG, variables, user, mounts, context)

@@ -203,7 +203,7 @@ class RealPodExecutor:
                     cgroups.ensure(f"{self._group}/{id}", pod_limits_of(spec))
             return
         for id, container in running.items():
-            cgroups.ensure(f"{self._group}/{id}", container_limits_of(container))
+            cgroups.ensure(f"{self._group}/{id}", container_limits_of(container, spec))
 
     # The sandbox
 
@@ -239,7 +239,7 @@ class RealPodExecutor:
     ) -> ContainerContext:
         services = self._services
         is_whole_pod = container is None and self.runtime.isolation is Isolation.SANDBOX
-        limits = pod_limits_of(spec) if is_whole_pod else container_limits_of(container or {})
+        limits = pod_limits_of(spec) if is_whole_pod else container_limits_of(container or {}, spec)
         return ContainerContext(
             isolation=self.runtime.isolation,
             policy=security.policy_of(is_ring0(self.key), self.runtime.isolation),

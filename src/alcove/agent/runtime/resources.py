@@ -3,7 +3,14 @@
 from msgspec import Struct
 
 from alcove.agent.cgroups import CPU_PERIOD_US, CgroupLimits
-from alcove.api.kinds.core.pods.totals import Amounts, container_limits, container_requests, qos_class
+from alcove.api.kinds.core.pods.totals import (
+    Amounts,
+    container_requests,
+    is_sidecar,
+    pod_limit,
+    pod_requests,
+    qos_class,
+)
 from alcove.api.objects import Object
 from alcove.api.quantity import of
 
@@ -25,9 +32,12 @@ def shares_of(cpu_milli: int) -> int:
     return min(max(cpu_milli * 1_024 // 1_000, _SHARES_MIN), _SHARES_MAX)
 
 
-def container_limits_of(container: Object) -> CgroupLimits:
-    resources: Object = container.get("resources") or {}
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+def container_limits_of(container: Object, pod: Object) -> CgroupLimits:
+    """A container without a limit has the pod-level one. `pod` is the pod's spec."""
+    requests = _declared(container, "requests")
+    limits = _declared(pod, "limits") | {
+        name: value for name, value in _declared(container, "limits").items() if of(value)
+    }
     cpu = of(limits["cpu"]).milli if "cpu" in limits else 0
     requested = of(requests["cpu"]).milli if "cpu" in requests else cpu
     memory = of(limits["memory"]).value if "memory" in limits else 0
@@ -35,19 +45,19 @@ def container_limits_of(container: Object) -> CgroupLimits:
 
 
 def pod_limits_of(pod: Object) -> CgroupLimits:
-    """The pod has a limit only if every container has one; the RuntimeClass overhead is added."""
-    limits, requests = container_limits(pod), container_requests(pod)
-    containers = [*(pod.get("containers") or ()), *(pod.get("initContainers") or ())]
+    """The pod has a limit if it has one of its own or every container has one; the RuntimeClass overhead is
+    added."""
+    requests, cpu_limit, memory_limit = pod_requests(pod), pod_limit(pod, "cpu"), pod_limit(pod, "memory")
     overhead = {name: of(value) for name, value in (pod.get("overhead") or {}).items()}
-    overhead_cpu = overhead["cpu"].milli if "cpu" in overhead else 0
     overhead_memory = overhead["memory"].value if "memory" in overhead else 0
-    cpu = limits["cpu"].milli + overhead_cpu if _all_have(containers, "cpu") else 0
-    memory = limits["memory"].value + overhead_memory if _all_have(containers, "memory") else 0
-    return CgroupLimits(cpu, shares_of(_milli(requests) + overhead_cpu), memory, PROCESSES_MAX)
+    cpu = cpu_limit.milli + _milli(overhead) if cpu_limit else 0
+    memory = memory_limit.value + overhead_memory if memory_limit else 0
+    return CgroupLimits(cpu, shares_of(_milli(requests)), memory, PROCESSES_MAX)
 
 
-def _all_have(containers: list[Object], resource: str) -> bool:
-    return all(resource in ((each.get("resources") or {}).get("limits") or {}) for each in containers)
+def _declared(holder: Object, side: str) -> Object:
+    resources: Object = holder.get("resources") or {}
+    return resources.get(side) or {}
 
 
 def _milli(amounts: Amounts) -> int:
@@ -62,11 +72,23 @@ def oom_score(pod: Object, container: Object, machine: NodeCapacity) -> int:
         case "BestEffort":
             score = _BEST_EFFORT_OOM_SCORE
         case _:
-            requests = (container.get("resources") or {}).get("requests") or {}
+            requests = _declared(container, "requests")
             memory = of(requests["memory"]).value if "memory" in requests else 0
+            memory += _undivided_memory(pod)
             share = 1_000 - 1_000 * memory // max(1, machine.memory_bytes)
             score = min(max(share, 1_000 + _GUARANTEED_OOM_SCORE), _BEST_EFFORT_OOM_SCORE - 1)
     return max(score, machine.oom_score_floor)
+
+
+def _undivided_memory(pod: Object) -> int:
+    """An equal part for each container of what the pod requests beyond its containers."""
+    requests = _declared(pod, "requests")
+    if "memory" not in requests:
+        return 0
+    divided = container_requests(pod)
+    rest = of(requests["memory"]).value - (divided["memory"].value if "memory" in divided else 0)
+    running = [each for each in pod.get("initContainers") or () if is_sidecar(each)]
+    return max(0, rest) // max(1, len(pod.get("containers") or ()) + len(running))
 
 
 def oci_resources(limits: CgroupLimits) -> Object:

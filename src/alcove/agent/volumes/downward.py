@@ -40,18 +40,18 @@ def field(pod: Object, path: str) -> str:
 
 def resource(pod: Object, ref: Object, allocatable: Mapping[str, str]) -> str:
     """The value of a `resourceFieldRef` in units of the divisor, rounded up. A limit that is not set defaults
-    to the node's allocatable amount. Raises VolumeFailure."""
+    to the pod-level one, then to the node's allocatable amount. Raises VolumeFailure."""
     container = _container(pod, ref.get("containerName") or "")
     bound, _, name = str(ref.get("resource") or "").partition(".")
     if bound not in ("limits", "requests") or not name:
         raise VolumeFailure(f"unsupported container resource: {ref.get('resource')}")
     amount = objects.get(container, "resources", bound, name)
-    if amount is None:
-        amount = allocatable.get(name, "0") if bound == "limits" else "0"
+    if amount is None and bound == "limits":
+        amount = objects.get(pod, "spec", "resources", "limits", name, default=allocatable.get(name))
     divisor = quantity.of(ref.get("divisor") or "1")
     if not divisor:
         divisor = quantity.of("1")
-    return str(-(-quantity.of(amount).nano // divisor.nano))
+    return str(-(-quantity.of(amount or "0").nano // divisor.nano))
 
 
 def _container(pod: Object, name: str) -> Object:

@@ -20,6 +20,7 @@ from alcove.agent.volumes.tokens import Tokens
 from alcove.api import local_volumes, objects, quantity
 from alcove.api.errors import ApiError
 from alcove.api.ids import SYSTEM
+from alcove.api.kinds.core.pods.totals import pod_limit
 from alcove.api.objects import Object
 from alcove.client.errors import ClientError
 from alcove.client.keys import HOME
@@ -261,15 +262,10 @@ def _empty_dir(name: str, source: Object, pod: Object) -> EmptyDirMount:
         raise VolumeFailure(f"emptyDir of medium {medium} is not supported on this node")
     limit = quantity.whole(source["sizeLimit"]) if source.get("sizeLimit") else 0
     if medium == "Memory":
-        limits = [each for each in (limit, _memory_limit(pod)) if each]
+        most = pod_limit(pod["spec"], "memory")
+        limits = [each for each in (limit, most.value if most else 0) if each]
         return EmptyDirMount(name, True, min(limits, default=0))
     return EmptyDirMount(name, False, limit)
-
-
-def _memory_limit(pod: Object) -> int:
-    """The sum of all containers' memory limits; zero if any container has none."""
-    limits = [objects.get(each, "resources", "limits", "memory") for each in pod["spec"]["containers"]]
-    return sum(quantity.whole(each) for each in limits) if all(limits) else 0
 
 
 def _is_owned_by(claim: Object, uid: str) -> bool:

@@ -36,7 +36,7 @@ def test_shares(milli: int, shares: int) -> None:
     ],
 )
 def test_limits_of_containers(each: Object, expected: CgroupLimits) -> None:
-    assert container_limits_of(each) == expected
+    assert container_limits_of(each, {}) == expected
 
 
 def test_a_pod_is_limited_where_all_its_containers_are() -> None:
@@ -45,6 +45,25 @@ def test_a_pod_is_limited_where_all_its_containers_are() -> None:
     assert pod_limits_of({"containers": [small, container()]}) == CgroupLimits(0, 102, 0, PROCESSES_MAX)
     no_memory = container(None, {"cpu": "1"})
     assert pod_limits_of({"containers": [small], "initContainers": [no_memory]}).memory_bytes == 0
+
+
+WHOLE: Object = {"resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "512Mi"}}}
+
+
+def test_pod_level_limits_bind_the_pod_and_containers_without_their_own() -> None:
+    own = container({"cpu": "100m"}, {"memory": "64Mi"})
+    pod: Object = {**WHOLE, "containers": [own, container()], "overhead": {"cpu": "100m", "memory": "10Mi"}}
+    assert pod_limits_of(pod) == CgroupLimits(2_100, 1_126, (1024 + 10) << 20, PROCESSES_MAX)
+    assert container_limits_of(own, pod) == CgroupLimits(2_000, 102, 64 << 20, PROCESSES_MAX)
+    assert container_limits_of({}, pod) == CgroupLimits(2_000, 2_048, 1 << 30, PROCESSES_MAX)
+    assert pod_limits_of({"resources": {"limits": {"cpu": "1"}}, "containers": [{}]}).memory_bytes == 0
+
+
+def test_memory_that_a_pod_requests_beyond_its_containers_counts_for_each() -> None:
+    own = container({"memory": "256Mi"})
+    pod: Object = {**WHOLE, "containers": [own, container()]}
+    # Of 4 GiB: 256 + 128 MiB, and 128 MiB.
+    assert [oom_score(pod, each, MACHINE) for each in pod["containers"]] == [907, 969]
 
 
 FULL: Object = {"cpu": "1", "memory": "1Gi"}

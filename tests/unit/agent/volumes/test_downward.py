@@ -88,3 +88,10 @@ def test_resources(container: str, resource: str, divisor: str, expected: str) -
 def test_resources_that_are_not_supported(ref: Object, message: str) -> None:
     with pytest.raises(VolumeFailure, match=message):
         downward.resource(POD, ref, {})
+
+
+def test_a_limit_that_only_the_pod_has_is_each_containers() -> None:
+    pod = {"spec": {"resources": {"limits": {"memory": "64Mi"}}, "containers": [{"name": "app"}]}}
+    ref = {"containerName": "app", "resource": "limits.memory", "divisor": "1Mi"}
+    assert downward.resource(pod, ref, {"memory": "1Gi"}) == "64"
+    assert downward.resource(pod, {**ref, "resource": "limits.cpu", "divisor": "1"}, {"cpu": "4"}) == "4"

@@ -24,6 +24,17 @@ def pod_requests(spec: Object) -> Amounts:
     return total
 
 
+def pod_limit(spec: Object, resource: str) -> Quantity | None:
+    """Return the limit of the whole pod, without overhead: the pod-level one, or the sum over the containers if
+    every container has one. None if it has no limit."""
+    own = _amounts(spec, "limits").get(resource)
+    if own:
+        return own
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    is_limited = all(_amounts(each, "limits").get(resource) for each in containers)
+    return container_limits(spec).get(resource) if is_limited else None
+
+
 def is_sidecar(container: Object) -> bool:
     """Whether an init container keeps running beside the main containers."""
     return container.get("restartPolicy") == "Always"
@@ -49,7 +60,8 @@ def _total(spec: Object, side: str) -> Amounts:
 
 
 def _amounts(container: Object, side: str) -> Amounts:
-    return _parsed(container.get("resources", {}).get(side, {}))
+    resources = container.get("resources") or {}
+    return _parsed(resources.get(side) or {})
 
 
 def _parsed(amounts_by_name: Object) -> Amounts:

@@ -1,0 +1,44 @@
+"""Fields of pods that a node honours or refuses, on real pods: none is ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from alcove.agent.cgroups import Cgroups
+from alcove.testing.cluster import PODS, RealCluster, create, gone, lacking, pod, pod_group, ready
+from alcove.testing.server import Caller
+
+pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(lacking()), reason=lacking() or "-")]
+
+CLASS = "/apis/node.k8s.io/v1/runtimeclasses"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    with RealCluster(tmp_path_factory.mktemp("fields")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def acme(cluster: RealCluster) -> Caller:
+    """A tenant that the operator lets choose crun."""
+    caller = cluster.make_tenant("acme")
+    for each in (caller, cluster.server.system):
+        assert each.post(CLASS, {"metadata": {"name": "plain"}, "handler": "crun"}).status == 201
+    return caller
+
+
+@pytest.mark.parametrize("runtime", ["crun", "gvisor"])
+def test_pod_level_limits_hold_for_the_whole_pod(cluster: RealCluster, acme: Caller, runtime: str) -> None:
+    name = f"whole-{runtime}"
+    more = {"runtimeClassName": "plain"} if runtime == "crun" else {}
+    uid = create(acme, pod(name, resources={"limits": {"cpu": "500m", "memory": "64Mi"}}, **more))
+    ready(acme, name)
+    group = pod_group(cluster.nodes[0], "acme", uid)
+    process_group = f"{group}/{uid}.main.0" if runtime == "crun" else f"{group}/{uid}.0"
+    for each in (group, process_group):
+        assert Cgroups.of_machine().memory_limit(each) == 64 << 20, each
+    acme.delete(f"{PODS}/{name}")
+    gone(acme, name)
