@@ -8,7 +8,7 @@ import pytest
 
 from alcove.agent.cgroups import Cgroups
 from alcove.testing.cluster import PODS, RealCluster, create, gone, lacking, pod, pod_group, ready
-from alcove.testing.server import Caller
+from alcove.testing.server import Caller, wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(lacking()), reason=lacking() or "-")]
 
@@ -30,6 +30,11 @@ def acme(cluster: RealCluster) -> Caller:
     return caller
 
 
+def reasons(caller: Caller, name: str) -> set[str]:
+    events = caller.get("/api/v1/namespaces/default/events").json["items"]
+    return {each["reason"] for each in events if each["involvedObject"]["name"] == name}
+
+
 @pytest.mark.parametrize("runtime", ["crun", "gvisor"])
 def test_pod_level_limits_hold_for_the_whole_pod(cluster: RealCluster, acme: Caller, runtime: str) -> None:
     name = f"whole-{runtime}"
@@ -42,3 +47,14 @@ def test_pod_level_limits_hold_for_the_whole_pod(cluster: RealCluster, acme: Cal
         assert Cgroups.of_machine().memory_limit(each) == 64 << 20, each
     acme.delete(f"{PODS}/{name}")
     gone(acme, name)
+
+
+def test_a_limit_that_gvisor_cannot_enforce_is_told_by_an_event(acme: Caller) -> None:
+    wanted = pod("mixed")
+    side = {**wanted["spec"]["containers"][0], "name": "side"}
+    wanted["spec"]["containers"][0]["resources"] = {"limits": {"memory": "64Mi"}}
+    wanted["spec"]["containers"].append(side)
+    create(acme, wanted)
+    wait_until(lambda: "LimitsNotEnforced" in reasons(acme, "mixed"))
+    acme.delete(f"{PODS}/mixed")
+    gone(acme, "mixed")

@@ -52,7 +52,12 @@ from alcove.agent.runtime.config import (
     shared_namespaces,
 )
 from alcove.agent.runtime.expand import environment
-from alcove.agent.runtime.resources import container_limits_of, oom_score, pod_limits_of
+from alcove.agent.runtime.resources import (
+    container_limits_of,
+    oom_score,
+    pod_limits_of,
+    unenforced_limits,
+)
 from alcove.agent.runtime.users import resolve
 from alcove.agent.volumes.errors import VolumeFailure
 from alcove.agent.volumes.mounts import VolumePath, container_mounts
@@ -124,6 +129,8 @@ class RealPodExecutor:
         if self._has_user_namespace(spec):
             self._apply_sysctls(spec)
         self._limit(spec)
+        if self.runtime.isolation is Isolation.SANDBOX and (message := unenforced_limits(spec)):
+            self._services.note(self.key, "Warning", "LimitsNotEnforced", message)
         self._write_files(pod)
 
     def _limit(self, spec: Object) -> None:

@@ -55,6 +55,23 @@ def pod_limits_of(pod: Object) -> CgroupLimits:
     return CgroupLimits(cpu, shares_of(_milli(requests)), memory, PROCESSES_MAX)
 
 
+def unenforced_limits(pod: Object) -> str:
+    """What a sandbox cannot enforce, as a message; empty if it enforces all. Its containers share one cgroup, which has
+    a limit only if the whole pod has one."""
+    containers = [*(pod.get("containers") or ()), *(pod.get("initContainers") or ())]
+    parts = []
+    for resource in ("cpu", "memory"):
+        limited = [each["name"] for each in containers if of(_declared(each, "limits").get(resource, 0))]
+        if limited and pod_limit(pod, resource) is None:
+            parts.append(f"{resource} limits of containers {', '.join(limited)}")
+    if not parts:
+        return ""
+    return (
+        f"{' and '.join(parts)} are not enforced: a sandbox is limited as a whole, and other containers have "
+        "no limit; set one for every container, or for the pod in spec.resources"
+    )
+
+
 def _declared(holder: Object, side: str) -> Object:
     resources: Object = holder.get("resources") or {}
     return resources.get(side) or {}

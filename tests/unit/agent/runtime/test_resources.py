@@ -11,6 +11,7 @@ from alcove.agent.runtime.resources import (
     oom_score,
     pod_limits_of,
     shares_of,
+    unenforced_limits,
 )
 from alcove.api.objects import Object
 
@@ -47,7 +48,24 @@ def test_a_pod_is_limited_where_all_its_containers_are() -> None:
     assert pod_limits_of({"containers": [small], "initContainers": [no_memory]}).memory_bytes == 0
 
 
-WHOLE: Object = {"resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "512Mi"}}}
+def test_limits_that_a_sandbox_cannot_enforce_are_named() -> None:
+    limited = {"name": "app", **container(None, {"cpu": "1", "memory": "64Mi"})}
+    free = {"name": "side", **container()}
+    message = unenforced_limits({"containers": [limited], "initContainers": [free]})
+    assert message.startswith(
+        "cpu limits of containers app and memory limits of containers app are not enforced"
+    )
+    for enforced in (
+        {"containers": [limited, limited]},
+        {"containers": [free, free]},
+        {"containers": [limited, free], "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}},
+    ):
+        assert unenforced_limits(enforced) == ""
+
+
+WHOLE: Object = {
+    "resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "512Mi"}}
+}
 
 
 def test_pod_level_limits_bind_the_pod_and_containers_without_their_own() -> None:
