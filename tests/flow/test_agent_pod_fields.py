@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from alcove.agent.cgroups import Cgroups
-from alcove.testing.cluster import PODS, RealCluster, create, gone, lacking, pod, pod_group, ready
+from alcove.agent.hardware import has_apparmor
+from alcove.api.objects import Object
+from alcove.testing.cluster import PODS, RealCluster, create, gone, lacking, pod, pod_group, ready, until
 from alcove.testing.server import Caller, wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(lacking()), reason=lacking() or "-")]
@@ -40,7 +42,7 @@ def test_pod_level_limits_hold_for_the_whole_pod(cluster: RealCluster, acme: Cal
     name = f"whole-{runtime}"
     more = {"runtimeClassName": "plain"} if runtime == "crun" else {}
     uid = create(acme, pod(name, resources={"limits": {"cpu": "500m", "memory": "64Mi"}}, **more))
-    ready(acme, name)
+    ready(acme, name, 120)
     group = pod_group(cluster.nodes[0], "acme", uid)
     process_group = f"{group}/{uid}.main.0" if runtime == "crun" else f"{group}/{uid}.0"
     for each in (group, process_group):
@@ -55,6 +57,18 @@ def test_a_limit_that_gvisor_cannot_enforce_is_told_by_an_event(acme: Caller) ->
     wanted["spec"]["containers"][0]["resources"] = {"limits": {"memory": "64Mi"}}
     wanted["spec"]["containers"].append(side)
     create(acme, wanted)
-    wait_until(lambda: "LimitsNotEnforced" in reasons(acme, "mixed"))
+    wait_until(lambda: "LimitsNotEnforced" in reasons(acme, "mixed"), 120)
     acme.delete(f"{PODS}/mixed")
     gone(acme, "mixed")
+
+
+@pytest.mark.skipif(has_apparmor(), reason="the kernel has AppArmor")
+@pytest.mark.parametrize(
+    "profile", [{"type": "RuntimeDefault"}, {"type": "Localhost", "localhostProfile": "x"}]
+)
+def test_a_pod_does_not_run_unconfined_where_it_asks_for_apparmor(acme: Caller, profile: Object) -> None:
+    name = f"armored-{profile['type'].lower()}"
+    create(acme, pod(name, runtimeClassName="plain", securityContext={"appArmorProfile": profile}))
+    found = until(acme, name, lambda each: each["status"]["phase"] == "Failed", 120)
+    assert found["status"]["reason"] == "AppArmor"
+    assert "AppArmor is not enabled on the host" in found["status"]["message"]

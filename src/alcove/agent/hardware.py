@@ -39,6 +39,11 @@ def read(data: Path, cgroups: Cgroups | None, root: Path = Path("/")) -> Hardwar
     )
 
 
+def has_apparmor(root: Path = Path("/")) -> bool:
+    """Whether the kernel enforces AppArmor profiles."""
+    return _text(root / "sys/module/apparmor/parameters/enabled").startswith("Y")
+
+
 def part_of(machine: Hardware, nodes: int) -> Hardware:
     """The share of one of several nodes on a machine."""
     return structs.replace(

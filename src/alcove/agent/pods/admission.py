@@ -137,6 +137,19 @@ def _check_names(pod: Object) -> None:
             raise PodRejected("InvalidPod", f"container name {container.name[:63]!r}: {errors[0]}")
 
 
+def check_apparmor(spec: Object, isolation: Isolation, *, has_apparmor: bool) -> None:
+    """Rejects pods whose AppArmor profiles the node cannot enforce. Raises PodRejected."""
+    profiles = [security.apparmor_profile(spec, each.spec) for each in desired_containers(spec)]
+    kinds = {profile.get("type", "Unconfined") for profile in profiles} - {"Unconfined"}
+    message = ""
+    if kinds and not has_apparmor:
+        message = "AppArmor is not enabled on the host"
+    elif "Localhost" in kinds and isolation is Isolation.SANDBOX:
+        message = "the node's profiles do not apply inside a sandbox"
+    if message:
+        raise PodRejected("AppArmor", f"Pod was rejected: Cannot enforce AppArmor: {message}")
+
+
 def check_security(spec: Object, isolation: Isolation, *, is_ring0: bool) -> None:
     """Rejects tenants' pods that could access the node, even if the API server's admission let them pass.
     Raises PodRejected."""
@@ -145,6 +158,7 @@ def check_security(spec: Object, isolation: Isolation, *, is_ring0: bool) -> Non
         security.check_pod(spec, policy)
         for each in desired_containers(spec):
             security.is_privileged(each.spec, policy)
+            security.is_unmasked(spec, each.spec, policy)
     except SpecRefused as error:
         reason = "SysctlForbidden" if "sysctl" in str(error) else "PodForbidden"
         raise PodRejected(reason, str(error)) from error

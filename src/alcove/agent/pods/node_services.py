@@ -127,6 +127,7 @@ class NodeServices(Struct, frozen=True, kw_only=True):
     """The node's resolv.conf."""
     ids: IdRanges
     note: Note
+    has_apparmor: bool = False
     handshakes: Handshakes = field(default_factory=Handshakes)
     """TLS handshakes with pods: their certificates are the tenants' choice."""
 

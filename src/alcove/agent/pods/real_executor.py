@@ -23,7 +23,7 @@ from alcove.agent.network.attachment import Attachment, NetworkError
 from alcove.agent.network.network_dialer import connect_loopback, connect_node
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods import container_labels, files, user_namespaces
-from alcove.agent.pods.admission import check_security
+from alcove.agent.pods.admission import check_apparmor, check_security
 from alcove.agent.pods.container_labels import ContainerMark
 from alcove.agent.pods.containers import ContainerRole, DesiredContainer
 from alcove.agent.pods.environment import ContainerConfigError
@@ -114,6 +114,7 @@ class RealPodExecutor:
         if not self._is_chosen:
             self.runtime = await self._services.classes.pick(self.key, spec)
         check_security(spec, self.runtime.isolation, is_ring0=is_ring0(self.key))
+        check_apparmor(spec, self.runtime.isolation, has_apparmor=self._services.has_apparmor)
         if self._has_user_namespace(spec):
             user_namespaces.check(
                 self.runtime.handler, self._services.folders.data, is_ring0=is_ring0(self.key)

@@ -154,8 +154,12 @@ def container_config(
     config["linux"]["seccomp"] = security.seccomp_profile(
         pod, container, have, context.policy, context.seccomp
     )
-    if security.is_privileged(container, context.policy):
+    if profile := security.apparmor_profile(pod, container).get("localhostProfile"):
+        config["process"]["apparmorProfile"] = profile
+    is_privileged = security.is_privileged(container, context.policy)
+    if is_privileged or security.is_unmasked(pod, container, context.policy):
         config["linux"] |= {"maskedPaths": [], "readonlyPaths": []}
+    if is_privileged:
         config["linux"]["resources"]["devices"] = [{"allow": True, "access": "rwm"}]
     return config
 

@@ -151,6 +151,25 @@ def seccomp_profile(
             raise SpecRefused(f"seccomp profile {kind} is not allowed for pods of tenants")
 
 
+def apparmor_profile(pod: Object, container: Object) -> Object:
+    """The container's AppArmor profile in the pod's spec; empty if it has none. `RuntimeDefault` is no profile:
+    the runtimes have none of their own."""
+    for holder in (container, pod):
+        profile: Object | None = (holder.get("securityContext") or {}).get("appArmorProfile")
+        if profile is not None:
+            return profile
+    return {}
+
+
+def is_unmasked(pod: Object, container: Object, policy: SecurityPolicy) -> bool:
+    """Whether the container sees all of /proc. Raises SpecRefused if it would be that of the node's root."""
+    if (container.get("securityContext") or {}).get("procMount") != "Unmasked":
+        return False
+    if pod.get("hostUsers") is not False and not policy.privileged:
+        raise SpecRefused("procMount Unmasked is not allowed without hostUsers: false")
+    return True
+
+
 def no_new_privileges(container: Object) -> bool:
     """Whether `allowPrivilegeEscalation: false` is set, so that setuid programs gain no privileges."""
     return (container.get("securityContext") or {}).get("allowPrivilegeEscalation") is False

@@ -211,6 +211,7 @@ class _Node:
             cgroups=cgroups,
             environment=ContainerEnvironment(lookup, allocatable),
             seccomp=profile,
+            has_apparmor=hardware.has_apparmor(),
             machine=NodeCapacity(machine.memory_bytes, _oom_score_floor()),
             capabilities=_held_capabilities(),
             pause=pause,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from alcove.agent.podkey import PodKey
-from alcove.agent.pods.admission import CachedNode, NodeAdmission, check_security
+from alcove.agent.pods.admission import CachedNode, NodeAdmission, check_apparmor, check_security
 from alcove.agent.pods.executor import PodRejected
 from alcove.agent.runtime.base import Isolation
 from alcove.api.ids import TenantId
@@ -175,3 +175,42 @@ def test_ordinary_pods() -> None:
     check_security(
         {"containers": [{"name": "a", "ports": [{"containerPort": 80}]}]}, Isolation.SANDBOX, is_ring0=False
     )
+
+
+LOCAL, DEFAULT = {"type": "Localhost", "localhostProfile": "tight"}, {"type": "RuntimeDefault"}
+UNCONFINED = {"type": "Unconfined"}
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "of_container", "has_apparmor", "isolation", "works"),
+    [
+        (None, None, False, Isolation.NAMESPACES, True),
+        (UNCONFINED, None, False, Isolation.NAMESPACES, True),
+        (LOCAL, None, False, Isolation.NAMESPACES, False),
+        (DEFAULT, None, False, Isolation.SANDBOX, False),
+        (None, LOCAL, False, Isolation.NAMESPACES, False),
+        (LOCAL, None, True, Isolation.NAMESPACES, True),
+        (DEFAULT, LOCAL, True, Isolation.SANDBOX, False),
+        (DEFAULT, None, True, Isolation.SANDBOX, True),
+    ],
+)
+def test_a_pod_whose_apparmor_profile_cannot_be_enforced_is_refused(
+    of_pod: Object | None, of_container: Object | None, has_apparmor: bool, isolation: Isolation, works: bool
+) -> None:
+    spec: Object = {"containers": [{"name": "a"}]}
+    for holder, profile in ((spec, of_pod), (spec["containers"][0], of_container)):
+        if profile is not None:
+            holder["securityContext"] = {"appArmorProfile": profile}
+    if works:
+        check_apparmor(spec, isolation, has_apparmor=has_apparmor)
+        return
+    with pytest.raises(PodRejected, match="Cannot enforce AppArmor") as raised:
+        check_apparmor(spec, isolation, has_apparmor=has_apparmor)
+    assert raised.value.reason == "AppArmor"
+
+
+def test_the_nodes_proc_is_not_unmasked_for_a_tenants_root() -> None:
+    container = {"name": "a", "securityContext": {"procMount": "Unmasked"}}
+    with pytest.raises(PodRejected, match="hostUsers: false"):
+        check_security({"containers": [container]}, Isolation.NAMESPACES, is_ring0=False)
+    check_security({"containers": [container], "hostUsers": False}, Isolation.NAMESPACES, is_ring0=False)

@@ -119,6 +119,20 @@ def test_a_privileged_container_hides_nothing() -> None:
     assert config["process"]["capabilities"]["effective"] == ["CAP_CHOWN"]
 
 
+def test_profiles_and_proc_as_the_pod_has_them() -> None:
+    security = {
+        "appArmorProfile": {"type": "Localhost", "localhostProfile": "tight"},
+        "procMount": "Unmasked",
+    }
+    config = config_of({"securityContext": security}, context=structs.replace(PLACE, policy=RING0))
+    assert config["process"]["apparmorProfile"] == "tight"
+    assert (config["linux"]["maskedPaths"], config["linux"]["readonlyPaths"]) == ([], [])
+    assert config["linux"]["seccomp"] is not None
+    assert "apparmorProfile" not in config_of({})["process"]
+    with pytest.raises(SpecRefused, match="hostUsers"):
+        config_of({"securityContext": security})
+
+
 def test_mounts_inside_mounts_come_after_them() -> None:
     mounts = (
         BindMount("/x", "/data/inner/deep"),
