@@ -9,7 +9,18 @@ import pytest
 from alcove.agent.cgroups import Cgroups
 from alcove.agent.hardware import has_apparmor
 from alcove.api.objects import Object
-from alcove.testing.cluster import PODS, RealCluster, create, gone, lacking, pod, pod_group, ready, until
+from alcove.testing.cluster import (
+    PODS,
+    RealCluster,
+    condition,
+    create,
+    gone,
+    lacking,
+    pod,
+    pod_group,
+    ready,
+    until,
+)
 from alcove.testing.server import Caller, wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(lacking()), reason=lacking() or "-")]
@@ -72,3 +83,33 @@ def test_a_pod_does_not_run_unconfined_where_it_asks_for_apparmor(acme: Caller, 
     found = until(acme, name, lambda each: each["status"]["phase"] == "Failed", 120)
     assert found["status"]["reason"] == "AppArmor"
     assert "AppArmor is not enabled on the host" in found["status"]["message"]
+
+
+@pytest.mark.parametrize("runtime", ["crun", "gvisor"])
+def test_an_exit_code_restarts_all_containers_of_a_pod_once(acme: Caller, runtime: str) -> None:
+    """The second run of the container finds the file of the first, and goes on."""
+    name = f"again-{runtime}"
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    more = {"runtimeClassName": "plain"} if runtime == "crun" else {}
+    wanted = pod(name, "test -f /v/x && exec sleep 1000; touch /v/x; exit 42", restartPolicy="Never", **more)
+    main = wanted["spec"]["containers"][0]
+    main |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
+    main["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
+    shared = {"image": main["image"], "command": ["sh", "-c", "exec sleep 1000"]}
+    wanted["spec"]["containers"].append({"name": "side", **shared})
+    wanted["spec"]["initContainers"] = [{"name": "init", **shared, "command": ["true"]}]
+    wanted["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
+    create(acme, wanted)
+
+    def is_again(found: Object) -> bool:
+        statuses = [*found["status"]["containerStatuses"], *found["status"]["initContainerStatuses"]]
+        return [each["restartCount"] for each in statuses] == [1, 1, 1] and condition(
+            found, "Ready"
+        ) == "True"
+
+    found = until(acme, name, is_again, 180)
+    last = found["status"]["containerStatuses"][0]["lastState"]["terminated"]
+    assert last["exitCode"] == 42
+    assert condition(found, "AllContainersRestarting") == "False"
+    acme.delete(f"{PODS}/{name}")
+    gone(acme, name)

@@ -4,6 +4,7 @@ time."""
 from collections.abc import Collection, Sequence
 
 from alcove.agent.pods.containers import ContainerRole, DesiredContainer
+from alcove.agent.pods.plan import RESTART_ALL, restarts_all
 from alcove.agent.pods.view import PodRuntimeView, TerminationCause
 from alcove.agent.runtime.base import ContainerPhase
 from alcove.api import meta, objects
@@ -26,6 +27,8 @@ def pod_conditions(
         ready,
         _condition("PodScheduled", True),
     ]
+    if any(_may_restart_all(each) for each in containers):
+        current.append(_all_restarting(containers, view))
     end = view.end
     if end is not None and end.cause is TerminationCause.FAILED and end.reason in _DISRUPTED:
         current.append(_condition("DisruptionTarget", True, "TerminationByKubelet", end.message))
@@ -79,6 +82,17 @@ def _is_initialized(container: DesiredContainer, view: PodRuntimeView) -> bool:
             return observed.is_running and observed.is_started
         case ContainerRole.MAIN | ContainerRole.EPHEMERAL:
             return True
+
+
+def _may_restart_all(container: DesiredContainer) -> bool:
+    return any(rule.get("action") == RESTART_ALL for rule in container.spec.get("restartPolicyRules") or ())
+
+
+def _all_restarting(containers: Sequence[DesiredContainer], view: PodRuntimeView) -> Object:
+    if view.end is not None or not restarts_all(containers, view):
+        return _condition("AllContainersRestarting", False)
+    message = "container exited with restart policy rule"
+    return _condition("AllContainersRestarting", True, "RestartAllContainersStarted", message)
 
 
 def _containers_ready(status: Object, phase: str, sidecars: Collection[str]) -> Object:

@@ -40,6 +40,15 @@ def desired_containers(spec: Object) -> list[DesiredContainer]:
     return containers
 
 
+def restart_rule(container: DesiredContainer, exit_code: int) -> str:
+    """The action of the first restart rule for that exit code; empty if there is none."""
+    for rule in container.spec.get("restartPolicyRules") or ():
+        codes: Object = rule.get("exitCodes") or {}
+        if (exit_code in (codes.get("values") or ())) == (codes.get("operator") == "In"):
+            return str(rule.get("action"))
+    return ""
+
+
 def restarts(container: DesiredContainer, spec: Object, exit_code: int) -> bool:
     """Whether a container that exited with that code is restarted."""
     match container.role:
@@ -49,9 +58,7 @@ def restarts(container: DesiredContainer, spec: Object, exit_code: int) -> bool:
             return True
         case ContainerRole.INIT if exit_code == 0:
             return False
-    for rule in container.spec.get("restartPolicyRules") or ():
-        codes: Object = rule.get("exitCodes") or {}
-        if (exit_code in (codes.get("values") or ())) == (codes.get("operator") == "In"):
-            return bool(rule.get("action") == "Restart")
+    if restart_rule(container, exit_code):
+        return True
     policy = container.spec.get("restartPolicy") or spec.get("restartPolicy") or "Always"
     return policy == "Always" or (policy == "OnFailure" and exit_code != 0)

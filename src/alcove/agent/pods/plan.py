@@ -14,12 +14,19 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from alcove.agent.pods.containers import ContainerRole, DesiredContainer, desired_containers, restarts
+from alcove.agent.pods.containers import (
+    ContainerRole,
+    DesiredContainer,
+    desired_containers,
+    restart_rule,
+    restarts,
+)
 from alcove.agent.pods.view import ObservedContainer, PodRuntimeView, PodTermination, TerminationCause
 from alcove.agent.runtime.base import ContainerId, ContainerPhase
 from alcove.api.objects import Object
 
 GRACE_SECONDS = 30.0
+RESTART_ALL = "RestartAllContainers"
 
 
 class SetUpPod(Struct, frozen=True):
@@ -53,6 +60,10 @@ class ResizeContainers(Struct, frozen=True):
     """The resources in the spec differ from those that were applied."""
 
 
+class RestartAllContainers(Struct, frozen=True):
+    """A container exited, and its rule for that exit code restarts all of them, init containers first."""
+
+
 class RemoveSandbox(Struct, frozen=True):
     """The sandbox exited, and its containers with it: removes it and its network attachment, to start
     again."""
@@ -69,6 +80,7 @@ Step = (
     | StartCreatedContainer
     | RemoveContainer
     | ResizeContainers
+    | RestartAllContainers
     | RemoveSandbox
     | TearDownPod
 )
@@ -97,6 +109,11 @@ def plan(spec: Object, view: PodRuntimeView, now: float) -> PodPlan:
     if view.sandbox is not None and view.sandbox.phase in (ContainerPhase.EXITED, ContainerPhase.BROKEN):
         stops = _stops([each for each in containers if view.observed(each.name).is_running], 0.0)
         return PodPlan(stops=stops) if stops else PodPlan(RemoveSandbox())
+    if restarts_all(containers, view):
+        # Without a grace period, as the kubelet does.
+        running = [each for each in containers if view.observed(each.name).is_running]
+        stops = _stops([each for each in running if each.role is not ContainerRole.EPHEMERAL], 0.0)
+        return PodPlan(stops=stops) if stops else PodPlan(RestartAllContainers())
     if not view.is_set_up or view.sandbox is None or view.sandbox.phase is ContainerPhase.CREATED:
         return _preparing(view, now)
     return _running(spec, containers, view, now)
@@ -202,6 +219,16 @@ def _should_run(spec: Object, container: DesiredContainer, observed: ObservedCon
     return observed.is_over and restarts(container, spec, observed.current.status.exit_code)
 
 
+def restarts_all(containers: Sequence[DesiredContainer], view: PodRuntimeView) -> bool:
+    """Whether a container exited whose rule for that exit code restarts all containers."""
+    return any(
+        observed.current is not None
+        and observed.is_over
+        and restart_rule(each, observed.current.status.exit_code) == RESTART_ALL
+        for each, observed in ((each, view.observed(each.name)) for each in containers)
+    )
+
+
 # Termination
 
 
@@ -210,6 +237,8 @@ def finished(
 ) -> PodTermination | None:
     """The pod's completion: an init container failed, or all main containers exited, and none is restarted.
     None if the pod goes on."""
+    if restarts_all(containers, view):
+        return None
     grace = grace_of_pod(spec)
     mains = [each for each in containers if each.role is ContainerRole.MAIN]
     for each in containers:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from alcove.agent.pods import conditions
 from alcove.agent.pods.containers import ContainerRole, DesiredContainer, desired_containers, restarts
+from alcove.agent.pods.plan import restarts_all
 from alcove.agent.pods.view import (
     ContainerRun,
     ObservedContainer,
@@ -167,12 +168,20 @@ def _phase(spec: Object, containers: Sequence[DesiredContainer], view: PodRuntim
         if view.end.cause is TerminationCause.FAILED:
             return FAILED
         return SUCCEEDED if _all_succeeded(containers, view) else FAILED
+    if view.end is None and _is_restarting(containers, view):
+        return RUNNING
     inits = [each for each in containers if each.role in (ContainerRole.INIT, ContainerRole.SIDECAR)]
     if any(_failed_for_good(spec, each, view) for each in inits):
         return FAILED if not view.has_running else PENDING
     if not _is_initialized(inits, containers, view):
         return PENDING
     return _phase_of_mains(spec, status.get("containerStatuses") or [], view)
+
+
+def _is_restarting(containers: Sequence[DesiredContainer], view: PodRuntimeView) -> bool:
+    """Whether all containers are restarted after one of them exited."""
+    mains = [view.observed(each.name) for each in containers if each.role is ContainerRole.MAIN]
+    return restarts_all(containers, view) or any(each.current is None and each.previous for each in mains)
 
 
 def _failed_for_good(spec: Object, container: DesiredContainer, view: PodRuntimeView) -> bool:

@@ -73,6 +73,13 @@ class ObservedContainer(Struct):
     def restarts(self) -> int:
         return max(self.next_attempt - 1, 0)
 
+    def reset(self) -> None:
+        """The current run becomes the previous one, and the container has to be started again."""
+        if self.current is not None:
+            if self.previous is not None and self.previous.status.created_at:
+                self.stale = (*self.stale, self.previous.status.id)
+            self.previous, self.current = self.current, None
+
 
 class TerminationCause(Enum):
     DELETED = "deleted"

@@ -13,7 +13,7 @@ from typing import assert_never
 from alcove.agent.pods import backoff, container_labels, lifecycle_hooks
 from alcove.agent.pods.container_labels import ContainerMark
 from alcove.agent.pods.container_watcher import ContainerWatcher, is_hollow
-from alcove.agent.pods.containers import DesiredContainer, desired_containers
+from alcove.agent.pods.containers import ContainerRole, DesiredContainer, desired_containers
 from alcove.agent.pods.executor import ContainerStartError, PodExecutor, PodRejected, PodSetupError
 from alcove.agent.pods.plan import (
     MakeSandbox,
@@ -21,6 +21,7 @@ from alcove.agent.pods.plan import (
     RemoveContainer,
     RemoveSandbox,
     ResizeContainers,
+    RestartAllContainers,
     SetUpPod,
     StartContainer,
     StartCreatedContainer,
@@ -248,6 +249,10 @@ class PodWorker:
                 observed.stale = [each for each in observed.stale if each != id]
             case ResizeContainers():
                 await self._resize()
+            case RestartAllContainers():
+                for each in desired_containers(self.pod["spec"]):
+                    if each.role is not ContainerRole.EPHEMERAL:
+                        self.view.observed(each.name).reset()
             case RemoveSandbox():
                 await self._remove_sandbox()
             case TearDownPod():

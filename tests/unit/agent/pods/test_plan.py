@@ -11,6 +11,7 @@ from alcove.agent.pods.plan import (
     PodPlan,
     RemoveContainer,
     RemoveSandbox,
+    RestartAllContainers,
     SetUpPod,
     StartContainer,
     StartCreatedContainer,
@@ -193,3 +194,28 @@ def test_ephemeral_containers_join_once() -> None:
     assert plan(wanted, view(containers={"a": seen(RUNNING)}), NOW).step == StartContainer("look", 0)
     containers = {"a": seen(RUNNING), "look": seen(EXITED, 1)}
     assert plan(wanted, view(containers=containers), NOW) == PodPlan()
+
+
+ALL = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+
+
+@pytest.mark.parametrize("policy", ["Always", "Never"])
+def test_a_rule_that_restarts_all_containers_begins_with_the_init_containers(policy: str) -> None:
+    wanted = spec("a", "b", inits=(INIT,), policy=policy)
+    wanted["containers"][0] |= {"restartPolicy": policy, "restartPolicyRules": [ALL]}
+    state = view(containers={"init": seen(EXITED), "a": seen(EXITED, 42), "b": seen(RUNNING)})
+    assert plan(wanted, state, NOW) == PodPlan(stops=(StopContainer("b", 0.0, "Stopping container b"),))
+    state.containers["b"] = seen(EXITED, 137)
+    assert plan(wanted, state, NOW).step == RestartAllContainers()
+    for each in state.containers.values():
+        each.reset()
+    assert plan(wanted, state, NOW).step == StartContainer("init", 1)
+    state.containers["init"] = seen(EXITED)
+    assert plan(wanted, state, NOW).step == StartContainer("a", 1)
+
+
+def test_other_exit_codes_restart_nothing_else() -> None:
+    wanted = spec("a", "b", policy="Never")
+    wanted["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [ALL]}
+    state = view(containers={"a": seen(EXITED, 1), "b": seen(RUNNING)})
+    assert plan(wanted, state, NOW) == PodPlan()
