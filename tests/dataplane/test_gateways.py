@@ -233,10 +233,9 @@ def test_the_host_keeps_its_own_traffic(gated: Gated) -> None:
     assert ping(gated.outside, str(node.address6))
 
 
-def node_port(gated: Gated, node: int, **more: bool) -> NodePort:
-    return NodePort(
-        OPEN, gated.lab.nodes[node].address, 30080, Protocol.TCP, IPv4Address("172.20.0.80"), 80, **more
-    )
+def node_port(gated: Gated, node: int, *, keep_client: bool = False) -> NodePort:
+    address, service = gated.lab.nodes[node].address, IPv4Address("172.20.0.80")
+    return NodePort(OPEN, address, 30080, Protocol.TCP, service, 80, keep_client=keep_client)
 
 
 @pytest.mark.parametrize("backend", [0, 2])

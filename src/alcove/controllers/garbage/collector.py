@@ -2,9 +2,10 @@
 
 Owners are looked up only in the dependent's tenant, by kind, name and uid: a reference can never reach into
 another tenant. A namespaced owner must be in the dependent's namespace. A reference from a cluster-scoped
-object to a namespaced one is never followed, nor is one to an unknown kind: such objects are kept. An owner
-counts as deleted only if its watch reported the deletion or a read returned 404 or another uid, because
-watches of different resources are not at the same revision.
+object to a namespaced one is never followed: such objects are kept. So are objects whose owner is of an unknown
+kind, until a CRD defines it. An owner counts as deleted only if its watch reported the deletion or a read returned
+404 or another uid, because watches of different resources are not at the same revision. An owner that only a read
+returned may be deleted before its watch begins: its dependents are looked at again until the watch has it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from array import array
 from collections.abc import Iterable
 
 from alcove.api.errors import Conflict, NotFound
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.client import Patch
-from alcove.client.keys import ObjectKey
+from alcove.client.keys import ObjectKey, PlaneId
 from alcove.client.resources import PODS, Resource
 from alcove.controllers.concurrency import gather_all
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
@@ -32,7 +34,7 @@ from alcove.controllers.garbage.plan import (
     OwnerState,
     WaitForDependents,
 )
-from alcove.controllers.metadata_cache import ObjectMetadata
+from alcove.controllers.metadata_cache import ObjectMetadata, resource_of
 
 INVALID_NAMESPACE = "OwnerRefInvalidNamespace"
 
@@ -54,7 +56,9 @@ class GarbageCollector(Controller):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._absent = AbsentOwners()
+        self._undefined = UndefinedKinds()
         self.on_any_object(self._enqueued)
+        self.on(self.metadata_cache.crds, self._defined)
 
     async def wait_for_mirrors(self, key: ObjectKey) -> None:
         await self.metadata_cache.caught_up(key.plane, key.tenant)
@@ -65,6 +69,7 @@ class GarbageCollector(Controller):
         obj = ObjectMetadata(resource, change.key, change.obj["metadata"])
         if change.kind is ChangeType.DELETED:
             self._absent.add(obj.uid)
+            self._undefined.discard(obj)
             yield from map(_item, self.metadata_cache.dependents(change.key.tenant_key, obj.uid))
             yield from self._waiting_owners(obj)
             return
@@ -75,6 +80,11 @@ class GarbageCollector(Controller):
         if change.kind is ChangeType.UPDATED and (old := change.old) is not None:
             # A change of references may unblock an owner.
             yield from self._waiting_owners(ObjectMetadata(resource, change.key, old["metadata"]))
+
+    def _defined(self, change: ObjectChange) -> Iterable[GarbageItem]:
+        """Dependents of the kind that a CRD defines."""
+        resource = resource_of(change.obj) if change.kind is not ChangeType.DELETED else None
+        return self._undefined.pop(change.key, resource) if resource is not None else ()
 
     def _waiting_owners(self, obj: ObjectMetadata) -> Iterable[GarbageItem]:
         for reference in obj.owners:
@@ -145,6 +155,8 @@ class GarbageCollector(Controller):
     async def _evaluate_owner(self, obj: ObjectMetadata, reference: Object) -> OwnerState:
         key = self._owner_key(obj, reference)
         if key is None:
+            if self.metadata_cache.kind(obj.key.tenant_key, *_kind(reference)) is None:
+                self._undefined.add(obj, *_kind(reference))
             return OwnerState.SOLID
         if reference["uid"] in self._absent:
             return OwnerState.GONE
@@ -155,8 +167,7 @@ class GarbageCollector(Controller):
 
     def _owner_key(self, obj: ObjectMetadata, reference: Object) -> GarbageItem | None:
         """The key that the owner must have. None if the reference cannot be followed."""
-        group, _, _ = str(reference["apiVersion"]).rpartition("/")
-        resource = self.metadata_cache.kind(obj.key.tenant_key, group, reference["kind"])
+        resource = self.metadata_cache.kind(obj.key.tenant_key, *_kind(reference))
         if resource is None:
             return None
         if resource.namespaced and not obj.key.namespace:
@@ -172,7 +183,8 @@ class GarbageCollector(Controller):
         return owner if owner is not None and owner.uid == reference["uid"] else None
 
     async def _read_owner(self, key: GarbageItem, uid: str) -> OwnerState:
-        """Reads an owner that the mirror does not have: it may be new, or may never have existed."""
+        """Reads an owner that the mirror does not have: it may be new, or may never have existed. Raises _Again if
+        it exists."""
         try:
             owner = await self.client(key).get(key.tenant, key.resource, key.name, namespace=key.namespace)
         except NotFound:
@@ -181,7 +193,7 @@ class GarbageCollector(Controller):
         if owner["metadata"]["uid"] != uid:
             self._absent.add(uid)
             return OwnerState.GONE
-        return OwnerState.SOLID
+        raise _Again("the mirror does not have the owner yet")
 
     def _report_invalid(self, obj: ObjectMetadata, reference: Object) -> None:
         message = f'ownerRef [{reference["kind"]} {reference["name"]}] does not exist in namespace ""'
@@ -189,7 +201,7 @@ class GarbageCollector(Controller):
 
 
 class _Again(Conflict):
-    """The cached state is outdated because of this process's writes; retry."""
+    """The cached state is outdated; retry."""
 
 
 def _item(obj: ObjectMetadata) -> GarbageItem:
@@ -197,9 +209,52 @@ def _item(obj: ObjectMetadata) -> GarbageItem:
     return GarbageItem(key.plane, key.tenant, key.namespace, key.name, obj.resource)
 
 
+def _kind(reference: Object) -> tuple[str, str]:
+    """The API group and kind of an owner."""
+    group, _, _ = str(reference["apiVersion"]).rpartition("/")
+    return group, reference["kind"]
+
+
 def _described(obj: ObjectMetadata) -> Object:
     resource = obj.resource
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": obj.metadata}
+
+
+class UndefinedKinds:
+    """Objects with an owner of a kind that their tenant does not have, by that kind."""
+
+    def __init__(self) -> None:
+        self._dependents: dict[tuple[PlaneId, str, str], dict[TenantId, set[GarbageItem]]] = {}
+
+    def add(self, obj: ObjectMetadata, group: str, kind: str) -> None:
+        tenants = self._dependents.setdefault((obj.key.plane, group, kind), {})
+        tenants.setdefault(obj.key.tenant, set()).add(_item(obj))
+
+    def discard(self, obj: ObjectMetadata) -> None:
+        for reference in obj.owners:
+            entry, tenant = (obj.key.plane, *_kind(reference)), obj.key.tenant
+            dependents = self._dependents.get(entry, {}).get(tenant)
+            if dependents is not None:
+                dependents.discard(_item(obj))
+                if not dependents:
+                    self._forget(entry, tenant)
+
+    def pop(self, crd: ObjectKey, resource: Resource) -> set[GarbageItem]:
+        """The objects that wait for this CRD, which are forgotten. All tenants have ring0's CRDs."""
+        entry = (crd.plane, resource.group, resource.kind)
+        waiting = self._dependents.get(entry, {})
+        tenants = list(waiting) if crd.tenant == SYSTEM else [crd.tenant]
+        items: set[GarbageItem] = set()
+        for tenant in tenants:
+            items |= waiting.get(tenant, set())
+            self._forget(entry, tenant)
+        return items
+
+    def _forget(self, entry: tuple[PlaneId, str, str], tenant: TenantId) -> None:
+        tenants = self._dependents.get(entry, {})
+        tenants.pop(tenant, None)
+        if not tenants:
+            self._dependents.pop(entry, None)
 
 
 class AbsentOwners:

@@ -19,6 +19,10 @@ from alcove.agent.images.registry_dialer import NOT_ALLOWED, DestinationRefused,
 from alcove.agent.images.tools import ImageTools, RegistryCredentials
 from alcove.api import destinations
 from alcove.api.ids import SYSTEM, TenantId
+from alcove.testing import needs
+
+WHY = needs.namespaces()
+in_namespace = pytest.mark.skipif(bool(WHY), reason=WHY)
 
 ACME = TenantId("acme")
 NOBODY = RegistryCredentials()
@@ -92,6 +96,7 @@ async def test_ring0_may_pull_from_anywhere(internal: HttpHost) -> None:
     assert internal.requests
 
 
+@in_namespace
 async def test_a_redirect_of_a_registry_cannot_aim_at_the_node(internal: HttpHost) -> None:
     registry = HttpHost(307, Location=f"http://{internal.name}/latest/meta-data")
     try:
@@ -103,6 +108,7 @@ async def test_a_redirect_of_a_registry_cannot_aim_at_the_node(internal: HttpHos
     assert internal.requests == []
 
 
+@in_namespace
 @pytest.mark.parametrize("realm", ["http://{}/token", "http://metadata.internal/token", "http://10.0.0.1/"])
 async def test_a_token_realm_cannot_aim_at_the_node(
     internal: HttpHost, realm: str, monkeypatch: pytest.MonkeyPatch
@@ -141,6 +147,7 @@ async def _exchange(network: PullNetwork, address: str, *requests: str) -> str:
     return output.decode()
 
 
+@in_namespace
 async def test_without_the_proxy_nothing_can_be_reached(internal: HttpHost) -> None:
     async with PullNetwork(RegistryDialer(), "registry.example/a") as network:
         output = await _exchange(network, internal.name, GET.format("/", internal.name))
@@ -156,6 +163,7 @@ def _through_proxy(target: str) -> tuple[list[str], list[str]]:
     return [GET.format(f"http://{target}/v2/?a=b", target)], [tunnel, GET.format("/v2/?a=b", target)]
 
 
+@in_namespace
 @pytest.mark.parametrize("allowed", [True, False])
 async def test_the_proxy_checks_plain_requests_and_tunnels(internal: HttpHost, allowed: bool) -> None:
     dialer = RegistryDialer(networks=destinations.networks(["127.0.0.0/8"] if allowed else []))
@@ -168,6 +176,7 @@ async def test_the_proxy_checks_plain_requests_and_tunnels(internal: HttpHost, a
     assert internal.requests == (["/v2/?a=b"] * 2 if allowed else [])
 
 
+@in_namespace
 async def test_connections_of_a_pull_outlive_a_garbage_collection(internal: HttpHost) -> None:
     """asyncio closes connections whose StreamWriter is garbage."""
     internal.before = gc.collect
@@ -178,6 +187,7 @@ async def test_connections_of_a_pull_outlive_a_garbage_collection(internal: Http
             assert "{}" in await _exchange(network, proxy, *requests)
 
 
+@in_namespace
 async def test_a_request_that_is_not_for_a_proxy_is_refused() -> None:
     async with PullNetwork(RegistryDialer(), "registry.example/a") as network:
         proxy = network.environment()["HTTP_PROXY"].removeprefix("http://")
@@ -185,6 +195,7 @@ async def test_a_request_that_is_not_for_a_proxy_is_refused() -> None:
         assert output.startswith("HTTP/1.1 400 ")
 
 
+@in_namespace
 async def test_a_pull_has_a_bounded_number_of_connections(
     internal: HttpHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
@@ -18,7 +19,7 @@ from alcove.api.objects import Object
 from alcove.testing.lookups import in_default, looking_up, make_pod
 from alcove.testing.server import LocalServer
 
-pytestmark = [pytest.mark.root]
+pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 SIZE = 10_000
 _NUMBERS = count()
 
