@@ -135,7 +135,18 @@ def _app() -> web.Application:
             await made.send_str(f"you said {message.data}")
         return made
 
+    async def page(request: web.Request) -> web.Response:
+        response = web.Response(text='<a href="/rewriteme">test</a>', content_type="text/html")
+        if "gzip" in request.query:
+            response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    async def long_page(_request: web.Request) -> web.Response:
+        return web.Response(text='<a href="/x">' * 100_000, content_type="text/html")
+
     app = web.Application(client_max_size=1 << 30)
+    app.router.add_get("/page", page)
+    app.router.add_get("/long-page", long_page)
     app.router.add_get("/cookies", cookies)
     app.router.add_get("/deep/elsewhere", elsewhere)
     app.router.add_get("/nothing", nothing)
@@ -242,6 +253,18 @@ async def test_every_method_goes_through(rig: Rig, server: LocalServer) -> None:
             assert answer.status == 204
         async with client.get(f"{pod_url(f'web:{port}')}/cookies") as answer:
             assert answer.headers.getall("Set-Cookie") == ["a=1; Path=/", "b=2; Path=/"]
+
+
+async def test_links_of_a_page_stay_below_the_proxied_path(rig: Rig, server: LocalServer) -> None:
+    async with serving() as port, session(server, server.as_tenant("acme")) as client:
+        await rig.place("acme", "web", [])
+        url = pod_url(f"web:{port}")
+        for path in ("page", "page?gzip"):
+            async with client.get(f"{url}/{path}") as answer:
+                assert await answer.text() == f'<a href="{url}/rewriteme">test</a>'
+                assert answer.headers.get("Content-Encoding") == ("gzip" if "gzip" in path else None)
+        async with client.get(f"{url}/long-page") as answer:
+            assert await answer.text() == '<a href="/x">' * 100_000, "too long: passed on as it is"
 
 
 async def test_which_port_is_meant(rig: Rig, server: LocalServer) -> None:

@@ -93,7 +93,7 @@ class StreamHandler:
         self._agents = agents
         self.counting = counting or StreamLimits()
         self._plane = plane
-        self._proxy = ApiProxy(services.cache, agents, plane)
+        self._proxy = ApiProxy(services, agents, plane)
         self._release = release
 
     async def answer(self, call: ApiCall) -> HttpResponse:

@@ -2,13 +2,15 @@
 
 The agent of the pod's node opens a tunnel to the port, as for other streams, and this server sends HTTP over
 it. The server never dials an address that a tenant wrote into an object. Each connection serves one request;
-bodies are relayed with backpressure in both directions, and an upgraded connection is relayed as bytes.
+bodies are relayed with backpressure in both directions, and an upgraded connection is relayed as bytes. Links in
+HTML pages are rewritten, beside the event loop if the page is not small.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import urlencode
 
 from msgspec import Struct
@@ -21,9 +23,12 @@ from alcove.api.objects import Object
 from alcove.api.resources import ENDPOINTS, NODES, PODS, SERVICES
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.reader import CacheReader
-from alcove.apiserver.streams import proxy_targets, proxyheaders
+from alcove.apiserver.services import ApiServerServices
+from alcove.apiserver.streams import links, proxy_targets, proxyheaders
 from alcove.apiserver.streams.agent_addresses import AgentAddress, agent_address
 from alcove.apiserver.streams.agents import AgentConnector, ask, error_of
+from alcove.apiserver.streams.links import PAGE_BYTES_MAX, rewrite_page
+from alcove.apiserver.streams.pages import PageBody
 from alcove.apiserver.streams.proxy_targets import ProxyName, ProxyPath, unreached
 from alcove.apiserver.streams.relays import BodyRelay, StreamRelay
 from alcove.http.client import HttpClientConnection
@@ -49,8 +54,9 @@ class ProxyRoute(Struct, frozen=True):
 
 
 class ApiProxy:
-    def __init__(self, reader: CacheReader, agents: AgentConnector, plane: str = SYSTEM) -> None:
-        self._reader = reader
+    def __init__(self, services: ApiServerServices, agents: AgentConnector, plane: str = SYSTEM) -> None:
+        self._services = services
+        self._reader: CacheReader = services.cache
         self._agents = agents
         self._plane = plane
 
@@ -131,10 +137,41 @@ class ApiProxy:
         try:
             backend = await self._tunnel(agent, route)
             await self._send_request(call, route, backend)
-            return _response(call, backend, done)
+            response = _response(call, backend, done)
+            if _has_links(call, backend):
+                response = await self._page(call, backend, response, done)
+            return response
         except BaseException:
             agent.close()
             raise
+
+    async def _page(
+        self, call: ApiCall, backend: HttpClientConnection, response: HttpResponse, done: Callable[[], None]
+    ) -> HttpResponse:
+        """The response with rewritten links; a page that is too long is relayed as it is. Raises ApiError."""
+        body, buffers = PageBody(backend, PAGE_BYTES_MAX), self._services.hub.buffers
+        buffers.reserve(call.tenant, PAGE_BYTES_MAX)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                is_whole = await body.collect()
+            if not is_whole:
+                response.body = body.relay(done)
+                return response
+            encoding = backend.headers.get("content-encoding", "").strip().lower()
+            rewrite = partial(
+                rewrite_page, bytes(body.data), encoding, _path(call), call.request.headers.get("host", "")
+            )
+            response.body = await self._services.threads.for_size(call.tenant, len(body.data), rewrite)
+            response.length = None
+        except ConnectionError as error:
+            raise unreached("unexpected EOF") from error
+        except TimeoutError as error:
+            raise unreached("i/o timeout") from error
+        finally:
+            buffers.release(call.tenant, PAGE_BYTES_MAX)
+        backend.close()
+        done()
+        return response
 
     async def _tunnel(self, agent: HttpClientConnection, route: ProxyRoute) -> HttpClientConnection:
         if not route.tunnel:
@@ -193,6 +230,15 @@ def _path(call: ApiCall) -> ProxyPath:
 def _target(call: ApiCall, path: ProxyPath) -> str:
     query = call.request.raw_query
     return (path.rest or "/") + (f"?{query}" if query else "")
+
+
+def _has_links(call: ApiCall, backend: HttpClientConnection) -> bool:
+    """Whether the response is a page whose links are rewritten; of a redirect, only its Location is."""
+    has_body = call.request.method != "HEAD" and backend.status not in (101, *_BODILESS)
+    length = proxyheaders.length_of(backend.headers)
+    is_short = length is None or length <= PAGE_BYTES_MAX
+    is_page = links.is_page(backend.headers.get("content-type", ""))
+    return has_body and is_short and is_page and "location" not in backend.headers
 
 
 def _response(call: ApiCall, backend: HttpClientConnection, done: Callable[[], None]) -> HttpResponse:
