@@ -129,11 +129,36 @@ def test_ring0_kinds_are_not_there_for_tenants(pair: tuple[Caller, str, str], ki
     assert verbs in ([], [["get", "list", "watch"]])
 
 
+@pytest.mark.parametrize(
+    "path", ["/api", "/apis", "/api/v1", "/apis/apps", "/apis/apps/v1", "/openapi/v3", "/openapi/v3/api/v1"]
+)
+def test_discovery_of_another_tenant_is_ones_own(pair: tuple[Caller, str, str], path: str) -> None:
+    """A refused discovery made kubectl say `unknown` five times, and not which request was forbidden."""
+    caller, victim, nobody = pair
+    own = caller.get(path)
+    assert own.status == 200
+    for tenant in (victim, nobody, "system", "all"):
+        answer = caller.get(f"/tenants/{tenant}{path}")
+        assert answer.status == 200
+        assert answer.body.replace(f"/tenants/{tenant}/openapi".encode(), b"/openapi") == own.body
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/apis/none.example/v1", "/logs", ""])
+def test_other_paths_of_another_tenant_reveal_nothing(pair: tuple[Caller, str, str], path: str) -> None:
+    caller, victim, nobody = pair
+    there, nowhere = (caller.get(f"/tenants/{tenant}{path}") for tenant in (victim, nobody))
+    assert there.status in (403, 404)
+    assert there.body.replace(victim.encode(), b"") == nowhere.body.replace(nobody.encode(), b"")
+
+
 def test_an_object_cannot_be_sent_into_another_tenant(pair: tuple[Caller, str, str]) -> None:
     caller, victim, _ = pair
     body = {"metadata": {"name": "smuggled", "tenant": victim}, "data": {}}
     answer = caller.post("/api/v1/namespaces/default/configmaps", body)
-    assert answer.status == 400 and victim in answer.json["message"]
+    assert answer.status == 400 and answer.json["message"] == (
+        f'the tenant from the provided object "{victim}" does not match the tenant "attacker". '
+        f"You must pass '--tenant={victim}' to perform this operation."
+    )
     assert caller.get("/api/v1/namespaces/default/configmaps/smuggled").status == 404
 
 

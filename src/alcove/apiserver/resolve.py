@@ -1,7 +1,7 @@
 """Resolves a target to a verb and a kind; raises the 403, 404 or 405 for targets that are not served.
 
 Access to the tenant is checked first, from the path alone: a response about another tenant reveals nothing
-about its contents.
+about its contents, nor whether it exists.
 """
 
 from __future__ import annotations
@@ -37,10 +37,22 @@ _PATH_VERBS = {
 
 
 def check_reach(call: ApiCall) -> None:
-    """Raises Forbidden for another tenant than the caller's, unless the caller belongs to ring0."""
+    """Raises Forbidden for another tenant than the caller's, unless the caller belongs to ring0.
+
+    Discovery of another tenant is answered with that of the caller's own: kubectl shows no message of a discovery
+    that is refused, and then shows that of the request that follows it.
+    """
     identity = call.identity
-    if call.tenant != identity.tenant and not identity.is_system:
+    if call.tenant == identity.tenant or identity.is_system:
+        return
+    if not _is_discovery(call):
         raise forbidden(identity, _access_by_path(call.target, call.tenant))
+    call.tenant = identity.tenant
+
+
+def _is_discovery(call: ApiCall) -> bool:
+    root = call.target.path.split("/")[1:2]
+    return not call.target.is_resource and call.verb == "get" and root in (["api"], ["apis"], ["openapi"])
 
 
 def _access_by_path(target: RequestTarget, tenant: TenantId) -> Access:

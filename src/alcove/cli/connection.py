@@ -25,10 +25,10 @@ class ConnectionFailed(Exception):
     """The server cannot be reached, or the kubeconfig is invalid. The message says what to do."""
 
 
-def load(path: Path) -> KubeconfigUser:
-    """Raises ConnectionFailed."""
+def load(path: Path, context: str = "") -> KubeconfigUser:
+    """The named or the current context of a kubeconfig. Raises ConnectionFailed."""
     try:
-        user = kubeconfig.load(path)
+        user = kubeconfig.load(path, context)
         user.tls()  # Report unusable certificates together with the file's other errors.
         return user
     except BadKubeconfig as error:

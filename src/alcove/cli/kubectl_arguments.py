@@ -10,6 +10,33 @@ from msgspec import Struct
 from alcove.cli.errors import CliError, ExitCode
 
 CREATE_TENANT = ("create", "tenant")
+_GLOBAL_OPTIONS = frozenset(
+    (
+        *(
+            "-n",
+            "--namespace",
+            "--context",
+            "--cluster",
+            "--user",
+            "-s",
+            "--server",
+            "--as",
+            "--as-group",
+            "--as-uid",
+        ),
+        *(
+            "--cache-dir",
+            "--certificate-authority",
+            "--client-certificate",
+            "--client-key",
+            "--token",
+            "-v",
+            "--v",
+        ),
+        *("--request-timeout", "--tls-server-name"),
+    )
+)
+"""kubectl's options with a value that may be before its command."""
 
 
 class KubectlInvocation(Struct, frozen=True):
@@ -20,6 +47,10 @@ class KubectlInvocation(Struct, frozen=True):
     kubeconfig: str = ""
     new_tenant: str = ""
     """Tenant to create; its manifest is passed on kubectl's standard input."""
+    verb: str = ""
+    """kubectl's command; empty if there is none."""
+    context: str = ""
+    """The context of the kubeconfig, if it is not the current one; it is also among `arguments`."""
 
 
 def plan(arguments: Sequence[str]) -> KubectlInvocation:
@@ -30,7 +61,7 @@ def plan(arguments: Sequence[str]) -> KubectlInvocation:
     is_all = bool(options["--all-tenants"])
     if is_all and tenant:
         raise CliError("--tenant and --all-tenants cannot be used together", ExitCode.USAGE)
-    verb = next((argument for argument in before if not argument.startswith("-")), "")
+    verb = _verb(before)
     if is_all and verb != "get":
         raise CliError("--all-tenants can only be used with `get`", ExitCode.USAGE)
     if verb == "cp":
@@ -44,7 +75,29 @@ def plan(arguments: Sequence[str]) -> KubectlInvocation:
     if is_all and not {"-A", "--all-namespaces"} & set(before):
         before = [*before, "--all-namespaces"]
     kubeconfig = _single(options["--kubeconfig"], "--kubeconfig")
-    return KubectlInvocation((*before, *after), tenant, is_all, kubeconfig, new_tenant)
+    context = _single(values_of(before, ("--context",)), "--context")
+    return KubectlInvocation((*before, *after), tenant, is_all, kubeconfig, new_tenant, verb, context)
+
+
+def values_of(arguments: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The values of an option of kubectl, which stays among the arguments; `names` may have its short form."""
+    values: list[str] = []
+    for index, argument in enumerate(arguments):
+        name, has_value, value = argument.partition("=")
+        if name in names:
+            values.extend([value] if has_value else arguments[index + 1 : index + 2])
+        elif not argument.startswith("--") and len(argument) > 2 and argument[:2] in names:
+            values.append(argument[2:])
+    return values
+
+
+def _verb(arguments: Sequence[str]) -> str:
+    is_value = False
+    for argument in arguments:
+        if not argument.startswith("-") and not is_value:
+            return argument
+        is_value = argument in _GLOBAL_OPTIONS
+    return ""
 
 
 def _split(arguments: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:

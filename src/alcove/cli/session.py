@@ -25,9 +25,9 @@ T = TypeVar("T")
 class CliSession:
     """Requests as the user of a kubeconfig. Every call may raise ApiError or ConnectionFailed."""
 
-    def __init__(self, kubeconfig: Path | None = None) -> None:
+    def __init__(self, kubeconfig: Path | None = None, context: str = "") -> None:
         self.kubeconfig = kubeconfig or default_kubeconfig()
-        self.connection = CliConnection(load(self.kubeconfig))
+        self.connection = CliConnection(load(self.kubeconfig, context))
 
     def items(
         self, resource: Resource, tenant: str = SYSTEM, namespace: str = "", **query: str

@@ -17,7 +17,7 @@ from alcove.client.errors import BadKubeconfig
 
 
 class KubeconfigUser(Struct, frozen=True):
-    """The server and credentials of a kubeconfig's current context."""
+    """The server and credentials of one context of a kubeconfig."""
 
     server: str
     """Without a path: `https://host:6443`."""
@@ -25,6 +25,8 @@ class KubeconfigUser(Struct, frozen=True):
     certificate_pem: bytes = b""
     key_pem: bytes = b""
     token: str = ""
+    tenant: str = ""
+    """The tenant in the path of the server's URL; empty if it has none."""
 
     def tls(self) -> ssl.SSLContext:
         """A TLS context that trusts only this cluster's CA and presents the client certificate if there is
@@ -41,11 +43,11 @@ class KubeconfigUser(Struct, frozen=True):
         return context
 
 
-def load(path: Path) -> KubeconfigUser:
-    """The current context of the kubeconfig. Raises BadKubeconfig."""
+def load(path: Path, context_name: str = "") -> KubeconfigUser:
+    """The named or the current context of the kubeconfig. Raises BadKubeconfig."""
     try:
         config = yaml.safe_load(path.read_text())
-        context = _named(config["contexts"], config["current-context"])["context"]
+        context = _named(config["contexts"], context_name or config["current-context"])["context"]
         cluster = _named(config["clusters"], context["cluster"])["cluster"]
         user = _named(config["users"], context["user"])["user"]
         return KubeconfigUser(
@@ -54,13 +56,15 @@ def load(path: Path) -> KubeconfigUser:
             _data(path, user, "client-certificate"),
             _data(path, user, "client-key"),
             _token(path, user),
+            _tenant(cluster["server"]),
         )
     except OSError as error:
         raise BadKubeconfig(
             f"cannot read {error.filename or path}: {error.strerror}; set another file with --kubeconfig"
         ) from error
     except (KeyError, TypeError, AttributeError, StopIteration, binascii.Error, yaml.YAMLError) as error:
-        raise BadKubeconfig(f"{path} is not a kubeconfig with a current context") from error
+        wanted = f'the context "{context_name}"' if context_name else "a current context"
+        raise BadKubeconfig(f"{path} is not a kubeconfig with {wanted}") from error
 
 
 def default_path() -> Path:
@@ -75,6 +79,13 @@ def _origin(url: str) -> str:
     if scheme != "https" or not separator or not rest:
         raise BadKubeconfig(f'the server "{url}" is not an https:// URL')
     return f"https://{rest.partition('/')[0]}"
+
+
+def _tenant(url: str) -> str:
+    match url.partition("://")[2].split("/"):
+        case [_, "tenants", tenant, *_]:
+            return tenant
+    return ""
 
 
 def _named(entries: list[Any], name: str) -> Any:

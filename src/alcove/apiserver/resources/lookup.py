@@ -4,7 +4,9 @@ and the CRDs that ring0 shares."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
+from alcove.api.encode import encode
 from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
 from alcove.api.resources import CRDS
 from alcove.apiserver.cache.entries import CacheEntry
@@ -14,10 +16,15 @@ from alcove.apiserver.rbac import builtin
 from alcove.apiserver.services import ApiServerServices
 from alcove.store.base import ABSENT, RevisionMismatch
 
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+SHARED_KEPT = 64
+"""CRDs that ring0 shares, as tenants are shown them, that are kept encoded."""
+
 
 def find(services: ApiServerServices, key: Key) -> CacheEntry | None:
     if key.resource == CRDS and sharing.shared(services.cache, key.tenant, key.name) is not None:
-        return services.cache.entry(Key(CRDS, SYSTEM, "", key.name))
+        entry = services.cache.entry(Key(CRDS, SYSTEM, "", key.name))
+        return _as_shared(entry) if entry is not None else None
     entry = services.cache.entry(key)
     if entry is None and key.resource in builtin.RESOURCES:
         return builtin.entry(key, services.cache)
@@ -83,5 +90,20 @@ def is_shared(definition: CacheEntry) -> bool:
 def _definitions(tenant: Iterable[CacheEntry], ring0: Iterable[CacheEntry]) -> list[CacheEntry]:
     """The CRDs that a tenant is shown, in order of names: ring0's shared ones hide the tenant's."""
     by_name = {entry.key.name: entry for entry in tenant}
-    by_name.update((entry.key.name, entry) for entry in ring0 if is_shared(entry))
+    by_name.update((entry.key.name, _as_shared(entry)) for entry in ring0 if is_shared(entry))
     return [by_name[name] for name in sorted(by_name)]
+
+
+@lru_cache(maxsize=SHARED_KEPT)
+def _as_shared(definition: CacheEntry) -> CacheEntry:
+    """A CRD of ring0 as tenants are shown it: without the configuration that ring0 applied. A tenant that applies
+    the same one would find it unchanged and send nothing, instead of being told that the CRD is not its own."""
+    metadata = definition.object["metadata"]
+    annotations = metadata.get("annotations") or {}
+    if LAST_APPLIED not in annotations:
+        return definition
+    rest = {name: value for name, value in annotations.items() if name != LAST_APPLIED}
+    shown = {name: value for name, value in metadata.items() if name != "resourceVersion"} | {
+        "annotations": rest
+    }
+    return CacheEntry(definition.key, definition.revision, encode({**definition.object, "metadata": shown}))

@@ -111,8 +111,8 @@ def set_identity(call: ApiCall, obj: Object) -> Object:
     tenant = metadata.get("tenant")
     if tenant and tenant != call.tenant:
         raise BadRequest(
-            f'metadata.tenant is "{tenant}" but the request is for the tenant "{call.tenant}": '
-            "leave it out, or send the request to that tenant"
+            f'the tenant from the provided object "{tenant}" does not match the tenant "{call.tenant}". '
+            f"You must pass '--tenant={tenant}' to perform this operation."
         )
     metadata["tenant"] = call.tenant
     namespace = call.namespace

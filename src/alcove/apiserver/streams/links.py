@@ -78,7 +78,8 @@ def rewrite_page(body: bytes, encoding: str, path: ProxyPath, host: str) -> byte
 
 def _rewrite(page: bytes, path: ProxyPath, host: str) -> bytes:
     # Latin-1 keeps every byte; the characters of tags and of the proxied path are ASCII in all usual encodings.
-    text, done, pieces = page.decode("latin-1"), 0, []
+    text, done = page.decode("latin-1"), 0
+    pieces: list[str] = []
     for start, end in _link_positions(text):
         pieces += (text[done:start], relinked(text[start:end], path, host))
         done = end
