@@ -2,15 +2,19 @@
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from alcove.agent.cgroups import CgroupLimits
 from alcove.agent.logs import files
 from alcove.agent.logs.reader import LogFormatter, LogOptions
 from alcove.agent.logs.rotation import LogRotation
 from alcove.agent.runtime import conmon
-from alcove.agent.runtime.base import ContainerId, ExecSession
+from alcove.agent.runtime.base import ContainerId, ContainerPhase, ExecSession, Isolation
+from alcove.agent.runtime.bundle import UNKNOWN_EXIT_CODE
+from alcove.agent.runtime.node_processes import BYTES_PER_CONTAINER
 from alcove.testing.containers import ContainerLab
 
 pytestmark = [pytest.mark.root]
@@ -79,6 +83,13 @@ def commands_with(*words: str) -> dict[int, str]:
     return found
 
 
+def is_charged(lab: ContainerLab, text: str) -> bool:
+    """Whether a process whose /proc/PID/cgroup is `text` counts for the pod, by all that pods are limited in."""
+    lines = [line for line in text.splitlines() if f"/{lab.name}/_node" in line]
+    controllers = {name for line in lines for name in line.split(":")[1].split(",")}
+    return {"memory", "pids", "cpu"} <= controllers or any(line.startswith("0::") for line in lines)
+
+
 async def test_the_runtimes_command_of_an_exec_is_charged_to_the_pod(lab: ContainerLab) -> None:
     """It runs as long as the process, which a tenant's probe or client can make as long as it likes."""
     sandbox = await lab.sandbox()
@@ -94,19 +105,55 @@ async def test_the_runtimes_command_of_an_exec_is_charged_to_the_pod(lab: Contai
     assert own == of_first, "the process itself is as likely to be killed as the container's first one"
     commands = commands_with("exec", f"{container}_")
     assert commands
-    for group in commands.values():
-        lines = [line for line in group.splitlines() if f"/{lab.name}/_exec" in line]
-        assert {"memory", "pids", "cpu"} <= {
-            name for line in lines for name in line.split(":")[1].split(",")
-        } or any(line.startswith("0::") for line in lines)
-    assert set(commands) <= set(lab.cgroups.processes(f"/{lab.name}/_exec"))
+    assert all(map(partial(is_charged, lab), commands.values()))
+    assert set(commands) <= set(lab.cgroups.processes(f"/{lab.name}/_node"))
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert not lab.cgroups.processes(f"/{lab.name}/_exec")
+    assert not set(commands) & set(lab.cgroups.processes(f"/{lab.name}/_node"))
+
+
+async def test_processes_that_wait_for_a_container_are_charged_to_the_pod(lab: ContainerLab) -> None:
+    """conmon, and for a container in gVisor the command that waits for it, were the node's: a tenant with many
+    containers had them for nothing."""
+    sandbox = await lab.sandbox()
+    container = await lab.container(sandbox, {"command": ["sleep", "600"]})
+    waiting = asyncio.create_task(lab.runtime.wait(container))
+    expected = {"conmon"} if lab.runtime.isolation is Isolation.NAMESPACES else {"conmon", "wait"}
+    async with asyncio.timeout(60):
+        while True:
+            found = {
+                "conmon": commands_with("--full-attach", f"{container}_"),
+                "wait": commands_with("wait", f"{container}_"),
+            }
+            charged = {
+                name
+                for name, commands in found.items()
+                if commands and all(map(partial(is_charged, lab), commands.values()))
+            }
+            if charged == expected:
+                break
+            await asyncio.sleep(0.05)
+    await lab.runtime.kill(container, 9)
+    assert (await waiting).exit_code == 137
+    await lab.runtime.delete(container)
+    assert not commands_with("--full-attach", f"{container}_")
+
+
+async def test_a_pod_whose_memory_is_used_up_still_has_those_who_wait_for_it(lab: ContainerLab) -> None:
+    """They are in its cgroup: it is the pod's process that is killed, and its exit is noticed."""
+    limit = 64 << 20
+    lab.cgroups.ensure(f"/{lab.name}", CgroupLimits(memory_bytes=limit + 2 * BYTES_PER_CONTAINER))
+    sandbox = await lab.sandbox()
+    command = ["sh", "-c", "exec tail -c 1000000000 /dev/zero"]
+    container = await lab.container(sandbox, {"command": command})
+    async with asyncio.timeout(120):
+        status = await lab.runtime.wait(container)
+    assert status.exit_code not in (0, UNKNOWN_EXIT_CODE) or lab.runtime.isolation is Isolation.SANDBOX
+    assert status.phase is ContainerPhase.EXITED
 
 
 async def test_nothing_is_executed_while_the_pods_cgroup_is_removed(lab: ContainerLab) -> None:
     """A cgroup that came too late would stay for ever."""
     with pytest.raises(FileNotFoundError):
-        lab.cgroups.make_leaf(f"/{lab.name}-gone/_exec")
+        lab.cgroups.make_leaf(f"/{lab.name}-gone/_node")
     assert not lab.cgroups.children(f"/{lab.name}-gone")

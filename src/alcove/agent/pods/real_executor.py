@@ -53,6 +53,7 @@ from alcove.agent.runtime.config import (
 )
 from alcove.agent.runtime.expand import environment
 from alcove.agent.runtime.resources import (
+    cgroup_limits_of,
     container_limits_of,
     oom_score,
     pod_limits_of,
@@ -136,7 +137,7 @@ class RealPodExecutor:
 
     def _limit(self, spec: Object) -> None:
         cgroups = self._services.cgroups
-        cgroups.ensure(self._group, pod_limits_of(spec))
+        cgroups.ensure(self._group, cgroup_limits_of(spec))
         cgroups.balance(self._services.tenant_group(self.key))
 
     async def _attach(self, pod: Object) -> None:

@@ -5,7 +5,7 @@ the agent.
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import orjson
@@ -25,12 +25,15 @@ _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 _REOPEN_LOG = b"2 0 0\n"
 
 
-async def create(program: str, runtime: Path, bundle: Bundle, spec: ContainerSpec) -> None:
-    """Lets the runtime create the container. Raises CreateFailed with the runtime's message."""
+async def create(
+    program: str, runtime: Path, bundle: Bundle, spec: ContainerSpec, variables: Mapping[str, str]
+) -> None:
+    """Lets the runtime create the container. `variables` are of the runtime's environment. Raises CreateFailed with
+    the runtime's message."""
     reading, writing = os.pipe()
     try:
         arguments = _arguments(runtime, bundle, spec)
-        environment = {**_ENVIRONMENT, "_OCI_SYNCPIPE": str(writing)}
+        environment = {**_ENVIRONMENT, **variables, "_OCI_SYNCPIPE": str(writing)}
         process = await asyncio.create_subprocess_exec(
             program, *arguments, pass_fds=(writing,), env=environment, stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,

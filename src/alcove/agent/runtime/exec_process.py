@@ -17,15 +17,13 @@ import msgspec
 from msgspec import Struct, structs
 
 from alcove.agent.cgroups import Cgroups
-from alcove.agent.runtime import console
+from alcove.agent.runtime import console, node_processes
 from alcove.agent.runtime.base import CreateFailed, ExecSession, Isolation, NoSuchContainer
 from alcove.agent.runtime.bundle import Bundle
 from alcove.agent.runtime.flavors import CGROUPS_VARIABLE, RuntimeFlavor
 
 PID_SECONDS_MAX = 2.0
 KILL_SECONDS, KILLS_MAX = 1.0, 5
-_GROUP = "_exec"
-"""The name of the cgroup in that of the pod; no id of a container begins like that."""
 _IN_MEMORY = Path("/run")
 _POLL_SECONDS = 0.01
 
@@ -76,10 +74,9 @@ class ExecProcesses(Struct, frozen=True):
         return self.flavor.isolation is Isolation.SANDBOX
 
     def _cgroup(self, bundle: Bundle) -> str:
-        """Files by which the runtime's command enters its cgroup, which is beside those of the containers."""
-        pod = bundle.record().cgroup.rpartition("/")[0]
+        """Files by which the runtime's command enters its cgroup."""
         try:
-            return ":".join(str(path) for path in self.cgroups.make_leaf(f"{pod}/{_GROUP}"))
+            return node_processes.joined(node_processes.entries(self.cgroups, bundle.record().cgroup))
         except FileNotFoundError:
             raise NoSuchContainer(f"{bundle.id} is being removed") from None
 

@@ -17,6 +17,8 @@ from alcove.agent.runtime.base import HandlerName, Isolation
 
 CGROUPS_VARIABLE = "ALCOVE_CGROUPS"
 """An environment variable of the scripts: files named cgroup.procs of the cgroups to enter, separated by colons."""
+WAIT_CGROUPS_VARIABLE = "ALCOVE_WAIT_CGROUPS"
+"""The same for the proxy process of a container in gVisor, which enters them when it has started the container."""
 
 _HEAD = """\
 #!/bin/sh
@@ -45,6 +47,8 @@ for word in "$@"; do
     case ${{before-}} in --bundle) bundle=$word ;; --pid-file) pid_file=$word ;; esac
     before=$word
 done
+wait_cgroups=${{{wait_cgroups}-}}
+unset {wait_cgroups}
 mkfifo "$bundle/{go}" || exit
 {call} "$@" || exit
 exec 3<&0
@@ -60,6 +64,12 @@ exec 3<&0
         exit 255
     fi
     exec </dev/null >/dev/null 2>&1 3<&-
+    # Only now: a pod that may use little CPU would start slowly otherwise. Out of memory, the pod loses one of its own
+    # processes and not this one, without which its containers would count as lost.
+    IFS=:
+    for procs in $wait_cgroups; do echo 0 >"$procs"; done
+    unset IFS
+    echo -1000 >/proc/self/oom_score_adj
     result=$({plain} wait "$word") || exit 255
     code=${{result##*:}}
     code=${{code%%[!0-9]*}}
@@ -121,6 +131,7 @@ def script(flavor: RuntimeFlavor, program: str, root: Path, cgroups: Cgroups) ->
             started=STARTED,
             failed=FAILED,
             start_log=START_LOG,
+            wait_cgroups=WAIT_CGROUPS_VARIABLE,
         )
     return head + _DIRECT.format(call=call, plain=plain)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import orjson
 
 from alcove.agent.cgroups import Cgroups, CgroupUsage
-from alcove.agent.runtime import conmon
+from alcove.agent.runtime import conmon, node_processes
 from alcove.agent.runtime.base import (
     ContainerId,
     ContainerPhase,
@@ -30,7 +30,7 @@ from alcove.agent.runtime.base import (
 )
 from alcove.agent.runtime.bundle import Bundle, ContainerRecord, process_of
 from alcove.agent.runtime.exec_process import ExecProcesses
-from alcove.agent.runtime.flavors import GO, START_LOG, RuntimeFlavor, script
+from alcove.agent.runtime.flavors import GO, START_LOG, WAIT_CGROUPS_VARIABLE, RuntimeFlavor, script
 
 CALL_SECONDS_MAX = 30.0
 MONITOR_SECONDS_MAX = 5.0
@@ -63,7 +63,8 @@ class OciRuntime:
         bundle = Bundle.make(self._bundles, spec)
         self._creating.add(spec.id)
         try:
-            await conmon.create(self._monitor, self._script, bundle, spec)
+            variables = {WAIT_CGROUPS_VARIABLE: node_processes.joined(self._node_processes(bundle))}
+            await conmon.create(self._monitor, self._script, bundle, spec, variables)
             bundle.process()
             self._unstarted.add(spec.id)
         except BaseException:
@@ -103,6 +104,8 @@ class OciRuntime:
 
     async def wait(self, container: ContainerId) -> ContainerStatus:
         bundle = self._find(container)
+        # Here, as it takes some milliseconds, for which no start should wait.
+        await asyncio.to_thread(self._charge_monitor, bundle)
         while True:
             status = await self._status(bundle)
             if status.phase in (ContainerPhase.EXITED, ContainerPhase.BROKEN):
@@ -167,6 +170,22 @@ class OciRuntime:
         if not bundle.path.is_dir():
             raise NoSuchContainer(container)
         return bundle
+
+    def _node_processes(self, bundle: Bundle) -> Sequence[Path]:
+        """Files by which processes enter the pod's cgroup for them; none if the pod has no cgroup."""
+        try:
+            return node_processes.entries(self._cgroups, bundle.record().cgroup)
+        except (FileNotFoundError, NoSuchContainer):
+            return []
+
+    def _charge_monitor(self, bundle: Bundle) -> None:
+        """Moves conmon into a cgroup of the pod, so that the pod pays for it."""
+        monitor = bundle.monitor()
+        for path in self._node_processes(bundle) if monitor is not None else ():
+            with suppress(
+                ProcessLookupError, FileNotFoundError
+            ):  # It has exited, or the pod is being removed.
+                path.write_text(str(monitor))
 
     async def _start_by_proxy(self, bundle: Bundle) -> None:
         is_signalled = False  # The container's proxy process starts it, see `flavors`.

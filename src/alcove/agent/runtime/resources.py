@@ -1,8 +1,9 @@
 """Requests and limits as cgroup limits and OOM scores."""
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from alcove.agent.cgroups import CPU_PERIOD_US, CgroupLimits
+from alcove.agent.runtime import node_processes
 from alcove.api.kinds.core.pods.totals import (
     Amounts,
     container_requests,
@@ -16,6 +17,7 @@ from alcove.api.quantity import of
 
 PROCESSES_MAX = 4_096
 """Most processes in one container; gVisor's threads count as well."""
+_CONTAINER_FIELDS = ("containers", "initContainers", "ephemeralContainers")
 _SHARES_MIN, _SHARES_MAX = 2, 262_144
 _GUARANTEED_OOM_SCORE, _BEST_EFFORT_OOM_SCORE = -997, 1_000
 
@@ -53,6 +55,18 @@ def pod_limits_of(pod: Object) -> CgroupLimits:
     cpu = cpu_limit.milli + _milli(overhead) if cpu_limit else 0
     memory = memory_limit.value + overhead_memory if memory_limit else 0
     return CgroupLimits(cpu, shares_of(_milli(requests)), memory, PROCESSES_MAX)
+
+
+def cgroup_limits_of(pod: Object) -> CgroupLimits:
+    """The limits of the pod's cgroup, which also has the processes of the node that serve the pod."""
+    limits = pod_limits_of(pod)
+    if not limits.memory_bytes:
+        return limits
+    # One for each container and one for the sandbox.
+    count = 1 + sum(len(pod.get(field) or ()) for field in _CONTAINER_FIELDS)
+    return structs.replace(
+        limits, memory_bytes=limits.memory_bytes + count * node_processes.BYTES_PER_CONTAINER
+    )
 
 
 def unenforced_limits(pod: Object) -> str:

@@ -36,7 +36,7 @@ def program(folder: Path, response: str) -> str:
 async def test_conmon_is_called_with_the_options_of_the_container(tmp_path: Path) -> None:
     bundle, spec = make(tmp_path)
     path = program(tmp_path, '{"data": 42}\n')
-    await conmon.create(path, Path("/runtime"), bundle, spec)
+    await conmon.create(path, Path("/runtime"), bundle, spec, {})
     message = (tmp_path / "arguments").read_text()
     assert "--runtime /runtime" in message
     assert "--cid c1_" in message
@@ -55,7 +55,7 @@ async def test_conmon_is_called_with_the_options_of_the_container(tmp_path: Path
 async def test_a_failed_creation_is_an_error(tmp_path: Path, response: str, message: str) -> None:
     bundle, spec = make(tmp_path)
     with pytest.raises(CreateFailed, match=message):
-        await conmon.create(program(tmp_path, response), Path("/runtime"), bundle, spec)
+        await conmon.create(program(tmp_path, response), Path("/runtime"), bundle, spec, {})
 
 
 @pytest.mark.parametrize(
