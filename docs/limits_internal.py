@@ -163,6 +163,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
     "The same as a constant that is on the page, or set by the code that uses it.": (
         "agent.images.tools.OUTPUT_BYTES_MAX",
         "agent.node.NodeDescription.pods_max",
+        "agent.runtime.resources.NodeCapacity.open_files_max",
         "api.warnings.ports.WARNINGS_MAX",
         "apiserver.resources.body.WARNINGS_MAX",
         "bpf.memories",

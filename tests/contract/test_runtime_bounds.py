@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from alcove.agent.runtime import conmon
 from alcove.agent.runtime.base import ContainerId, ContainerPhase, ExecSession, Isolation
 from alcove.agent.runtime.bundle import UNKNOWN_EXIT_CODE
 from alcove.agent.runtime.node_processes import BYTES_PER_CONTAINER
+from alcove.agent.runtime.resources import OPEN_FILES_MAX, OPEN_FILES_SOFT
 from alcove.testing.containers import ContainerLab
 
 pytestmark = [pytest.mark.root]
@@ -157,3 +159,10 @@ async def test_nothing_is_executed_while_the_pods_cgroup_is_removed(lab: Contain
     with pytest.raises(FileNotFoundError):
         lab.cgroups.make_leaf(f"/{lab.name}-gone/_node")
     assert not lab.cgroups.children(f"/{lab.name}-gone")
+
+
+async def test_a_container_does_not_inherit_the_agents_limit_of_open_files(lab: ContainerLab) -> None:
+    """The agent raises its own; programs that walk all descriptors up to theirs would take long."""
+    sandbox = await lab.sandbox()
+    hard = min(OPEN_FILES_MAX, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    assert await lab.output(sandbox, "ulimit -Sn; ulimit -Hn") == [str(OPEN_FILES_SOFT), str(hard), "0"]

@@ -41,6 +41,7 @@ from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.component.tasks import BackgroundTasks
 from alcove.processes.memory import keep_trimmed
+from alcove.processes.open_files import raise_open_files_limit
 from alcove.processes.probes import serve_probes
 
 log = logging.getLogger(__name__)
@@ -260,6 +261,7 @@ def run_agent(config: AgentConfig) -> str:
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
+    raise_open_files_limit()
     try:
         uvloop.run(until_signal())
     except BadKubeconfig as error:

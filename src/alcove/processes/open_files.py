@@ -6,9 +6,14 @@ import resource
 def raise_open_files_limit() -> int:
     """Raises the soft limit of open files to the hard limit, and returns it. The soft limit is 1,024 on most
     machines, which a server with many connections would reach."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    hard = open_files_max()
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
+
+
+def open_files_max() -> int:
+    """The hard limit of this process."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
 def connections_that_fit(wanted: int) -> int:

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
+from resource import RLIMIT_NOFILE, getrlimit
 from struct import pack
 from tempfile import TemporaryDirectory
 
@@ -44,7 +45,7 @@ from alcove.agent.runtime.config import (
 from alcove.agent.runtime.flavors import RuntimeFlavor
 from alcove.agent.runtime.handlers import TRIED
 from alcove.agent.runtime.oci import OciRuntime
-from alcove.agent.runtime.resources import PROCESSES_MAX, container_limits_of
+from alcove.agent.runtime.resources import PROCESSES_MAX, NodeCapacity, container_limits_of, rlimits
 from alcove.agent.runtime.users import Accounts, resolve
 from alcove.api.objects import Object
 from alcove.dataplane import namespaces
@@ -238,6 +239,7 @@ class ContainerLab:
             namespaces=shared,
             mapping=mapping,
             oom_score=int(Path("/proc/self/oom_score_adj").read_text()),
+            rlimits=rlimits(NodeCapacity(0, open_files_max=getrlimit(RLIMIT_NOFILE)[1])),
             capabilities=_held(),
         )
 

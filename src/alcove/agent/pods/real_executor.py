@@ -57,6 +57,7 @@ from alcove.agent.runtime.resources import (
     container_limits_of,
     oom_score,
     pod_limits_of,
+    rlimits,
     unenforced_limits,
 )
 from alcove.agent.runtime.users import resolve
@@ -260,6 +261,7 @@ class RealPodExecutor:
             mapping=self._mapping(spec),
             unified_cgroups=services.cgroups.layout is CgroupLayout.V2,
             oom_score=oom_score(spec, container or {}, services.machine),
+            rlimits=rlimits(services.machine),
             capabilities=services.capabilities,
         )
 

@@ -102,6 +102,7 @@ class ContainerContext(Struct, frozen=True):
     mapping: IdMapping | None = None
     unified_cgroups: bool = False
     oom_score: int = 0
+    rlimits: Sequence[Object] = ()
     capabilities: tuple[str, ...] = security.ALL_CAPABILITIES
     """The capabilities that the agent itself has."""
 
@@ -207,7 +208,7 @@ def _config(context: ContainerContext, process: Object, mounts: Iterable[BindMou
         linux |= {"uidMappings": [mapping], "gidMappings": [mapping]}
     return {
         "ociVersion": OCI_VERSION,
-        "process": process,
+        "process": {**process, "rlimits": list(context.rlimits)},
         "root": {"path": context.rootfs, "readonly": False},
         "mounts": [*_standard_mounts(context), *_mounts(mounts, context)],
         "linux": linux,

@@ -17,6 +17,9 @@ from alcove.api.quantity import of
 
 PROCESSES_MAX = 4_096
 """Most processes in one container; gVisor's threads count as well."""
+OPEN_FILES_SOFT, OPEN_FILES_MAX = 1_024, 524_288
+"""The limits of open files of a container's processes, as systemd and containerd 2 give them. The soft one is small:
+`select` cannot use larger numbers, and some programs walk all numbers up to it. Programs that need more raise it."""
 _CONTAINER_FIELDS = ("containers", "initContainers", "ephemeralContainers")
 _SHARES_MIN, _SHARES_MAX = 2, 262_144
 _GUARANTEED_OOM_SCORE, _BEST_EFFORT_OOM_SCORE = -997, 1_000
@@ -28,6 +31,8 @@ class NodeCapacity(Struct, frozen=True):
     memory_bytes: int
     oom_score_floor: int = -1_000
     """The agent's own OOM score where it may not set a lower one."""
+    open_files_max: int = OPEN_FILES_MAX
+    """The agent's own hard limit of open files where it may not set a higher one."""
 
 
 def shares_of(cpu_milli: int) -> int:
@@ -120,6 +125,12 @@ def _undivided_memory(pod: Object) -> int:
     rest = of(requests["memory"]).value - (divided["memory"].value if "memory" in divided else 0)
     running = [each for each in pod.get("initContainers") or () if is_sidecar(each)]
     return max(0, rest) // max(1, len(pod.get("containers") or ()) + len(running))
+
+
+def rlimits(machine: NodeCapacity) -> list[Object]:
+    """The rlimits of a container's processes, which would otherwise inherit those of the agent."""
+    hard = min(OPEN_FILES_MAX, machine.open_files_max)
+    return [{"type": "RLIMIT_NOFILE", "soft": min(OPEN_FILES_SOFT, hard), "hard": hard}]
 
 
 def oci_resources(limits: CgroupLimits) -> Object:

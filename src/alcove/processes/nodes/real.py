@@ -64,6 +64,7 @@ from alcove.dataplane.errors import DataPlaneError
 from alcove.dns import resolvconf
 from alcove.processes.agent import COMPONENT, AgentProcess
 from alcove.processes.nodes import hollow, reboots
+from alcove.processes.open_files import open_files_max
 
 log = logging.getLogger(__name__)
 
@@ -212,7 +213,7 @@ class _Node:
             environment=ContainerEnvironment(lookup, allocatable),
             seccomp=profile,
             has_apparmor=hardware.has_apparmor(),
-            machine=NodeCapacity(machine.memory_bytes, _oom_score_floor()),
+            machine=NodeCapacity(machine.memory_bytes, _oom_score_floor(), open_files_max()),
             capabilities=_held_capabilities(),
             pause=pause,
             addresses=(config.address,),

@@ -3,13 +3,16 @@
 import pytest
 
 from alcove.agent.cgroups import CgroupLimits
+from alcove.agent.runtime.node_processes import BYTES_PER_CONTAINER
 from alcove.agent.runtime.resources import (
     PROCESSES_MAX,
     NodeCapacity,
+    cgroup_limits_of,
     container_limits_of,
     oci_resources,
     oom_score,
     pod_limits_of,
+    rlimits,
     shares_of,
     unenforced_limits,
 )
@@ -114,3 +117,16 @@ def test_resources_for_a_runtime() -> None:
         "devices": [{"allow": False, "access": "rwm"}],
         "cpu": {"shares": 2},
     }
+
+
+def test_limits_of_open_files_are_no_higher_than_the_agent_may_set_them() -> None:
+    [common] = rlimits(MACHINE)
+    assert (common["type"], common["soft"], common["hard"]) == ("RLIMIT_NOFILE", 1_024, 524_288)
+    [small] = rlimits(NodeCapacity(4 << 30, open_files_max=512))
+    assert (small["soft"], small["hard"]) == (512, 512)
+
+
+def test_a_pod_with_a_memory_limit_has_some_more_for_what_the_node_runs_for_it() -> None:
+    limited = {"resources": {"limits": {"memory": "64Mi"}}}
+    assert cgroup_limits_of({"containers": [limited]}).memory_bytes == (64 << 20) + 2 * BYTES_PER_CONTAINER
+    assert cgroup_limits_of({"containers": [limited, {}]}).memory_bytes == 0
