@@ -16,6 +16,7 @@ from alcove.testing.cluster import (
     create,
     gone,
     lacking,
+    log_of,
     pod,
     pod_group,
     ready,
@@ -113,3 +114,20 @@ def test_an_exit_code_restarts_all_containers_of_a_pod_once(acme: Caller, runtim
     assert condition(found, "AllContainersRestarting") == "False"
     acme.delete(f"{PODS}/{name}")
     gone(acme, name)
+
+
+def test_names_and_variables_that_a_pod_defines_itself(cluster: RealCluster, acme: Caller) -> None:
+    """The host name is overridden; a variable comes from a file that the init container wrote."""
+    wanted = pod("defined", "hostname; echo $V", restartPolicy="Never", hostnameOverride="own.example")
+    main = wanted["spec"]["containers"][0]
+    ref = {"volumeName": "v", "path": "env", "key": "TOKEN"}
+    main["env"] = [{"name": "V", "valueFrom": {"fileKeyRef": ref}}]
+    write = ["sh", "-c", "echo \"TOKEN='from a file'\" > /v/env"]
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    wanted["spec"]["initContainers"] = [
+        {"name": "init", "image": main["image"], "command": write, "volumeMounts": mounts}
+    ]
+    wanted["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
+    uid = create(acme, wanted)
+    until(acme, "defined", lambda each: each["status"]["phase"] == "Succeeded", 120)
+    assert log_of(cluster, uid) == ["own.example", "from a file"]

@@ -5,12 +5,15 @@ Order: service variables, `envFrom`, `env`. A later variable of the same name wi
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from collections.abc import Mapping
+from pathlib import Path
 
 from alcove.agent.lookup import ObjectLookup
 from alcove.agent.podkey import PodKey
+from alcove.agent.pods import env_files
 from alcove.agent.pods.executor import ContainerStartError
 from alcove.agent.volumes import downward
 from alcove.agent.volumes.errors import VolumeFailure
@@ -30,16 +33,24 @@ class ContainerEnvironment:
         self._allocatable = allocatable
 
     async def variables(
-        self, key: PodKey, pod: Object, container: Object, services: Mapping[str, str]
+        self,
+        key: PodKey,
+        pod: Object,
+        container: Object,
+        services: Mapping[str, str],
+        volumes: Mapping[str, Path],
     ) -> Variables:
-        """`pod` must have its addresses in the status. Raises ContainerConfigError if a reference is
-        missing."""
+        """`pod` must have its addresses in the status; `volumes` are the directories of its volumes. Raises
+        ContainerConfigError if a reference is missing."""
         variables: Variables = [(name, _literal(value)) for name, value in services.items()]
         for source in container.get("envFrom") or ():
             variables += await self._all_of(key, source)
         for each in container.get("env") or ():
             if "valueFrom" in each:
-                value = await self._from(key, pod, container, each["valueFrom"])
+                if ref := each["valueFrom"].get("fileKeyRef"):
+                    value = await asyncio.to_thread(_from_file, ref, volumes)
+                else:
+                    value = await self._from(key, pod, container, each["valueFrom"])
                 if value is not None:
                     variables.append((each["name"], _literal(value)))
             else:
@@ -86,6 +97,23 @@ class ContainerEnvironment:
             _check_optional(ref, "secret")
             return None
         return {name: _decoded(value) for name, value in (secret.get("data") or {}).items()}
+
+
+def _from_file(ref: Object, volumes: Mapping[str, Path]) -> str | None:
+    directory, key = volumes.get(ref.get("volumeName") or ""), ref.get("key") or ""
+    if directory is None:
+        raise ContainerConfigError(
+            f'cannot find the volume "{ref.get("volumeName")}" referenced by FileKeyRef'
+        )
+    try:
+        value = env_files.value(directory, ref.get("path") or "", key)
+    except env_files.EnvFileError as error:
+        if ref.get("optional"):
+            return None
+        raise ContainerConfigError(f"couldn't parse env file: {error}") from error
+    if value is None and not ref.get("optional"):
+        raise ContainerConfigError(f'environment variable key "{key}" not found in file "{ref.get("path")}"')
+    return value
 
 
 def _literal(value: str) -> str:

@@ -42,15 +42,17 @@ _ALIASES_HEAD = "\n# Entries added by HostAliases.\n"
 
 
 def hostname_of(pod: Object) -> str:
-    """The pod's host name, without a domain."""
+    """The pod's host name, without a domain unless it is overridden by one that has it."""
+    if override := pod["spec"].get("hostnameOverride"):
+        return str(override)
     name = pod["spec"].get("hostname") or pod["metadata"]["name"]
     return str(name)[:_HOSTNAME_MAX].rstrip("-.")
 
 
 def fqdn_of(pod: Object, domain: str) -> str:
-    """The pod's fully qualified domain name; empty if it has no subdomain."""
+    """The pod's fully qualified domain name; empty if it has no subdomain or its host name is overridden."""
     subdomain = pod["spec"].get("subdomain")
-    if not subdomain:
+    if not subdomain or pod["spec"].get("hostnameOverride"):
         return ""
     return f"{hostname_of(pod)}.{subdomain}.{pod['metadata']['namespace']}.svc.{domain}"
 

@@ -284,9 +284,10 @@ class RealPodExecutor:
         image = await self._image(pod, container)
         self._image_digests[id] = image.digest
         service_variables = self._services.network.environment(self.key, pod)
+        volumes = {name: volume.path for name, volume in self._volumes.items()}
         try:
             variables = await self._services.environment.variables(
-                self.key, self._with_addresses(pod), container.spec, service_variables
+                self.key, self._with_addresses(pod), container.spec, service_variables, volumes
             )
         except (ApiError, ClientError) as error:
             raise ContainerConfigError(str(error)) from error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -31,9 +33,11 @@ class Objects:
         return {"data": {"p": base64.b64encode(b"pa$$word").decode()}} if name == "s" else None
 
 
-async def found(**container: object) -> dict[str, str]:
+async def found(volumes: Mapping[str, Path] | None = None, /, **container: object) -> dict[str, str]:
     made = ContainerEnvironment(Objects(), {"cpu": "2", "memory": "4Gi"})  # type: ignore[arg-type]
-    variables = await made.variables(KEY, POD, {"name": "a", **container}, {"SVC_HOST": "1.2.3.4"})
+    variables = await made.variables(
+        KEY, POD, {"name": "a", **container}, {"SVC_HOST": "1.2.3.4"}, volumes or {}
+    )
     return environment(variables)
 
 
@@ -85,3 +89,17 @@ async def test_missing_sources_are_reported(container: Object, message: str) -> 
     with pytest.raises(ContainerConfigError, match=message) as raised:
         await found(**container)
     assert raised.value.reason == "CreateContainerConfigError"
+
+
+async def test_a_variable_from_a_file_that_another_container_wrote(tmp_path: Path) -> None:
+    (tmp_path / "env").write_text("TOKEN='a$(X)b'\n")
+    ref = {"volumeName": "shared", "path": "env", "key": "TOKEN"}
+    volumes = {"shared": tmp_path}
+    assert (await found(volumes, env=from_(fileKeyRef=ref)))["V"] == "a$(X)b"
+    for missing in ({"key": "OTHER"}, {"path": "none"}):
+        optional = from_(fileKeyRef={**ref, **missing, "optional": True})
+        assert "V" not in await found(volumes, env=optional)
+        with pytest.raises(ContainerConfigError):
+            await found(volumes, env=from_(fileKeyRef={**ref, **missing}))
+    with pytest.raises(ContainerConfigError, match="cannot find the volume"):
+        await found({}, env=from_(fileKeyRef=ref))

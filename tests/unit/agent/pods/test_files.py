@@ -25,6 +25,7 @@ def pod(name: str = "web", **spec: object) -> Object:
         (pod(hostname="me"), "me", "me"),
         (pod(hostname="me", subdomain="s"), "me", "me"),
         (pod(subdomain="s", setHostnameAsFQDN=True), "web", "web.s.default.svc.cluster.local"),
+        (pod(hostname="me", subdomain="s", hostnameOverride="own.example"), "own.example", "own.example"),
     ],
 )
 def test_names(made: Object, hostname: str, uts: str) -> None:
@@ -66,6 +67,11 @@ def test_a_pod_in_the_nodes_network_has_the_nodes_hosts(tmp_path: Path) -> None:
     header = "# Kubernetes-managed hosts file (host network).\n"
     assert text == header + "10.9.9.9 registry\n" + ALIASES
     assert files.hosts(made, (), "cluster.local", tmp_path / "none") == header + ALIASES
+
+
+def test_hosts_have_an_overridden_name_and_no_other() -> None:
+    text = files.hosts(pod(subdomain="s", hostnameOverride="own.example"), ("10.0.0.2",), "cluster.local")
+    assert "10.0.0.2\town.example\n" in text
 
 
 def test_files_that_are_mounted_keep_their_place(tmp_path: Path) -> None:
