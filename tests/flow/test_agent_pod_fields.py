@@ -92,7 +92,9 @@ def test_an_exit_code_restarts_all_containers_of_a_pod_once(acme: Caller, runtim
     name = f"again-{runtime}"
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
     more = {"runtimeClassName": "plain"} if runtime == "crun" else {}
-    wanted = pod(name, "test -f /v/x && exec sleep 1000; touch /v/x; exit 42", restartPolicy="Never", **more)
+    wanted = pod(
+        name, "test -f /v/x && exec sleep 1000; touch /v/x; sleep 9; exit 42", restartPolicy="Never", **more
+    )
     main = wanted["spec"]["containers"][0]
     main |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
     main["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]

@@ -53,11 +53,17 @@ class Pod:
     def __init__(self, runtime: HollowRuntime | None = None) -> None:
         self.runtime = runtime or Runtime()
         self.handshakes = Handshakes()
+        self.hosts: list[str] = []
+        """The other hosts that were dialled."""
 
     async def handshake(
         self, sock: socket.socket, make_context: Callable[[], ssl.SSLContext], server_name: str
     ) -> TlsSession:
         return await self.handshakes.perform(self.key.tenant, sock, make_context, server_name)
+
+    async def dial_host(self, host: str, port: int) -> socket.socket:
+        self.hosts.append(host)
+        return await self.dial(port)
 
     async def dial(self, port: int) -> socket.socket:
         dialled = socket.socket()
@@ -97,13 +103,18 @@ async def serve(answer: bytes) -> tuple[asyncio.Server, int, list[bytes]]:
 )
 async def test_http(answer: bytes, is_good: bool) -> None:
     server, port, asked = await serve(answer)
-    headers = [{"name": "X-Own", "value": "1"}, {"name": "user-agent", "value": "me"}]
+    headers = [{"name": "X-Own", "value": "1"}, {"name": "X-Own", "value": "2"}]
+    headers += [{"name": "user-agent", "value": "me"}]
     async with server:
-        handler = {"httpGet": {"path": "/up?x=1", "port": "web", "host": "a.example", "httpHeaders": headers}}
+        handler = {"httpGet": {"path": "/up?x=1", "port": "web", "httpHeaders": headers}}
         container = {"ports": [{"name": "web", "containerPort": port}]}
         assert (await found(handler, container)).is_good is is_good
-    assert asked[0].startswith(b"GET /up?x=1 HTTP/1.1\r\nHost: a.example\r\n")
-    assert b"X-Own: 1\r\n" in asked[0] and b"user-agent: me\r\n" in asked[0] and b"kube-probe" not in asked[0]
+    assert asked[0].startswith(b"GET /up?x=1 HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n" % port)
+    assert (
+        b"X-Own: 1\r\nX-Own: 2\r\n" in asked[0]
+        and b"user-agent: me\r\n" in asked[0]
+        and b"kube-probe" not in asked[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,6 +168,35 @@ async def test_costly_certificates_of_pods_are_not_read_on_the_event_loop() -> N
         for _ in range(4):
             assert not (await found(handler)).is_good
         assert time.thread_time() - started < 2 * cost, "four probes cost the loop less than two handshakes"
+
+
+async def test_redirects_are_followed_on_the_same_host_only() -> None:
+    end, end_port, end_asked = await serve(b"HTTP/1.1 503 Busy\r\n\r\n")
+    location = b"http://127.0.0.1:%d/end" % end_port
+    near, near_port, _ = await serve(b"HTTP/1.1 302 Found\r\nlocation: %s\r\n\r\n" % location)
+    away, away_port, _ = await serve(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.2/\r\n\r\n")
+    loop, loop_port, loop_asked = await serve(b"HTTP/1.1 307 Again\r\nLocation: /next\r\n\r\n")
+    async with end, near, away, loop:
+        assert "503" in (await found({"httpGet": {"port": near_port}})).message
+        assert end_asked[0].startswith(b"GET /end HTTP/1.1\r\n")
+        assert (await found({"httpGet": {"port": away_port}})).is_good, "another host is not asked"
+        assert "10 redirects" in (await found({"httpGet": {"port": loop_port}})).message
+    assert len(loop_asked) == 10
+
+
+@pytest.mark.parametrize("kind", ["httpGet", "tcpSocket"])
+async def test_a_probes_own_host_is_dialled_and_not_the_pod(kind: str) -> None:
+    server, port, asked = await serve(b"HTTP/1.1 200 OK\r\n\r\n")
+    pod = Pod()
+    async with server:
+        assert (await found({kind: {"port": port, "host": "a.example"}}, pod=pod)).is_good
+        assert (await found({kind: {"port": port, "host": "127.0.0.1"}}, pod=pod)).is_good
+    assert pod.hosts == ["a.example"], "the pod's own address is no other host"
+    assert kind == "tcpSocket" or b"Host: a.example:%d\r\n" % port in asked[0]
+
+
+def test_the_user_agent_is_of_the_version_that_is_served() -> None:
+    assert checks.USER_AGENT == "kube-probe/1.37"
 
 
 async def test_a_line_break_smuggles_nothing() -> None:

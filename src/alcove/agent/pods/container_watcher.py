@@ -118,7 +118,7 @@ class ContainerWatcher:
         assert observed.current is not None
         self._stop_tasks(container.name)
         observed.is_ready = observed.is_started = False
-        observed.kill_message = ""
+        observed.kill_message = observed.failed_probe = ""
         backoff_message = backoff.after_exit(container, observed, self._pod()["spec"], self._context.clock())
         observed.waiting = waiting
         if backoff_message is not None and self._view.end is None:
@@ -202,7 +202,7 @@ def probe_callbacks(
             wake()
 
     def restart_needed(kind: str) -> None:
-        observed.kill_message = f"Container {name} failed {kind} probe"
+        observed.kill_message, observed.failed_probe = f"Container {name} failed {kind} probe", kind
         wake()
 
     def unhealthy(kind: str, message: str) -> None:

@@ -109,6 +109,10 @@ class PodExecutor(Protocol):
         """Connects to the pod's address from within its network. Raises OSError."""
         ...
 
+    async def dial_host(self, host: str, port: int) -> socket.socket:
+        """Connects to another host from the node, for ring0's pods only. Raises OSError."""
+        ...
+
     async def handshake(
         self, sock: socket.socket, make_context: Callable[[], ssl.SSLContext], server_name: str
     ) -> TlsSession:

@@ -96,6 +96,9 @@ class HollowPodExecutor:
     async def dial(self, port: int) -> socket.socket:
         raise ConnectionRefusedError("the pod is hollow: no process is listening")
 
+    async def dial_host(self, host: str, port: int) -> socket.socket:
+        return await self.dial(port)
+
     async def handshake(
         self, sock: socket.socket, make_context: Callable[[], ssl.SSLContext], server_name: str
     ) -> TlsSession:

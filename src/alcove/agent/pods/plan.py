@@ -136,7 +136,11 @@ def _running(
         if view.observed(each.name).is_running and view.observed(each.name).kill_message
     ]
     stops = tuple(
-        StopContainer(each.name, grace_of(spec, each), f"{message}, will be restarted")
+        StopContainer(
+            each.name,
+            grace_of(spec, each, view.observed(each.name).failed_probe),
+            f"{message}, will be restarted",
+        )
         for each, message in failing
     )
     if view.applied_resources is not None and view.applied_resources != resources_of(spec):
@@ -286,8 +290,8 @@ def grace_of_pod(spec: Object) -> float:
     return float(seconds) if seconds is not None else GRACE_SECONDS
 
 
-def grace_of(spec: Object, container: DesiredContainer) -> float:
-    """The grace period of a container that is restarted because its probe failed."""
-    probe: Object = container.spec.get("livenessProbe") or container.spec.get("startupProbe") or {}
+def grace_of(spec: Object, container: DesiredContainer, failed_probe: str) -> float:
+    """The grace period of a container that is restarted: that of the probe which failed, or the pod's."""
+    probe: Object = container.spec.get(f"{failed_probe}Probe") or {}
     seconds = probe.get("terminationGracePeriodSeconds")
     return float(seconds) if seconds is not None else grace_of_pod(spec)

@@ -66,6 +66,7 @@ from alcove.agent.volumes.mounts import VolumePath, container_mounts
 from alcove.api.errors import ApiError
 from alcove.api.objects import Object
 from alcove.client.errors import ClientError
+from alcove.component import host_names
 from alcove.dataplane import namespaces
 from alcove.dns import resolvconf
 from alcove.http.tls_transport import TlsSession
@@ -417,6 +418,13 @@ class RealPodExecutor:
         if attachment.addresses and not attachment.namespace_path:
             return await connect_node(attachment.addresses[0], port)  # The pod uses the host network.
         return await self._services.network.dial(self.key, port)
+
+    async def dial_host(self, host: str, port: int) -> socket.socket:
+        if not is_ring0(self.key):
+            raise PermissionError(f"host {host!r} is not allowed for pods of tenants")
+        for address in await asyncio.to_thread(host_names.look_up, host):
+            return await connect_node(address, port)
+        raise OSError(f"no such host: {host!r}")
 
     async def handshake(
         self, sock: socket.socket, make_context: Callable[[], ssl.SSLContext], server_name: str

@@ -60,6 +60,8 @@ class ObservedContainer(Struct):
     is_ready: bool = False
     kill_message: str = ""
     """Why the current run has to be stopped and restarted; empty if it need not."""
+    failed_probe: str = ""
+    """The kind of probe (`liveness` or `startup`) that `kill_message` is about; empty if it is about none."""
 
     @property
     def is_running(self) -> bool:

@@ -31,6 +31,7 @@ from alcove.agent.pods.plan import (
     grace_of_pod,
     plan,
     resources_of,
+    restarts_all,
 )
 from alcove.agent.pods.status import is_ended
 from alcove.agent.pods.status_reporter import StatusReporter
@@ -194,6 +195,8 @@ class PodWorker:
             return False
         if not isinstance(step, StartContainer | StartCreatedContainer) or self.view.end is not None:
             return True
+        if restarts_all(desired_containers(self.pod["spec"]), self.view):
+            return False  # It is stopped with the others once it is started.
         # Starting includes the postStart hook, so the step goes on while the container is running.
         return not self.view.observed(step.container).is_running
 
@@ -330,7 +333,8 @@ class PodWorker:
         observed = self.view.observed(container.name)
         status = await self.executor.runtime.status(id)
         self._advance(observed, ContainerRun(mark.attempt, status, mark.image, mark.image_id))
-        observed.waiting, observed.kill_message, observed.failures = None, "", 0
+        observed.waiting, observed.failures = None, 0
+        observed.kill_message = observed.failed_probe = ""
         observed.is_started = observed.is_ready = False
         self._watcher.watch(container.name, id)
 

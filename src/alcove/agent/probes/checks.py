@@ -1,7 +1,9 @@
 """One probe of a container: a command in it, or a connection to its pod by HTTP, TCP or gRPC.
 
-Connections are made to the pod through its own network only, so a pod cannot make its node connect elsewhere.
-The `host` of an HTTP probe only sets the Host header.
+Connections are made to the pod through its own network, so a pod cannot make its node connect elsewhere. A `host` in
+the probe of one of ring0's pods is reached from the node; in a tenant's pod the probe fails.
+
+As in the kubelet, redirects to the same host are followed; one to another host is a success.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ import asyncio
 import os
 import socket
 import ssl
+from collections.abc import Sequence
 from functools import cache
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 from msgspec import Struct
 
@@ -18,12 +22,15 @@ from alcove.agent.pods.executor import PodExecutor
 from alcove.agent.probes import grpc
 from alcove.agent.runtime.base import ContainerId, ExecSession, RuntimeFailure
 from alcove.api.objects import Object
+from alcove.api.schema.kubernetes_schemas import VERSION
 from alcove.http.errors import HttpError
 from alcove.http.tls_transport import TlsTransport
 
 OUTPUT_BYTES_MAX = 1_024
 HEAD_BYTES_MAX = 16_384
-USER_AGENT = "kube-probe/1.36"
+REDIRECTS_MAX = 10
+USER_AGENT = f"kube-probe/{VERSION.rpartition('.')[0]}"
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class ProbeResult(Struct, frozen=True):
@@ -39,7 +46,9 @@ async def check(handler: Object, container: Object, executor: PodExecutor, id: C
         if "httpGet" in handler:
             return await _http(handler["httpGet"], container, executor)
         if "tcpSocket" in handler:
-            (await executor.dial(port_of(handler["tcpSocket"].get("port"), container))).close()
+            probe = handler["tcpSocket"]
+            port = port_of(probe.get("port"), container)
+            (await _dial(executor, probe.get("host") or "", port)).close()
             return ProbeResult(True)
         if "grpc" in handler:
             grpc_probe = handler["grpc"]
@@ -77,25 +86,65 @@ async def _exec(command: list[str], executor: PodExecutor, id: ContainerId) -> P
     return ProbeResult(code == 0, output.decode(errors="replace").strip() or f"command exited with {code}")
 
 
+async def _dial(executor: PodExecutor, host: str, port: int) -> socket.socket:
+    """Connects to the pod, or to another `host`. Raises OSError."""
+    if not host or host in executor.addresses:
+        return await executor.dial(port)
+    return await executor.dial_host(host, port)
+
+
 async def _http(http_get: Object, container: Object, executor: PodExecutor) -> ProbeResult:
+    host = http_get.get("host") or (executor.addresses[0] if executor.addresses else "localhost")
+    path = http_get.get("path") or "/"
+    if any(each in path for each in "\r\n\t"):
+        raise ValueError("invalid request: control character in path")  # `urlsplit` would drop it.
     port = port_of(http_get.get("port"), container)
-    sock = await executor.dial(port)
-    address = executor.addresses[0] if executor.addresses else "localhost"
-    if (http_get.get("scheme") or "HTTP") == "HTTPS":
-        reader, writer = await _open_tls(sock, executor, http_get.get("host") or address)
+    scheme = (http_get.get("scheme") or "HTTP").lower()
+    url = f"{scheme}://{_authority(host, port)}{path if path.startswith('/') else f'/{path}'}"
+    for _ in range(REDIRECTS_MAX):
+        code, location = await _response(url, http_get.get("httpHeaders") or (), executor)
+        target = urlsplit(urljoin(url, location)) if location and 300 <= code < 400 else None
+        if target is None or target.hostname != urlsplit(url).hostname or target.scheme not in _DEFAULT_PORTS:
+            return ProbeResult(200 <= code < 400, f"HTTP probe failed with statuscode: {code}")
+        url = target.geturl()
+    return ProbeResult(False, f"stopped after {REDIRECTS_MAX} redirects")
+
+
+def _authority(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def _response(url: str, headers: Sequence[Object], executor: PodExecutor) -> tuple[int, str]:
+    """The status code and `Location` of a response. Raises ValueError, OSError and others."""
+    target = urlsplit(url)
+    host, port = target.hostname or "", target.port or _DEFAULT_PORTS[target.scheme]
+    sock = await _dial(executor, "" if host == "localhost" and not executor.addresses else host, port)
+    if target.scheme == "https":
+        reader, writer = await _open_tls(sock, executor, host)
     else:
         reader, writer = await asyncio.open_connection(sock=sock, limit=HEAD_BYTES_MAX)
     try:
-        writer.write(request(http_get, http_get.get("host") or f"{address}:{port}"))
+        writer.write(request(target, headers))
         await writer.drain()
-        line = await reader.readline()
+        return await _read_head(reader)
     finally:
         writer.close()
-    status_line = line.split()
+
+
+async def _read_head(reader: asyncio.StreamReader) -> tuple[int, str]:
+    status_line = (await reader.readline()).split()
     if len(status_line) < 2 or not status_line[0].startswith(b"HTTP/") or not status_line[1].isdigit():
-        return ProbeResult(False, "malformed HTTP response")
-    code = int(status_line[1])
-    return ProbeResult(200 <= code < 400, f"HTTP probe failed with statuscode: {code}")
+        raise ValueError("malformed HTTP response")
+    code, bytes_read = int(status_line[1]), 0
+    while 300 <= code < 400 and bytes_read < HEAD_BYTES_MAX:
+        line = await reader.readline()
+        bytes_read += len(line)
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"location":
+            return code, value.strip().decode("latin-1")
+        if not line.strip():
+            break
+    return code, ""
 
 
 async def _open_tls(
@@ -113,14 +162,13 @@ async def _open_tls(
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
-def request(http_get: Object, host: str) -> bytes:
-    headers = {"Host": host, "User-Agent": USER_AGENT, "Accept": "*/*", "Connection": "close"}
-    for each in http_get.get("httpHeaders") or ():
-        headers = {name: value for name, value in headers.items() if name.lower() != each["name"].lower()}
-        headers[each["name"]] = each.get("value") or ""
-    path = http_get.get("path") or "/"
-    lines = [f"GET {path if path.startswith('/') else f'/{path}'} HTTP/1.1"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
+def request(url: SplitResult, headers: Sequence[Object]) -> bytes:
+    """The request with the probe's headers, of which a name may occur repeatedly. They replace those of the node."""
+    given = {each["name"].lower() for each in headers}
+    own = {"Host": url.netloc, "User-Agent": USER_AGENT, "Accept": "*/*", "Connection": "close"}
+    lines = [f"GET {url.path or '/'}{f'?{url.query}' if url.query else ''} HTTP/1.1"]
+    lines += [f"{name}: {value}" for name, value in own.items() if name.lower() not in given]
+    lines += [f"{each['name']}: {each.get('value') or ''}" for each in headers]
     if any("\r" in line or "\n" in line for line in lines):
         raise ValueError("invalid request: line break in path or header")
     return "\r\n".join([*lines, "", ""]).encode()

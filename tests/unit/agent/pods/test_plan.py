@@ -219,3 +219,15 @@ def test_other_exit_codes_restart_nothing_else() -> None:
     wanted["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [ALL]}
     state = view(containers={"a": seen(EXITED, 1), "b": seen(RUNNING)})
     assert plan(wanted, state, NOW) == PodPlan()
+
+
+@pytest.mark.parametrize(("probe", "seconds"), [("startup", 9.0), ("liveness", 5.0), ("", 30.0)])
+def test_a_restart_has_the_grace_period_of_the_probe_that_failed(probe: str, seconds: float) -> None:
+    wanted = spec("a")
+    wanted["containers"][0] |= {
+        "livenessProbe": {"terminationGracePeriodSeconds": 5},
+        "startupProbe": {"terminationGracePeriodSeconds": 9},
+    }
+    state = view(containers={"a": seen(RUNNING, kill_message="failed", failed_probe=probe)})
+    [stop] = plan(wanted, state, NOW).stops
+    assert stop.grace_seconds == seconds
