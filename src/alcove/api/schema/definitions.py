@@ -7,7 +7,7 @@ Scalars of one type and format share one node. Descriptions are not kept.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -54,14 +54,17 @@ class Schema(Struct):
 
 
 class Definitions:
-    """Nodes by the name of their definition. `additions` are fields added to definitions."""
+    """Nodes by the name of their definition. `additions` are fields added to definitions, `removed` the names of those
+    that they do not have."""
 
     def __init__(
         self,
         sources: Mapping[str, Schema | msgspec.Raw],
         additions: Mapping[str, Mapping[str, Schema]],
+        removed: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         self._sources = sources
+        self._removed = removed or {}
         self._additions = additions
         self._nodes: dict[str, SchemaNode] = {}
         self._scalars: dict[tuple[SchemaType, str], SchemaNode] = {}
@@ -84,6 +87,8 @@ class Definitions:
             node = SchemaNode(SchemaType.OBJECT, short_name)
             self._nodes[definition] = node  # Registered before its fields are compiled: they may refer to it.
             self._fill(node, schema, self._additions.get(definition, {}))
+            for name in self._removed.get(definition, ()):
+                del node.properties[name]
         else:
             node = copy.copy(self._inline(schema))
             node.name = short_name

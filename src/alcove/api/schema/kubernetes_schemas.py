@@ -55,6 +55,26 @@ ADDITIONS: dict[str, dict[str, Any]] = {
 """Fields added to stock definitions in addition to those in the package's file."""
 
 
+REMOVED: dict[str, tuple[str, ...]] = {
+    f"{_CORE}.ClusterTrustBundleProjection": ("user",),
+    f"{_CORE}.ConfigMapVolumeSource": ("defaultUser",),
+    f"{_CORE}.DownwardAPIVolumeFile": ("user",),
+    f"{_CORE}.DownwardAPIVolumeSource": ("defaultUser",),
+    f"{_CORE}.EmptyDirVolumeSource": ("mode",),
+    f"{_CORE}.KeyToPath": ("user",),
+    f"{_CORE}.NodeSpec": ("podPreemptionPolicy",),
+    f"{_CORE}.PodCertificateProjection": ("user",),
+    f"{_CORE}.PodSpec": ("evictionResponders", "schedulingGroup"),
+    f"{_CORE}.ProjectedVolumeSource": ("defaultUser",),
+    f"{_CORE}.SecretVolumeSource": ("defaultUser",),
+    f"{_CORE}.ServiceAccountTokenProjection": ("user",),
+    f"{_CORE}.VolumeMount": ("bindMountOptions",),
+    "io.k8s.api.batch.v1.JobSpec": ("scheduling",),
+}
+"""Fields of features that are off by default in this release. Kubernetes drops them without a word; here they are
+unknown fields, of which clients are told."""
+
+
 _ADDITIONS = alcove_schemas.DEFINITIONS | metrics.DEFINITIONS
 
 
@@ -68,7 +88,7 @@ def load() -> Definitions:
     raw.update(msgspec.json.decode(_read(), type=_File).definitions)
     raw.update({name: msgspec.convert(body, Schema) for name, body in _ADDITIONS.items()})
     additions = msgspec.convert(ADDITIONS, dict[str, dict[str, Schema]])
-    return Definitions(raw, additions)
+    return Definitions(raw, additions, REMOVED)
 
 
 def documents() -> dict[str, dict[str, Any]]:
@@ -78,6 +98,9 @@ def documents() -> dict[str, dict[str, Any]]:
     for name, fields in ADDITIONS.items():
         for field_name, schema in fields.items():
             spec[name]["properties"].setdefault(field_name, {}).update(schema)
+    for name, removed in REMOVED.items():
+        for field_name in removed:
+            del spec[name]["properties"][field_name]
     return spec
 
 

@@ -1,4 +1,5 @@
 from alcove.api.schema import alcove_schemas, kubernetes_schemas
+from alcove.api.schema.decode import decode
 from alcove.api.schema.node import ListType, SchemaNode, SchemaType
 
 CORE = "io.k8s.api.core.v1"
@@ -87,3 +88,19 @@ def test_documents_show_what_we_add() -> None:
     assert added["default"] == "TCP"
     assert added["description"].startswith("Protocol for port")
     assert "nics" in documents[f"{CORE}.PodSpec"]["properties"]
+
+
+def test_fields_of_features_that_are_off_are_unknown_and_clients_are_told() -> None:
+    pod = kubernetes_schemas.load().node("io.k8s.api.core.v1.Pod")
+    container = {"name": "a", "volumeMounts": [{"name": "v", "mountPath": "/v", "bindMountOptions": ["x"]}]}
+    spec = {"containers": [container], "schedulingGroup": {"podGroupName": "g"}}
+    unknown: list[str] = []
+    decoded = decode(pod, {"metadata": {"name": "a"}, "spec": spec}, unknown=unknown)
+    assert unknown == ["spec.containers[0].volumeMounts[0].bindMountOptions", "spec.schedulingGroup"]
+    assert "schedulingGroup" not in decoded["spec"]
+
+
+def test_removed_fields_are_in_the_release_and_not_in_the_documents() -> None:
+    documents = kubernetes_schemas.documents()
+    for definition, removed in kubernetes_schemas.REMOVED.items():
+        assert not set(removed) & set(documents[definition]["properties"])
