@@ -1,8 +1,9 @@
-"""Accepts connections, and computes few TLS handshakes at a time.
+"""Accepts connections, and computes their TLS handshakes in threads beside the event loop.
 
-A handshake takes about a millisecond of the loop, so hundreds of connections that come together would stop the
-server for as long. Here a connection waits until its client has sent something, and then for its turn, which goes
-round between addresses. A client that begins a handshake and does not continue loses its place to one that waits.
+A handshake takes a millisecond or two, so hundreds of connections that come together would stop the server for as
+long. Here a connection waits until its client has sent something, and then for its turn, which goes round between
+addresses; of one address the first to come is the first. A client that begins a handshake and does not continue
+loses its place to one that waits.
 """
 
 from __future__ import annotations
@@ -13,26 +14,34 @@ import errno
 import logging
 import socket
 import ssl
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from alcove.http.connections import ConnectionSlot, ConnectionTable
+from alcove.http.errors import HandshakeFailed
+from alcove.http.handshakes import RECEIVED_BYTES_MAX, complete
 from alcove.http.limits import HttpLimits
+from alcove.http.tls_transport import READ_BYTES_MAX, TlsSession, TlsTransport
 
 log = logging.getLogger(__name__)
 
 BACKLOG = 4_096
 ACCEPTED_AT_ONCE_MAX = 16
 """Connections that are accepted in one iteration of the loop, per listening socket."""
-HANDSHAKES_MAX = 32
+HANDSHAKES_MAX = 128
 """TLS handshakes that are under way; further connections wait."""
 HANDSHAKES_AT_ONCE_MAX = 4
 """TLS handshakes that begin in one iteration of the loop."""
 HANDSHAKE_KEPT_SECONDS = 1.0
-"""A handshake that takes longer is ended when another connection waits for its place."""
+"""A handshake whose client does not continue for longer is ended when another connection waits for its place."""
+THREADS = 2
+"""Steps of handshakes that are computed at a time."""
 NO_FILES_SECONDS = 1.0
 """How long no connection is accepted after the process had no file descriptors left."""
+_ESTABLISHED = 1
+"""The state of a TCP connection that no side has closed, from the kernel's tcp_states.h."""
 
 Protocols = Callable[[ConnectionSlot], asyncio.Protocol]
 
@@ -40,13 +49,19 @@ Protocols = Callable[[ConnectionSlot], asyncio.Protocol]
 class _Arrival:
     """A connection that is accepted and not yet a protocol's."""
 
-    __slots__ = ("slot", "sock", "started", "task")
+    __slots__ = ("slot", "sock", "task", "waiting_since")
 
     def __init__(self, slot: ConnectionSlot, sock: socket.socket) -> None:
         self.slot = slot
         self.sock = sock
-        self.started = 0.0
+        self.waiting_since = 0.0
+        """When the handshake began to wait for the client; 0 while it does not."""
         self.task: asyncio.Task[None] | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the client has closed the connection, as one does that has waited for too long."""
+        return self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED
 
 
 class Acceptor:
@@ -60,6 +75,8 @@ class Acceptor:
         self._protocols = protocols
         self._table = table
         self._tls = tls
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="accepting")
+        self._buffer = memoryview(bytearray(READ_BYTES_MAX))
         self._handshake_seconds_max = limits.handshake_seconds_max
         self._loop = asyncio.get_running_loop()
         self._listeners: list[socket.socket] = []
@@ -70,7 +87,7 @@ class Acceptor:
         self._shaking: set[_Arrival] = set()
         self._is_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
-        """Set while all handshakes under way are young."""
+        """Set while no handshake under way has waited for its client for long."""
 
     @property
     def port(self) -> int:
@@ -100,6 +117,7 @@ class Acceptor:
             arrival.slot.close()
         for arrival in list(self._shaking):
             arrival.slot.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(ACCEPTED_AT_ONCE_MAX):
@@ -140,6 +158,7 @@ class Acceptor:
     def _has_sent(self, arrival: _Arrival) -> None:
         self._loop.remove_reader(arrival.sock)
         self._silent.discard(arrival)
+        arrival.slot.awaits_server = True
         self._ready.setdefault(arrival.slot.network, deque()).append(arrival)
         self._schedule()
 
@@ -173,24 +192,30 @@ class Acceptor:
                 self._make_room()
                 return
             network, arrivals = self._ready.popitem(last=False)
-            # The newest first: in a flood, who waits for long is mostly the flood or has given up.
-            self._begin(arrivals.pop())
+            arrival = arrivals.popleft()
             if arrivals:
                 self._ready[network] = arrivals
+            if arrival.is_gone:
+                arrival.sock.close()
+                self._table.closed(arrival.slot)
+            else:
+                self._begin(arrival)
         if self._ready:
             self._schedule()
 
     def _make_room(self) -> None:
-        """Ends the oldest handshake of the network that has most, if it takes long; otherwise looks again
-        later."""
-        counts: dict[str, int] = {}
-        for each in self._shaking:
-            counts[each.slot.network] = counts.get(each.slot.network, 0) + 1
-        oldest = min(self._shaking, key=lambda each: (-counts[each.slot.network], each.started))
-        remaining = oldest.started + HANDSHAKE_KEPT_SECONDS - self._loop.time()
-        if remaining <= 0:
-            oldest.slot.close()
-        elif self._timer is None:
+        """Ends the handshake that has waited for its client for longest, of the network that has most of them, if
+        that is long; otherwise looks again later."""
+        waiting = [each for each in self._shaking if each.waiting_since]
+        remaining = HANDSHAKE_KEPT_SECONDS
+        if waiting:
+            counts = Counter(each.slot.network for each in waiting)
+            oldest = min(waiting, key=lambda each: (-counts[each.slot.network], each.waiting_since))
+            remaining += oldest.waiting_since - self._loop.time()
+            if remaining <= 0:
+                oldest.slot.close()
+                return
+        if self._timer is None:
             self._timer = self._loop.call_later(remaining, self._look_again)
 
     def _look_again(self) -> None:
@@ -198,21 +223,41 @@ class Acceptor:
         self._schedule()
 
     def _begin(self, arrival: _Arrival) -> None:
-        arrival.started = self._loop.time()
         self._shaking.add(arrival)
         arrival.task = self._loop.create_task(self._connect(arrival))
         arrival.task.add_done_callback(partial(self._ended, arrival))
 
     async def _connect(self, arrival: _Arrival) -> None:
         try:
-            await self._loop.connect_accepted_socket(
-                partial(self._protocols, arrival.slot),
-                arrival.sock,
-                ssl=self._tls,
-                ssl_handshake_timeout=self._handshake_seconds_max if self._tls is not None else None,
-            )
-        except OSError:
+            session = None if self._tls is None else await self._shake(arrival, self._tls)
+            await self._loop.connect_accepted_socket(partial(self._protocol, arrival, session), arrival.sock)
+        except (OSError, HandshakeFailed):
             pass  # The client is gone, is too slow, or does not speak TLS.
+
+    async def _shake(self, arrival: _Arrival, tls: ssl.SSLContext) -> TlsSession:
+        """Raises OSError and HandshakeFailed."""
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        session = TlsSession(tls.wrap_bio(incoming, outgoing, server_side=True), incoming, outgoing)
+        async with asyncio.timeout(self._handshake_seconds_max):
+            incoming.write(await self._receive(arrival))
+            await complete(
+                session,
+                arrival.sock,
+                partial(self._loop.run_in_executor, self._threads),
+                partial(self._receive, arrival),
+            )
+        return session
+
+    async def _receive(self, arrival: _Arrival) -> bytes:
+        arrival.waiting_since, arrival.slot.awaits_server = self._loop.time(), False
+        data = await self._loop.sock_recv(arrival.sock, RECEIVED_BYTES_MAX)
+        arrival.waiting_since, arrival.slot.awaits_server = 0.0, True
+        return data
+
+    def _protocol(self, arrival: _Arrival, session: TlsSession | None) -> asyncio.BaseProtocol:
+        arrival.slot.awaits_server = False
+        protocol = self._protocols(arrival.slot)
+        return protocol if session is None else TlsTransport(session, protocol, self._buffer)
 
     def _ended(self, arrival: _Arrival, _task: asyncio.Task[None]) -> None:
         """Called also for a task that was cancelled before it began."""

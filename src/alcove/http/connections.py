@@ -2,8 +2,9 @@
 
 A group is whatever the server's owner accounts connections to: the API server's groups are tenants. One that has
 too many loses only its own: a further connection of a group is refused, and a new connection from an address
-closes the oldest of that address that is not authenticated. An agent or a proxy that authenticates at once is
-therefore served behind an address from which others open connections and say nothing.
+closes one of that address that is not authenticated: the oldest whose client could continue and does not. Agents,
+proxies and quiet clients that authenticate at once are therefore served behind an address from which others open
+connections and say nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class ConnectionSlot:
     __slots__ = (
         "_table",
         "address",
+        "awaits_server",
         "close",
         "deadline",
         "group",
@@ -47,6 +49,8 @@ class ConnectionSlot:
         """The time at which it is closed if no request was authenticated."""
         self.group = ""
         """Empty until a request is authenticated."""
+        self.awaits_server = False
+        """Whether the client has done what it can, and waits for the server to compute its handshake."""
         self.is_counted = True
         self.is_closed = False
         self.is_made = False
@@ -89,9 +93,9 @@ class ConnectionTable:
         if not self._has_groups:
             pass
         elif len(own) >= self._limits.unauthenticated_per_address_max:
-            self._close_oldest(own)
+            self._close_one(own)
         elif self._strangers_count >= self._strangers_max:
-            self._close_oldest(max(self._strangers.values(), key=len))
+            self._close_one(max(self._strangers.values(), key=len))
         self._strangers.setdefault(slot.network, {})[slot] = None
         self._strangers_count += 1
         self.count += 1
@@ -129,12 +133,14 @@ class ConnectionTable:
         free = self._grouped_max - (self.count - self._strangers_count)
         return min(self._limits.connections_per_group_max, free)
 
-    def _close_oldest(self, slots: dict[ConnectionSlot, None]) -> None:
-        oldest = next(iter(slots))
+    def _close_one(self, slots: dict[ConnectionSlot, None]) -> None:
+        """Closes the oldest connection whose client could continue. If all wait for the server, the newest: it has
+        waited for the shortest time, and has the longest to wait."""
+        chosen = next((slot for slot in slots if not slot.awaits_server), next(reversed(slots)))
         # Now, as the connection may end later.
-        self._forget(oldest)
-        oldest.is_counted = False
-        oldest.close()
+        self._forget(chosen)
+        chosen.is_counted = False
+        chosen.close()
 
     def _forget(self, slot: ConnectionSlot) -> None:
         if not slot.is_counted:

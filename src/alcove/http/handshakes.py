@@ -1,8 +1,9 @@
-"""TLS handshakes with servers that are not trusted, computed in threads beside the event loop.
+"""TLS handshakes computed in threads beside the event loop.
 
 Whoever chooses a server's certificates chooses what a handshake costs: the verification of a long chain of costly
-keys takes half a second. Threads only compute, while OpenSSL does not hold the interpreter lock; the bytes are sent
-and received by the event loop, so that a server that is slow to answer occupies no thread.
+keys takes half a second; and a server's own handshakes take a millisecond or two each, hundreds of which may come
+together. Threads only compute, while OpenSSL does not hold the interpreter lock; the bytes are sent and received by
+the event loop, so that a peer that is slow to answer occupies no thread.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import errno
 import os
 import socket
 import ssl
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -50,23 +51,11 @@ class Handshakes:
         """The session with the server at the other end of the connected socket. Of each `owner` one step is
         computed at a time. `make_context` is called in a thread. Raises HandshakeFailed, ssl.SSLError, OSError,
         ValueError (for an invalid server name), and what `make_context` raises."""
+        compute = partial(self._compute, owner)
+        session = await compute(partial(_begin, make_context, server_name))
         loop = asyncio.get_running_loop()
-        session = await self._compute(owner, partial(_begin, make_context, server_name))
-        for _ in range(HANDSHAKE_READS_MAX):
-            try:
-                is_complete = await self._compute(owner, partial(_step, session))
-            except ssl.SSLError:
-                with suppress(OSError):  # The alert tells the server's owner what is wrong.
-                    sock.send(session.outgoing.read())
-                raise
-            await loop.sock_sendall(sock, session.outgoing.read())
-            if is_complete:
-                return session
-            data = await loop.sock_recv(sock, RECEIVED_BYTES_MAX)
-            if not data:
-                raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
-            session.incoming.write(data)
-        raise HandshakeFailed("the server's handshake has too many messages")
+        await complete(session, sock, compute, lambda: loop.sock_recv(sock, RECEIVED_BYTES_MAX))
+        return session
 
     async def _compute(self, owner: Hashable, work: Callable[[], T]) -> T:
         """The result of `work` in a thread, when it is the owner's turn."""
@@ -82,6 +71,35 @@ class Handshakes:
         # The thread is occupied until it returns, even if the request was cancelled.
         computing.add_done_callback(lambda _computing: turn.release())
         return await asyncio.shield(computing)
+
+
+async def complete(
+    session: TlsSession,
+    sock: socket.socket,
+    compute: Callable[[Callable[[], bool]], Awaitable[bool]],
+    receive: Callable[[], Awaitable[bytes]],
+) -> None:
+    """Completes a handshake with the peer at the other end of the connected socket.
+
+    `compute` calls a function in a thread; `receive` returns what the peer sent next, empty at its end. Raises
+    HandshakeFailed, ssl.SSLError, OSError, and what `compute` raises."""
+    loop = asyncio.get_running_loop()
+    for _ in range(HANDSHAKE_READS_MAX):
+        try:
+            is_complete = await compute(partial(_step, session))
+        except ssl.SSLError:
+            with suppress(OSError):  # The alert tells the peer's owner what is wrong.
+                sock.send(session.outgoing.read())
+            raise
+        if session.outgoing.pending:
+            await loop.sock_sendall(sock, session.outgoing.read())
+        if is_complete:
+            return
+        data = await receive()
+        if not data:
+            raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+        session.incoming.write(data)
+    raise HandshakeFailed("the peer's handshake has too many messages")
 
 
 def _begin(make_context: Callable[[], ssl.SSLContext], server_name: str) -> TlsSession:

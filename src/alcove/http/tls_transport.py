@@ -10,9 +10,11 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from alcove.http.closing import FLUSH_SECONDS_MAX
+
 READ_BYTES_MAX = 16 << 10
 """Bytes that are received and decrypted in one iteration of the event loop: they may be hundreds of messages
-of TLS itself."""
+of TLS itself. Not less than the data of one TLS record, so that a read leaves no decrypted data behind."""
 
 
 class TlsSession(Struct, frozen=True):
@@ -24,12 +26,18 @@ class TlsSession(Struct, frozen=True):
 
 
 class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
-    def __init__(self, session: TlsSession, protocol: asyncio.Protocol) -> None:
+    __slots__ = ("_buffer", "_is_paused", "_protocol", "_session", "_socket")
+
+    def __init__(
+        self, session: TlsSession, protocol: asyncio.Protocol, buffer: memoryview | None = None
+    ) -> None:
+        """`buffer` has READ_BYTES_MAX bytes; transports of one event loop may share it."""
         super().__init__()
         self._session = session
         self._protocol = protocol
         self._socket: asyncio.Transport = cast(asyncio.Transport, None)
-        self._buffer = bytearray(READ_BYTES_MAX)
+        self._buffer = memoryview(bytearray(READ_BYTES_MAX)) if buffer is None else buffer
+        self._is_paused = False
 
     # Called by the socket's transport
 
@@ -38,12 +46,12 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._protocol.connection_made(self)
         self._read()  # The peer may have sent more than the end of its handshake.
 
-    def get_buffer(self, sizehint: int) -> bytearray:
+    def get_buffer(self, sizehint: int) -> memoryview:
         del sizehint
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._session.incoming.write(memoryview(self._buffer)[:nbytes])
+        self._session.incoming.write(self._buffer[:nbytes])
         self._read()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -56,26 +64,36 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._protocol.resume_writing()
 
     def _read(self) -> None:
+        incoming, read = self._session.incoming, self._session.tls.read
         try:
-            while not self._socket.is_closing():
-                data = self._session.tls.read(READ_BYTES_MAX)
+            while incoming.pending and not self._is_paused and not self._socket.is_closing():
+                data = read(READ_BYTES_MAX)
                 if not data:
                     self.close()
                     return
                 self._protocol.data_received(data)
         except ssl.SSLWantReadError:
-            self._flush()
+            pass
         except ssl.SSLError:
             self._socket.abort()
+            return
+        self._flush()
 
     def _flush(self) -> None:
-        if data := self._session.outgoing.read():
-            self._socket.write(data)
+        outgoing = self._session.outgoing
+        if outgoing.pending:
+            self._socket.write(outgoing.read())
 
     # Called by the protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._socket.get_extra_info(name, default)
+        return self._session.tls if name == "ssl_object" else self._socket.get_extra_info(name, default)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = cast(asyncio.Protocol, protocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._socket.is_closing():
@@ -95,6 +113,9 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         with suppress(ssl.SSLError):
             self._session.tls.unwrap()
         self._flush()
+        if self._socket.get_write_buffer_size():
+            # A peer that does not read would keep the socket open.
+            asyncio.get_running_loop().call_later(FLUSH_SECONDS_MAX, self._socket.abort)
         self._socket.close()
 
     def abort(self) -> None:
@@ -103,11 +124,19 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def is_closing(self) -> bool:
         return self._socket.is_closing()
 
+    def can_write_eof(self) -> bool:
+        return False
+
     def pause_reading(self) -> None:
+        self._is_paused = True
         self._socket.pause_reading()
 
     def resume_reading(self) -> None:
+        self._is_paused = False
         self._socket.resume_reading()
+        if self._session.incoming.pending:
+            # Not now: the protocol may be handling data.
+            asyncio.get_running_loop().call_soon(self._read)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._socket.set_write_buffer_limits(high, low)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -52,10 +53,15 @@ async def serving(tls: ssl.SSLContext | None, **limits: float) -> AsyncIterator[
         yield made
 
 
-async def connected(made: HttpServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    context = ssl.create_default_context()
+def trusting() -> ssl.SSLContext:
+    """A client's context that loads no authorities, which would take longer than the handshake."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return await asyncio.open_connection("127.0.0.1", made.port, ssl=context)
+    return context
+
+
+async def connected(made: HttpServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", made.port, ssl=trusting())
 
 
 async def ask(made: HttpServer) -> None:
@@ -76,10 +82,8 @@ def silent(made: HttpServer, sent: bytes = b"") -> socket.socket:
 
 def hello() -> bytes:
     """The first flight of a client."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = context.wrap_bio(incoming, outgoing)
+    tls = trusting().wrap_bio(incoming, outgoing)
     with pytest.raises(ssl.SSLWantReadError):
         tls.do_handshake()
     return outgoing.read()
@@ -130,6 +134,69 @@ def test_clients_that_stop_in_their_handshake_lose_their_place(
                 client.close()
 
     run(test())
+
+
+class Steps(ssl.SSLObject):
+    """Notes the threads that compute handshakes."""
+
+    threads: list[int]
+
+    def do_handshake(self) -> None:
+        self.threads.append(threading.get_ident())
+        super().do_handshake()
+
+
+@pytest.fixture
+def steps(tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    threads: list[int] = []
+    monkeypatch.setattr(tls, "sslobject_class", type("Steps", (Steps,), {"threads": threads}))
+    return threads
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_event_loop_computes_no_handshake(run: Run, tls: ssl.SSLContext, steps: list[int]) -> None:
+    async def test() -> None:
+        async with serving(tls) as made:
+            await asyncio.gather(*(ask(made) for _ in range(8)))
+
+    run(test())
+    assert len(steps) >= 16
+    assert threading.get_ident() not in steps
+
+
+def test_clients_of_one_address_are_served_in_the_order_in_which_they_came(
+    tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accepting, "HANDSHAKES_MAX", 1)
+    monkeypatch.setattr(accepting, "HANDSHAKE_KEPT_SECONDS", 0.05)
+    served: list[int] = []
+
+    async def serve(number: int, client: socket.socket) -> None:
+        if await asyncio.get_running_loop().sock_recv(client, 1):
+            served.append(number)
+
+    async def test() -> None:
+        async with serving(tls) as made:
+            clients = [silent(made, hello()) for _ in range(4)]
+            await asyncio.gather(*(serve(*each) for each in enumerate(clients)))
+            for client in clients:
+                client.close()
+
+    uvloop.run(test())
+    assert served == [0, 1, 2, 3]
+
+
+def test_no_handshake_is_computed_for_clients_that_have_given_up(
+    tls: ssl.SSLContext, steps: list[int]
+) -> None:
+    async def test() -> None:
+        async with serving(tls) as made:
+            for _ in range(8):
+                silent(made, hello()).close()
+            await ask(made)
+
+    uvloop.run(test())
+    assert len(steps) == 2
 
 
 @pytest.mark.parametrize("run", RUNS)

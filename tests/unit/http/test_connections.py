@@ -45,6 +45,23 @@ def test_an_address_with_too_many_strangers_loses_its_oldest() -> None:
     assert clients.closed == flood[:2] and other not in clients.closed
 
 
+def test_a_client_that_waits_for_its_handshake_outlasts_those_that_say_nothing() -> None:
+    clients = Clients()
+    quiet = clients.open("10.0.0.1")
+    quiet.awaits_server = True
+    flood = [clients.open("10.0.0.1") for _ in range(8)]
+    assert clients.closed == flood[:5]
+
+
+def test_of_an_address_whose_clients_all_wait_for_the_server_the_first_stay() -> None:
+    clients = Clients()
+    flood = [clients.open("10.0.0.1") for _ in range(4)]
+    for slot in flood:
+        slot.awaits_server = True
+    clients.open("10.0.0.1")
+    assert clients.closed == flood[3:]
+
+
 def test_a_client_that_authenticates_at_once_is_served_behind_the_address_of_a_flood() -> None:
     clients = Clients()
     agent = clients.open("10.0.0.1")

@@ -120,4 +120,9 @@ def _server_context(authority: CertificateAuthority) -> ssl.SSLContext:
     context.load_verify_locations(cadata=authority.certificate_pem.decode("ascii"))
     context.verify_mode = ssl.CERT_OPTIONAL
     context.verify_flags |= _NO_CHECK_TIME
+    # Kubernetes' clients do not resume sessions, and two tickets, which hold the client's certificate, take as long
+    # as the rest of a handshake's last step.
+    context.num_tickets = 0
+    # A second handshake would be computed on the event loop.
+    context.options |= ssl.OP_NO_RENEGOTIATION
     return context
