@@ -1,4 +1,4 @@
-"""Memory of long-lived processes: rare full garbage collections, and freed memory returned to the kernel."""
+"""Memory of long-lived processes: short garbage collections, and freed memory returned to the kernel."""
 
 from __future__ import annotations
 
@@ -7,33 +7,47 @@ import ctypes
 import gc
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter
 
 log = logging.getLogger(__name__)
 
 TRIM_SECONDS = 15.0
+TRIM_BYTES = 32 << 20
+"""Growth after which memory is trimmed earlier: a trim takes a sixth of a millisecond for each MiB it returns."""
+LOOK_SECONDS = 1.0
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-COLLECT_AFTER = (2_000, 10, 500)
-"""Arguments of gc.set_threshold."""
-GROWN_RATIO, GROWN_BYTES = 1.5, 32 << 20
+COLLECT_AFTER = (1_000, 10, 2)
+"""Arguments of gc.set_threshold: the oldest generation has about 30,000 objects when it is collected."""
+GROWN_RATIO, GROWN_BYTES = 2.0, 256 << 20
 """Growth since the last full collection that triggers the next one."""
 
 
-def collect_seldom() -> None:
-    """Run a full garbage collection only after ten million new objects; young generations as usual.
+def bound_collections() -> None:
+    """Bound how long a garbage collection stops the process: to about five milliseconds.
 
-    With a cluster's objects in memory a full collection pauses the process for a third of a second, by
-    default each time their number grows by a quarter. It finds little: nearly everything is freed by
-    reference counting, and most cycles are collected young.
+    With a cluster's objects in memory a full collection takes a third of a second. It finds little: nearly
+    everything is freed by reference counting, and most cycles are collected young. So what has survived the
+    collection of all generations is frozen: later collections do not look at it. Cycles that become garbage after
+    that wait until the process has grown a lot (`keep_trimmed`).
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
+    if _freeze_survivors not in gc.callbacks:
+        gc.callbacks.append(_freeze_survivors)
 
 
-async def keep_trimmed(every_seconds: float = TRIM_SECONDS) -> None:
-    """Returns freed memory to the kernel every `every_seconds`, until cancelled: a few milliseconds each
-    time.
+def _freeze_survivors(phase: str, info: dict[str, int], freeze: Callable[[], None] = gc.freeze) -> None:
+    # `freeze` is a default since globals are gone when the interpreter exits.
+    if phase == "stop" and info["generation"] == 2:
+        freeze()
+
+
+async def keep_trimmed(trim_seconds: float = TRIM_SECONDS, look_seconds: float = LOOK_SECONDS) -> None:
+    """Returns freed memory to the kernel every `trim_seconds`, and whenever the process has grown by TRIM_BYTES,
+    until cancelled: a few milliseconds each time.
 
     Runs a full collection when the process has grown a lot. Returns immediately without glibc.
     """
@@ -42,15 +56,27 @@ async def keep_trimmed(every_seconds: float = TRIM_SECONDS) -> None:
     except AttributeError:
         log.info("C library has no malloc_trim; memory trimming disabled")
         return
-    before = resident_bytes()
+    trimmed = collected = resident_bytes()
+    trimmed_at = perf_counter()
     while True:
-        await asyncio.sleep(every_seconds)
+        await asyncio.sleep(look_seconds)
+        if resident_bytes() < trimmed + TRIM_BYTES and perf_counter() < trimmed_at + trim_seconds:
+            continue
         trim(0)
-        before = min(before, resident_bytes())
-        if resident_bytes() > before * GROWN_RATIO + GROWN_BYTES:
-            gc.collect()
+        trimmed, trimmed_at = resident_bytes(), perf_counter()
+        collected = min(collected, trimmed)
+        if trimmed > collected * GROWN_RATIO + GROWN_BYTES:
+            _collect_everything()
             trim(0)
-            before = resident_bytes()
+            trimmed = collected = resident_bytes()
+
+
+def _collect_everything() -> None:
+    gc.unfreeze()
+    began = perf_counter()
+    found = gc.collect()
+    seconds = round(perf_counter() - began, 3)
+    log.info("collected garbage after a growth of memory", extra={"objects": found, "seconds": seconds})
 
 
 def resident_bytes() -> int:

@@ -9,7 +9,7 @@ import typer
 from alcove.client.events import EventRecorder, PendingEvent
 from alcove.component.tasks import BackgroundTasks
 from alcove.processes.leadership import LeaderConfig, LeaderTerm, LeaderWork, run_as_leader
-from alcove.processes.memory import collect_seldom
+from alcove.processes.memory import bound_collections
 from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import ScheduledPodRef
 from alcove.scheduler.fairness import FairShareQueue, FirstComeQueue
@@ -30,7 +30,7 @@ class SchedulerConfig(LeaderConfig, frozen=True, kw_only=True):
 
 def run_scheduler(config: SchedulerConfig) -> str:
     """Runs until SIGINT or SIGTERM; returns an error message, or an empty string."""
-    collect_seldom()
+    bound_collections()
     metrics = SchedulerMetrics()
     work = LeaderWork(
         lease=LEASE,

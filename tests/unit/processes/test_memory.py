@@ -11,13 +11,14 @@ from collections.abc import Iterator
 import pytest
 
 from alcove.processes import memory
-from alcove.processes.memory import COLLECT_AFTER, collect_seldom, keep_trimmed
+from alcove.processes.memory import bound_collections, keep_trimmed
 
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
-    thresholds = gc.get_threshold()
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     yield
+    gc.callbacks[:] = callbacks
     gc.unfreeze()
     gc.set_threshold(*thresholds)
 
@@ -27,15 +28,20 @@ class _Ring:
         self.itself = self
 
 
-def test_young_circles_go_and_what_is_kept_is_not_looked_at() -> None:
-    collect_seldom()
-    full_before = gc.get_stats()[2]["collections"]
+def test_young_circles_go_and_no_collection_looks_at_everything_that_is_kept() -> None:
+    examined: list[int] = []
+
+    def examine(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            examined.append(sum(len(gc.get_objects(each)) for each in range(3)))
+
+    bound_collections()
+    gc.callbacks.insert(0, examine)
     lost = weakref.ref(_Ring())
-    kept = [[number] for number in range(60_000)]  # Enough for the young to be looked through many times.
+    kept = [[number] for number in range(300_000)]
     assert lost() is None
-    assert gc.get_stats()[2]["collections"] == full_before
-    assert len(kept) == 60_000
-    assert gc.get_threshold() == COLLECT_AFTER
+    assert len(examined) > 5
+    assert max(examined) < 50_000 < len(kept)
 
 
 async def test_old_circles_go_when_the_process_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,12 +49,28 @@ async def test_old_circles_go_when_the_process_has_grown(monkeypatch: pytest.Mon
     monkeypatch.setattr(memory, "GROWN_BYTES", 8 << 20)
     ring = _Ring()
     lost = weakref.ref(ring)
-    collect_seldom()
-    gc.unfreeze()  # As what has grown old since the start.
+    bound_collections()  # The ring is frozen.
     del ring
-    trimming = asyncio.create_task(keep_trimmed(0.01))
+    trimming = asyncio.create_task(keep_trimmed(0.01, 0.01))
     await asyncio.sleep(0.05)
     assert lost() is not None
+    grown = bytearray(os.urandom(32 << 20))
+    async with asyncio.timeout(5):
+        while lost() is not None:  # noqa: ASYNC110 - garbage collection has no event
+            await asyncio.sleep(0.01)
+    trimming.cancel()
+    assert grown
+
+
+async def test_a_process_that_grows_is_trimmed_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise hundreds of MiB that were allocated and freed meanwhile would be returned at once."""
+    monkeypatch.setattr(memory, "GROWN_RATIO", 1.0)
+    monkeypatch.setattr(memory, "GROWN_BYTES", 8 << 20)
+    monkeypatch.setattr(memory, "TRIM_BYTES", 16 << 20)
+    lost = weakref.ref(_Ring())
+    gc.freeze()
+    trimming = asyncio.create_task(keep_trimmed(3600.0, 0.01))
+    await asyncio.sleep(0.05)
     grown = bytearray(os.urandom(32 << 20))
     async with asyncio.timeout(5):
         while lost() is not None:  # noqa: ASYNC110 - garbage collection has no event

@@ -131,11 +131,11 @@ def _run_apiserver(config: object) -> None:
 
     from alcove.component.tasks import BackgroundTasks
     from alcove.processes.apiserver import ApiServerConfig, serve, write_admin_kubeconfig
-    from alcove.processes.memory import collect_seldom
+    from alcove.processes.memory import bound_collections
     from alcove.processes.open_files import raise_open_files_limit
 
     assert isinstance(config, ApiServerConfig)
-    collect_seldom()
+    bound_collections()
     raise_open_files_limit()
 
     async def run() -> None:
