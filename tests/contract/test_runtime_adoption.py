@@ -149,7 +149,7 @@ async def test_killed_at_any_point_nothing_is_broken_for_good(maker: Maker, mill
     for status in sorted(statuses, key=lambda each: each.is_sandbox):
         await maker.runtime.delete(status.id)
     assert list(await maker.runtime.list()) == []
-    assert lab.cgroups.children(lab.name) == []
+    assert lab.container_cgroups() == []
     assert lab.cgroups.processes(lab.name) == []
 
 

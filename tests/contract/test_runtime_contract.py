@@ -413,7 +413,7 @@ async def test_nothing_is_left_of_deleted_containers(lab: ContainerLab) -> None:
     container = await lab.container(sandbox, {"command": ["sh", "-c", "sleep 1001 & sleep 1002"]})
     await lab.runtime.delete(container)
     await lab.runtime.delete(sandbox)
-    assert lab.cgroups.children(lab.name) == []
+    assert lab.container_cgroups() == []
     assert list((lab.folder / "run/containers").iterdir()) == []
     await _until(lambda: not _processes_mentioning(str(lab.folder)))
 

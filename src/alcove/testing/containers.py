@@ -21,7 +21,7 @@ from alcove.agent.cgroups import CgroupLimits, Cgroups
 from alcove.agent.images import builtin
 from alcove.agent.images.model import ToolMissing
 from alcove.agent.images.snapshots import OverlaySnapshots
-from alcove.agent.runtime import seccomp, security
+from alcove.agent.runtime import node_processes, seccomp, security
 from alcove.agent.runtime.base import (
     ContainerId,
     ContainerRuntime,
@@ -135,6 +135,10 @@ class ContainerLab:
         self.cgroups.remove(self.name)
         for network in namespaces.names(f"{self.name}-"):
             namespaces.remove(network)
+
+    def container_cgroups(self) -> list[str]:
+        """Names of the containers' cgroups. That of the node's processes is removed with the pod's."""
+        return [each for each in self.cgroups.children(self.name) if each != node_processes.GROUP]
 
     def log(self, container: ContainerId) -> Path:
         return self.folder / "logs" / f"{container}.log"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from alcove.agent.cgroups import Cgroups
 
-_GROUP = "_node"
+GROUP = "_node"
 """The name of the cgroup in that of the pod, beside those of the containers; no id of a container begins like that."""
 BYTES_PER_CONTAINER = 8 << 20
 """Memory of these processes that a pod has beside its own limit, for each container: more than twice what conmon and
@@ -16,7 +16,7 @@ a command that waits take. Without it they would take from what the pod's contai
 def entries(cgroups: Cgroups, container_cgroup: str) -> list[Path]:
     """The files by which a process enters the cgroup, which is created if missing. Raises FileNotFoundError if the
     pod has no cgroup."""
-    return cgroups.make_leaf(f"{container_cgroup.rpartition('/')[0]}/{_GROUP}")
+    return cgroups.make_leaf(f"{container_cgroup.rpartition('/')[0]}/{GROUP}")
 
 
 def joined(paths: Sequence[Path]) -> str:
