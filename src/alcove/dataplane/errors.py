@@ -6,6 +6,7 @@ DataPlaneError
 ├── ProgramRejected       the kernel's verifier rejected a program; the message ends with its log
 ├── KernelRefused         a system or netlink call failed with `errno`
 │   └── MapFull           the map `map_name` is full
+├── RulesRefused          nftables refused rules
 └── Unsupported           this machine lacks privileges or features
 """
 
@@ -38,6 +39,11 @@ class MapFull(KernelRefused):
     def __init__(self, map_name: str, errno: int) -> None:
         super().__init__(f"map {map_name} is full", errno)
         self.map_name = map_name
+
+
+class RulesRefused(DataPlaneError):
+    def __init__(self, namespace: str, reason: str) -> None:
+        super().__init__(f"failed to load nftables rules of {namespace}: {reason}")
 
 
 class Unsupported(DataPlaneError):

@@ -10,11 +10,12 @@ namespaces, none in the host's. From the exit to a gateway pass only replies and
 
 import errno
 import os
-import subprocess
+from collections.abc import Collection
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_interface
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from alcove.dataplane import links, namespaces
 from alcove.dataplane.address import Address, Prefix
@@ -24,8 +25,9 @@ from alcove.dataplane.errors import DataPlaneError, KernelRefused
 from alcove.dataplane.links import AF_INET, AF_INET6
 from alcove.dataplane.linkstate import Route, align, default_route, route_to
 from alcove.dataplane.model import DataplaneSettings, DataplaneState, Gateway
-from alcove.dataplane.namespaces import inside, path_of
+from alcove.dataplane.namespaces import inside
 from alcove.dataplane.netlink import Netlink
+from alcove.dataplane.rule_loader import RuleLoader
 from alcove.dataplane.rulesets import Uplink, exit_ruleset, gateway_ruleset
 from alcove.dataplane.veths import HOST_MAC, IsSlotUsed, make_guarded
 
@@ -61,7 +63,9 @@ class Gateways:
         self.prefix = f"alcove-{settings.instance}-"
         self.kernel6 = Path("/proc/sys/net/ipv6").exists()
         """Whether the kernel supports IPv6."""
-        self.rulesets: dict[str, str] = {}
+        self.rules = RuleLoader(checkpoint)
+        self.failed: dict[int, str] = {}
+        """Networks whose gateway is not as it should be, and why, by VNI: what is wrong with one costs no other."""
         self.wired: dict[int, tuple[Gateway, tuple[Prefix, ...], int]] = {}
 
     def namespace_name(self, vni: int) -> str:
@@ -78,8 +82,8 @@ class Gateways:
     def invalidate(self, maximum: int | None = None) -> None:
         """Drops the cached state of gateways, so that `ensure` checks them in the kernel again. With
         `maximum`, only of that many gateways, the longest not checked first."""
-        for namespace in list(self.rulesets)[:maximum]:
-            del self.rulesets[namespace]
+        for namespace in list(self.rules.loaded)[:maximum]:
+            self.rules.forget(namespace)
         for vni in list(self.wired)[:maximum]:
             del self.wired[vni]
 
@@ -109,27 +113,44 @@ class Gateways:
         """Creates the gateways, and the nftables rules in them and in the exit. `program` is attached to
         their links.
 
-        Rules are loaded before the links are created, so that no packet passes without them. Raises
-        DataPlaneError.
+        Rules are loaded before the links are created, so that no packet passes without them. What fails for one
+        gateway is in `failed`, and the next call tries it again. Raises DataPlaneError if the exit fails.
         """
         uplinks = {gateway.vni: uplink_addresses(slots[gateway.vni])[1] for gateway in state.gateways}
-        # Also without gateways: an earlier process may have left rules for gateways that are gone.
-        rules = exit_ruleset(self.settings, state, uplinks, kernel6=self.kernel6)
-        self._load_rules(f"{self.prefix}exit", rules)
+        self.failed = self._ensure_exit_rules(state, uplinks)
         for gateway in state.gateways:
             self.checkpoint(f"make gateway {gateway.vni}")
-            namespace = namespaces.make(self.namespace_name(gateway.vni))
             try:
-                six = self.settings.node6 is not None
-                rules = gateway_ruleset(gateway, state, uplinks[gateway.vni], six=six, kernel6=self.kernel6)
-                self._load_rules(self.namespace_name(gateway.vni), rules)
-                desired = (gateway, inner_prefixes(gateway, state), slots[gateway.vni])
-                if self.wired.get(gateway.vni) != desired:
-                    self._ensure_inner(gateway, desired[1], namespace, mtu, program)
-                    self._ensure_uplink(gateway.vni, namespace, slots[gateway.vni])
-                    self.wired[gateway.vni] = desired
-            finally:
-                os.close(namespace)
+                self._ensure_gateway(gateway, state, uplinks[gateway.vni], slots[gateway.vni], mtu, program)
+            except (DataPlaneError, OSError) as error:
+                self.failed[gateway.vni] = str(error)
+
+    def _ensure_exit_rules(self, state: DataplaneState, uplinks: dict[int, Uplink]) -> dict[int, str]:
+        """Without gateways as well: an earlier process may have left rules for gateways that are gone."""
+
+        def build(without: Collection[int]) -> str:
+            node_ports = tuple(each for each in state.node_ports if each.vni not in without)
+            partial_state = replace(state, node_ports=node_ports) if without else state
+            return exit_ruleset(self.settings, partial_state, uplinks, kernel6=self.kernel6)
+
+        vnis = {each.vni for each in state.node_ports} & uplinks.keys()
+        return dict(self.rules.load_shared(f"{self.prefix}exit", build, vnis))
+
+    def _ensure_gateway(
+        self, gateway: Gateway, state: DataplaneState, uplink: Uplink, slot: int, mtu: int, program: int
+    ) -> None:
+        name = self.namespace_name(gateway.vni)
+        namespace = namespaces.make(name)
+        try:
+            six = self.settings.node6 is not None
+            self.rules.load(name, gateway_ruleset(gateway, state, uplink, six=six, kernel6=self.kernel6))
+            desired = (gateway, inner_prefixes(gateway, state), slot)
+            if self.wired.get(gateway.vni) != desired:
+                self._ensure_inner(gateway, desired[1], namespace, mtu, program)
+                self._ensure_uplink(gateway.vni, namespace, slot)
+                self.wired[gateway.vni] = desired
+        finally:
+            os.close(namespace)
 
     def _ensure_inner(
         self, gateway: Gateway, prefixes: tuple[Prefix, ...], namespace: int, mtu: int, program: int
@@ -156,16 +177,6 @@ class Gateways:
         finally:
             os.close(exit_namespace)
 
-    def _load_rules(self, namespace: str, rules: str) -> None:
-        if self.rulesets.get(namespace) == rules:
-            return
-        self.checkpoint(f"rules of {namespace}")
-        command = ["nsenter", f"--net={path_of(namespace)}", "nft", "-f", "-"]
-        completed = subprocess.run(command, input=rules, text=True, capture_output=True, check=False)
-        if completed.returncode:
-            raise DataPlaneError(f"failed to load nftables rules of {namespace}: {completed.stderr.strip()}")
-        self.rulesets[namespace] = rules
-
     def remove_others(self, state: DataplaneState) -> None:
         desired_names = {self.namespace_name(gateway.vni) for gateway in state.gateways} | {
             f"{self.prefix}exit"
@@ -175,7 +186,7 @@ class Gateways:
             if name not in desired_names:
                 self.checkpoint(f"remove {name}")
                 namespaces.remove(name)
-                self.rulesets.pop(name, None)
+                self.rules.forget(name)
                 self.wired.pop(int(name.removeprefix(f"{self.prefix}g"), 16), None)
 
 

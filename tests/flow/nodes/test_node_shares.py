@@ -43,3 +43,15 @@ def test_services_over_a_tenants_share_are_its_own_loss(
         cluster.must(
             cluster.server.system.delete(f"/api/v1/tenants/{tenant}/namespaces/default/services/{name}")
         )
+
+
+def test_networks_over_a_tenants_share_of_addresses_get_an_event(
+    cluster: NodeCluster, pods: dict[str, list[AttachedPod]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their pods could not be reached from the node, and nobody was told why."""
+    near = pods["red"][0]
+    with monkeypatch.context() as patch:
+        patch.setattr(map_shares, "ENDPOINTS", Pool(capacity=1_000, owner_max=0))
+        cluster.make_service("red", "change", selector={"share": "no"})
+        wait_until(lambda: ("red", "own", "TooManyEndpoints") in near.node.events)
+    cluster.must(cluster.server.system.delete("/api/v1/tenants/red/namespaces/default/services/change"))

@@ -34,6 +34,8 @@ class AppliedState(Struct, frozen=True):
     denied: frozenset[str]
     """Names of veths that are denied everything, because their rules are over the share of their tenant."""
     refused: tuple[RefusedEntries, ...]
+    failed_gateways: Mapping[int, str]
+    """Why gateways are not as they should be, by VNI."""
 
 
 class DataplaneThread:
@@ -54,7 +56,7 @@ class DataplaneThread:
 
         def call() -> AppliedState:
             limited, denied = self._policies.share(state, tenants)
-            return AppliedState(denied, tuple(self._plane.apply(limited)))
+            return self._applied(denied, self._plane.apply(limited))
 
         return self._submit(call)
 
@@ -63,9 +65,12 @@ class DataplaneThread:
     ) -> "asyncio.Future[AppliedState]":
         def call() -> AppliedState:
             limited, denied = self._policies.share(state, tenants)
-            return AppliedState(denied, tuple(self._plane.resync(limited, gateways)))
+            return self._applied(denied, self._plane.resync(limited, gateways))
 
         return self._submit(call)
+
+    def _applied(self, denied: frozenset[str], refused: Sequence[RefusedEntries]) -> AppliedState:
+        return AppliedState(denied, tuple(refused), dict(self._plane.gateways.failed))
 
     def attach_veths(self, namespace: str | Path, veths: tuple[Veth, ...]) -> "asyncio.Future[None]":
         """Creates a pod's veths, in the namespace of that name, which is created if missing, or at that path.

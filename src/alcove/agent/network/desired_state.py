@@ -10,6 +10,9 @@ from msgspec.structs import replace
 from alcove.agent.network.attachment_records import AttachmentRecord
 from alcove.agent.network.endpoint_index import EndpointIndex
 from alcove.agent.network.map_shares import (
+    TOO_MANY_ENDPOINTS,
+    TOO_MANY_NETWORKS,
+    NetworkLosses,
     NetworkNote,
     ServiceShares,
     note_service,
@@ -35,6 +38,7 @@ class DesiredStateBuilder:
         because a tenant has too much of it."""
         self._note = note
         self._services = ServiceShares()
+        self._losses = NetworkLosses(node, note)
         self._node = node
         self._address = address
         self._node_addresses: tuple[Address, ...] = (
@@ -52,23 +56,27 @@ class DesiredStateBuilder:
         records: Iterable[AttachmentRecord],
     ) -> DataplaneState:
         """`served` are VPCs that this node bounces or divides, with the endpoints of their subnets."""
-        served = share_networks(views, served)
+        served, left_out = share_networks(views, served)
         veths = self._veths(views, records)
         self._refresh(views, veths)
         for view, service in self._services.share(views.values()):
             note_service(self._note, self._node, view, service)
         others = [backing for backing, _ in served if backing.vni not in views]
         backings = [*(view.backing for view in views.values()), *others]
-        endpoints = [(view.backing.owner.tenant, view.endpoints(nodes)) for view in views.values()]
+        endpoints = [(view.backing.owner, view.endpoints(nodes)) for view in views.values()]
         endpoints += [
-            (backing.owner.tenant, index.endpoints(nodes)) for backing, indexes in served for index in indexes
+            (backing.owner, index.endpoints(nodes)) for backing, indexes in served for index in indexes
         ]
+        kept, cut = share_endpoints(endpoints)
+        tenants = {view.backing.owner.tenant: view.tenant for view in views.values()}
+        self._losses.report(TOO_MANY_NETWORKS, left_out, tenants)
+        self._losses.report(TOO_MANY_ENDPOINTS, cut, tenants)
         return DataplaneState(
             nodes=self._same("nodes", sorted(each for each in set(nodes.values()) if each != self._address)),
             networks=self._same("networks", (view.network() for view in views.values())),
             vpcs=self._same("vpcs", (each.vpc for each in backings)),
             subnets=self._same("subnets", (subnet for each in backings for subnet in each.subnets)),
-            endpoints=self._chained("endpoints", share_endpoints(endpoints)),
+            endpoints=self._chained("endpoints", kept),
             veths=self._same("veths", veths),
             services=self._chained("services", [view.table.services for view in views.values()]),
             gateways=self._same("gateways", (view.gateway(self._node) for view in views.values())),

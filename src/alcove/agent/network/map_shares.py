@@ -5,7 +5,6 @@ The capacities are at most three quarters of the maps (`bpf/lib`): a change adds
 old ones, and a starting pod adds its rules before the next pass.
 """
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -13,17 +12,17 @@ from msgspec.structs import replace
 from alcove.agent.network.endpoint_index import EndpointIndex
 from alcove.agent.network.policies import DENIED
 from alcove.agent.network.ring0_objects import NetworkBacking
-from alcove.agent.network.tenant_view import ServiceId
+from alcove.agent.network.tenant_view import ServiceId, TenantNetworkView
 from alcove.agent.network.view import NetworkView
 from alcove.agent.podkey import PodKey
 from alcove.agent.shares import Amounts, Pool, add, is_within, over_share, shares
-from alcove.api.ids import TenantId
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
-from alcove.client.keys import TenantKey
+from alcove.client.keys import HOME, TenantKey
+from alcove.client.resources import NETWORKS as NETWORKS_RESOURCE
 from alcove.dataplane.model import DataplaneState, RemoteEndpoint, Veth
 from alcove.dataplane.policies import compile_profile
-
-log = logging.getLogger(__name__)
+from alcove.network.owners import TenantNetworkId
 
 SERVICE_ENTRIES = Pool(capacity=196_608, owner_max=50_000)
 """Ports and backends of services on a node, of all tenants and of one. A Service that is over its tenant's
@@ -37,12 +36,15 @@ POLICY_RULES = Pool(capacity=196_608, owner_max=50_000)
 """Port ranges in the policy rules of the pods on a node; as POLICY_PEERS."""
 
 ENDPOINTS = Pool(capacity=196_608, owner_max=196_608)
-"""Addresses on other nodes that a node knows. Those over a tenant's share cannot be reached from this node."""
+"""Addresses on other nodes that a node knows. Those over a tenant's share cannot be reached from this node, and their
+network gets the event TooManyEndpoints."""
 NETWORKS = Pool(capacity=3_072, owner_max=1_024)
 """Networks that a node knows: those of its pods, and those that it bounces or divides. A node does not bounce or
-divide those over a tenant's share: pods in them may not find each other."""
+divide those over a tenant's share: pods in them may not find each other. They get the event TooManyNetworks."""
 
 TOO_MANY_SERVICES, TOO_MANY_RULES = "TooManyServiceEntries", "TooManyPolicyRules"
+TOO_MANY_ENDPOINTS, TOO_MANY_NETWORKS = "TooManyEndpoints", "TooManyNetworks"
+FAILED_GATEWAY = "FailedGateway"
 
 NetworkNote = Callable[[TenantKey, Object, str, str], None]
 """(tenant, reference to an object of it, reason, message): records a warning event."""
@@ -102,46 +104,51 @@ def _surplus(views: Iterable[NetworkView], share: Amounts) -> frozenset[tuple[in
     return over_share({(vni, service): amounts for _, vni, service, amounts in requests}, share)
 
 
-def share_networks(views: Mapping[int, NetworkView], served: Sequence[ServedNetwork]) -> list[ServedNetwork]:
-    """The VPCs that the node serves, without those over the share of their tenant; the ones with pods here and
-    the oldest VNIs stay."""
+def share_networks(
+    views: Mapping[int, NetworkView], served: Sequence[ServedNetwork]
+) -> tuple[list[ServedNetwork], frozenset[TenantNetworkId]]:
+    """The VPCs that the node serves, without those over the share of their tenant, and the networks that are left
+    out; the ones with pods here and the oldest VNIs stay."""
     totals: dict[TenantId, int] = {}
     others = sorted((each for each in served if each[0].vni not in views), key=lambda each: each[0].vni)
     for backing in (*(view.backing for view in views.values()), *(backing for backing, _ in others)):
         totals[backing.owner.tenant] = totals.get(backing.owner.tenant, 0) + 1
     [share] = shares([(total,) for total in totals.values()], (NETWORKS,))
     if all(total <= share for total in totals.values()):
-        return list(served)
+        return list(served), frozenset()
     used: dict[TenantId, int] = {}
     for view in views.values():
         used[view.backing.owner.tenant] = used.get(view.backing.owner.tenant, 0) + 1
     kept = [each for each in served if each[0].vni in views]
+    left_out: set[TenantNetworkId] = set()
     for each in others:
         tenant = each[0].owner.tenant
         if used.get(tenant, 0) < share:
             used[tenant] = used.get(tenant, 0) + 1
             kept.append(each)
-    log.warning(
-        "tenants have too many networks; not serving some", extra={"left_out": len(served) - len(kept)}
-    )
-    return kept
+        else:
+            left_out.add(each[0].owner)
+    return kept, frozenset(left_out)
 
 
 def share_endpoints(
-    parts: list[tuple[TenantId, tuple[RemoteEndpoint, ...]]],
-) -> list[tuple[RemoteEndpoint, ...]]:
-    """The parts, each cut to what is left of its tenant's share."""
+    parts: list[tuple[TenantNetworkId, tuple[RemoteEndpoint, ...]]],
+) -> tuple[list[tuple[RemoteEndpoint, ...]], frozenset[TenantNetworkId]]:
+    """The parts, each cut to what is left of its tenant's share, and the networks of those that were cut."""
     totals: dict[TenantId, int] = {}
-    for tenant, part in parts:
-        totals[tenant] = totals.get(tenant, 0) + len(part)
+    for owner, part in parts:
+        totals[owner.tenant] = totals.get(owner.tenant, 0) + len(part)
     [share] = shares([(total,) for total in totals.values()], (ENDPOINTS,))
     used: dict[TenantId, int] = {}
-    cut: list[tuple[RemoteEndpoint, ...]] = []
-    for tenant, part in parts:
+    kept: list[tuple[RemoteEndpoint, ...]] = []
+    cut: set[TenantNetworkId] = set()
+    for owner, part in parts:
         # A slice of a whole tuple is that tuple, so what is not cut is still the same object.
-        cut.append(part[: max(0, share - used.get(tenant, 0))])
-        used[tenant] = used.get(tenant, 0) + len(part)
-    return cut
+        kept.append(part[: max(0, share - used.get(owner.tenant, 0))])
+        used[owner.tenant] = used.get(owner.tenant, 0) + len(part)
+        if len(kept[-1]) < len(part):
+            cut.add(owner)
+    return kept, frozenset(cut)
 
 
 class PolicyShares:
@@ -209,6 +216,62 @@ def note_service(note: NetworkNote, node: str, view: NetworkView, service: Servi
         "tenant's share of that node"
     )
     note(view.tenant.tenant_key, involved, TOO_MANY_SERVICES, message)
+
+
+class NetworkLosses:
+    """Records events of networks that are over a tenant's share, or lack something else, once each time that they
+    begin to."""
+
+    def __init__(self, node: str, note: NetworkNote) -> None:
+        self._node = node
+        self._note = note
+        self._known: dict[str, frozenset[TenantNetworkId]] = {}
+
+    def report(
+        self,
+        reason: str,
+        networks: frozenset[TenantNetworkId],
+        tenants: Mapping[TenantId, TenantNetworkView],
+    ) -> None:
+        """`tenants` are those with pods on this node."""
+        for owner in sorted(networks - self._known.get(reason, frozenset())):
+            message = f"network {owner.name} {_LOSSES[reason].format(node=self._node)}"
+            tenant_key, involved = _owner_of(owner, tenants.get(owner.tenant))
+            self._note(tenant_key, involved, reason, message)
+        self._known[reason] = networks
+
+
+def _owner_of(owner: TenantNetworkId, tenant: TenantNetworkView | None) -> tuple[TenantKey, Object]:
+    """Whose event it is, and of which object: the network, or ring0's Tenant if the tenant has no pods on this node,
+    as the API server lets a node write to tenants that have."""
+    if tenant is None:
+        return TenantKey(HOME, SYSTEM), {"apiVersion": "v1", "kind": "Tenant", "name": owner.tenant}
+    involved: Object = {
+        "apiVersion": NETWORKS_RESOURCE.api_version,
+        "kind": NETWORKS_RESOURCE.kind,
+        "name": owner.name,
+    }
+    network = tenant.network(owner)
+    if network is not None:
+        involved["uid"] = network["metadata"]["uid"]
+    return tenant.tenant_key, involved
+
+
+_LOSSES = {
+    FAILED_GATEWAY: (
+        "does not have the gateway on node {node} that it should have: node ports, external addresses and connections "
+        "to the world may not work there; check its services of these types, or ask the administrator for the log of "
+        "that node"
+    ),
+    TOO_MANY_ENDPOINTS: (
+        "has pods that cannot be reached from node {node}: the tenant's pods have more addresses than its share of "
+        "that node; delete pods that are not needed"
+    ),
+    TOO_MANY_NETWORKS: (
+        "is not served by node {node}, and its pods may not find each other: the tenant has more networks than its "
+        "share of that node; delete networks that are not needed"
+    ),
+}
 
 
 def note_pod(note: NetworkNote, node: str, key: PodKey) -> None:

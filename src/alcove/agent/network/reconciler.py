@@ -23,7 +23,7 @@ from alcove.agent.network.attachment_records import AttachmentRecords
 from alcove.agent.network.dataplane_thread import AppliedState, DataplaneThread
 from alcove.agent.network.desired_state import DesiredStateBuilder
 from alcove.agent.network.gateway_servers import GatewayServers
-from alcove.agent.network.map_shares import NetworkNote, note_pod
+from alcove.agent.network.map_shares import FAILED_GATEWAY, NetworkLosses, NetworkNote, note_pod
 from alcove.agent.network.network_dialer import NetworkDialer
 from alcove.agent.network.view import NetworkView
 from alcove.agent.network.view_set import NetworkViewSet
@@ -91,6 +91,7 @@ class NetworkReconciler:
         self._note = note
         self._denied: set[PodKey] = set()
         """Pods whose policy rules are too many."""
+        self._losses = NetworkLosses(config.node, note)
         self.config = config
         self.prefix = f"alcove-{plane.settings.instance}-p"
         """Prefix of the names of pods' network namespaces."""
@@ -237,10 +238,19 @@ class NetworkReconciler:
         for key in pods - self._denied:
             note_pod(self._note, self.config.node, key)
         self._denied = pods
+        self._report_gateways(applied.failed_gateways, views)
         for refused in applied.refused:
             fields = {"map": refused.name.value, "entries": len(refused.keys), "error": str(refused.error)}
             log.warning("kernel refused entries; retrying", extra=fields)
             self._retry_after(RETRY_SECONDS_MAX)
+
+    def _report_gateways(self, failed: Mapping[int, str], views: Mapping[int, NetworkView]) -> None:
+        for vni, reason in failed.items():
+            log.warning("failed to set up gateway; retrying", extra={"vni": vni, "error": reason})
+            self._retry_after(RETRY_SECONDS_MAX)
+        networks = frozenset(views[vni].backing.owner for vni in failed if vni in views)
+        tenants = {view.backing.owner.tenant: view.tenant for view in views.values()}
+        self._losses.report(FAILED_GATEWAY, networks, tenants)
 
     def _apply(
         self, state: DataplaneState, views: Mapping[int, NetworkView]

@@ -5,11 +5,19 @@ from ipaddress import IPv4Address, ip_network
 import pytest
 
 from alcove.agent.network import map_shares
-from alcove.agent.network.map_shares import PolicyShares, share_endpoints, share_networks
+from alcove.agent.network.map_shares import (
+    TOO_MANY_NETWORKS,
+    NetworkLosses,
+    PolicyShares,
+    share_endpoints,
+    share_networks,
+)
 from alcove.agent.network.policies import DENIED
 from alcove.agent.network.ring0_objects import NetworkBacking
 from alcove.agent.shares import Pool
-from alcove.api.ids import TenantId
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.objects import Object
+from alcove.client.keys import HOME, TenantKey
 from alcove.dataplane.desired import allot_slots
 from alcove.dataplane.errors import DataPlaneError
 from alcove.dataplane.maps import MEMORIES_MAX
@@ -75,9 +83,13 @@ def endpoints(vni: int, count: int) -> tuple[RemoteEndpoint, ...]:
 def test_endpoints_of_a_tenant_are_cut_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(map_shares, "ENDPOINTS", Pool(capacity=10, owner_max=10))
     small = endpoints(2, 3)
-    parts = share_endpoints([(GREEDY, endpoints(1, 5)), (GREEDY, endpoints(3, 50)), (QUIET, small)])
+    first, second, quiet = (
+        TenantNetworkId(*each) for each in ((GREEDY, "first"), (GREEDY, "second"), (QUIET, "n"))
+    )
+    parts, cut = share_endpoints([(first, endpoints(1, 5)), (second, endpoints(3, 50)), (quiet, small)])
     assert [len(part) for part in parts] == [5, 2, 3]
     assert parts[2] is small
+    assert cut == {second}
 
 
 def backing(vni: int, tenant: TenantId) -> NetworkBacking:
@@ -89,10 +101,27 @@ def test_a_node_does_not_serve_more_networks_of_a_tenant_than_its_share(
 ) -> None:
     monkeypatch.setattr(map_shares, "NETWORKS", Pool(capacity=6, owner_max=4))
     served = [(backing(vni, GREEDY), ()) for vni in range(100, 150)] + [(backing(7, QUIET), ())]
-    kept = share_networks({}, served)
+    kept, left_out = share_networks({}, served)
     assert [each.vni for each, _ in kept] == [7, 100, 101, 102, 103]
+    assert left_out == {TenantNetworkId(GREEDY, f"n{vni}") for vni in range(104, 150)}
     few = served[:2]
-    assert share_networks({}, few) == few
+    assert share_networks({}, few) == (few, frozenset())
+
+
+def test_ring0_is_told_once_of_networks_that_a_node_without_the_tenants_pods_does_not_serve() -> None:
+    """They were left out, and nobody was told."""
+    events: list[tuple[TenantKey, str, str, str]] = []
+
+    def note(tenant_key: TenantKey, involved: Object, reason: str, message: str) -> None:
+        events.append((tenant_key, f"{involved['kind']}/{involved['name']}", reason, message))
+
+    losses = NetworkLosses("node-1", note)
+    network = frozenset({TenantNetworkId(GREEDY, "n1")})
+    for found in (network, network, frozenset[TenantNetworkId](), network):
+        losses.report(TOO_MANY_NETWORKS, found, {})
+    [first, again] = events
+    assert first == again and first[:3] == (TenantKey(HOME, SYSTEM), "Tenant/greedy", TOO_MANY_NETWORKS)
+    assert "network n1 is not served by node node-1" in first[3] and "delete networks" in first[3]
 
 
 def test_networks_that_do_not_fit_are_an_error_of_the_data_plane() -> None:
