@@ -33,6 +33,7 @@ DNS_PORT = 53
 """Ports of the gateway's servers, in every network."""
 AFFINITY_SECONDS = 10800
 ANY_NODE: dict[int, Address] = {4: ip_address("0.0.0.0"), 6: ip_address("::")}
+SAME_NODE = "PreferSameNode"
 PROTOCOLS = {"TCP": Protocol.TCP, "UDP": Protocol.UDP, "SCTP": Protocol.SCTP}
 
 
@@ -119,7 +120,8 @@ def served(
 
 def is_local(spec: Object) -> bool:
     """Whether the service depends on which backends are on this node."""
-    return "Local" in (spec.get("internalTrafficPolicy"), spec.get("externalTrafficPolicy"))
+    policies = (spec.get("internalTrafficPolicy"), spec.get("externalTrafficPolicy"))
+    return "Local" in policies or spec.get("trafficDistribution") == SAME_NODE
 
 
 def cluster_addresses(service: Object, grant: ServiceGrant) -> list[Address]:
@@ -192,8 +194,19 @@ class _ServicePort:
 
     def virtual(self, addresses: Iterable[Address]) -> Iterable[DataplaneService]:
         is_local = self._spec.get("internalTrafficPolicy") == "Local"
+        prefers_local = self._spec.get("trafficDistribution") == SAME_NODE
+        local = self._perspective.local_addresses
         for address in addresses:
-            yield self._at(address, self._number, self._perspective.local_addresses if is_local else None)
+            version = address.version
+            only = local if is_local or (prefers_local and self._has_ready(local, version)) else None
+            yield self._at(address, self._number, only)
+
+    def _has_ready(self, addresses: frozenset[Address], version: int) -> bool:
+        return any(
+            each.is_ready and each.backend.address in addresses
+            for each in self._targets
+            if each.backend.address.version == version
+        )
 
     def at_any_node(self, addresses: Iterable[Address], grant: ServiceGrant) -> Iterable[DataplaneService]:
         """Node ports as the network's pods see them: at any node's address, with all backends."""

@@ -8,6 +8,7 @@ workloads  controllers of pods
 services   services, endpoints, ingresses, network policies
 storage    volumes, claims, classes
 core       nodes, service accounts, quotas, custom resources
+unserved   fields that nothing in the cluster acts on
 base       kinds that are deprecated as a whole
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
-from alcove.api.warnings import core, nodes, services, storage, templates, workloads
+from alcove.api.warnings import core, nodes, services, storage, templates, unserved, workloads
 from alcove.api.warnings.base import Warn
 
 TABLE: dict[tuple[str, str], Warn] = {
@@ -47,5 +48,6 @@ TABLE: dict[tuple[str, str], Warn] = {
 
 def of(kind: Kind, new: Object, old: Object | None) -> Sequence[str]:
     """Return the warnings for a complete and valid object that is created (`old` is None) or updated."""
-    warn = TABLE.get((kind.group, kind.resource)) if kind.definition else core.custom_resource
-    return warn(new, old) if warn is not None else ()
+    resource = (kind.group, kind.resource)
+    warn = TABLE.get(resource) if kind.definition else core.custom_resource
+    return [*(warn(new, old) if warn is not None else ()), *unserved.warnings(resource, new, old)]

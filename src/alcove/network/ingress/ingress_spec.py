@@ -25,7 +25,8 @@ class PathType(Enum):
 
 
 class IngressBackend(Struct, frozen=True):
-    """A port of a service in the Ingress' namespace, by its number or its name."""
+    """A port of a service in the Ingress' namespace, by its number or its name. The name of a backend that is no
+    service is empty: nothing serves it."""
 
     service: str
     port: int | str
@@ -111,10 +112,11 @@ def _rules(rules: Iterable[Object]) -> Iterator[IngressRule]:
 
 
 def _backend(backend: Object | None) -> IngressBackend | None:
-    """None if there is no backend or it is not a service."""
-    service = (backend or {}).get("service")
-    if not service:
+    if not backend:
         return None
+    service = backend.get("service")
+    if not service:
+        return IngressBackend("", 0)
     port = service.get("port") or {}
     return IngressBackend(service["name"], port.get("number") or port.get("name") or 0)
 
