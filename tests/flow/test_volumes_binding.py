@@ -85,6 +85,7 @@ def test_the_smallest_volume_is_bound_and_retained(tenant: Caller) -> None:
     for name, size in (("large", "5Gi"), ("small", "2Gi"), ("tiny", "1Mi")):
         volume(tenant, name, size)
     wait_until(lambda: phase(tenant, f"{VOLUMES}/small") == "Available")
+    assert tenant.get(f"{VOLUMES}/small").json["status"]["lastPhaseTransitionTime"]
     uid = claim(tenant, "c")["metadata"]["uid"]
     wait_until(lambda: phase(tenant, f"{CLAIMS}/c") == "Bound")
     bound = tenant.get(f"{CLAIMS}/c").json

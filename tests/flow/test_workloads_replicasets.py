@@ -51,6 +51,18 @@ def test_so_many_pods_no_more_no_fewer(tenant_admin: Caller) -> None:
     assert "SuccessfulCreate" in output
 
 
+def test_pods_that_are_ending_are_counted_until_they_are_gone(tenant_admin: Caller) -> None:
+    tenant, wanted = tenant_admin, made("ending", 1)
+    wanted["spec"]["template"]["metadata"]["finalizers"] = ["example.com/hold"]
+    tenant.post(SETS, wanted)
+    wait_until(lambda: status(tenant, "ending")["replicas"] == 1)
+    [pod] = pods(tenant, "ending")
+    tenant.delete(f"{PODS}/{pod['metadata']['name']}")
+    wait_until(lambda: status(tenant, "ending")["terminatingReplicas"] == 1)
+    tenant.patch(f"{PODS}/{pod['metadata']['name']}", {"metadata": {"finalizers": None}})
+    wait_until(lambda: status(tenant, "ending")["terminatingReplicas"] == 0)
+
+
 def test_readiness_comes_to_the_status(tenant_admin: Caller) -> None:
     tenant = tenant_admin
     tenant.post(SETS, made("web", 2))

@@ -21,7 +21,7 @@ from alcove.api.errors import (
 from alcove.api.ids import SYSTEM, GroupVersionKind, Key
 from alcove.api.kinds.core.pods import subresources
 from alcove.api.objects import Object
-from alcove.api.resources import POD_DISRUPTION_BUDGETS, PODS, PODS_BINDING, TENANTS
+from alcove.api.resources import NODES, POD_DISRUPTION_BUDGETS, PODS, PODS_BINDING, TENANTS
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.resources import body, deleting, patching, updating, writing
@@ -37,6 +37,7 @@ EVICTION = GroupVersionKind("policy", "v1", "Eviction")
 MAY_BIND = "alcove.io/may-bind"
 """The annotation of a Tenant whose users may bind pods if it is "true"."""
 _EVICTED_FREELY = frozenset({"Succeeded", "Failed", "Pending"})
+_TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 _SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
@@ -78,6 +79,7 @@ async def bind(services: ApiServerServices, call: ApiCall) -> HttpResponse:
             pod["metadata"]["resourceVersion"] = revision
         if uid:
             pod["metadata"]["uid"] = uid
+        _add_topology(services, pod, objects.get(binding, "target", "name"))
         return _bound(pod, binding, now)
 
     await updating.change(services, call, call.kind, bound, manager=writing.field_manager(call))
@@ -93,6 +95,14 @@ def _check_may_bind(services: ApiServerServices, call: ApiCall, name: str) -> No
     if tenant is None or objects.annotations(tenant.object).get(MAY_BIND) != "true":
         message = f"only the scheduler binds pods, unless the operator sets {MAY_BIND} on the tenant"
         raise Forbidden.of(PODS_BINDING, name, message)
+
+
+def _add_topology(services: ApiServerServices, pod: Object, node: str) -> None:
+    """Gives the pod the labels of its node's zone and region, for the downward API."""
+    entry = services.cache.entry(Key(NODES, SYSTEM, "", node))
+    node_labels = objects.labels(entry.object) if entry is not None else {}
+    if copied := {label: node_labels[label] for label in _TOPOLOGY_LABELS if label in node_labels}:
+        pod["metadata"].setdefault("labels", {}).update(copied)
 
 
 def _bound(pod: Object, binding: Object, now: str) -> Object:

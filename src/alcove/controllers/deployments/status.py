@@ -18,7 +18,10 @@ MOVED = "ReplicaSetUpdated"
 TIMED_OUT = "ProgressDeadlineExceeded"
 PAUSED, RESUMED = "DeploymentPaused", "DeploymentResumed"
 _NO_DEADLINE = 2**31 - 1
-_COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas")
+_COUNTS = (
+    *("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas"),
+    "terminatingReplicas",
+)
 
 
 class DesiredCondition(Struct, frozen=True):
@@ -41,7 +44,8 @@ def counts(deployment: Object, sets: DeploymentReplicaSets) -> Object:
         "availableReplicas": available,
         "unavailableReplicas": max(0, desired - available),
     }
-    return {field: count for field, count in result.items() if count}
+    terminating = {"terminatingReplicas": summed("terminatingReplicas", sets.all)}
+    return {field: count for field, count in result.items() if count} | terminating
 
 
 def is_complete(deployment: Object, status: Object) -> bool:

@@ -148,13 +148,17 @@ class ReplicaSetController(Controller):
         owned: Sequence[Object],
         failure: plans.ReplicaFailure | None,
     ) -> None:
-        status = plans.status(replica_set, owned, failure, self.clock())
+        status = plans.status(replica_set, owned, failure, self.clock(), self._terminating(key, replica_set))
         if status != replica_set.get("status"):
             replica_set["status"] = status
             try:
                 await client.update(key.tenant, self.resource, replica_set, subresource="status")
             except NotFound:
                 pass
+
+    def _terminating(self, key: ObjectKey, replica_set: Object) -> int | None:
+        controlled = self._pods.find("controller", key.plane, key.tenant, replica_set["metadata"]["uid"])
+        return sum(1 for pod in controlled if pods.is_terminating(pod) and not pods.is_finished(pod))
 
 
 class ReplicationControllerController(ReplicaSetController):
@@ -164,6 +168,9 @@ class ReplicationControllerController(ReplicaSetController):
 
     def selector_of(self, obj: Object) -> LabelSelector:
         return plain_selector(obj)
+
+    def _terminating(self, key: ObjectKey, replica_set: Object) -> int | None:
+        return None
 
 
 def _failure(reason: str, error: Exception | None) -> plans.ReplicaFailure | None:

@@ -45,8 +45,15 @@ class ReplicaFailure(Struct, frozen=True):
     message: str
 
 
-def status(obj: Object, owned: Sequence[Object], failure: ReplicaFailure | None, now: float) -> Object:
-    """The whole new status; equal to the old one if nothing changed."""
+def status(
+    obj: Object,
+    owned: Sequence[Object],
+    failure: ReplicaFailure | None,
+    now: float,
+    terminating: int | None = None,
+) -> Object:
+    """The whole new status; equal to the old one if nothing changed. `terminating` is the number of its pods that are
+    being deleted; None for kinds whose status does not have it."""
     old = obj.get("status") or {}
     min_ready = get(obj, "spec", "minReadySeconds", default=0)
     template_labels = get(obj, "spec", "template", "metadata", "labels", default={})
@@ -58,6 +65,8 @@ def status(obj: Object, owned: Sequence[Object], failure: ReplicaFailure | None,
         "observedGeneration": max(obj["metadata"].get("generation", 0), old.get("observedGeneration", 0)),
     }
     new: Object = {field: count for field, count in counts.items() if count or field == "replicas"}
+    if terminating is not None:
+        new["terminatingReplicas"] = terminating
     if conditions := _conditions(old, failure, now):
         new["conditions"] = conditions
     retained = {field: value for field, value in old.items() if field not in (*counts, "conditions")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from alcove.api import local_volumes
+from alcove.api import local_volumes, meta
 from alcove.api.errors import NotFound
 from alcove.api.objects import Object, get
 from alcove.client.changes import ObjectChange
@@ -84,7 +84,10 @@ class VolumeController(Controller):
         old_status = volume.get("status") or {}
         if old_status.get("phase") == phase:
             return volume
-        volume["status"] = {"phase": phase, **({"message": message} if message else {})}
+        since = meta.format_time(self.clock())
+        volume["status"] = {"phase": phase, "lastPhaseTransitionTime": since} | (
+            {"message": message} if message else {}
+        )
         return await self.client(key).update(key.tenant, PERSISTENT_VOLUMES, volume, subresource="status")
 
     async def _reclaim(self, key: ObjectKey, volume: Object) -> None:

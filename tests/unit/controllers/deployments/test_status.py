@@ -57,6 +57,12 @@ def test_a_rollout_from_its_beginning_to_its_end() -> None:
     assert progress(obj["status"]) == ("True", "NewReplicaSetAvailable", message)
 
 
+def test_pods_that_end_are_counted_over_all_sets() -> None:
+    new, old = a_set("web-1", 3, 0), a_set("web-0", 0, 0)
+    new["status"]["terminatingReplicas"], old["status"]["terminatingReplicas"] = 1, 2
+    assert status(deployment(), DeploymentReplicaSets(new, [old]), None, NOW)["terminatingReplicas"] == 3
+
+
 def test_a_rollout_that_stands_still_runs_into_its_deadline() -> None:
     obj, stuck = deployment(), DeploymentReplicaSets(a_set("web-2", 1, 0), [a_set("web-1", 3, 3)])
     obj["status"] = status(obj, stuck, "web-2", NOW)

@@ -101,6 +101,8 @@ def test_status_counts() -> None:
         "availableReplicas": 2,
         "observedGeneration": 3,
     }
+    assert status(obj, owned, None, NOW, 2)["terminatingReplicas"] == 2
+    assert status(obj, owned, None, NOW, 0)["terminatingReplicas"] == 0
 
 
 def test_a_failure_is_reported_once_and_withdrawn() -> None:
