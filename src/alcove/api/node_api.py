@@ -28,6 +28,11 @@ def pod_path(plane: str, tenant: str, namespace: str, name: str, uid: str, verb:
     return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
+def network_path(plane: str, tenant: str, network: str) -> str:
+    """A tunnel to an address as seen from a tenant's network that is on the node."""
+    return "/" + "/".join(quote(part, safe="") for part in ("networks", plane, tenant, network))
+
+
 class ResourceUsage(Struct, frozen=True):
     cpu_nanocores: int
     """Average over the summary's window: a whole core is 1,000,000,000."""

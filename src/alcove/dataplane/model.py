@@ -131,6 +131,11 @@ class Gateway(Struct, frozen=True):
     account: int = 0
     """Gateways with the same number share the limits of external connections."""
 
+    def may_leave(self, address: Address) -> bool:
+        """Whether its rules let pods connect to an external address; the nodes' own are excluded elsewhere."""
+        is_denied = any(address in prefix for prefix in self.egress_denied)
+        return self.egress and (not is_denied or any(address in prefix for prefix in self.egress_allowed))
+
 
 class NodePort(Struct, frozen=True):
     """Maps an address and port of the node (or an address routed to it) to a service of the same family."""

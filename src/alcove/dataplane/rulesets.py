@@ -143,7 +143,8 @@ def _exit_rules(
 def gateway_ruleset(
     gateway: Gateway, state: DataplaneState, uplink: Uplink, *, six: bool = False, kernel6: bool = True
 ) -> str:
-    """Egress of pods if the network allows it; ingress for node ports; the agent's sockets are for pods only.
+    """Egress of pods, and of the agent's sockets, if the network allows it; ingress for node ports; the agent's
+    servers are for pods only.
     `six`: also for IPv6."""
     four = _gateway_rules(4, gateway, gateway.node_address, state, uplink, is_open=True)
     if not kernel6:
@@ -151,16 +152,24 @@ def gateway_ruleset(
     return four + _gateway_rules(6, gateway, gateway.node_address6, state, uplink, is_open=six)
 
 
-def _denied(version: int, gateway: Gateway) -> list[str]:
-    """A rule that drops what pods send to prefixes that they may not reach. Replies to clients of node ports
+def _denied(version: int, gateway: Gateway, route: str) -> list[str]:
+    """A rule that drops what is sent to prefixes that pods may not reach. Replies to clients of node ports
     pass: their connections were opened from outside."""
     denied = [prefix for prefix in gateway.egress_denied if prefix.version == version]
     allowed = [prefix for prefix in gateway.egress_allowed if prefix.version == version]
     if not denied:
         return []
-    match = f"iifname net oifname up ct direction original {_FAMILIES[version]} daddr {_set(denied)}"
+    match = f"{route} ct direction original {_FAMILIES[version]} daddr {_set(denied)}"
     excepted = f" {_FAMILIES[version]} daddr != {_set(allowed)}" if allowed else ""
     return [f"    {match}{excepted} drop"]
+
+
+def _output_chain(version: int, gateway: Gateway, *, is_open: bool) -> list[str]:
+    """The agent connects from the gateway on the tenant's behalf: to what pods may reach, and nothing else."""
+    lines = ["  chain output {", "    type filter hook output priority 0;"]
+    lines += _denied(version, gateway, "oifname up")
+    lines += ["    oifname up ct state established,related accept"]
+    return [*lines, *([] if is_open else ["    oifname up drop"]), "  }"]
 
 
 def _set(prefixes: Sequence[Prefix]) -> str:
@@ -199,7 +208,7 @@ def _gateway_rules(
     ]
     lines += ["  chain forward {", "    type filter hook forward priority 0; policy drop;"]
     # Before the rule for established connections, so that it ends those too.
-    lines += _denied(version, gateway)
+    lines += _denied(version, gateway, "iifname net oifname up")
     lines += ["    ct state established,related accept"]
     if gateway.egress and is_open:
         # All networks share the exit's conntrack table, so connections are limited per pod.
@@ -209,6 +218,7 @@ def _gateway_rules(
     lines += ["    iifname up oifname net ct status dnat accept", "  }"]
     lines += ["  chain input {", "    type filter hook input priority 0;"]
     lines += ["    iifname up ct state new drop", "  }"]
+    lines += _output_chain(version, gateway, is_open=gateway.egress and is_open)
     lines += ["  chain prerouting {", "    type nat hook prerouting priority dstnat;"]
     for node_port, port in _node_ports(state, gateway.vni, version).items() if is_open else ():
         lines += _translated(node_port, port, uplink.for_version(version))

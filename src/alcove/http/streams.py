@@ -192,6 +192,16 @@ class HttpServerStream(HttpStream):
         """Switch the connection to the protocol in the headers."""
         await self._write_head(101, headers)
 
+    async def hand_over(self, protocol: asyncio.Protocol) -> bytes:
+        """Connect the protocol to the client, after an upgrade; returns the bytes that were received before. The
+        protocol passes `connection_lost` on to the one before it."""
+        transport = self.writer.transport
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        self.reader.feed_eof()
+        rest, self._rest = self._rest, b""
+        return rest + await self.reader.read()
+
     def reset(self) -> None:
         """Reset the connection, so that the client knows that the response is incomplete."""
         reset(self.writer.transport)

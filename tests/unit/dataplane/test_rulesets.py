@@ -47,6 +47,21 @@ def test_destinations_that_are_denied_except_for_allowed_parts() -> None:
     assert f"    {rule} ip6 daddr {{ fc00::/7 }} drop" in six
 
 
+def test_what_the_agent_sends_is_held_to_what_pods_may_send() -> None:
+    def output(gateway: Gateway) -> list[str]:
+        rules = part(gateway_ruleset(gateway, DataplaneState(), UPLINK), "ip")
+        return [line.strip() for line in rules.split("chain output {")[1].split("\n  }")[0].splitlines()]
+
+    denied = (ip_network("10.0.0.0/8"),)
+    closed = Gateway(5, GATEWAY.addresses, egress_denied=denied)
+    rule = "oifname up ct direction original ip daddr { 10.0.0.0/8 } drop"
+    assert rule in output(closed) and "oifname up drop" in output(closed)
+    opened = replace(closed, egress=True)
+    assert rule in output(opened) and "oifname up drop" not in output(opened)
+    assert opened.may_leave(IPv4Address("8.8.8.8")) and not opened.may_leave(IPv4Address("10.1.1.1"))
+    assert not closed.may_leave(IPv4Address("8.8.8.8"))
+
+
 def test_node_ports_are_translated_and_keep_clients_if_configured() -> None:
     rules = gateway_ruleset(GATEWAY, DataplaneState(node_ports=DOORS), UPLINK)
     assert "tcp dport 1024 dnat to 172.20.0.1:80" in rules

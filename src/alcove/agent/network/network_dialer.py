@@ -8,6 +8,9 @@ from alcove.dataplane.errors import DataPlaneError
 from alcove.dataplane.namespaces import inside
 from alcove.dataplane.node_dataplane import DataPlane
 
+INNER_DEVICE, OUTER_DEVICE = b"net", b"up"
+"""A gateway's devices: in its network, and to addresses outside, where the gateway's rules apply."""
+
 
 async def connect_loopback(namespace: str, port: int) -> socket.socket:
     """Connects to 127.0.0.1 in the namespace at that path (empty for the host's). Raises OSError."""
@@ -44,11 +47,16 @@ class NetworkDialer:
     def __init__(self, plane: DataPlane) -> None:
         self._plane = plane
 
-    async def connect(self, vni: int, source: str, address: str, port: int) -> socket.socket:
-        """`source` is one of the gateway's addresses. Raises OSError."""
+    async def connect(
+        self, vni: int, source: str, address: str, port: int, device: bytes = b""
+    ) -> socket.socket:
+        """`source` is one of the gateway's addresses, or empty for that of the `device`. Raises OSError."""
         sock = self._open_socket(vni, socket.AF_INET6 if ":" in address else socket.AF_INET)
         try:
-            sock.bind((source, 0))
+            if device:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device)
+            if source:
+                sock.bind((source, 0))
             await asyncio.get_running_loop().sock_connect(sock, (address, port))
         except BaseException:
             sock.close()

@@ -8,6 +8,7 @@ async with asyncio.TaskGroup() as tasks:
 """
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -21,6 +22,7 @@ from alcove.agent.network.attachment_records import AttachmentRecord, VethRecord
 from alcove.agent.network.desired_state import with_rules
 from alcove.agent.network.environment import environment
 from alcove.agent.network.map_shares import NetworkNote
+from alcove.agent.network.network_dialer import INNER_DEVICE, OUTER_DEVICE
 from alcove.agent.network.reconciler import NetworkReconciler, NodeNetworkConfig
 from alcove.agent.network.services import cluster_addresses
 from alcove.agent.network.tenant_view import TenantNetworkView
@@ -243,6 +245,36 @@ class NodeNetwork:
             veth.vni, str(veth.gateways[0]), str(veth.addresses[0].ip), port
         )
 
+    async def dial_from(
+        self, tenant_key: TenantKey, network: str, target: IPAddress, port: int
+    ) -> socket.socket:
+        """Connects to an address as a pod of the network could: inside the network, or outside if its pods may
+        connect there. Raises OSError."""
+        view = self._ready_view(tenant_key, network)
+        if view is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "the network is not on this node")
+        node = self._reconciler.config.node
+        if view.contains(target):
+            own = view.gateway_address(node)
+            source = own if own is not None and own.version == target.version else None
+            source = source or view.backing.gateway(target.version)
+            if source is None:
+                raise OSError(errno.ENETUNREACH, "the network has no address of this family")
+            return await self._reconciler.dialer.connect(
+                view.backing.vni, str(source), str(target), port, INNER_DEVICE
+            )
+        # The gateway's rules drop what is not allowed. This check is for an error without a timeout.
+        if not view.gateway(node).may_leave(target) or target in self.node_addresses():
+            raise OSError(errno.ENETUNREACH, "pods of the network may not connect there")
+        return await self._reconciler.dialer.connect(view.backing.vni, "", str(target), port, OUTER_DEVICE)
+
+    def _ready_view(self, tenant_key: TenantKey, network: str) -> NetworkView | None:
+        for vni, view in self._reconciler.views.views.items():
+            is_named = view.tenant.tenant_key == tenant_key and view.backing.owner.name == network
+            if is_named and vni in self._reconciler.ready:
+                return view
+        return None
+
     def present(self) -> dict[TenantKey, TenantNetworkView]:
         """The tenants that have networks on this node."""
         return self._reconciler.views.present()
@@ -256,21 +288,13 @@ class NodeNetwork:
     def exit_of(self, tenant_key: TenantKey, network: str) -> GatewaySource | None:
         """The source for the node's servers (ingress) to connect into the network from; None if the network
         is not on this node, or its gateway has no address yet."""
-        for vni, view in self._reconciler.views.views.items():
-            if (
-                vni in self._reconciler.ready
-                and view.tenant.tenant_key == tenant_key
-                and view.backing.owner.name == network
-            ):
-                address = view.gateway_address(self._reconciler.config.node)
-                if address is None:
-                    return None
-                return (
-                    GatewaySource(vni, source6=str(address))
-                    if address.version == 6
-                    else GatewaySource(vni, source=str(address))
-                )
-        return None
+        view = self._ready_view(tenant_key, network)
+        address = view.gateway_address(self._reconciler.config.node) if view is not None else None
+        if view is None or address is None:
+            return None
+        vni = view.backing.vni
+        is_six = address.version == 6
+        return GatewaySource(vni, source6=str(address)) if is_six else GatewaySource(vni, source=str(address))
 
     def environment(self, key: PodKey, pod: Object) -> dict[str, str]:
         """The pod's environment variables for services."""

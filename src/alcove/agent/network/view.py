@@ -182,6 +182,11 @@ class NetworkView:
     def network(self) -> DataplaneNetwork:
         return DataplaneNetwork(self.backing.vni, (*self._service_prefixes(), *self.table.prefixes))
 
+    def contains(self, address: Address) -> bool:
+        """Whether the address is in a range of the network: of its pods or its services."""
+        prefixes = (*self.backing.prefixes, *self.network().service_prefixes)
+        return destinations.is_allowed(address, prefixes)
+
     def _service_prefixes(self) -> tuple[Prefix, ...]:
         network = self.tenant.network(self.backing.owner)
         return usable_service_ranges(network or {}, self.backing.prefixes)

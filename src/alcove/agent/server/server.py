@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 from asyncio import StreamReader, StreamWriter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -23,6 +23,8 @@ from alcove.agent.server.node_api import NodeApi
 from alcove.agent.server.requests import NodeRequest, read_request, refuse
 from alcove.agent.server.running_containers import ContainerHandle, PodHandle, RunningContainers
 from alcove.agent.server.usage import UsageMeter
+from alcove.api import destinations
+from alcove.api.destinations import Address
 from alcove.api.errors import (
     ApiError,
     BadRequest,
@@ -34,7 +36,7 @@ from alcove.api.errors import (
 )
 from alcove.api.ids import TenantId
 from alcove.api.node_api import POD_VERBS, PORT
-from alcove.client.keys import HOME, PlaneId
+from alcove.client.keys import HOME, PlaneId, TenantKey
 from alcove.component import request_ids
 from alcove.component.tasks import BackgroundTasks, spawn, stop
 from alcove.http.connections import ConnectionSlot, ConnectionTable
@@ -51,6 +53,9 @@ WATCH_SECONDS = 15.0
 CLOSE_SECONDS_MAX = 5.0
 _ESTABLISHED = 1
 
+DialNetwork = Callable[[TenantKey, str, Address, int], Awaitable[socket.socket]]
+"""Tenant, network, address and port."""
+
 
 class AgentServer:
     """`async with AgentServer(…)` listens; leaving the block closes all connections."""
@@ -64,12 +69,15 @@ class AgentServer:
         meter: UsageMeter | None = None,
         node: str = "",
         metrics: Callable[[], bytes] = bytes,
+        dial_network: DialNetwork | None = None,
     ) -> None:
+        """`dial_network` connects from a tenant's network; None if the node has none."""
         self._pods = pods
         self._callers = callers
         self._host, self._port = host, port
         self._meter = meter or UsageMeter(pods)
         self._node_api = NodeApi(node, pods, self._meter, metrics)
+        self._dial_network = dial_network
         self._connections: dict[asyncio.Task[None], StreamWriter] = {}
         bounds = HttpLimits(connections_max=CONNECTIONS_MAX, connections_per_group_max=TENANT_CONNECTIONS_MAX)
         self._table = ConnectionTable(bounds, _RING0)
@@ -166,6 +174,10 @@ class AgentServer:
                 if plane != HOME:
                     raise Forbidden("only ring0 may access nodes")
                 await self._serve_node(connection, request, path)
+            case ("networks", network_plane, tenant, network):
+                if network_plane != plane:
+                    raise Forbidden("an API server may only access networks of its own plane")
+                await self._serve_network(connection, request, TenantKey(plane, TenantId(tenant)), network)
             case ("pods", pod_plane, tenant, namespace, name, uid, verb) if verb in POD_VERBS:
                 if pod_plane != plane:
                     raise Forbidden("an API server may only access pods of its own plane")
@@ -184,6 +196,16 @@ class AgentServer:
             raise MethodNotAllowed("the node agent only supports GET")
         response = await self._node_api.respond(path)
         await connection.respond(200, response.body, response.content_type)
+
+    async def _serve_network(
+        self, connection: HttpServerStream, request: NodeRequest, tenant_key: TenantKey, network: str
+    ) -> None:
+        address = destinations.parse(request.first("address"))
+        if address is None:
+            raise BadRequest("query parameter address must be an IP address")
+        if self._dial_network is None:
+            raise ServiceUnavailable("this node has no networks")
+        await tunnel.serve(connection, request, partial(self._dial_network, tenant_key, network, address))
 
     def _find_pod(self, plane: PlaneId, tenant: TenantId, namespace: str, name: str, uid: str) -> PodHandle:
         pod = self._pods.find(plane, tenant, namespace, name)

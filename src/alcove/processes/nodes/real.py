@@ -98,7 +98,7 @@ async def start(agent: AgentProcess) -> list[NodeStatusManager]:
     cni = CniServer(node.network, agent.planes, config.data / "network" / "cni.sock")
     agent.tasks.fatal("network", node.network.run())
     agent.tasks.fatal("CNI server", cni.run())
-    agent.tasks.fatal("node API server", _serve(agent, pods, manager.registered))
+    agent.tasks.fatal("node API server", _serve(agent, pods, node.network, manager.registered))
     agent.tasks.fatal("ingress", _serve_ingress(agent, node.network))
     agent.tasks.restart("log rotation", partial(LogRotation().run, pods))
     agent.tasks.restart("eviction and image collection", housekeeping.run)
@@ -118,8 +118,10 @@ async def _serve_ingress(agent: AgentProcess, network: NodeNetwork) -> None:
     await ingress.serve(agent.planes, network, note, plain, secure)
 
 
-async def _serve(agent: AgentProcess, pods: RunningPods, registered: asyncio.Event) -> None:
-    """Serves logs, exec and metrics to the API servers of all planes, once the node has a serving
+async def _serve(
+    agent: AgentProcess, pods: RunningPods, network: NodeNetwork, registered: asyncio.Event
+) -> None:
+    """Serves logs, exec, tunnels and metrics to the API servers of all planes, once the node has a serving
     certificate, which it gets for the addresses in its Node object."""
     config = agent.config
     await registered.wait()
@@ -137,7 +139,13 @@ async def _serve(agent: AgentProcess, pods: RunningPods, registered: asyncio.Eve
 
     agent.on_plane.append(on_plane_change)
     async with AgentServer(
-        pods, callers, config.address, config.port, node=config.name, metrics=agent.metrics.text
+        pods,
+        callers,
+        config.address,
+        config.port,
+        node=config.name,
+        metrics=agent.metrics.text,
+        dial_network=network.dial_from,
     ):
         await serving.keep(callers.reload)
 
