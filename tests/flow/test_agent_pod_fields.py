@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from alcove.agent.cgroups import Cgroups
+from alcove.agent.runtime import node_processes
 from alcove.agent.hardware import has_apparmor
 from alcove.api.objects import Object
 from alcove.testing.cluster import (
@@ -57,8 +58,9 @@ def test_pod_level_limits_hold_for_the_whole_pod(cluster: RealCluster, acme: Cal
     ready(acme, name, 120)
     group = pod_group(cluster.nodes[0], "acme", uid)
     process_group = f"{group}/{uid}.main.0" if runtime == "crun" else f"{group}/{uid}.0"
-    for each in (group, process_group):
-        assert Cgroups.of_machine().memory_limit(each) == 64 << 20, each
+    cgroups, limit = Cgroups.of_machine(), 64 << 20
+    assert cgroups.memory_limit(process_group) == limit
+    assert cgroups.memory_limit(group) == limit + 2 * node_processes.BYTES_PER_CONTAINER, "with the sandbox"
     acme.delete(f"{PODS}/{name}")
     gone(acme, name)
 

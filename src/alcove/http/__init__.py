@@ -16,6 +16,10 @@
     pool              IdleConnections: idle connections that can be reused
     closing           closes a connection even if the peer no longer reads
 
+    byte_streams      ByteStream: a connection or tunnel before a protocol takes it over
+    handshakes        Handshakes: TLS with servers that are not trusted, computed in threads
+    tls_transport     TlsTransport: the TLS layer of a connection whose handshake is complete
+
     streams           HttpStream: either side over asyncio's streams, for relays and one-request connections
 
 The package knows neither Kubernetes nor the API's errors: its users translate errors at their own boundary.

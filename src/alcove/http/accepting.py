@@ -242,8 +242,8 @@ class Acceptor:
             incoming.write(await self._receive(arrival))
             await complete(
                 session,
-                arrival.sock,
                 partial(self._loop.run_in_executor, self._threads),
+                partial(self._loop.sock_sendall, arrival.sock),
                 partial(self._receive, arrival),
             )
         return session

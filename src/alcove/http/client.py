@@ -191,14 +191,19 @@ class HttpClientConnection(asyncio.Protocol):
         """A connection to the server at the other end of the tunnel that this connection became by a 101
         response."""
         inner = HttpClientConnection(self._limits)
-        self._parser.close()
-        self.transport.set_protocol(inner)
-        inner.connection_made(self.transport)
-        early, self._early = self._early, []
-        for data in early:
-            inner.data_received(data)
+        self.hand_over(inner)
         inner.resume()
         return inner
+
+    def hand_over(self, protocol: asyncio.Protocol) -> None:
+        """Connect the protocol to the server at the other end of the tunnel that this connection became by a 101
+        response. Reading is paused."""
+        self._parser.close()
+        self.transport.set_protocol(protocol)
+        protocol.connection_made(self.transport)
+        early, self._early = self._early, []
+        for data in early:
+            protocol.data_received(data)
 
     def close(self) -> None:
         """Close the connection. Written data is still sent, if the server reads it in time."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import socket
 import ssl
 from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from functools import partial
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
+from alcove.http.byte_streams import ByteStream
 from alcove.http.errors import HandshakeFailed
 from alcove.http.tls_transport import TlsSession
 
@@ -44,17 +44,16 @@ class Handshakes:
     async def perform(
         self,
         owner: Hashable,
-        sock: socket.socket,
+        stream: ByteStream,
         make_context: Callable[[], ssl.SSLContext],
         server_name: str,
     ) -> TlsSession:
-        """The session with the server at the other end of the connected socket. Of each `owner` one step is
+        """The session with the server at the other end of the stream. Of each `owner` one step is
         computed at a time. `make_context` is called in a thread. Raises HandshakeFailed, ssl.SSLError, OSError,
         ValueError (for an invalid server name), and what `make_context` raises."""
         compute = partial(self._compute, owner)
         session = await compute(partial(_begin, make_context, server_name))
-        loop = asyncio.get_running_loop()
-        await complete(session, sock, compute, lambda: loop.sock_recv(sock, RECEIVED_BYTES_MAX))
+        await complete(session, compute, stream.send, partial(stream.receive, RECEIVED_BYTES_MAX))
         return session
 
     async def _compute(self, owner: Hashable, work: Callable[[], T]) -> T:
@@ -75,24 +74,23 @@ class Handshakes:
 
 async def complete(
     session: TlsSession,
-    sock: socket.socket,
     compute: Callable[[Callable[[], bool]], Awaitable[bool]],
+    send: Callable[[bytes], Awaitable[None]],
     receive: Callable[[], Awaitable[bytes]],
 ) -> None:
-    """Completes a handshake with the peer at the other end of the connected socket.
+    """Completes a handshake.
 
     `compute` calls a function in a thread; `receive` returns what the peer sent next, empty at its end. Raises
-    HandshakeFailed, ssl.SSLError, OSError, and what `compute` raises."""
-    loop = asyncio.get_running_loop()
+    HandshakeFailed, ssl.SSLError, OSError, and what the callables raise."""
     for _ in range(HANDSHAKE_READS_MAX):
         try:
             is_complete = await compute(partial(_step, session))
         except ssl.SSLError:
             with suppress(OSError):  # The alert tells the peer's owner what is wrong.
-                sock.send(session.outgoing.read())
+                await send(session.outgoing.read())
             raise
         if session.outgoing.pending:
-            await loop.sock_sendall(sock, session.outgoing.read())
+            await send(session.outgoing.read())
         if is_complete:
             return
         data = await receive()

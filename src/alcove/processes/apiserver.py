@@ -47,6 +47,9 @@ from alcove.apiserver.metering import LoopMeter
 from alcove.apiserver.metrics import ApiServerMetrics
 from alcove.apiserver.openapi.documents import OpenApi
 from alcove.apiserver.outbound.dialer import DirectDialer
+from alcove.apiserver.outbound.resolver import OutboundResolver
+from alcove.apiserver.outbound.tunnels import ServiceTunnels
+from alcove.apiserver.outbound.webhook_dialer import WebhookDialer
 from alcove.apiserver.outbound.webhooks import Webhooks
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.request_buffering import RequestBuffering
@@ -177,7 +180,8 @@ async def _serving(
     crd_removal, revoked = CrdRemoval(), RevokedConnections()
     async with cache:
         store.report()
-        webhooks = Webhooks(DirectDialer(cache, config.webhook_networks))
+        agents = AgentConnector(pki, authority, clock)
+        webhooks = _webhooks(config, cache, agents)
         custom = CustomKinds(kinds, cache, clock, webhooks.of)
         authorizer = Authorizer(cache)
         threads = ComputeThreads(weight=weights(cache), charge=partial(flow.charge, is_on_loop=False))
@@ -205,7 +209,6 @@ async def _serving(
             store, cache, hub, kinds, custom, chain, clock, shared, store.unreadable, threads
         )
         reviews = Reviews(authorizer, authenticator, clock)
-        agents = AgentConnector(pki, authority, clock)
         usage = UsageCollector(cache, agents)
         streams = StreamHandler(
             services, authorizer, agents, plane=config.admission.home, release=partial(_release, flow)
@@ -287,6 +290,12 @@ async def _serving(
                 await usage.close()
                 webhooks.close()
                 await audit.close()
+
+
+def _webhooks(config: ApiServerConfig, cache: Cache, agents: AgentConnector) -> Webhooks:
+    direct = DirectDialer(cache, config.webhook_networks)
+    tunnels = ServiceTunnels(cache, agents, direct, config.admission.home)
+    return Webhooks(WebhookDialer(OutboundResolver(cache), direct, tunnels))
 
 
 def write_admin_kubeconfig(config: ApiServerConfig, running: RunningApiServer) -> Path:

@@ -100,7 +100,7 @@ class NodeRig:
     async def start(self, certificate_of: str = "") -> None:
         """`certificate_of`: use another node's certificate, for tests of authentication."""
         pki = self.server.directory / "pki"
-        pair = self._serving_certificate(pki, certificate_of or self.name)
+        pair = serving_certificate(pki, certificate_of or self.name, self.lab.folder)
         callers = AuthorizedCallers(pair)
         callers.trust(HOME, (pki / "ca.crt").read_bytes())
         self.agent = AgentServer(self.pods, callers, "127.0.0.1", 0)
@@ -111,27 +111,6 @@ class NodeRig:
         if self.agent is not None:
             await self.agent.__aexit__(None, None, None)
             self.agent = None
-
-    def _serving_certificate(self, pki: Path, name: str) -> Path:
-        # Only tests use the CA's key directly; an agent requests its certificate.
-        from cryptography.x509.oid import ExtendedKeyUsageOID
-
-        from alcove.apiserver.auth import certificates, subjects
-        from alcove.apiserver.auth.certificates import CertificateAuthority, CertificateProfile
-
-        now = os.stat(pki / "ca.key").st_mtime  # noqa: PTH116
-        authority = CertificateAuthority.open(pki, now)
-        key = certificates.new_key()
-        subject = subjects.Subject(SYSTEM, NODE_USER_PREFIX + name, (NODE_GROUP,))
-        profile = CertificateProfile(
-            [ExtendedKeyUsageOID.SERVER_AUTH], [certificates.general_name("127.0.0.1")]
-        )
-        made = authority.sign(
-            key.public_key(), subjects.to_name(subject), profile, now, certificates.SERVING_LIFETIME
-        )
-        path = self.lab.folder / f"{name}.pem"
-        path.write_bytes(certificates.pem(made) + certificates.to_pem(key))
-        return path
 
     def _register(self, port: int) -> None:
         system = self.server.system
@@ -211,6 +190,27 @@ class NodeRig:
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env={**os.environ, **(env or {})}, limit=1 << 20,
         )  # fmt: skip
+
+
+def serving_certificate(pki: Path, name: str, folder: Path) -> Path:
+    """The path of a new certificate and key of a node, signed by the cluster's authority."""
+    # Only tests use the CA's key directly; an agent requests its certificate.
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    from alcove.apiserver.auth import certificates, subjects
+    from alcove.apiserver.auth.certificates import CertificateAuthority, CertificateProfile
+
+    now = os.stat(pki / "ca.key").st_mtime  # noqa: PTH116
+    authority = CertificateAuthority.open(pki, now)
+    key = certificates.new_key()
+    subject = subjects.Subject(SYSTEM, NODE_USER_PREFIX + name, (NODE_GROUP,))
+    profile = CertificateProfile([ExtendedKeyUsageOID.SERVER_AUTH], [certificates.general_name("127.0.0.1")])
+    made = authority.sign(
+        key.public_key(), subjects.to_name(subject), profile, now, certificates.SERVING_LIFETIME
+    )
+    path = folder / f"{name}.pem"
+    path.write_bytes(certificates.pem(made) + certificates.to_pem(key))
+    return path
 
 
 def _status(name: str) -> Object:

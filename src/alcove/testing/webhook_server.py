@@ -13,7 +13,7 @@ import ipaddress
 import ssl
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ from cryptography.x509.oid import NameOID
 from alcove.api.objects import Object
 
 Respond = Callable[[str, Object], Any]
-"""(path, review) → the response: an object to be sent as JSON, bytes to be sent unchanged, or an int, a bare
-HTTP status."""
+"""(path, review) → the response: an object to be sent as JSON, bytes or an iterator of bytes to be sent
+unchanged, or an int, a bare HTTP status."""
 
 
 def allowed(review: Object, **response: Any) -> Object:
@@ -58,7 +58,7 @@ class WebhookServer:
     def __init__(self, respond: Respond, *names: str) -> None:
         """`names`: host names of its certificate, besides 127.0.0.1."""
         self._respond = respond
-        self._certificate, self._key = _issue(names)
+        self._certificate, self._key = issue(names)
         self._server: _Server | None = None
         self.seen: list[Object] = []
         self.paths: list[str] = []
@@ -102,14 +102,14 @@ class WebhookServer:
         self._server.server_close()
         self._server = None
 
-    def answer(self, path: str, body: bytes) -> tuple[int, bytes]:
+    def answer(self, path: str, body: bytes) -> tuple[int, bytes | Iterator[bytes]]:
         review: Object = orjson.loads(body)
         self.seen.append(review)
         self.paths.append(path)
         response = self._respond(path.partition("?")[0], review)
         if isinstance(response, int):
             return response, b""
-        return 200, response if isinstance(response, bytes) else orjson.dumps(response)
+        return 200, response if isinstance(response, bytes | Iterator) else orjson.dumps(response)
 
 
 def _handler(webhook: WebhookServer) -> type[BaseHTTPRequestHandler]:
@@ -127,9 +127,16 @@ def _handler(webhook: WebhookServer) -> type[BaseHTTPRequestHandler]:
             status, output = webhook.answer(self.path, body)
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(output)))
-            self.end_headers()
-            self.wfile.write(output)
+            if isinstance(output, bytes):
+                self.send_header("Content-Length", str(len(output)))
+                self.end_headers()
+                self.wfile.write(output)
+            else:
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                for part in output:
+                    self.wfile.write(b"%x\r\n%b\r\n" % (len(part), part))
+                self.wfile.write(b"0\r\n\r\n")
 
         def log_message(self, format: str, *args: Any) -> None:
             """Logs nothing: tests read `seen`."""
@@ -137,7 +144,8 @@ def _handler(webhook: WebhookServer) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def _issue(names: tuple[str, ...]) -> tuple[bytes, bytes]:
+def issue(names: tuple[str, ...]) -> tuple[bytes, bytes]:
+    """A certificate of its own authority for the names and 127.0.0.1, and its key, in PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "webhook")])
     now = datetime.datetime.now(datetime.UTC)

@@ -16,57 +16,21 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from alcove.agent.podkey import PodKey
-from alcove.agent.runtime.base import ContainerId
 from alcove.agent.runtime.hollow import HollowRuntime
-from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
 from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.subjects import Subject
-from alcove.client.keys import HOME
 from alcove.testing.containers import ContainerLab
-from alcove.testing.nodeserver import LabPod, NodeRig
+from alcove.testing.loopback_pods import LoopbackPod, LoopbackRig
 from alcove.testing.server import Caller, LocalServer
 
 _NUMBERS = count()
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-class Somewhere(LabPod, kw_only=True):
-    """A pod whose ports are this machine's."""
-
-    dialled: list[int]
-
-    async def reach(self, port: int) -> socket.socket:
-        self.dialled.append(port)
-        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        try:
-            await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", port))
-        except BaseException:
-            made.close()
-            raise
-        return made
-
-
-class Rig(NodeRig):
-    async def __aenter__(self) -> Rig:
-        await self.start()
-        return self
-
-    async def place(self, tenant: str, name: str, ports: list[Object], ip: str = "10.0.0.5") -> Somewhere:
-        path = f"/api/v1/tenants/{tenant}/namespaces/default/pods"
-        container = {"name": "main", "image": "x", "ports": ports}
-        spec = {"nodeName": self.name, "containers": [container]}
-        answer = self.server.system.post(path, {"metadata": {"name": name}, "spec": spec})
-        assert answer.status == 201, answer.body
-        status = {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}]}
-        assert self.server.system.patch(f"{path}/{name}/status", {"status": status}).status == 200
-        key = PodKey(HOME, TenantId(tenant), "default", name, answer.json["metadata"]["uid"])
-        made = Somewhere(key, answer.json, self.lab.runtime, ContainerId("none"), dialled=[])
-        self.pods.add(made)
-        return made
-
-    def serve(self, tenant: str, name: str, pods: list[Somewhere], port: int, ready: bool = True) -> None:
+class Rig(LoopbackRig):
+    def serve(self, tenant: str, name: str, pods: list[LoopbackPod], port: int, ready: bool = True) -> None:
         """A service with the endpoints that controllers would make for it."""
         base = f"/api/v1/tenants/{tenant}/namespaces/default"
         service = {
@@ -205,7 +169,7 @@ def service_url(name: str) -> str:
 
 async def test_a_pod_is_asked_what_the_client_asks(rig: Rig, server: LocalServer) -> None:
     async with serving() as port, session(server, server.as_tenant("acme")) as client:
-        await rig.place("acme", "web", [])
+        rig.place("acme", "web", [])
         url = f"{pod_url(f'web:{port}')}/some/%C3%A4//a%2Fb/path/?q=%20a&q=b"
         headers = {"X-Own": "1", "X-Remote-User": "root", "Connection": "X-Own"}
         async with client.post(URL(url, encoded=True), data=b"hello", headers=headers) as answer:
@@ -233,7 +197,7 @@ async def test_the_callers_token_stays_here(rig: Rig, server: LocalServer) -> No
     rbac = "/apis/rbac.authorization.k8s.io/v1/tenants/acme/clusterrolebindings"
     assert server.system.post(rbac, binding).status in (201, 409)
     async with serving() as port:
-        await rig.place("acme", "web", [])
+        rig.place("acme", "web", [])
         caller = server.anonymous(token)
         response = await asyncio.to_thread(caller.get, f"{pod_url(f'web:{port}')}/x")
         assert response.status == 200, response.body
@@ -242,7 +206,7 @@ async def test_the_callers_token_stays_here(rig: Rig, server: LocalServer) -> No
 
 async def test_every_method_goes_through(rig: Rig, server: LocalServer) -> None:
     async with serving() as port, session(server, server.as_tenant("acme")) as client:
-        await rig.place("acme", "web", [])
+        rig.place("acme", "web", [])
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
             async with client.request(method, f"{pod_url(f'web:{port}')}/x") as answer:
                 assert (await answer.json())["method"] == method
@@ -271,7 +235,7 @@ async def test_which_port_is_meant(rig: Rig, server: LocalServer) -> None:
     acme = server.as_tenant("acme")
     async with serving() as port:
         declared = [{"containerPort": port, "name": "web"}, {"containerPort": 9, "name": "other"}]
-        pod = await rig.place("acme", "web", declared)
+        pod = rig.place("acme", "web", declared)
         for name in ("web", f"web:{port}", "web:web", f"http:web:{port}", "http:web:"):
             answer = await asyncio.to_thread(acme.get, f"{pod_url(name)}/x")
             assert answer.status == 200, (name, answer.body)
@@ -299,7 +263,7 @@ async def test_tls_into_the_pod(rig: Rig, server: LocalServer, tmp_path: Path) -
     context.load_cert_chain(pair)
     acme = server.as_tenant("acme")
     async with serving(context) as secure, serving() as plain:
-        await rig.place("acme", "web", [])
+        rig.place("acme", "web", [])
         answer = await asyncio.to_thread(acme.get, f"{pod_url(f'https:web:{secure}')}/x")
         assert answer.status == 200, answer.body
         answer = await asyncio.to_thread(acme.get, f"{pod_url(f'https:web:{plain}')}/x")
@@ -309,7 +273,7 @@ async def test_tls_into_the_pod(rig: Rig, server: LocalServer, tmp_path: Path) -
 
 async def test_redirects_stay_below(rig: Rig, server: LocalServer) -> None:
     async with serving() as port, session(server, server.as_tenant("acme")) as client:
-        await rig.place("acme", "web", [])
+        rig.place("acme", "web", [])
         for url in (
             f"{pod_url(f'web:{port}')}/deep/elsewhere",
             f"/tenants/acme{pod_url(f'web:{port}')}/deep/elsewhere",
@@ -332,7 +296,7 @@ async def test_an_answer_comes_as_it_is_made(rig: Rig, server: LocalServer) -> N
         writer.write(b"4\r\nlast\r\n0\r\n\r\n")
 
     async with answering(slow) as port, session(server, server.as_tenant("acme")) as client:
-        await rig.place("acme", "web", [])
+        rig.place("acme", "web", [])
         async with client.get(f"{pod_url(f'web:{port}')}/") as answer:
             assert "Link" not in answer.headers
             assert await answer.content.read(5) == b"first"
@@ -345,7 +309,7 @@ async def test_an_answer_without_a_length_ends_with_its_connection(rig: Rig, ser
         writer.write(b"HTTP/1.0 200 OK\r\n\r\n" + b"x" * 100_000)
 
     async with answering(old) as port, session(server, server.as_tenant("acme")) as client:
-        await rig.place("acme", "web", [])
+        rig.place("acme", "web", [])
         async with client.get(f"{pod_url(f'web:{port}')}/") as answer:
             assert await answer.read() == b"x" * 100_000
 
@@ -366,7 +330,7 @@ async def test_an_answer_that_breaks_off_does_not_look_whole(rig: Rig, server: L
         reset(writer)
 
     async with session(server, server.as_tenant("acme")) as client:
-        await rig.place("acme", "web", [])
+        rig.place("acme", "web", [])
         for handler in (short, cut):
             async with answering(handler) as port:
                 with pytest.raises(aiohttp.ClientError):
@@ -385,7 +349,7 @@ async def test_a_backend_that_speaks_no_http(rig: Rig, server: LocalServer) -> N
         writer.write(b"HTTP/1.1 101 Switching\r\nUpgrade: mine\r\nConnection: Upgrade\r\n\r\nbytes")
 
     acme = server.as_tenant("acme")
-    await rig.place("acme", "web", [])
+    rig.place("acme", "web", [])
     for handler in (rude, silent):
         async with answering(handler) as port:
             answer = await asyncio.to_thread(acme.get, f"{pod_url(f'web:{port}')}/")
@@ -398,7 +362,7 @@ async def test_a_backend_that_speaks_no_http(rig: Rig, server: LocalServer) -> N
 
 async def test_websockets_pass(rig: Rig, server: LocalServer) -> None:
     async with serving() as port, session(server, server.as_tenant("acme")) as client:
-        await rig.place("acme", "web", [])
+        rig.place("acme", "web", [])
         async with client.ws_connect(f"{pod_url(f'web:{port}')}/talks", protocols=["talk"]) as talk:
             assert talk.protocol == "talk"
             for word in ("one", "two" * 50_000):
@@ -409,7 +373,7 @@ async def test_websockets_pass(rig: Rig, server: LocalServer) -> None:
 async def test_a_service_is_its_ready_pods(rig: Rig, server: LocalServer) -> None:
     acme = server.as_tenant("acme")
     async with serving() as port:
-        pods = [await rig.place("acme", f"web{each}", []) for each in range(3)]
+        pods = [rig.place("acme", f"web{each}", []) for each in range(3)]
         rig.serve("acme", "web", pods, port)
         for name in ("web:80", "web:web", "http:web:80") * 10:
             answer = await asyncio.to_thread(acme.get, f"{service_url(name)}/x")
@@ -430,7 +394,7 @@ async def test_a_service_is_its_ready_pods(rig: Rig, server: LocalServer) -> Non
 @pytest.mark.parametrize("ready", [True, False])
 async def test_a_service_without_ready_pods(rig: Rig, server: LocalServer, ready: bool) -> None:
     acme = server.as_tenant("acme")
-    pods = [] if ready else [await rig.place("acme", "web0", [])]
+    pods = [] if ready else [rig.place("acme", "web0", [])]
     rig.serve("acme", "web", pods, 80, ready)
     answer = await asyncio.to_thread(acme.get, f"{service_url('web:80')}/x")
     assert (answer.status, answer.json["message"]) == (503, 'no endpoints available for service "web"')
@@ -441,7 +405,7 @@ async def test_endpoints_lead_to_pods_of_their_namespace_only(rig: Rig, server: 
     """Whoever writes Endpoints writes any address: none of them is dialled."""
     acme = server.as_tenant("acme")
     async with serving() as port:
-        pod = await rig.place("acme", "web0", [])
+        pod = rig.place("acme", "web0", [])
         rig.serve("acme", "web", [pod], port)
         path = "/api/v1/namespaces/default/endpoints/web"
         for address in (
@@ -459,7 +423,7 @@ async def test_endpoints_lead_to_pods_of_their_namespace_only(rig: Rig, server: 
 
 async def test_a_tenant_reaches_only_its_own(rig: Rig, server: LocalServer) -> None:
     async with serving() as port:
-        pod = await rig.place("acme", "web", [])
+        pod = rig.place("acme", "web", [])
         rig.serve("acme", "web", [pod], port)
         beta = server.as_tenant("beta")
         for path, code in (
@@ -485,7 +449,7 @@ async def test_it_takes_the_right_to_proxy(rig: Rig, server: LocalServer) -> Non
     }
     server.system.post(f"{rbac}/clusterrolebindings", binding)
     async with serving() as port:
-        pod = await rig.place("acme", "web", [])
+        pod = rig.place("acme", "web", [])
         ann, url = server.as_tenant("acme", "ann"), f"{pod_url(f'web:{port}')}/x"
         assert (await asyncio.to_thread(ann.get, url)).status == 200
         assert (await asyncio.to_thread(ann.post, url, {})).status == 403
@@ -497,7 +461,7 @@ async def test_it_takes_the_right_to_proxy(rig: Rig, server: LocalServer) -> Non
 
 async def test_nodes_are_ring0s_to_ask(rig: Rig, server: LocalServer) -> None:
     async with serving() as port:
-        await rig.place("acme", "web", [])
+        rig.place("acme", "web", [])
 
         def get(name: str, path: str) -> Object | bytes:
             answer = server.system.get(f"/api/v1/nodes/{name}/proxy/{path}")
@@ -542,7 +506,7 @@ async def test_discovery_and_kubectl_know_it(rig: Rig, server: LocalServer) -> N
     of_ring0 = {each["name"]: each for each in server.system.get("/api/v1").json["resources"]}
     assert of_ring0["nodes/proxy"]["kind"] == "NodeProxyOptions"
     async with serving() as port:
-        await rig.place("acme", "web", [])
+        rig.place("acme", "web", [])
         done = await rig.kubectl(acme, "get", "--raw", f"{pod_url(f'web:{port}')}/x?y=z")
         assert done.code == 0, done.errors
         assert '"path": "/x?y=z"' in done.out
@@ -552,7 +516,7 @@ async def test_discovery_and_kubectl_know_it(rig: Rig, server: LocalServer) -> N
 
 async def test_a_body_of_any_size_goes_up(rig: Rig, server: LocalServer) -> None:
     async with serving() as port, session(server, server.as_tenant("acme")) as client:
-        await rig.place("acme", "web", [])
+        rig.place("acme", "web", [])
         body = b"0123456789abcdef" * (3 << 20)
         for url in (f"{pod_url(f'web:{port}')}/x", f"{pod_url(f'web:{port}')}/y"):
             async with client.put(url, data=body) as answer:
@@ -576,7 +540,7 @@ async def test_a_body_goes_up_as_it_comes(rig: Rig, server: LocalServer) -> None
         yield b"last"
 
     async with answering(takes) as port, session(server, server.as_tenant("acme")) as client:
-        await rig.place("acme", "web", [])
+        rig.place("acme", "web", [])
         async with client.post(f"{pod_url(f'web:{port}')}/x", data=parts()) as answer:
             assert await answer.read() == b"both"
 
@@ -589,7 +553,7 @@ async def test_who_is_refused_hears_it_though_it_still_sends(rig: Rig, server: L
         await over.wait()
 
     async with answering(busy) as port, session(server, server.as_tenant("acme")) as client:
-        await rig.place("acme", "web", [])
+        rig.place("acme", "web", [])
         body = b"x" * (8 << 20)
         for url, code in (
             (f"{pod_url('none:80')}/x", 404),
@@ -626,7 +590,7 @@ async def test_a_backend_that_takes_nothing_does_not_fill_the_server(rig: Rig, s
             sent += 64 << 10
 
     async with answering(stuck) as port, session(server, server.as_tenant("acme")) as client:
-        await rig.place("acme", "web", [])
+        rig.place("acme", "web", [])
         asking = asyncio.create_task(client.post(f"{pod_url(f'web:{port}')}/x", data=parts()).__aenter__())
         before = -1
         while before != sent:
@@ -641,7 +605,7 @@ async def test_a_backend_that_takes_nothing_does_not_fill_the_server(rig: Rig, s
 async def test_from_a_browser_by_kubectl_proxy(rig: Rig, server: LocalServer) -> None:
     """Which puts the tenant's prefix before every path: redirects hold below it too."""
     async with serving() as port:
-        await rig.place("acme", "web", [])
+        rig.place("acme", "web", [])
         process = await rig.begin(server.as_tenant("acme"), "proxy", "--port=0")
         assert process.stdout is not None
         try:
@@ -673,7 +637,7 @@ async def test_a_client_that_leaves_is_noticed(rig: Rig, server: LocalServer) ->
         gone.set()
 
     async with answering(waits) as port, session(server, server.as_tenant("acme")) as client:
-        await rig.place("acme", "web", [])
+        rig.place("acme", "web", [])
         asking = asyncio.create_task(client.get(f"{pod_url(f'web:{port}')}/").__aenter__())
         async with asyncio.timeout(10):
             await begun.wait()

@@ -25,6 +25,7 @@ from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.client.keys import HOME
+from alcove.http.byte_streams import SocketStream
 from alcove.http.handshakes import Handshakes
 from alcove.http.tls_transport import TlsSession
 from alcove.testing.certificates import self_signed
@@ -59,7 +60,7 @@ class Pod:
     async def handshake(
         self, sock: socket.socket, make_context: Callable[[], ssl.SSLContext], server_name: str
     ) -> TlsSession:
-        return await self.handshakes.perform(self.key.tenant, sock, make_context, server_name)
+        return await self.handshakes.perform(self.key.tenant, SocketStream(sock), make_context, server_name)
 
     async def dial_host(self, host: str, port: int) -> socket.socket:
         self.hosts.append(host)

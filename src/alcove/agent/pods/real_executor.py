@@ -69,6 +69,7 @@ from alcove.client.errors import ClientError
 from alcove.component import host_names
 from alcove.dataplane import namespaces
 from alcove.dns import resolvconf
+from alcove.http.byte_streams import SocketStream
 from alcove.http.tls_transport import TlsSession
 
 P = ParamSpec("P")
@@ -430,7 +431,7 @@ class RealPodExecutor:
         self, sock: socket.socket, make_context: Callable[[], ssl.SSLContext], server_name: str
     ) -> TlsSession:
         owner = (self.key.plane, self.key.tenant)
-        return await self._services.handshakes.perform(owner, sock, make_context, server_name)
+        return await self._services.handshakes.perform(owner, SocketStream(sock), make_context, server_name)
 
     async def forward(self, port: int) -> socket.socket:
         if self.runtime.isolation is Isolation.NAMESPACES:

@@ -1,43 +1,20 @@
-"""TCP connections on a tenant's behalf, to addresses that are allowed for the tenant.
-
-`Dialer` is the interface. `DirectDialer` connects from the API server's network: this suits public addresses
-and ring0. The pods behind a tenant's services are in the tenant's networks, which cannot be reached from
-there; a dialer that uses those networks' gateways replaces it where such networks exist.
-"""
+"""TCP connections on a tenant's behalf from the API server's network: to public addresses and to networks that ring0
+allows, for ring0 to any address."""
 
 import asyncio
 import socket
-from typing import Protocol
-
-from msgspec import Struct
 
 from alcove.api import destinations, objects
 from alcove.api.destinations import Address, Network
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.resources import NODES
 from alcove.apiserver.outbound.errors import WebhookError
-from alcove.apiserver.outbound.resolver import OutboundResolver, ResolvedEndpoint
+from alcove.apiserver.outbound.resolver import ResolvedEndpoint
 from alcove.apiserver.reader import CacheReader
+from alcove.http.byte_streams import ByteStream, SocketStream
 
 OUT_OF_BOUNDS = "the host is unknown, or webhooks of this tenant are not allowed there"
 """The same message for an unknown name and for an address that is not allowed, so that it reveals nothing."""
-
-
-class WebhookTarget(Struct, frozen=True):
-    """The target of a client configuration. If `service` is empty, `host` is the URL's."""
-
-    host: str
-    port: int
-    namespace: str = ""
-    service: str = ""
-
-
-class Dialer(Protocol):
-    async def dial(self, tenant: TenantId, target: WebhookTarget) -> socket.socket:
-        """A connected, non-blocking socket. Raises WebhookError, OSError."""
-        ...
-
-    def close(self) -> None: ...
 
 
 class DirectDialer:
@@ -46,20 +23,17 @@ class DirectDialer:
         public."""
         self._reader = reader
         self._allowed = allowed
-        self._resolver = OutboundResolver(reader)
 
-    def close(self) -> None:
-        self._resolver.close()
+    def is_exempt(self, tenant: TenantId, address: Address) -> bool:
+        """Whether the API server connects to an address even if it is not public."""
+        return tenant == SYSTEM or destinations.is_allowed(address, self._allowed)
 
-    async def dial(self, tenant: TenantId, target: WebhookTarget) -> socket.socket:
-        if target.service:
-            endpoint = await self._resolver.service(tenant, target.namespace, target.service, target.port)
-        else:
-            endpoint = await self._resolver.host(tenant, target.host, target.port)
+    async def dial(self, tenant: TenantId, endpoint: ResolvedEndpoint) -> ByteStream:
+        """A connection to the first address that accepts one. Raises WebhookError, OSError."""
         failures: list[OSError] = []
         for address in self._permitted(tenant, endpoint):
             try:
-                return await self._connect(tenant, address, endpoint.port)
+                return SocketStream(await self._connect(tenant, address, endpoint.port))
             except OSError as error:
                 failures.append(error)
         raise failures[0]
@@ -99,6 +73,5 @@ class DirectDialer:
     def _check_not_self(self, tenant: TenantId, sock: socket.socket, address: Address) -> None:
         """Rejects this machine's public address, which may not be in a Node: then both ends have the same
         address."""
-        is_allowed = tenant == SYSTEM or destinations.is_allowed(address, self._allowed)
-        if not is_allowed and sock.getpeername()[0] == sock.getsockname()[0]:
+        if not self.is_exempt(tenant, address) and sock.getpeername()[0] == sock.getsockname()[0]:
             raise WebhookError(OUT_OF_BOUNDS)

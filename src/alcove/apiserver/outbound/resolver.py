@@ -1,4 +1,4 @@
-"""Resolves the target of a webhook's client configuration: hosts by DNS, services by their endpoints.
+"""Resolves the target of a webhook's client configuration: hosts by DNS, services by their EndpointSlices.
 
 A DNS lookup occupies a thread that cannot be cancelled: each tenant may use only a few at a time, so that one
 tenant's slow name servers do not delay other tenants.
@@ -7,7 +7,7 @@ tenant's slow name servers do not delay other tenants.
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from msgspec import Struct
 from alcove.api import destinations, objects
 from alcove.api.destinations import Address
 from alcove.api.ids import TenantId
+from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
 from alcove.api.resources import ENDPOINT_SLICES, SERVICES
 from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
@@ -34,6 +35,24 @@ class ResolvedEndpoint(Struct, frozen=True):
 
     addresses: tuple[Address, ...]
     port: int
+
+
+class ServiceBackend(Struct, frozen=True):
+    """A ready endpoint of a service."""
+
+    address: Address
+    port: int
+    pod: str = ""
+    """The pod of the service's namespace that the endpoint refers to; empty if it refers to none."""
+    pod_uid: str = ""
+
+
+class ResolvedService(Struct, frozen=True):
+    network: str
+    """The tenant's network that the service is in."""
+    backends: tuple[ServiceBackend, ...] = ()
+    """In random order; none if `external_name` is set."""
+    external_name: str = ""
 
 
 class OutboundResolver:
@@ -75,32 +94,30 @@ class OutboundResolver:
         if not self._lookups[tenant]:
             del self._lookups[tenant]
 
-    async def service(self, tenant: TenantId, namespace: str, name: str, port: int) -> ResolvedEndpoint:
-        """The addresses of a service's ready endpoints, in random order. Raises WebhookError."""
+    def service(self, tenant: TenantId, namespace: str, name: str, port: int) -> ResolvedService:
+        """The service's ready endpoints at its port. Raises WebhookError."""
         service = self._reader.get(tenant, SERVICES, namespace, name)
         if service is None:
             raise WebhookError(f'service "{name}" not found')
-        spec = service.get("spec") or {}
+        network, spec = network_of(service), service.get("spec") or {}
         if spec.get("type") == "ExternalName":
-            return await self.host(tenant, spec.get("externalName", ""), port)
+            return ResolvedService(network, external_name=spec.get("externalName", ""))
         service_port = _port(spec, port)
         if service_port is None:
             raise WebhookError(f'no service port {port} found for service "{name}"')
-        return self._endpoints(tenant, namespace, name, service_port)
+        backends = self._backends(tenant, namespace, name, service_port.get("name", ""))
+        if not backends:
+            raise WebhookError(f'no endpoints available for service "{name}"')
+        return ResolvedService(network, tuple(random.sample(backends, len(backends))))
 
-    def _endpoints(
-        self, tenant: TenantId, namespace: str, name: str, service_port: Object
-    ) -> ResolvedEndpoint:
-        by_port: dict[int, list[Address]] = {}
+    def _backends(self, tenant: TenantId, namespace: str, name: str, port_name: str) -> list[ServiceBackend]:
+        backends: list[ServiceBackend] = []
         for endpoint_slice in self._reader.list(tenant, ENDPOINT_SLICES, namespace):
             if objects.labels(endpoint_slice).get(SERVICE_NAME) == name:
-                number = _number(endpoint_slice.get("ports") or (), service_port.get("name", ""))
+                number = _number(endpoint_slice.get("ports") or (), port_name)
                 if number is not None:
-                    by_port.setdefault(number, []).extend(_ready(endpoint_slice))
-        if not any(by_port.values()):
-            raise WebhookError(f'no endpoints available for service "{name}"')
-        number, chosen = random.choice([(port, ready) for port, ready in by_port.items() if ready])
-        return ResolvedEndpoint(tuple(random.sample(chosen, len(chosen))), number)
+                    backends += _ready(endpoint_slice, namespace, number)
+        return backends
 
 
 def _resolve(host: str) -> tuple[Address, ...]:
@@ -117,11 +134,13 @@ def _number(ports: Sequence[Object], name: str) -> int | None:
     return next((each.get("port") for each in ports if (each.get("name") or "") == name), None)
 
 
-def _ready(endpoints: Object) -> list[Address]:
-    texts = [
-        text
-        for endpoint in endpoints.get("endpoints") or ()
-        if objects.get(endpoint, "conditions", "ready", default=True)
-        for text in endpoint.get("addresses") or ()
-    ]
-    return [address for text in texts if (address := destinations.parse(text)) is not None]
+def _ready(endpoint_slice: Object, namespace: str, port: int) -> Iterator[ServiceBackend]:
+    for endpoint in endpoint_slice.get("endpoints") or ():
+        if not objects.get(endpoint, "conditions", "ready", default=True):
+            continue
+        ref = endpoint.get("targetRef") or {}
+        is_pod = ref.get("kind") == "Pod" and ref.get("namespace", namespace) == namespace
+        pod, uid = (str(ref.get("name", "")), str(ref.get("uid", ""))) if is_pod else ("", "")
+        for text in endpoint.get("addresses") or ():
+            if (address := destinations.parse(text)) is not None:
+                yield ServiceBackend(address, port, pod, uid)

@@ -20,8 +20,8 @@ from msgspec import Struct
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.outbound.authorities import context_of
-from alcove.apiserver.outbound.dialer import Dialer, WebhookTarget
 from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
+from alcove.apiserver.outbound.webhook_dialer import WebhookDialer, WebhookTarget
 from alcove.component import request_ids
 from alcove.http.client import HttpClientConnection, ReceivedResponse
 from alcove.http.errors import BodyTooLarge, HandshakeFailed, HeadTooLarge, HttpError
@@ -36,6 +36,15 @@ IDLE_PER_TENANT_MAX = 16
 POOL = PoolLimits(per_target_max=4, total_max=256, per_owner_max=IDLE_PER_TENANT_MAX, idle_seconds_max=30.0)
 
 
+_UNKNOWN_AUTHORITY = "certificate signed by unknown authority"
+_OUT_OF_DATE = "certificate has expired or is not yet valid"
+_VERIFY_ERRORS = {
+    **dict.fromkeys((18, 19, 20, 21), _UNKNOWN_AUTHORITY),
+    **dict.fromkeys((9, 10), _OUT_OF_DATE),
+}
+"""Kubernetes' words for OpenSSL's verification errors (X509_V_ERR_…); the others have OpenSSL's."""
+
+
 class WebhookEndpoint(Struct, frozen=True):
     """A parsed client configuration."""
 
@@ -47,9 +56,10 @@ class WebhookEndpoint(Struct, frozen=True):
 
     @property
     def host(self) -> str:
-        """The host as in a URL and a Host header."""
+        """The host as in a URL and a Host header: of a service always with the port, as in Kubernetes."""
         name = f"[{self.server_name}]" if ":" in self.server_name else self.server_name
-        return name if self.target.port == 443 else f"{name}:{self.target.port}"
+        is_plain = self.target.port == 443 and not self.target.service
+        return name if is_plain else f"{name}:{self.target.port}"
 
 
 class WebhookCall(Protocol):
@@ -91,7 +101,7 @@ def _tenant_of(key: _Key) -> TenantId:
 
 
 class Webhooks:
-    def __init__(self, dialer: Dialer) -> None:
+    def __init__(self, dialer: WebhookDialer) -> None:
         self._dialer = dialer
         self._idle: IdleConnections[_Key, HttpClientConnection] = IdleConnections(POOL, _tenant_of)
         self._handshakes = Handshakes()
@@ -135,12 +145,13 @@ class Webhooks:
         except TimeoutError as error:
             raise WebhookError("context deadline exceeded") from error
         except ssl.SSLCertVerificationError as error:
-            raise WebhookError(f"tls: failed to verify certificate: {error.verify_message}") from error
+            reason = _VERIFY_ERRORS.get(error.verify_code, error.verify_message)
+            raise WebhookError(f"tls: failed to verify certificate: x509: {reason}") from error
         except ssl.SSLError as error:
             raise WebhookError(f"tls: {error.reason or 'the handshake failed'}") from error
         except OSError as error:
             # The error's message may contain an address.
-            raise WebhookError(os.strerror(error.errno).lower() if error.errno else str(error)) from error
+            raise WebhookError(os.strerror(error.errno).lower() if error.errno else "EOF") from error
         except HttpError as error:
             raise _malformed(error) from error
         except ValueError as error:  # The host is no valid TLS server name.
@@ -159,17 +170,15 @@ class Webhooks:
         return await self._exchange(key, connection, endpoint, path, body)
 
     async def _open(self, tenant: TenantId, endpoint: WebhookEndpoint) -> HttpClientConnection:
-        sock = await self._dialer.dial(tenant, endpoint.target)
+        stream = await self._dialer.dial(tenant, endpoint.target)
         connection = HttpClientConnection()
         try:
             session = await self._handshakes.perform(
-                tenant, sock, partial(context_of, endpoint.authority), endpoint.server_name
+                tenant, stream, partial(context_of, endpoint.authority), endpoint.server_name
             )
-            await asyncio.get_running_loop().create_connection(
-                lambda: TlsTransport(session, connection), sock=sock
-            )
+            await stream.hand_over(TlsTransport(session, connection))
         except BaseException:
-            sock.close()
+            stream.abort()
             raise
         return connection
 

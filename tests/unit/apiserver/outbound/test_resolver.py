@@ -24,13 +24,23 @@ def service(name: str = "s", **spec: Any) -> dict[str, Any]:
 
 
 def endpoints(
-    name: str, of: str, addresses: list[str], ready: bool = True, port: int = 8443
+    name: str,
+    of: str,
+    addresses: list[str],
+    *,
+    ready: bool = True,
+    port: int = 8443,
+    pod: str = "",
+    namespace: str = "n",
 ) -> dict[str, Any]:
     metadata = {"name": name, "namespace": "n", "labels": {"kubernetes.io/service-name": of}}
+    endpoint: dict[str, Any] = {"addresses": addresses, "conditions": {"ready": ready}}
+    if pod:
+        endpoint["targetRef"] = {"kind": "Pod", "name": pod, "uid": "u", "namespace": namespace}
     return {
         "metadata": metadata,
         "ports": [{"name": "https", "port": port}, {"name": "metrics", "port": 1}],
-        "endpoints": [{"addresses": addresses, "conditions": {"ready": ready}}],
+        "endpoints": [endpoint],
     }
 
 
@@ -44,9 +54,31 @@ def reader() -> MemoryReader:
     return reader
 
 
-async def test_a_service_is_its_ready_endpoints(reader: MemoryReader) -> None:
-    endpoint = await OutboundResolver(reader).service(ACME, "n", "s", 443)
-    assert (sorted(map(str, endpoint.addresses)), endpoint.port) == (["10.0.0.1", "10.0.0.2"], 8443)
+def test_a_service_is_its_ready_endpoints(reader: MemoryReader) -> None:
+    service = OutboundResolver(reader).service(ACME, "n", "s", 443)
+    found = sorted((str(each.address), each.port) for each in service.backends)
+    assert found == [("10.0.0.1", 8443), ("10.0.0.2", 8443)]
+    assert service.network == "default"
+
+
+def test_endpoints_of_one_service_may_have_different_ports_and_networks(reader: MemoryReader) -> None:
+    reader.put(ACME, SERVICES, service(network="own"))
+    reader.put(ACME, ENDPOINT_SLICES, endpoints("s-3", "s", ["10.0.0.9"], port=9443))
+    resolved = OutboundResolver(reader).service(ACME, "n", "s", 443)
+    assert {(str(each.address), each.port) for each in resolved.backends} >= {
+        ("10.0.0.1", 8443),
+        ("10.0.0.9", 9443),
+    }
+    assert resolved.network == "own"
+
+
+@pytest.mark.parametrize(("namespace", "pod"), [("n", "p"), ("other", "")])
+def test_an_endpoint_names_a_pod_of_its_own_namespace(namespace: str, pod: str) -> None:
+    reader = MemoryReader()
+    reader.put(ACME, SERVICES, service())
+    reader.put(ACME, ENDPOINT_SLICES, endpoints("s-1", "s", ["10.0.0.1"], pod="p", namespace=namespace))
+    [backend] = OutboundResolver(reader).service(ACME, "n", "s", 443).backends
+    assert (backend.pod, backend.pod_uid) == (pod, "u" if pod else "")
 
 
 @pytest.mark.parametrize(
@@ -58,12 +90,12 @@ async def test_a_service_is_its_ready_endpoints(reader: MemoryReader) -> None:
         (ACME, "lonely", 443, 'no endpoints available for service "lonely"'),
     ],
 )
-async def test_services_that_lead_nowhere(
+def test_services_that_lead_nowhere(
     reader: MemoryReader, tenant: TenantId, name: str, port: int, message: str
 ) -> None:
     reader.put(ACME, SERVICES, service("lonely"))
     with pytest.raises(WebhookError, match=message):
-        await OutboundResolver(reader).service(tenant, "n", name, port)
+        OutboundResolver(reader).service(tenant, "n", name, port)
 
 
 async def test_addresses_need_no_lookup() -> None:

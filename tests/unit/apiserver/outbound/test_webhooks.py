@@ -11,13 +11,12 @@ import pytest
 
 from alcove.api import destinations
 from alcove.api.ids import SYSTEM, TenantId
-from alcove.api.resources import NODES
 from alcove.apiserver.outbound import webhooks
-from alcove.apiserver.outbound.dialer import OUT_OF_BOUNDS, DirectDialer, WebhookTarget
+from alcove.apiserver.outbound.dialer import OUT_OF_BOUNDS
 from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
 from alcove.apiserver.outbound.webhooks import CALLS_PER_TENANT_MAX, Webhooks, read_client
 from alcove.http.pool import PoolLimits
-from alcove.testing.memory_reader import MemoryReader
+from alcove.testing.webhook_calls import webhook_dialer
 from alcove.testing.webhook_server import WebhookServer
 
 ACME, OTHER = TenantId("acme"), TenantId("other")
@@ -32,7 +31,7 @@ def echo() -> Iterator[WebhookServer]:
 
 
 def caller(*networks: destinations.Network) -> Webhooks:
-    return Webhooks(DirectDialer(MemoryReader(), networks))
+    return Webhooks(webhook_dialer(networks))
 
 
 async def post(webhooks: Webhooks, client: Any, tenant: TenantId = ACME, seconds: float = 5) -> bytes:
@@ -144,26 +143,6 @@ async def test_where_nothing_is_allowed_only_ring0_gets_through(echo: WebhookSer
     calls.close()
 
 
-async def test_a_public_address_of_this_very_machine_is_refused(
-    echo: WebhookServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As if loopback were public: the connection is made, seen to lead back here, and dropped."""
-    monkeypatch.setattr(destinations, "is_public", lambda _address: True)
-    with pytest.raises(WebhookError, match=OUT_OF_BOUNDS):
-        await DirectDialer(MemoryReader()).dial(ACME, WebhookTarget("127.0.0.1", echo.port))
-    assert not echo.seen
-
-
-async def test_a_nodes_public_address_is_refused() -> None:
-    reader = MemoryReader()
-    status = {
-        "addresses": [{"type": "ExternalIP", "address": "8.8.8.8"}, {"type": "Hostname", "address": "n"}]
-    }
-    reader.put(SYSTEM, NODES, {"metadata": {"name": "n"}, "status": status})
-    with pytest.raises(WebhookError, match=OUT_OF_BOUNDS):
-        await DirectDialer(reader).dial(ACME, WebhookTarget("8.8.8.8", 443))
-
-
 @pytest.mark.parametrize(
     ("client", "host", "path"),
     [
@@ -171,7 +150,7 @@ async def test_a_nodes_public_address_is_refused() -> None:
         ({"url": "https://example.com:8443/a/b"}, "example.com:8443", "/a/b"),
         ({"url": "https://[2001:db8::1]:444/"}, "[2001:db8::1]:444", "/"),
         ({"url": "https://example.com/a b\u00e9?"}, "example.com", "/a%20b%C3%A9"),
-        ({"service": {"namespace": "n", "name": "s"}}, "s.n.svc", "/"),
+        ({"service": {"namespace": "n", "name": "s"}}, "s.n.svc:443", "/"),
         ({"service": {"namespace": "n", "name": "s", "port": 8443, "path": "x"}}, "s.n.svc:8443", "/x"),
     ],
 )
