@@ -173,3 +173,27 @@ async def test_a_nodes_generation_changes_with_its_pods(world: Filled) -> None:
     assert generation() == 0
     await bind_pod("a", "n1", 1)
     assert generation() not in seen
+
+
+async def test_a_snapshot_keeps_what_was_there(world: Filled) -> None:
+    for name, namespace in (("b", "y"), ("a", "y"), ("c", "x")):
+        await world.put(ACME, PODS, obj(name, namespace))
+    await world.put(OTHER, PODS, obj("theirs", "y"))
+    snapshot = world.reader.snapshot(ACME, [PODS, NAMESPACES])
+    await world.put(ACME, PODS, obj("later", "x"))
+    await world.remove(ACME, PODS, "y", "a")
+    assert [each["metadata"]["name"] for each in snapshot.list(ACME, PODS)] == ["c", "a", "b"]
+    assert [each["metadata"]["name"] for each in snapshot.list(ACME, PODS, "y")] == ["a", "b"]
+    assert snapshot.get(ACME, PODS, "y", "a") is not None
+    assert snapshot.get(ACME, PODS, "x", "later") is None
+    assert not list(snapshot.list(ACME, NAMESPACES))
+    assert set(snapshot.namespaces(ACME, PODS)) == {"x", "y"}
+
+
+async def test_snapshots_tell_what_has_changed_and_whether_they_are_large(world: Filled) -> None:
+    await world.put(ACME, PODS, obj("a", "x"))
+    before = world.reader.snapshot(ACME, [PODS])
+    await world.put(ACME, PODS, obj("b", "y"))
+    after = world.reader.snapshot(ACME, [PODS])
+    assert not after.is_same(before, ACME, PODS, "y")
+    assert before.exceeds(0, 1_000) and before.exceeds(1, 10) and not after.exceeds(2, 1_000)

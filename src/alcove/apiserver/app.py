@@ -33,13 +33,13 @@ from alcove.api.ids import ALL, GroupResource, TenantId
 from alcove.api.kind import Compilation
 from alcove.apiserver import fencing, flow, paths, resolve
 from alcove.apiserver.auth.authenticate import PUBLIC_PATHS, Authenticator
-from alcove.apiserver.auth.impersonate import impersonate
+from alcove.apiserver.auth.impersonate import headers_of, impersonate
 from alcove.apiserver.auth.tokens import BoundObjectMissing
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.flow import FlowController
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.metering import LoopMeter
-from alcove.apiserver.rbac.authorize import Authorizer
+from alcove.apiserver.rbac.authorize import Authorizer, NotCompiled
 from alcove.apiserver.rbac.nodes import node_name
 from alcove.apiserver.request_buffering import RequestBuffering
 from alcove.apiserver.request_recorder import RequestRecorder
@@ -219,7 +219,9 @@ class App:
         if call.target.path in PUBLIC_PATHS and request.method in ("GET", "HEAD"):
             return self._parts.routes.public(call)
         try:
-            self._identify(call)
+            self._identify(call, now=True)
+        except NotCompiled as error:
+            return self._compile_roles(error.tenant, partial(self._identify, call))
         except (BoundObjectMissing, Forbidden) as error:
             if not self._is_shared:
                 raise
@@ -236,7 +238,13 @@ class App:
         self._identify(call)
         return None
 
-    def _identify(self, call: ApiCall) -> None:
+    async def _compile_roles(self, tenant: TenantId, decide: Callable[[], None]) -> Outcome:
+        """Compiles large roles that have changed, and decides then."""
+        await self._parts.authorizer.compile(tenant, self._parts.services.threads.run)
+        decide()
+        return None
+
+    def _identify(self, call: ApiCall, *, now: bool = False) -> None:
         request = call.request
         certificate = request.peer
         if isinstance(certificate, ApiError):
@@ -251,7 +259,9 @@ class App:
         if connection is not None and connection.group != caller.tenant:
             _claim(connection, call)
         if "impersonate-" in "\n".join(request.headers):  # The cheapest test for any such header.
-            call.identity = impersonate(call.caller, _impersonation(request), self._parts.authorizer)
+            call.identity = impersonate(
+                call.caller, headers_of(request.fields), self._parts.authorizer, now=now
+            )
 
     def _resolve(self, call: ApiCall) -> Outcome:
         call.tenant = call.target.tenant or call.identity.tenant
@@ -294,13 +304,19 @@ class App:
         call.is_current = True
         return None
 
-    def _authorize(self, call: ApiCall) -> Outcome:
+    def _authorize(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
+        try:
+            self._decide(call, now=True)
+        except NotCompiled as error:
+            return self._compile_roles(error.tenant, partial(self._decide, call))
+        return None
+
+    def _decide(self, call: ApiCall, *, now: bool = False) -> None:
         access = access_of(call)
-        self._parts.authorizer.require(call.identity, access)
+        self._parts.authorizer.require(call.identity, access, now=now)
         if call.verb == "watch" and node_name(call.identity):
             # A node's right that follows from a pod ends with the pod, which may be before the watch ends.
             call.is_still_allowed = partial(self._parts.authorizer.allows, call.identity, access)
-        return None
 
     def _receive(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
         """Receives a body that is too long to be received before the request is admitted; proxied requests
@@ -363,15 +379,6 @@ def _needs_newest(call: ApiCall) -> bool:
         or target.subresource in STREAMS
         or bool(node_name(call.identity))
     )
-
-
-def _impersonation(request: HttpRequest) -> list[tuple[str, str]]:
-    """The Impersonate-* headers, each as often as it was sent."""
-    return [
-        (name.decode("latin-1"), value.decode("utf-8", "replace"))
-        for name, value in request.fields
-        if name[:12].lower() == b"impersonate-"
-    ]
 
 
 def _with_request_id(response: HttpResponse, request_id: str) -> HttpResponse:

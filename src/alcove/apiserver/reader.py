@@ -9,15 +9,22 @@ from typing import Protocol
 from alcove.api.ids import GroupResource, TenantId
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
+from alcove.apiserver.cache.snapshot import CacheSnapshot
 
 
-class CacheReader(Protocol):
+class ObjectReader(Protocol):
     def get(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> Object | None: ...
 
     def list(
         self, tenant: TenantId, resource: GroupResource, namespace: str | None = None
     ) -> Iterable[Object]:
         """Objects of one tenant, of all its namespaces if `namespace` is None."""
+        ...
+
+
+class CacheReader(ObjectReader, Protocol):
+    def snapshot(self, tenant: TenantId, resources: Sequence[GroupResource]) -> CacheSnapshot:
+        """The tenant's objects of these resources as they are now, to be read in any thread."""
         ...
 
     def indexed(self, tenant: TenantId, resource: GroupResource, value: str) -> Iterable[Object]:

@@ -1,11 +1,13 @@
 """`apiserver.reader.CacheReader` over a dict, for tests of readers. Change it with `put` and `remove`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from alcove.api import objects
-from alcove.api.ids import GroupResource, TenantId
+from alcove.api.encode import encode
+from alcove.api.ids import GroupResource, Key, Revision, TenantId
 from alcove.api.objects import Object
-from alcove.apiserver.cache.entries import INDEXED_FIELDS
+from alcove.apiserver.cache.entries import INDEXED_FIELDS, CacheEntry
+from alcove.apiserver.cache.snapshot import CacheSnapshot
 
 _Space = tuple[TenantId, GroupResource]
 
@@ -14,6 +16,7 @@ class MemoryReader:
     def __init__(self) -> None:
         self._spaces: dict[_Space, dict[tuple[str, str], Object]] = {}
         self._generations: dict[_Space, int] = {}
+        self._entries: dict[Key, tuple[Object, CacheEntry]] = {}
         self._changes = 0
 
     def put(self, tenant: TenantId, resource: GroupResource, obj: Object) -> Object:
@@ -38,6 +41,22 @@ class MemoryReader:
     ) -> Iterable[Object]:
         space = self._spaces.get((tenant, resource), {})
         return [obj for (where, _), obj in sorted(space.items()) if namespace is None or where == namespace]
+
+    def snapshot(self, tenant: TenantId, resources: Sequence[GroupResource]) -> CacheSnapshot:
+        found: dict[GroupResource, dict[str, dict[str, CacheEntry]]] = {each: {} for each in resources}
+        for resource, namespaces in found.items():
+            for (namespace, name), obj in self._spaces.get((tenant, resource), {}).items():
+                entry = self._entry(Key(resource, tenant, namespace, name), obj)
+                namespaces.setdefault(namespace, {})[name] = entry
+        return CacheSnapshot(tenant, found)
+
+    def _entry(self, key: Key, obj: Object) -> CacheEntry:
+        """One entry for each state of an object, as in the cache."""
+        known, entry = self._entries.get(key, (None, None))
+        if entry is None or known is not obj:
+            entry = CacheEntry(key, Revision(1), encode({"apiVersion": "v1", "kind": "Thing", **obj}))
+            self._entries[key] = (obj, entry)
+        return entry
 
     def indexed(self, tenant: TenantId, resource: GroupResource, value: str) -> Iterable[Object]:
         path = INDEXED_FIELDS.get(resource)

@@ -31,18 +31,30 @@ class _ImpersonationRequest(Struct, frozen=True):
     extra: Mapping[str, tuple[str, ...]]
 
 
-def impersonate(caller: Identity, headers: Iterable[tuple[str, str]], authorizer: Authorizer) -> Identity:
+def impersonate(
+    caller: Identity, headers: Iterable[tuple[str, str]], authorizer: Authorizer, *, now: bool = False
+) -> Identity:
     """The effective identity: the impersonated one, or `caller` if there are no such headers.
 
-    A header that was sent several times is several pairs in `headers`. Raises BadRequest, Forbidden.
+    A header that was sent several times is several pairs in `headers`. Raises BadRequest, Forbidden; for `now` see
+    `Authorizer.authorize`.
     """
     requested = _read(headers)
     if requested is None:
         return caller
     tenant = _tenant(caller, requested)
     for access in _needed(caller, tenant, requested):
-        authorizer.require(caller, access)
+        authorizer.require(caller, access, now=now)
     return Identity(tenant, requested.user, _groups(requested), requested.uid, requested.extra)
+
+
+def headers_of(fields: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    """The Impersonate-* headers among a request's header fields, each as often as it was sent."""
+    return [
+        (name.decode("latin-1"), value.decode("utf-8", "replace"))
+        for name, value in fields
+        if name[:12].lower() == b"impersonate-"
+    ]
 
 
 def _read(headers: Iterable[tuple[str, str]]) -> _ImpersonationRequest | None:

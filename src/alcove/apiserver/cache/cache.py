@@ -13,6 +13,7 @@ from alcove.apiserver.buffers import TenantBuffers
 from alcove.apiserver.cache.collections import CacheCollection, IndexedObjects
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
 from alcove.apiserver.cache.history import Histories
+from alcove.apiserver.cache.snapshot import CacheSnapshot, Namespaces
 from alcove.store.base import FeedLagged, Store, StoreChangeType, StoreEvent
 
 HISTORY_EVENTS_LOADED_MAX = 20_000
@@ -248,6 +249,15 @@ class Cache:
         self, tenant: TenantId, resource: GroupResource, namespace: str | None = None
     ) -> Iterable[Object]:
         return (entry.object for entry in self.entries(tenant, resource, namespace))
+
+    def snapshot(self, tenant: TenantId, resources: Sequence[GroupResource]) -> CacheSnapshot:
+        found: dict[GroupResource, Namespaces] = {}
+        for resource in resources:
+            collection = self._collections.get(resource)
+            tenant_objects = collection.tenants.get(tenant) if collection else None
+            buckets = tenant_objects.buckets if tenant_objects else {}
+            found[resource] = {namespace: dict(bucket.entries) for namespace, bucket in buckets.items()}
+        return CacheSnapshot(tenant, found)
 
     def indexed(self, tenant: TenantId, resource: GroupResource, value: str) -> Iterable[Object]:
         group = self._group(tenant, resource, value)

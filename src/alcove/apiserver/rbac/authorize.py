@@ -6,7 +6,14 @@
 - `system:masters` may do everything in its tenant; ring0's masters in all tenants.
 - Nodes are authorized by their pods, not by roles (`rbac/nodes.py`).
 - Paths that concern the whole server (`/metrics`, …) are for ring0 only, whatever a tenant's roles allow.
+
+A tenant's roles are compiled when they have changed. Where that takes long, it is done in a thread, before the request
+is decided: `require(…, now=True)` raises NotCompiled, and `compile` does it. Whatever else is decided during a
+request is decided by roles that are not older than the request.
 """
+
+from collections.abc import Awaitable, Callable
+from itertools import count
 
 from msgspec import Struct
 
@@ -16,11 +23,11 @@ from alcove.apiserver.identity import MASTERS, Identity
 from alcove.apiserver.rbac import defaults
 from alcove.apiserver.rbac.access import Access
 from alcove.apiserver.rbac.nodes import NodeAuthorizer, node_name
-from alcove.apiserver.rbac.policy import AccessDecision, RbacPolicy, RbacQuery
+from alcove.apiserver.rbac.policy import LARGE_BYTES, LARGE_OBJECTS, AccessDecision, RbacPolicy, RbacQuery
 from alcove.apiserver.rbac.rules import PolicyRule, quote
 from alcove.apiserver.reader import CacheReader
 
-__all__ = ["POLICIES_MAX", "TENANT_PATHS", "Access", "Authorizer", "forbidden"]
+__all__ = ["POLICIES_MAX", "TENANT_PATHS", "Access", "Authorizer", "NotCompiled", "forbidden"]
 
 POLICIES_MAX = 4096
 
@@ -30,10 +37,26 @@ TENANT_PATHS = ("/api", "/apis", "/openapi", "/version", "/healthz", "/livez", "
 _ISSUER_PATH = "/.well-known/openid-configuration"
 _DENIED = AccessDecision(False)
 _MASTER = AccessDecision(True, "the caller is in system:masters")
+_RESOURCES = (
+    defaults.CLUSTER_ROLE_BINDINGS,
+    defaults.ROLE_BINDINGS,
+    defaults.CLUSTER_ROLES,
+    defaults.ROLES,
+)
+
+
+class NotCompiled(Exception):
+    """The tenant's roles have changed, and it takes long to compile them."""
+
+    def __init__(self, tenant: TenantId) -> None:
+        super().__init__(tenant)
+        self.tenant = tenant
 
 
 class _Compiled(Struct, frozen=True):
-    generations: tuple[int, int, int, int]
+    generations: tuple[int, ...]
+    number: int
+    """Of its snapshot: that of a later one is larger."""
     policy: RbacPolicy
 
 
@@ -42,8 +65,10 @@ class Authorizer:
         self._reader = reader
         self._nodes = NodeAuthorizer(reader)
         self._compiled: dict[TenantId, _Compiled] = {}
+        self._numbers = count(1)
 
-    def authorize(self, identity: Identity, access: Access) -> AccessDecision:
+    def authorize(self, identity: Identity, access: Access, *, now: bool = False) -> AccessDecision:
+        """`now`: by the roles as they are now, even if they are large. Raises NotCompiled only then."""
         is_same_tenant = access.tenant == identity.tenant
         if not is_same_tenant and identity.tenant != SYSTEM:
             return _DENIED
@@ -55,7 +80,7 @@ class Authorizer:
             decision = self._nodes.authorize(node, access)
             if decision is not None:
                 return decision
-        policy = self.policy(identity.tenant)
+        policy = self.policy(identity.tenant, now=now)
         # A namespace without bindings adds no grants: all such namespaces share one cached result.
         namespace = access.namespace if is_same_tenant and policy.binds_in(access.namespace) else ""
         query = RbacQuery(
@@ -76,9 +101,9 @@ class Authorizer:
     def allows(self, identity: Identity, access: Access) -> bool:
         return self.authorize(identity, access).allowed
 
-    def require(self, identity: Identity, access: Access) -> AccessDecision:
-        """Returns the decision if access is allowed, else raises Forbidden."""
-        decision = self.authorize(identity, access)
+    def require(self, identity: Identity, access: Access, *, now: bool = False) -> AccessDecision:
+        """Returns the decision if access is allowed, else raises Forbidden. For `now` see `authorize`."""
+        decision = self.authorize(identity, access, now=now)
         if not decision.allowed:
             raise forbidden(identity, access, decision)
         return decision
@@ -92,22 +117,55 @@ class Authorizer:
         held = policy.grants(identity.user, identity.groups, namespace if is_same_tenant else "")
         return list(dict.fromkeys(rule for grant in held for rule in grant.rules))
 
-    def policy(self, tenant: TenantId) -> RbacPolicy:
+    def policy(self, tenant: TenantId, *, now: bool = False) -> RbacPolicy:
         """The tenant's current compiled policy. Do not store it: it is replaced when an RBAC object
-        changes."""
+        changes. A large policy may be the one before the last change, unless `now`; raises NotCompiled then."""
+        generations = self._generations(tenant)
+        compiled = self._compiled.get(tenant)
+        if compiled is not None and compiled.generations == generations:
+            return compiled.policy
+        if compiled is not None and compiled.policy.is_large:
+            if now:
+                raise NotCompiled(tenant)
+            return compiled.policy
+        snapshot = self._reader.snapshot(tenant, _RESOURCES)
+        is_large = snapshot.exceeds(LARGE_OBJECTS, LARGE_BYTES)
+        if is_large and now:
+            raise NotCompiled(tenant)
+        if len(self._compiled) >= POLICIES_MAX:
+            # A copy of the keys: threads add policies.
+            self._compiled.pop(next(iter(tuple(self._compiled))), None)
+        previous = None if compiled is None else compiled.policy
+        policy = RbacPolicy(tenant, snapshot, previous=previous, is_large=is_large)
+        self._compiled[tenant] = _Compiled(generations, next(self._numbers), policy)
+        return policy
+
+    async def compile(
+        self, tenant: TenantId, run: Callable[[TenantId, Callable[[], None]], Awaitable[None]]
+    ) -> None:
+        """Compiles a large policy by `run`, which calls a function in a thread for a tenant. Raises what `run`
+        raises."""
+        generations, number = self._generations(tenant), next(self._numbers)
+        snapshot = self._reader.snapshot(tenant, _RESOURCES)
+
+        def compile_unless_done() -> None:
+            done = self._compiled.get(tenant)
+            if done is None or done.number < number:
+                is_large = snapshot.exceeds(LARGE_OBJECTS, LARGE_BYTES)
+                previous = None if done is None else done.policy
+                policy = RbacPolicy(tenant, snapshot, previous=previous, is_large=is_large)
+                self._compiled[tenant] = _Compiled(generations, number, policy)
+
+        await run(tenant, compile_unless_done)
+
+    def _generations(self, tenant: TenantId) -> tuple[int, ...]:
         generation = self._reader.generation
-        generations = (
+        return (
             generation(tenant, defaults.CLUSTER_ROLE_BINDINGS),
             generation(tenant, defaults.ROLE_BINDINGS),
             generation(tenant, defaults.CLUSTER_ROLES),
             generation(tenant, defaults.ROLES),
         )
-        compiled = self._compiled.get(tenant)
-        if compiled is None or compiled.generations != generations:
-            if len(self._compiled) >= POLICIES_MAX:
-                self._compiled.pop(next(iter(self._compiled)))
-            compiled = self._compiled[tenant] = _Compiled(generations, RbacPolicy(tenant, self._reader))
-        return compiled.policy
 
 
 def _is_tenant_path(path: str) -> bool:

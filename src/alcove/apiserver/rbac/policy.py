@@ -2,23 +2,30 @@
 
 A policy is valid for one generation of the tenant's RBAC objects and is then dropped. Cluster-wide bindings
 are compiled immediately, those of a namespace on first use, so the cost of a change depends on what is used,
-not on what exists. A bounded number of results is cached.
+not on what exists; of large policies, which are compiled in a thread, all namespaces are compiled. A bounded
+number of results is cached.
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from alcove.api import objects
-from alcove.api.ids import TenantId
+from alcove.api.ids import GroupResource, TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.auth import serviceaccounts
+from alcove.apiserver.cache.snapshot import CacheSnapshot
 from alcove.apiserver.rbac import aggregate, defaults
 from alcove.apiserver.rbac.rules import PolicyRule, compile_rules, quote
-from alcove.apiserver.reader import CacheReader
 
 RESULTS_MAX = 512
 NAMESPACES_MAX = 1024
+LARGE_OBJECTS, LARGE_BYTES = 200, 64 << 10
+"""A policy of more RBAC objects, or more bytes in them, is large: to compile it takes milliseconds."""
+RULES_MAX = 10_000
+"""Rules of one subject that count; further ones grant nothing. Each query looks at all of them."""
 
 
 class AccessDecision(Struct, frozen=True):
@@ -78,16 +85,45 @@ class _Index:
         return bool(self._users or self._groups)
 
 
+_NO_GRANTS = _Index()
+
+
 class RbacPolicy:
-    def __init__(self, tenant: TenantId, reader: CacheReader) -> None:
+    def __init__(
+        self,
+        tenant: TenantId,
+        reader: CacheSnapshot,
+        *,
+        previous: RbacPolicy | None = None,
+        is_large: bool = False,
+    ) -> None:
+        """`previous`: an earlier policy of the tenant, of which unchanged parts are reused."""
         self._tenant = tenant
         self._reader = reader
-        self._cluster_rules: dict[str, tuple[PolicyRule, ...] | None] = {}
+        self.is_large = is_large
         self._namespaces: dict[str, _Index] = {}
         self.results: dict[RbacQuery, RbacResult] = {}
-        stored = reader.list(tenant, defaults.CLUSTER_ROLE_BINDINGS)
-        bindings = defaults.with_built_in(tenant, defaults.CLUSTER_ROLE_BINDINGS, stored)
-        self._cluster = self._index(bindings.values(), "")
+        if previous is not None and not self._is_same(previous, defaults.CLUSTER_ROLES):
+            previous = None
+        self._cluster_rules: dict[str, tuple[PolicyRule, ...] | None] = (
+            {} if previous is None else previous._cluster_rules
+        )
+        is_kept = previous is not None and self._is_same(previous, defaults.CLUSTER_ROLE_BINDINGS)
+        self._cluster: _Index = previous._cluster if previous and is_kept else self._compile_cluster()
+        if is_large:
+            for namespace in reader.namespaces(tenant, defaults.ROLE_BINDINGS):
+                self._namespaces[namespace] = self._reuse(previous, namespace) or self._compile(namespace)
+
+    def _is_same(self, previous: RbacPolicy, resource: GroupResource, namespace: str = "") -> bool:
+        return self._reader.is_same(previous._reader, self._tenant, resource, namespace)
+
+    def _reuse(self, previous: RbacPolicy | None, namespace: str) -> _Index | None:
+        """The compiled bindings of a namespace in the policy before, if nothing has changed there."""
+        if previous is None or not all(
+            self._is_same(previous, each, namespace) for each in (defaults.ROLE_BINDINGS, defaults.ROLES)
+        ):
+            return None
+        return previous._namespaces.get(namespace)
 
     def evaluate(self, query: RbacQuery) -> RbacResult:
         """Evaluates the query and caches the result in `results`."""
@@ -115,9 +151,13 @@ class RbacPolicy:
 
     def grants(self, user: str, groups: Iterable[str], namespace: str) -> Iterator[RbacGrant]:
         """All grants to a subject cluster-wide, and in `namespace` unless it is ""."""
-        yield from self._cluster.grants(user, groups)
-        if namespace:
-            yield from self._namespace(namespace).grants(user, groups)
+        indexes = [self._cluster, *([self._namespace(namespace)] if namespace else [])]
+        rules = 0
+        for grant in (grant for index in indexes for grant in index.grants(user, groups)):
+            rules += len(grant.rules)
+            if rules > RULES_MAX:
+                return
+            yield grant
 
     def binds_in(self, namespace: str) -> bool:
         """Whether the namespace has a role binding."""
@@ -133,11 +173,20 @@ class RbacPolicy:
     def _namespace(self, namespace: str) -> _Index:
         index = self._namespaces.get(namespace)
         if index is None:
+            if self.is_large:
+                return _NO_GRANTS
             if len(self._namespaces) >= NAMESPACES_MAX:
                 self._namespaces.clear()
-            stored = self._reader.list(self._tenant, defaults.ROLE_BINDINGS, namespace)
-            index = self._namespaces[namespace] = self._index(stored, namespace)
+            index = self._namespaces[namespace] = self._compile(namespace)
         return index
+
+    def _compile_cluster(self) -> _Index:
+        stored = self._reader.list(self._tenant, defaults.CLUSTER_ROLE_BINDINGS)
+        bindings = defaults.with_built_in(self._tenant, defaults.CLUSTER_ROLE_BINDINGS, stored)
+        return self._index(bindings.values(), "")
+
+    def _compile(self, namespace: str) -> _Index:
+        return self._index(self._reader.list(self._tenant, defaults.ROLE_BINDINGS, namespace), namespace)
 
     def _index(self, bindings: Iterable[Object], namespace: str) -> _Index:
         index = _Index()

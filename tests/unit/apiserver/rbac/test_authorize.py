@@ -1,6 +1,8 @@
 """Authorization: isolation of tenants, access of ring0, masters, caching, and the exact message of a denial."""
 
-from collections.abc import Iterable
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given, settings
@@ -10,8 +12,10 @@ from alcove.api.errors import Forbidden
 from alcove.api.ids import ALL, SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.identity import Identity
-from alcove.apiserver.rbac.authorize import Access, Authorizer, forbidden
+from alcove.apiserver.rbac import policy as policies
+from alcove.apiserver.rbac.authorize import Access, Authorizer, NotCompiled, forbidden
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
+from alcove.apiserver.rbac.rules import compile_rules
 from alcove.testing.memory_reader import MemoryReader
 
 ACME, OTHER = TenantId("acme"), TenantId("other")
@@ -213,3 +217,71 @@ def test_the_details_of_a_refusal_name_the_object() -> None:
     details = forbidden(ANN, Access("get", ACME, "apps", "deployments", "", "ns", "web")).details
     assert details is not None
     assert (details.name, details.group, details.kind) == ("web", "apps", "deployments")
+
+
+def many_rules(**more: list[str]) -> list[Object]:
+    return [
+        {"verbs": ["get"], "apiGroups": [""], "resources": [f"r{number}"], **more} for number in range(1_500)
+    ]
+
+
+async def in_thread(_tenant: TenantId, compute: Callable[[], None]) -> None:
+    await asyncio.to_thread(compute)
+
+
+async def test_large_roles_are_not_compiled_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+
+    def noted(raws: Iterable[Object] | None) -> object:
+        rules = compile_rules(raws)
+        if len(rules) > 1_000:
+            threads.append(threading.get_ident())
+        return rules
+
+    monkeypatch.setattr(policies, "compile_rules", noted)
+    reader = MemoryReader()
+    give(reader, ACME, "ann", many_rules())
+    authorizer, ann = Authorizer(reader), Identity(ACME, "ann")
+    access = Access("get", ACME, "", "r7")
+    for _ in range(2):
+        with pytest.raises(NotCompiled):
+            authorizer.require(ann, access, now=True)
+        await authorizer.compile(ACME, in_thread)
+        assert authorizer.require(ann, access, now=True).allowed
+        give(
+            reader, ACME, "bob", EVERYTHING
+        )  # What is large and did not change is compiled again in a thread, too.
+    assert threads and threading.get_ident() not in threads
+
+
+async def test_a_right_in_large_roles_that_is_taken_away_is_gone_at_the_next_request() -> None:
+    reader = MemoryReader()
+    give(reader, ACME, "ann", many_rules())
+    authorizer, ann = Authorizer(reader), Identity(ACME, "ann")
+    access = Access("get", ACME, "", "r7")
+    await authorizer.compile(ACME, in_thread)
+    assert authorizer.allows(ann, access)
+    reader.remove(ACME, CLUSTER_ROLE_BINDINGS, "", "ann-")
+    with pytest.raises(NotCompiled):
+        authorizer.authorize(ann, access, now=True)
+    await authorizer.compile(ACME, in_thread)
+    assert not authorizer.allows(ann, access)
+    # Whoever does not ask for the newest roles gets those of the last compilation, without waiting.
+    give(reader, ACME, "ann", many_rules())
+    assert not authorizer.allows(ann, access)
+
+
+async def test_a_compilation_that_began_earlier_does_not_replace_a_later_one() -> None:
+    reader = MemoryReader()
+    give(reader, ACME, "ann", many_rules())
+    authorizer, ann = Authorizer(reader), Identity(ACME, "ann")
+    delayed: list[Callable[[], None]] = []
+
+    async def delay(_tenant: TenantId, compute: Callable[[], None]) -> None:
+        delayed.append(compute)
+
+    await authorizer.compile(ACME, delay)
+    reader.remove(ACME, CLUSTER_ROLE_BINDINGS, "", "ann-")
+    await authorizer.compile(ACME, in_thread)
+    delayed[0]()
+    assert not authorizer.allows(ann, Access("get", ACME, "", "r7"))

@@ -4,11 +4,13 @@ import pytest
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
+from alcove.apiserver.rbac import policy as policies
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from alcove.apiserver.rbac.policy import NAMESPACES_MAX, RESULTS_MAX, AccessDecision, RbacPolicy, RbacQuery
 from alcove.testing.memory_reader import MemoryReader
 
 ACME = TenantId("acme")
+RESOURCES = (CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES)
 PODS = [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]
 
 
@@ -23,7 +25,7 @@ def subject(kind: str, name: str, namespace: str = "") -> Object:
 
 def ask(reader: MemoryReader, user: str, *groups: str, namespace: str = "", name: str = "") -> AccessDecision:
     query = RbacQuery(user, groups, "get", "", "pods", "", namespace)
-    result = RbacPolicy(ACME, reader).evaluate(query)
+    result = RbacPolicy(ACME, reader.snapshot(ACME, RESOURCES)).evaluate(query)
     return result.always or result.by_name.get(name, result.otherwise)
 
 
@@ -116,7 +118,7 @@ def test_other_tenants_roles_are_not_seen(reader: MemoryReader) -> None:
 
 
 def test_the_cache_is_bounded(reader: MemoryReader) -> None:
-    policy = RbacPolicy(ACME, reader)
+    policy = RbacPolicy(ACME, reader.snapshot(ACME, RESOURCES))
     for n in range(3 * RESULTS_MAX):
         policy.evaluate(RbacQuery("ann", (), "get", "", f"r{n}"))
     assert len(policy.results) <= RESULTS_MAX
@@ -134,3 +136,57 @@ def test_a_role_with_no_rules_and_a_binding_with_no_subjects_are_harmless(reader
     )
     reader.put(ACME, CLUSTER_ROLE_BINDINGS, binding("none", "ClusterRole", subject("User", "ann")))
     assert not ask(reader, "ann").allowed
+
+
+def test_a_large_policy_has_the_bindings_of_all_namespaces(reader: MemoryReader) -> None:
+    here = binding("pods-here", "Role", subject("User", "ann"), namespace="ns")
+    reader.put(ACME, ROLE_BINDINGS, here)
+    policy = RbacPolicy(ACME, reader.snapshot(ACME, RESOURCES), is_large=True)
+    query = RbacQuery("ann", (), "get", "", "pods", "", "ns")
+    assert policy.binds_in("ns") and not policy.binds_in("elsewhere")
+    assert policy.evaluate(query).always
+
+
+def test_rules_over_the_bound_grant_nothing(reader: MemoryReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policies, "RULES_MAX", 1)
+    other = [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]
+    reader.put(ACME, CLUSTER_ROLES, {"metadata": {"name": "others"}, "rules": other})
+    ann = subject("User", "ann")
+    reader.put(ACME, CLUSTER_ROLE_BINDINGS, binding("pods", "ClusterRole", ann, name="z"))
+    assert ask(reader, "ann").allowed
+    reader.put(ACME, CLUSTER_ROLE_BINDINGS, binding("others", "ClusterRole", ann, name="a"))
+    assert not ask(reader, "ann").allowed
+
+
+@pytest.mark.parametrize("is_large", [True, False])
+@pytest.mark.parametrize("changed", ["role", "cluster role", "binding", "cluster binding", "aggregated"])
+def test_a_policy_made_of_the_one_before_decides_as_a_new_one(changed: str, is_large: bool) -> None:
+    cache = MemoryReader()
+    secrets = [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]
+    rule = {"clusterRoleSelectors": [{"matchLabels": {"to": "all"}}]}
+    cache.put(ACME, CLUSTER_ROLES, {"metadata": {"name": "all"}, "aggregationRule": rule})
+    cache.put(ACME, CLUSTER_ROLES, {"metadata": {"name": "c", "labels": {"to": "all"}}, "rules": secrets})
+    cache.put(ACME, ROLES, {"metadata": {"name": "r", "namespace": "ns"}, "rules": secrets})
+    ann, bob = subject("User", "ann"), subject("User", "bob")
+    cache.put(ACME, CLUSTER_ROLE_BINDINGS, binding("all", "ClusterRole", bob))
+    cache.put(ACME, ROLE_BINDINGS, binding("r", "Role", bob, namespace="ns"))
+    before = RbacPolicy(ACME, cache.snapshot(ACME, RESOURCES), is_large=is_large)
+    queries = [RbacQuery(user, (), "get", "", "pods", "", "ns") for user in ("ann", "bob")]
+    assert not any(before.evaluate(query).always for query in queries)
+    match changed:
+        case "role":
+            cache.put(ACME, ROLES, {"metadata": {"name": "r", "namespace": "ns"}, "rules": PODS})
+        case "cluster role":
+            cache.put(ACME, CLUSTER_ROLES, {"metadata": {"name": "all"}, "rules": PODS})
+        case "aggregated":
+            cache.put(
+                ACME, CLUSTER_ROLES, {"metadata": {"name": "d", "labels": {"to": "all"}}, "rules": PODS}
+            )
+        case "binding":
+            cache.put(ACME, ROLES, {"metadata": {"name": "s", "namespace": "ns"}, "rules": PODS})
+            cache.put(ACME, ROLE_BINDINGS, binding("s", "Role", ann, name="c", namespace="ns"))
+        case "cluster binding":
+            cache.put(ACME, CLUSTER_ROLES, {"metadata": {"name": "p"}, "rules": PODS})
+            cache.put(ACME, CLUSTER_ROLE_BINDINGS, binding("p", "ClusterRole", ann, name="c"))
+    after = RbacPolicy(ACME, cache.snapshot(ACME, RESOURCES), previous=before, is_large=is_large)
+    assert any(after.evaluate(query).always for query in queries)

@@ -1,0 +1,56 @@
+"""Objects of one tenant as they were at one time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from alcove.api.ids import GroupResource, TenantId
+from alcove.api.objects import Object
+from alcove.apiserver.cache.entries import CacheEntry
+
+Namespaces = Mapping[str, Mapping[str, CacheEntry]]
+"""Entries by namespace and name."""
+
+
+class CacheSnapshot:
+    """Does not change, so it may be read in any thread. Made by `Cache.snapshot`."""
+
+    def __init__(self, tenant: TenantId, resources: Mapping[GroupResource, Namespaces]) -> None:
+        self._tenant = tenant
+        self._resources = resources
+
+    def get(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> Object | None:
+        entry = self._of(tenant, resource).get(namespace, {}).get(name)
+        return entry.object if entry is not None else None
+
+    def list(
+        self, tenant: TenantId, resource: GroupResource, namespace: str | None = None
+    ) -> Iterable[Object]:
+        namespaces = self._of(tenant, resource)
+        for each in sorted(namespaces) if namespace is None else (namespace,):
+            entries = namespaces.get(each, {})
+            for name in sorted(entries):
+                yield entries[name].object
+
+    def namespaces(self, tenant: TenantId, resource: GroupResource) -> Iterable[str]:
+        """The namespaces that have an object of this resource."""
+        return self._of(tenant, resource).keys()
+
+    def is_same(
+        self, other: CacheSnapshot, tenant: TenantId, resource: GroupResource, namespace: str
+    ) -> bool:
+        """Whether a namespace has the same states of the same objects as in another snapshot of the tenant."""
+        return self._of(tenant, resource).get(namespace) == other._of(tenant, resource).get(namespace)
+
+    def exceeds(self, objects_max: int, bytes_max: int) -> bool:
+        """Whether there are more objects, or more bytes in them. Takes as long as `objects_max` allows."""
+        if sum(len(entries) for entries in self._each()) > objects_max:
+            return True
+        return sum(len(entry.body) for entries in self._each() for entry in entries.values()) > bytes_max
+
+    def _each(self) -> Iterator[Mapping[str, CacheEntry]]:
+        return (entries for namespaces in self._resources.values() for entries in namespaces.values())
+
+    def _of(self, tenant: TenantId, resource: GroupResource) -> Namespaces:
+        assert tenant == self._tenant
+        return self._resources[resource]
