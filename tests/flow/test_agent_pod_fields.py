@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from alcove.agent.cgroups import Cgroups
-from alcove.agent.runtime import node_processes
 from alcove.agent.hardware import has_apparmor
+from alcove.agent.runtime import node_processes
 from alcove.api.objects import Object
 from alcove.testing.cluster import (
     PODS,

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from alcove.agent.runtime.hollow import HollowRuntime
+from alcove.agent.server import server as agent_server
 from alcove.api.objects import Object
 from alcove.testing.containers import ContainerLab
 from alcove.testing.loopback_pods import LoopbackPod, LoopbackRig
@@ -272,6 +273,47 @@ async def test_another_tenant_does_not_notice_webhooks_that_hang(
             assert not any(each.done() for each in hanging)
         finally:
             go_on.set()
+            await asyncio.gather(*map(asyncio.wrap_future, hanging))
+
+
+async def test_a_tenant_leaves_connections_of_a_node_to_others(
+    server: LocalServer, hooks: Webhooks, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_server, "CONNECTIONS_MAX", 8)
+    go_on = threading.Event()
+
+    def hang(_path: str, review: Object) -> Any:
+        go_on.wait(60)
+        return allowed(review)
+
+    def call(number: int) -> str:
+        caller = Caller(hooks.caller.kubeconfig)
+        answer = caller.post(MAPS, {"metadata": {"name": f"h{number}"}})
+        caller.close()
+        return str(answer.json.get("message", ""))
+
+    other = Webhooks(server, folder)
+    with (
+        WebhookServer(hang, NAME) as bad,
+        WebhookServer(lambda _path, review: allowed(review), NAME) as good,
+        ThreadPoolExecutor(HANGING) as threads,
+    ):
+        rig = await hooks.node()
+        hooks.serve(bad.port, rig)
+        hooks.install(bad.authority, timeoutSeconds=30)
+        other.serve(good.port, rig)
+        other.install(good.authority, timeoutSeconds=10)
+        hanging = [threads.submit(call, number) for number in range(HANGING)]
+        try:
+            await asyncio.to_thread(wait_until, lambda: sum(each.done() for each in hanging) >= HANGING // 2)
+            answer = await other.create()
+            assert answer.status == 201, answer.body
+        finally:
+            go_on.set()
+            messages = await asyncio.gather(*map(asyncio.wrap_future, hanging))
+    refused = "too many open connections to the node; close some or retry later"
+    assert 0 < sum(each.endswith(refused) for each in messages) < HANGING
+    assert 0 < len(bad.seen) <= 5
 
 
 async def test_a_custom_resource_is_converted_by_a_service(hooks: Webhooks) -> None:

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 1_024
 TENANT_CONNECTIONS_MAX = 256
-"""Connections for pods of one tenant, but not more than are free."""
+"""Connections for pods and networks of one tenant, but not more than are free."""
 _RING0 = "ring0"
 WATCH_SECONDS = 15.0
 CLOSE_SECONDS_MAX = 5.0
@@ -231,9 +231,9 @@ class AgentServer:
 
 
 def _group_of(plane: PlaneId, request: NodeRequest) -> str:
-    """Whose connection it is: the pod's tenant's, or ring0's."""
+    """Whose connection it is: the tenant's of the pod or network, or ring0's."""
     match request.path:
-        case ("pods", _, tenant, *_):
+        case ("pods" | "networks", _, tenant, *_):
             return f"{plane}/{tenant}"
         case _:
             return _RING0 if plane == HOME else plane

@@ -106,9 +106,9 @@ class TunnelSide(asyncio.Protocol):
             self._early += data
 
     def eof_received(self) -> bool:
-        """The connection stays open, so that what was written to it is sent."""
+        """The connection stays open, so that what was written to it is sent; with TLS that is not possible."""
         self._ended.set()
-        return True
+        return self._transport.get_extra_info("sslcontext") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.error = exc
