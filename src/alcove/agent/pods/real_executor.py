@@ -15,7 +15,6 @@ from typing import ParamSpec, TypeVar
 
 from msgspec import structs
 
-from alcove.agent.cgroups import CgroupLayout
 from alcove.agent.images.model import Image, ImageUnavailable
 from alcove.agent.images.snapshots import MountFailed
 from alcove.agent.logs import rotation
@@ -24,13 +23,13 @@ from alcove.agent.network.network_dialer import connect_loopback, connect_node
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods import container_labels, files, user_namespaces
 from alcove.agent.pods.admission import check_apparmor, check_security
+from alcove.agent.pods.container_contexts import ContainerContexts, has_user_namespace
 from alcove.agent.pods.container_labels import ContainerMark
 from alcove.agent.pods.containers import ContainerRole, DesiredContainer
 from alcove.agent.pods.environment import ContainerConfigError
 from alcove.agent.pods.executor import ContainerStartError, PodRejected, PodSetupError
 from alcove.agent.pods.node_services import NodeServices
 from alcove.agent.pods.runtime_classes import is_ring0
-from alcove.agent.runtime import security
 from alcove.agent.runtime.base import (
     ContainerId,
     ContainerRuntime,
@@ -42,8 +41,6 @@ from alcove.agent.runtime.base import (
 )
 from alcove.agent.runtime.config import (
     BindMount,
-    ContainerContext,
-    IdMapping,
     NamespacePaths,
     container_config,
     network_sysctls,
@@ -55,9 +52,7 @@ from alcove.agent.runtime.expand import environment
 from alcove.agent.runtime.resources import (
     cgroup_limits_of,
     container_limits_of,
-    oom_score,
     pod_limits_of,
-    rlimits,
     unenforced_limits,
 )
 from alcove.agent.runtime.users import resolve
@@ -101,6 +96,7 @@ class RealPodExecutor:
         self._volumes: Mapping[str, VolumePath] = {}
         self._files = services.folders.files(key)
         self._group = services.pod_group(key)
+        self._contexts = ContainerContexts(key, services)
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -119,7 +115,7 @@ class RealPodExecutor:
             self.runtime = await self._services.classes.pick(self.key, spec)
         check_security(spec, self.runtime.isolation, is_ring0=is_ring0(self.key))
         check_apparmor(spec, self.runtime.isolation, has_apparmor=self._services.has_apparmor)
-        if self._has_user_namespace(spec):
+        if has_user_namespace(self.runtime.isolation, spec):
             user_namespaces.check(
                 self.runtime.handler, self._services.folders.data, is_ring0=is_ring0(self.key)
             )
@@ -131,7 +127,7 @@ class RealPodExecutor:
             await asyncio.gather(attaching, return_exceptions=True)
             raise
         await attaching
-        if self._has_user_namespace(spec):
+        if has_user_namespace(self.runtime.isolation, spec):
             self._apply_sysctls(spec)
         self._limit(spec)
         if self.runtime.isolation is Isolation.SANDBOX and (message := unenforced_limits(spec)):
@@ -222,7 +218,9 @@ class RealPodExecutor:
     async def make_sandbox(self, pod: Object, attempt: int) -> ContainerId:
         id, spec = container_labels.sandbox_id(self.key, attempt), pod["spec"]
         shared = sandbox_namespaces(spec, self._attachment.namespace_path)
-        context = self._context(id, await self._sandbox_root(id, spec), shared, spec, None)
+        context = self._contexts.context(
+            self.runtime.isolation, id, await self._sandbox_root(id, spec), shared, spec
+        )
         try:
             config = sandbox_config(spec, context, self._hostname(pod))
         except SpecRefused as error:
@@ -238,41 +236,13 @@ class RealPodExecutor:
 
     async def _sandbox_root(self, id: ContainerId, spec: Object) -> str:
         rootfs = self._services.pause.rootfs
-        if not self._has_user_namespace(spec):
+        if not has_user_namespace(self.runtime.isolation, spec):
             return str(rootfs)
         # Only root can read images; the pod's user namespace can access a snapshot.
         try:
             return str(await self._in_thread(self._services.snapshots.mount, id, rootfs))
         except MountFailed as error:
             raise PodSetupError("FailedCreatePodSandBox", str(error)) from error
-
-    def _context(
-        self, id: ContainerId, rootfs: str, shared: NamespacePaths, spec: Object, container: Object | None
-    ) -> ContainerContext:
-        services = self._services
-        is_whole_pod = container is None and self.runtime.isolation is Isolation.SANDBOX
-        limits = pod_limits_of(spec) if is_whole_pod else container_limits_of(container or {}, spec)
-        return ContainerContext(
-            isolation=self.runtime.isolation,
-            policy=security.policy_of(is_ring0(self.key), self.runtime.isolation),
-            rootfs=rootfs,
-            cgroup=f"{self._group}/{id}",
-            limits=limits,
-            seccomp=services.seccomp,
-            namespaces=shared,
-            mapping=self._mapping(spec),
-            unified_cgroups=services.cgroups.layout is CgroupLayout.V2,
-            oom_score=oom_score(spec, container or {}, services.machine),
-            rlimits=rlimits(services.machine),
-            capabilities=services.capabilities,
-        )
-
-    def _mapping(self, spec: Object) -> IdMapping | None:
-        return self._services.ids.get(self.key.directory_name) if self._has_user_namespace(spec) else None
-
-    def _has_user_namespace(self, spec: Object) -> bool:
-        """Whether the runtime must create a user namespace. A gVisor sandbox separates users anyway."""
-        return spec.get("hostUsers") is False and self.runtime.isolation is Isolation.NAMESPACES
 
     async def drop_sandbox(self, id: ContainerId) -> None:
         await self._remove_containers()
@@ -317,7 +287,9 @@ class RealPodExecutor:
             user = resolve(spec, container_spec, image.config.user, image.accounts())
             mounts = await self._in_thread(self._mounts, pod, container_spec, message, variables)
             rootfs = await self._in_thread(self._services.snapshots.mount, id, image.rootfs, shared.user)
-            context = self._context(id, str(rootfs), shared, spec, container_spec)
+            context = self._contexts.context(
+                self.runtime.isolation, id, str(rootfs), shared, spec, container_spec
+            )
             config = container_config(spec, container_spec, image.config, variables, user, mounts, context)
         except (SpecRefused, VolumeFailure) as error:
             raise ContainerConfigError(str(error)) from error
@@ -331,7 +303,10 @@ class RealPodExecutor:
     async def _shared(
         self, spec: Object, container: DesiredContainer, sandbox: ContainerStatus
     ) -> NamespacePaths:
-        network, mapping = self._attachment.namespace_path, self._mapping(spec)
+        network, mapping = (
+            self._attachment.namespace_path,
+            self._contexts.mapping(self.runtime.isolation, spec),
+        )
         shared = shared_namespaces(spec, self.runtime.isolation, network, sandbox.process, mapping)
         target = container.spec.get("targetContainerName")
         if container.role is not ContainerRole.EPHEMERAL or not target or shared.pid:

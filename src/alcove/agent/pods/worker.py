@@ -10,11 +10,11 @@ import asyncio
 import logging
 from typing import assert_never
 
-from alcove.agent.pods import backoff, container_labels, lifecycle_hooks
-from alcove.agent.pods.container_labels import ContainerMark
-from alcove.agent.pods.container_watcher import ContainerWatcher, is_hollow
+from alcove.agent.pods import backoff, container_labels
+from alcove.agent.pods.container_starter import ContainerStarter
+from alcove.agent.pods.container_watcher import ContainerWatcher
 from alcove.agent.pods.containers import ContainerRole, DesiredContainer, desired_containers
-from alcove.agent.pods.executor import ContainerStartError, PodExecutor, PodRejected, PodSetupError
+from alcove.agent.pods.executor import PodExecutor, PodRejected, PodSetupError
 from alcove.agent.pods.plan import (
     MakeSandbox,
     PodPlan,
@@ -37,19 +37,12 @@ from alcove.agent.pods.status import is_ended
 from alcove.agent.pods.status_reporter import StatusReporter
 from alcove.agent.pods.status_writer import StatusWriter
 from alcove.agent.pods.view import (
-    ContainerRun,
-    ObservedContainer,
     PodRuntimeView,
     PodTermination,
     TerminationCause,
-    WaitingState,
 )
 from alcove.agent.pods.worker_context import NORMAL, WARNING, WorkerContext
 from alcove.agent.runtime.base import (
-    ContainerId,
-    ContainerPhase,
-    ContainerStatus,
-    CreateFailed,
     RuntimeFailure,
 )
 from alcove.api import meta, objects
@@ -84,6 +77,7 @@ class PodWorker:
         """Set when everything of the pod has been removed from the node."""
         self._tasks = asyncio.TaskGroup()
         self._watcher = ContainerWatcher(executor, view, context, self._tasks, lambda: self.pod, self.wake)
+        self._starter = ContainerStarter(executor, view, context, self._watcher, lambda: self.pod)
         self._reporter = StatusReporter(writer, context.addresses, context.wall, is_final=is_ended(pod))
         if self._reporter.is_final:
             self.view.end = PodTermination(TerminationCause.FINISHED, grace_of_pod(pod["spec"]))
@@ -243,9 +237,9 @@ class PodWorker:
             case MakeSandbox(attempt=attempt):
                 await self._make_sandbox(attempt)
             case StartContainer(container=name, attempt=attempt):
-                await self._start(self._desired(name), attempt)
+                await self._starter.start(self._desired(name), attempt)
             case StartCreatedContainer(container=name, id=id):
-                await self._resume(self._desired(name), id)
+                await self._starter.resume(self._desired(name), id)
             case RemoveContainer(container=name, id=id):
                 await self.executor.discard(id, with_log=True)
                 observed = self.view.observed(name)
@@ -282,113 +276,6 @@ class PodWorker:
                 raise
         self.view.sandbox, self.view.next_sandbox = running, attempt + 1
         self._watcher.watch("", id)
-
-    async def _start(self, container: DesiredContainer, attempt: int) -> None:
-        sandbox, observed = self.view.sandbox, self.view.observed(container.name)
-        assert sandbox is not None
-        mark: ContainerMark | None = None
-        try:
-            await self.executor.fetch(self.pod, container, attempt)
-            async with self._context.starts.slot(self.key.tenant_key):
-                mark = await self.executor.make_container(self.pod, container, attempt, sandbox)
-                self._note(NORMAL, "Created", f"Created container: {container.name}")
-                await self.executor.runtime.start(
-                    container_labels.container_id(self.key, container.name, attempt)
-                )
-        except ContainerStartError as error:
-            self._container_failed(observed, error)
-        except CreateFailed as error:
-            await self._could_not_run(container, attempt, mark, str(error))
-        except (RuntimeFailure, OSError) as error:
-            # A failure of the node, not of the container: most likely a full disk.
-            id = container_labels.container_id(self.key, container.name, attempt)
-            await self.executor.discard(id, with_log=True)
-            self._container_failed(
-                observed, ContainerStartError("Failed", f"Error: {error}", "CreateContainerError")
-            )
-        except BaseException:
-            if mark is not None:
-                # Cancelled: the container goes into the view, to be stopped and removed like any other.
-                await asyncio.shield(self._began_running(container, mark))
-            raise
-        else:
-            await self._began_running(container, mark)
-            self._note(NORMAL, "Started", f"Started container {container.name}")
-            await self._after_start(container)
-
-    async def _resume(self, container: DesiredContainer, id: ContainerId) -> None:
-        current = self.view.observed(container.name).current
-        mark = container_labels.read(current.status.labels) if current is not None else None
-        assert mark is not None
-        try:
-            await self.executor.runtime.start(id)
-        except (RuntimeFailure, OSError) as error:
-            await self._could_not_run(container, mark.attempt, mark, str(error))
-            return
-        await self._began_running(container, mark)
-        await self._after_start(container)
-
-    async def _began_running(self, container: DesiredContainer, mark: ContainerMark) -> None:
-        id = container_labels.container_id(self.key, container.name, mark.attempt)
-        observed = self.view.observed(container.name)
-        status = await self.executor.runtime.status(id)
-        self._advance(observed, ContainerRun(mark.attempt, status, mark.image, mark.image_id))
-        observed.waiting, observed.failures = None, 0
-        observed.kill_message = observed.failed_probe = ""
-        observed.is_started = observed.is_ready = False
-        self._watcher.watch(container.name, id)
-
-    async def _after_start(self, container: DesiredContainer) -> None:
-        hook = (container.spec.get("lifecycle") or {}).get("postStart")
-        observed = self.view.observed(container.name)
-        if hook and observed.current is not None and observed.is_running and not is_hollow(self.executor):
-            try:
-                await lifecycle_hooks.run(hook, container.spec, self.executor, observed.current.status.id)
-            except lifecycle_hooks.HookFailed as error:
-                self._note(WARNING, "FailedPostStartHook", f"PostStartHook failed: {error}")
-                observed.kill_message = f"FailedPostStartHook: container {container.name}"
-                return
-        self._watcher.probe(container)
-
-    def _advance(self, observed: ObservedContainer, attempt: ContainerRun) -> None:
-        """Makes `attempt` the container's current run, and the run before it the previous one."""
-        before = observed.current
-        if before is not None and before.number != attempt.number:
-            if observed.previous is not None and observed.previous.status.created_at:
-                observed.stale = (*observed.stale, observed.previous.status.id)
-            observed.previous = before
-        observed.current = attempt
-        observed.next_attempt = max(observed.next_attempt, attempt.number + 1)
-
-    def _container_failed(self, observed: ObservedContainer, error: ContainerStartError) -> None:
-        observed.failures += 1
-        waits = error.retry_seconds
-        if waits is None:
-            waits = backoff.try_seconds(observed.failures)
-        elif error.reason == "ErrImagePull":
-            waits = min(waits, backoff.FAILURE_SHOWN_SECONDS)  # Then the reason becomes ImagePullBackOff.
-        observed.retry_at = self._context.clock() + waits
-        observed.waiting = WaitingState(error.reason, str(error))
-        if error.event:
-            self._note(WARNING, error.event, str(error))
-
-    async def _could_not_run(
-        self, container: DesiredContainer, attempt: int, mark: ContainerMark | None, message: str
-    ) -> None:
-        """Records a run that failed to start (command not found, refused by the runtime) as one that has
-        exited."""
-        id = container_labels.container_id(self.key, container.name, attempt)
-        await self.executor.discard(id, with_log=True)
-        sandbox, now = self.view.sandbox, self._context.wall()
-        code = 127 if "not found" in message or "no such file" in message.lower() else 128
-        ended = ContainerStatus(
-            id, sandbox.id if sandbox else id, ContainerPhase.EXITED, {}, 0.0, 0.0, now, code
-        )
-        observed = self.view.observed(container.name)
-        image = (mark.image, mark.image_id) if mark else (str(container.spec.get("image", "")), "")
-        self._advance(observed, ContainerRun(attempt, ended, *image, "ContainerCannotRun", message))
-        self._note(WARNING, "Failed", f"Error: {message}")
-        self._watcher.ended(container, observed, WaitingState("RunContainerError", message))
 
     async def _resize(self) -> None:
         spec = self.pod["spec"]
