@@ -233,6 +233,13 @@ def restarts_all(containers: Sequence[DesiredContainer], view: PodRuntimeView) -
     )
 
 
+def reset_containers(spec: Object, view: PodRuntimeView) -> None:
+    """All containers but ephemeral ones have to be started again."""
+    for each in desired_containers(spec):
+        if each.role is not ContainerRole.EPHEMERAL:
+            view.observed(each.name).reset()
+
+
 # Termination
 
 

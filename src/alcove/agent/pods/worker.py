@@ -13,7 +13,7 @@ from typing import assert_never
 from alcove.agent.pods import backoff, container_labels
 from alcove.agent.pods.container_starter import ContainerStarter
 from alcove.agent.pods.container_watcher import ContainerWatcher
-from alcove.agent.pods.containers import ContainerRole, DesiredContainer, desired_containers
+from alcove.agent.pods.containers import DesiredContainer, desired_containers
 from alcove.agent.pods.executor import PodExecutor, PodRejected, PodSetupError
 from alcove.agent.pods.plan import (
     MakeSandbox,
@@ -30,6 +30,7 @@ from alcove.agent.pods.plan import (
     finished,
     grace_of_pod,
     plan,
+    reset_containers,
     resources_of,
     restarts_all,
 )
@@ -247,9 +248,7 @@ class PodWorker:
             case ResizeContainers():
                 await self._resize()
             case RestartAllContainers():
-                for each in desired_containers(self.pod["spec"]):
-                    if each.role is not ContainerRole.EPHEMERAL:
-                        self.view.observed(each.name).reset()
+                reset_containers(self.pod["spec"], self.view)
             case RemoveSandbox():
                 await self._remove_sandbox()
             case TearDownPod():

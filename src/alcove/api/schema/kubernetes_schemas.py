@@ -61,6 +61,8 @@ REMOVED: dict[str, tuple[str, ...]] = {
     f"{_CORE}.DownwardAPIVolumeFile": ("user",),
     f"{_CORE}.DownwardAPIVolumeSource": ("defaultUser",),
     f"{_CORE}.EmptyDirVolumeSource": ("mode",),
+    f"{_CORE}.GRPCAction": ("mode",),
+    f"{_CORE}.HTTPGetAction": ("protocol",),
     f"{_CORE}.KeyToPath": ("user",),
     f"{_CORE}.NodeSpec": ("podPreemptionPolicy",),
     f"{_CORE}.PodCertificateProjection": ("user",),

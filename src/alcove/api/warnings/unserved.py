@@ -1,6 +1,6 @@
 """Fields that are stored but that nothing in the cluster acts on: clients are told so, field by field.
 
-A field is named by its path; `[]` stands for each element of a list, and `=VALUE` limits it to that value. `tests/unit/test_fields.py` checks that every served
+A field is named by its path; `[]` stands for each element of a list, and `=VALUE` limits it to that value. `tests/unit/api/test_field_uses.py` checks that every served
 field has a reader, is refused, or is in this table.
 """
 
@@ -10,11 +10,14 @@ from typing import Any
 from alcove.api.objects import Object
 
 _NO_SELINUX = "has no effect: nodes do not use SELinux"
+_NO_RESTART = "is not honoured: a container is resized while it runs"
 _NO_MOUNT_OPTIONS = "has no effect: volumes are directories of the node"
 
 _POD: Mapping[str, str] = {
     "spec.containers[].ports[].hostPort": "is not served; use a Service of type NodePort",
     "spec.initContainers[].ports[].hostPort": "is not served; use a Service of type NodePort",
+    "spec.containers[].resizePolicy[].restartPolicy=RestartContainer": _NO_RESTART,
+    "spec.initContainers[].resizePolicy[].restartPolicy=RestartContainer": _NO_RESTART,
     "spec.securityContext.seLinuxOptions": _NO_SELINUX,
     "spec.securityContext.seLinuxChangePolicy": _NO_SELINUX,
     "spec.containers[].securityContext.seLinuxOptions": _NO_SELINUX,

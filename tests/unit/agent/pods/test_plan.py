@@ -18,6 +18,7 @@ from alcove.agent.pods.plan import (
     StopContainer,
     TearDownPod,
     plan,
+    reset_containers,
 )
 from alcove.agent.pods.view import (
     ContainerRun,
@@ -207,8 +208,7 @@ def test_a_rule_that_restarts_all_containers_begins_with_the_init_containers(pol
     assert plan(wanted, state, NOW) == PodPlan(stops=(StopContainer("b", 0.0, "Stopping container b"),))
     state.containers["b"] = seen(EXITED, 137)
     assert plan(wanted, state, NOW).step == RestartAllContainers()
-    for each in state.containers.values():
-        each.reset()
+    reset_containers(wanted, state)
     assert plan(wanted, state, NOW).step == StartContainer("init", 1)
     state.containers["init"] = seen(EXITED)
     assert plan(wanted, state, NOW).step == StartContainer("a", 1)
