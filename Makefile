@@ -60,7 +60,7 @@ soak: setup ## A random mix of changes and failures, then a look for what is lef
 	MINUTES=$(or $(MINUTES),60) SEED=$(or $(SEED),1) .venv/bin/pytest -s tests/soak
 
 bench: setup ## Measure; every published figure comes from here
-	for each in apiserver controllers scheduler network dataplane dns pods abuse; do $(PY) -m bench.$$each --quick || exit; done
+	for each in apiserver controllers scheduler network dataplane dns pods webhooks abuse; do $(PY) -m bench.$$each --quick || exit; done
 
 up: setup ## Start a cluster on this machine in the background, show what it can do, say what to type next (UP="--nodes 3")
 	@$(PY) -m alcove.dataplane.build >/dev/null 2>&1 || true

@@ -8,7 +8,7 @@ from itertools import product
 import orjson
 import pytest
 
-from alcove.api.node_api import pod_path
+from alcove.api.node_api import network_path, pod_path
 from alcove.api.objects import Object
 from alcove.testing.nodeserver import NodeRig
 from alcove.testing.server import Caller, LocalServer, wait_until
@@ -224,6 +224,24 @@ async def test_a_node_answers_nobody_but_api_servers(rig: NodeRig, server: Local
     assert await _get(rig.agent.port, server, earlier, own) == 404
     with pytest.raises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):
         await _get(rig.agent.port, server, path, "")
+
+
+async def test_networks_of_a_node_are_open_to_nobody_but_api_servers(
+    rig: NodeRig, server: LocalServer
+) -> None:
+    path = network_path("system", "acme", "default") + "?address=10.0.0.1&port=80"
+    own = str(server.directory / "pki" / "apiserver-node-client.pem")
+    server.system.get("/api/v1/nodes")
+    assert rig.agent is not None
+    for caller in (server.as_tenant("acme"), server.system):
+        caller.get("/api/v1/namespaces")
+        assert await _get(rig.agent.port, server, path, str(caller.kubeconfig.with_suffix(".pem"))) == 403
+    other = network_path("beta", "acme", "default") + "?address=10.0.0.1&port=80"
+    assert await _get(rig.agent.port, server, other, own) == 403
+    for address in ("", "localhost", "10.0.0.1%00"):
+        named = network_path("system", "acme", "default") + f"?address={address}&port=80"
+        assert await _get(rig.agent.port, server, named, own) == 400
+    assert await _get(rig.agent.port, server, path, own) == 503, "this node has no networks"
 
 
 async def _get(port: int, server: LocalServer, path: str, pair: str) -> int:
