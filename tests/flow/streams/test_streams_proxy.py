@@ -221,7 +221,7 @@ async def test_every_method_goes_through(rig: Rig, server: LocalServer) -> None:
 
 async def test_links_of_a_page_stay_below_the_proxied_path(rig: Rig, server: LocalServer) -> None:
     async with serving() as port, session(server, server.as_tenant("acme")) as client:
-        await rig.place("acme", "web", [])
+        rig.place("acme", "web", [])
         url = pod_url(f"web:{port}")
         for path in ("page", "page?gzip"):
             async with client.get(f"{url}/{path}") as answer:
