@@ -50,13 +50,13 @@ async def serve(connection: HttpServerStream, request: NodeRequest, pod: PodHand
         if reading.done():
             reading.result()
             await output.end()
-            await asyncio.wait((disconnecting,), timeout=output.closing_seconds)
+            await asyncio.wait((disconnecting,), timeout=output.close_seconds)
     finally:
         await stop(*tasks)
 
 
 class LogOutput(Protocol):
-    closing_seconds: float
+    close_seconds: float
     """How long the client has to disconnect after the end."""
 
     async def write(self, data: bytes) -> None: ...
@@ -69,7 +69,7 @@ class LogOutput(Protocol):
 
 
 class ResponseOutput:
-    closing_seconds = 0.0
+    close_seconds = 0.0
 
     def __init__(self, connection: HttpServerStream) -> None:
         self._connection = connection
@@ -89,7 +89,7 @@ class ResponseOutput:
 class WebSocketOutput:
     """Messages with the log's bytes and nothing else, in base64 if the client chose that."""
 
-    closing_seconds = websocket.ANSWER_SECONDS_MAX
+    close_seconds = websocket.ANSWER_SECONDS_MAX
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
