@@ -21,7 +21,7 @@ from alcove.agent.logs import rotation
 from alcove.agent.network.attachment import Attachment, NetworkError
 from alcove.agent.network.network_dialer import connect_loopback, connect_node
 from alcove.agent.podkey import PodKey
-from alcove.agent.pods import container_labels, files, user_namespaces
+from alcove.agent.pods import container_labels, files, sandbox_sysctls, user_namespaces
 from alcove.agent.pods.admission import check_apparmor, check_security
 from alcove.agent.pods.container_contexts import ContainerContexts, has_user_namespace
 from alcove.agent.pods.container_labels import ContainerMark
@@ -91,6 +91,8 @@ class RealPodExecutor:
         for status in existing:
             mark = container_labels.read(status.labels)
             self._image_digests[status.id] = mark.digest if mark is not None else ""
+        self._with_sysctls: set[ContainerId] = set()
+        """Sandboxes in which this process has set the pod's sysctls."""
         self._fetched: dict[ContainerId, tuple[Image, Sequence[tuple[str, str]]]] = {}
         self._attachment = _NOT_ATTACHED
         self._volumes: Mapping[str, VolumePath] = {}
@@ -283,6 +285,9 @@ class RealPodExecutor:
             image.digest,
         )
         spec, shared = pod["spec"], await self._shared(pod["spec"], container, sandbox)
+        if self.runtime.isolation is Isolation.SANDBOX and sandbox.id not in self._with_sysctls:
+            await sandbox_sysctls.apply(self.runtime, sandbox.id, spec)
+            self._with_sysctls.add(sandbox.id)
         try:
             user = resolve(spec, container_spec, image.config.user, image.accounts())
             mounts = await self._in_thread(self._mounts, pod, container_spec, message, variables)

@@ -283,20 +283,19 @@ def network_sysctls(pod: Object) -> dict[str, str]:
     below 1024 there.
     """
     defaults = _PING if pod.get("hostUsers") is not False else {**_PING, **_ANY_PORT}
-    return {name: value for name, value in {**defaults, **_pod_sysctls(pod)}.items() if _is_of_network(name)}
+    return {
+        name: value
+        for name, value in {**defaults, **security.sysctls_of(pod)}.items()
+        if _is_of_network(name)
+    }
 
 
 def _is_of_network(name: str) -> bool:
     return name.startswith(("net.", "net/"))
 
 
-def _pod_sysctls(pod: Object) -> dict[str, str]:
-    sysctls = (pod.get("securityContext") or {}).get("sysctls") or ()
-    return {each["name"]: each["value"] for each in sysctls}
-
-
 def _sysctls(pod: Object, context: ContainerContext) -> dict[str, str]:
-    others = {name: value for name, value in _pod_sysctls(pod).items() if not _is_of_network(name)}
+    others = {name: value for name, value in security.sysctls_of(pod).items() if not _is_of_network(name)}
     if context.mapping is not None or not context.namespaces.network:
         return others
     return {**network_sysctls(pod), **others}

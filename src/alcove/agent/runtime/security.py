@@ -48,6 +48,9 @@ SAFE_SYSCTLS = frozenset(
 )
 
 
+_SWAPPED = str.maketrans("./", "/.")
+
+
 class SecurityPolicy(Struct, frozen=True):
     """What a pod may request beyond the defaults."""
 
@@ -82,9 +85,24 @@ def check_pod(pod: Object, policy: SecurityPolicy) -> None:
     for field in ("hostNetwork", "hostPID", "hostIPC"):
         if pod.get(field) and not policy.host_namespaces:
             raise SpecRefused(f"{field} is not allowed for pods of tenants")
-    for sysctl in (pod.get("securityContext") or {}).get("sysctls") or ():
-        if sysctl["name"] not in SAFE_SYSCTLS and not policy.any_sysctl:
-            raise SpecRefused(f"forbidden sysctl: {sysctl['name']!r} is not allowed")
+    for name in sysctls_of(pod):
+        if name not in SAFE_SYSCTLS and not policy.any_sysctl:
+            raise SpecRefused(f"forbidden sysctl: {name!r} is not allowed")
+
+
+def sysctls_of(pod: Object) -> dict[str, str]:
+    """The sysctls of the pod's spec by name, with dots as separators."""
+    sysctls = (pod.get("securityContext") or {}).get("sysctls") or ()
+    return {_with_dots(each["name"]): each["value"] for each in sysctls}
+
+
+def _with_dots(name: str) -> str:
+    """A name may have slashes as separators instead: then the first of both is one, and dots are part of a
+    component."""
+    dot, slash = name.find("."), name.find("/")
+    if slash < 0 or 0 <= dot < slash:
+        return name
+    return name.translate(_SWAPPED)
 
 
 def is_privileged(container: Object, policy: SecurityPolicy) -> bool:

@@ -16,6 +16,7 @@ from alcove.agent.runtime.security import (
     no_new_privileges,
     policy_of,
     seccomp_profile,
+    sysctls_of,
 )
 from alcove.api.objects import Object
 
@@ -100,7 +101,24 @@ def test_what_a_pod_may_share_with_the_node() -> None:
     sysctls: Object = {"securityContext": {"sysctls": [{"name": "net.ipv4.ip_forward", "value": "1"}]}}
     with pytest.raises(SpecRefused, match="ip_forward"):
         check_pod(sysctls, TENANT)
-    check_pod({"securityContext": {"sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "0"}]}}, TENANT)
+    for name in ("net.ipv4.tcp_syncookies", "net/ipv4/tcp_syncookies"):
+        check_pod({"securityContext": {"sysctls": [{"name": name, "value": "0"}]}}, TENANT)
+    with pytest.raises(SpecRefused):
+        check_pod({"securityContext": {"sysctls": [{"name": "net/ipv4/ip_forward", "value": "1"}]}}, TENANT)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("kernel.shm_rmid_forced", "kernel.shm_rmid_forced"),
+        ("kernel/shm_rmid_forced", "kernel.shm_rmid_forced"),
+        ("net/ipv4/conf/eth0.1/forwarding", "net.ipv4.conf.eth0/1.forwarding"),
+        ("net.ipv4.conf.eth0/1.forwarding", "net.ipv4.conf.eth0/1.forwarding"),
+        ("plain", "plain"),
+    ],
+)
+def test_names_of_sysctls_may_have_either_separator(name: str, expected: str) -> None:
+    assert sysctls_of({"securityContext": {"sysctls": [{"name": name, "value": "1"}]}}) == {expected: "1"}
 
 
 def test_who_gets_which_policy() -> None:
