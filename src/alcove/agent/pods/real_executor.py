@@ -41,6 +41,7 @@ from alcove.agent.runtime.base import (
 )
 from alcove.agent.runtime.config import (
     BindMount,
+    MemoryVolume,
     NamespacePaths,
     container_config,
     network_sysctls,
@@ -57,7 +58,7 @@ from alcove.agent.runtime.resources import (
 )
 from alcove.agent.runtime.users import resolve
 from alcove.agent.volumes.errors import VolumeFailure
-from alcove.agent.volumes.mounts import VolumePath, container_mounts
+from alcove.agent.volumes.mounts import VolumePath, container_mounts, sandbox_volumes
 from alcove.api.errors import ApiError
 from alcove.api.objects import Object
 from alcove.client.errors import ClientError
@@ -160,6 +161,8 @@ class RealPodExecutor:
             raise PodSetupError(error.reason, str(error)) from error
         except (ApiError, ClientError) as error:
             raise PodSetupError("FailedMount", str(error)) from error
+        if self.runtime.isolation is Isolation.SANDBOX:
+            self._volumes = sandbox_volumes(pod["spec"], self._volumes)
 
     def _write_files(self, pod: Object) -> None:
         attachment = self._attachment
@@ -224,7 +227,7 @@ class RealPodExecutor:
             self.runtime.isolation, id, await self._sandbox_root(id, spec), shared, spec
         )
         try:
-            config = sandbox_config(spec, context, self._hostname(pod))
+            config = sandbox_config(spec, context, self._hostname(pod), self._memory_volumes())
         except SpecRefused as error:
             raise PodRejected("PodForbidden", str(error)) from error
         mark = ContainerMark(self.key, "", attempt)
@@ -235,6 +238,11 @@ class RealPodExecutor:
             ContainerSpec(id, id, config, self._services.folders.sandbox_log(self.key), mark.labels())
         )
         return id
+
+    def _memory_volumes(self) -> list[MemoryVolume]:
+        """The volumes that the sandbox makes itself."""
+        memory = (each.memory for each in self._volumes.values())
+        return [each for each in memory if each is not None and self.runtime.isolation is Isolation.SANDBOX]
 
     async def _sandbox_root(self, id: ContainerId, spec: Object) -> str:
         rootfs = self._services.pause.rootfs

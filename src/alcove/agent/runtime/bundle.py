@@ -99,6 +99,7 @@ class Bundle:
         )
         bundle._write("record.json", msgspec.json.encode(record))
         annotations = {
+            **spec.config.get("annotations", {}),
             _KIND: "sandbox" if spec.is_sandbox else "container",
             _SANDBOX: _runtime_id(spec.sandbox),
         }

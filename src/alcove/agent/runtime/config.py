@@ -42,6 +42,16 @@ class BindMount(Struct, frozen=True):
     propagation: str = "rprivate"
 
 
+class MemoryVolume(Struct, frozen=True):
+    """A tmpfs that a sandbox with its own kernel makes itself, shared by the pod's containers. It counts as the
+    sandbox's memory, and lasts as long as the sandbox."""
+
+    source: str
+    """The source of the mounts that it takes the place of: an empty file on the node. Of a directory, gVisor would
+    keep the contents in a file in it."""
+    options: str
+
+
 class IdMapping(Struct, frozen=True):
     """The user namespace of a pod: its ids from 0 are the node's from `host_start`."""
 
@@ -107,8 +117,11 @@ class ContainerContext(Struct, frozen=True):
     """The capabilities that the agent itself has."""
 
 
-def sandbox_config(pod: Object, context: ContainerContext, hostname: str) -> Object:
-    """The configuration of a pod's sandbox, which holds the namespaces, the host name and the sysctls."""
+def sandbox_config(
+    pod: Object, context: ContainerContext, hostname: str, memory_volumes: Sequence[MemoryVolume] = ()
+) -> Object:
+    """The configuration of a pod's sandbox, which holds the namespaces, the host name and the sysctls;
+    `memory_volumes` are those that it makes itself."""
     security.check_pod(pod, context.policy)
     process = {
         "user": {"uid": 0, "gid": 0},
@@ -124,7 +137,22 @@ def sandbox_config(pod: Object, context: ContainerContext, hostname: str) -> Obj
     config["root"]["readonly"] = True
     config["linux"]["sysctl"] = _sysctls(pod, context)
     config["linux"]["seccomp"] = security.seccomp_profile({}, {}, (), context.policy, context.seccomp)
+    config["annotations"] = _mount_hints(memory_volumes)
     return config
+
+
+def _mount_hints(volumes: Sequence[MemoryVolume]) -> dict[str, str]:
+    """gVisor's annotations: it makes a tmpfs in place of every mount of the source, one for all containers."""
+    return {
+        f"dev.gvisor.spec.mount.{index}.{field}": value
+        for index, volume in enumerate(volumes)
+        for field, value in (
+            ("source", volume.source),
+            ("type", "tmpfs"),
+            ("share", "pod"),
+            ("options", volume.options),
+        )
+    }
 
 
 def container_config(

@@ -13,15 +13,16 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from alcove.agent import mount_calls
-from alcove.agent.runtime.config import BindMount
+from alcove.agent.runtime.config import BindMount, MemoryVolume
 from alcove.agent.runtime.expand import expand
 from alcove.agent.volumes.errors import VolumeFailure, mount_failure
 from alcove.api.objects import Object
 
 _PROPAGATION = {None: "rprivate", "None": "rprivate", "HostToContainer": "rslave", "Bidirectional": "rshared"}
+_CONTAINER_FIELDS = ("containers", "initContainers", "ephemeralContainers")
 _HOST_PATH_TYPES = {
     "Directory": (stat.S_ISDIR, "a directory"),
     "File": (stat.S_ISREG, "a file"),
@@ -40,6 +41,29 @@ class VolumePath(Struct, frozen=True):
     """The directory for subPath mounts of the pod."""
     is_shared_with_node: bool = False
     """A hostPath, in which mounts may come and go while the pod runs."""
+    memory: MemoryVolume | None = None
+    """An emptyDir of medium Memory in a sandbox that makes it itself; `path` is used in other runtimes."""
+
+
+def memory_volume(source: Path, size_bytes: int, group: int | None) -> MemoryVolume:
+    """`group` is the pod's fsGroup; a size of zero is no limit but that of the pod's memory."""
+    mode = "mode=777" if group is None else f"mode=2777,gid={group}"
+    return MemoryVolume(str(source), f"rw,{mode}" + (f",size={size_bytes}" if size_bytes else ""))
+
+
+def sandbox_volumes(spec: Object, paths: Mapping[str, VolumePath]) -> dict[str, VolumePath]:
+    """The volumes in a sandbox that makes memory volumes itself, except those of which a container mounts a subPath:
+    that is a directory on the node."""
+    containers = [each for field in _CONTAINER_FIELDS for each in spec.get(field) or ()]
+    mounts = [mount for container in containers for mount in container.get("volumeMounts") or ()]
+    divided = {mount["name"] for mount in mounts if mount.get("subPath") or mount.get("subPathExpr")}
+
+    def in_sandbox(name: str, volume: VolumePath) -> VolumePath:
+        if volume.memory is None or name in divided:
+            return structs.replace(volume, memory=None)
+        return structs.replace(volume, path=Path(volume.memory.source))
+
+    return {name: in_sandbox(name, volume) for name, volume in paths.items()}
 
 
 def container_mounts(

@@ -7,10 +7,11 @@ from typing import assert_never
 
 from alcove.agent import mount_calls
 from alcove.agent.mount_calls import MS_NODEV, MS_NOEXEC, MS_NOSUID
+from alcove.agent.runtime.config import MemoryVolume
 from alcove.agent.volumes import atomic, ownership
 from alcove.agent.volumes.errors import VolumeFailure, mount_failure
 from alcove.agent.volumes.local import LocalVolumeStore
-from alcove.agent.volumes.mounts import VolumePath, host_path
+from alcove.agent.volumes.mounts import VolumePath, host_path, memory_volume
 from alcove.agent.volumes.sources import (
     EmptyDirMount,
     HostPathMount,
@@ -59,7 +60,8 @@ class VolumeMounter:
             case EmptyDirMount(name):
                 directory = self._empty_dir(home, planned)
                 _apply_fs_group(directory, pod, is_first)
-                return VolumePath(directory, False, parts)
+                memory = _memory_volume(home, pod, planned, is_first) if planned.is_memory else None
+                return VolumePath(directory, False, parts, memory=memory)
             case HostPathMount(_, source, read_only):
                 return VolumePath(host_path(source), read_only, parts, is_shared_with_node=True)
             case LocalVolumeMount(_, volume, read_only):
@@ -108,6 +110,15 @@ class VolumeMounter:
             _bind(volume.path, directory, read_only=True)
             self._checkpoint("mount image")
         return directory
+
+
+def _memory_volume(home: Path, pod: Object, volume: EmptyDirMount, is_first: bool) -> MemoryVolume | None:
+    """None if a sandbox may be running that was not told of the volume, by an older agent."""
+    marker = home / "tmpfs" / volume.name
+    if is_first:
+        marker.parent.mkdir(exist_ok=True, mode=0o711)
+        marker.touch()
+    return memory_volume(marker, volume.size_bytes, fs_group(pod)) if marker.exists() else None
 
 
 def _apply_fs_group(directory: Path, pod: Object, is_first: bool) -> None:

@@ -3,6 +3,7 @@
     <directory>/pods/<id>/record.json    the pod and its volumes; written first, removed last
     <directory>/pods/<id>/memory/        a tmpfs: projected files and tokens
     <directory>/pods/<id>/empty/         emptyDir volumes, on disk or as a tmpfs
+    <directory>/pods/<id>/tmpfs/         empty files, in place of which gVisor mounts such a tmpfs of its own
     <directory>/pods/<id>/images/        mount points of image volumes
     <directory>/pods/<id>/parts/         subPath mounts
     <directory>/local/                   local persistent volumes (local.py)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from alcove.agent import mount_calls
-from alcove.agent.runtime.config import BindMount
+from alcove.agent.runtime.config import BindMount, MemoryVolume
 from alcove.agent.volumes.errors import VolumeFailure
-from alcove.agent.volumes.mounts import VolumePath, container_mounts
+from alcove.agent.volumes.mounts import VolumePath, container_mounts, memory_volume, sandbox_volumes
 from alcove.api.objects import Object
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
@@ -47,6 +47,29 @@ def test_whole_volumes(volume: VolumePath) -> None:
     with pytest.raises(VolumeFailure, match="recursive read-only"):
         mounts(node, readOnly=True, recursiveReadOnly="Enabled")
     assert mounts(node, mountPropagation="HostToContainer")[0].propagation == "rslave"
+
+
+def test_a_sandbox_makes_memory_volumes_itself_unless_a_part_is_mounted(tmp_path: Path) -> None:
+    memory = MemoryVolume("/marker", "rw,mode=777")
+    paths = {
+        name: VolumePath(
+            tmp_path / name, False, tmp_path / "parts", memory=memory if name != "disk" else None
+        )
+        for name in ("whole", "divided", "disk")
+    }
+    mounts = [{"name": "whole", "mountPath": "/a"}, {"name": "divided", "mountPath": "/b", "subPath": "x"}]
+    spec: Object = {"initContainers": [{"name": "i", "volumeMounts": mounts}], "containers": [{"name": "c"}]}
+    found = sandbox_volumes(spec, paths)
+    assert {name: (str(each.path), each.memory) for name, each in found.items()} == {
+        "whole": ("/marker", memory),
+        "divided": (str(tmp_path / "divided"), None),
+        "disk": (str(tmp_path / "disk"), None),
+    }
+
+
+def test_the_options_of_a_memory_volume(tmp_path: Path) -> None:
+    assert memory_volume(tmp_path, 0, None).options == "rw,mode=777"
+    assert memory_volume(tmp_path, 4096, 7).options == "rw,mode=2777,gid=7,size=4096"
 
 
 @pytest.mark.parametrize(

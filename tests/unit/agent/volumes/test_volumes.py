@@ -19,6 +19,7 @@ from alcove.agent.lookup import ObjectLookup
 from alcove.agent.podkey import PodKey
 from alcove.agent.runtime.config import ImageConfig
 from alcove.agent.volumes import PodVolumes, VolumeFailure
+from alcove.agent.volumes.mounts import VolumePath
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
 from alcove.client.keys import PlaneId
@@ -228,10 +229,24 @@ async def test_empty_folders_live_as_long_as_the_pod(world: World) -> None:
     with pytest.raises(OSError, match="No space left"):
         (memory / "big").write_bytes(bytes(3 << 20))
     assert world.volumes.empty_dirs(key) == [disk]
+    assert marker_of(paths["memory"]).stat().st_size == 0 and paths["disk"].memory is None
     await world.volumes.unmount(key)
     await world.volumes.unmount(key)
     assert not disk.exists() and world.volumes.ids() == []
     assert world.volumes.empty_dirs(key) == []
+
+
+def marker_of(volume: VolumePath) -> Path:
+    """The file in place of which gVisor mounts a memory volume of its own."""
+    assert volume.memory is not None
+    return Path(volume.memory.source)
+
+
+async def test_a_sandbox_of_an_older_agent_keeps_the_memory_volume_of_the_node(world: World) -> None:
+    """It does not make the volume itself: containers that are restarted in it must find the one they had."""
+    key, pod = world.pod([{"name": "m", "emptyDir": {"medium": "Memory"}}])
+    marker_of((await world.volumes.mount(key, pod))["m"]).unlink()
+    assert (await world.restarted().mount(key, pod))["m"].memory is None
 
 
 async def test_memory_is_bounded_by_what_the_containers_may_use(world: World) -> None:
