@@ -214,6 +214,8 @@ class RealPodExecutor:
             for id in self._image_digests:
                 if id.count(".") == 1:
                     cgroups.ensure(f"{self._group}/{id}", pod_limits_of(spec))
+            for id, container in running.items():
+                await self.runtime.show_limits(id, container_limits_of(container))
             return
         for id, container in running.items():
             cgroups.ensure(f"{self._group}/{id}", container_limits_of(container, spec))

@@ -19,7 +19,7 @@ from typing import NewType, Protocol
 
 from msgspec import Struct
 
-from alcove.agent.cgroups import CgroupUsage
+from alcove.agent.cgroups import CgroupLimits, CgroupUsage
 from alcove.api.objects import Object
 
 ContainerId = NewType("ContainerId", str)
@@ -132,6 +132,11 @@ class ContainerRuntime(Protocol):
 
     async def start(self, container: ContainerId) -> None:
         """Idempotent. A container that has exited is not started again."""
+        ...
+
+    async def show_limits(self, container: ContainerId, limits: CgroupLimits) -> None:
+        """Shows changed limits to the processes of a running container, where those of its cgroup on the host are
+        not visible to them."""
         ...
 
     async def status(self, container: ContainerId) -> ContainerStatus: ...

@@ -16,6 +16,7 @@ from alcove.api.objects import Object
 OCI_VERSION = "1.0.2"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SHM_BYTES = 64 << 20
+_CGROUPS = "/sys/fs/cgroup"
 PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; sleep 2147483647 & wait")
 """The sandbox's process: holds the namespaces, and reaps orphans if the pod shares its process namespace."""
 _PING = {"net.ipv4.ping_group_range": "0 2147483647"}
@@ -228,7 +229,7 @@ def _config(context: ContainerContext, process: Object, mounts: Iterable[BindMou
         "namespaces": _namespaces(context),
         "resources": oci_resources(context.limits),
         "maskedPaths": list(security.MASKED_PATHS),
-        "readonlyPaths": list(security.READONLY_PATHS),
+        "readonlyPaths": _read_only_paths(context),
         "rootfsPropagation": "private",
     }
     if context.mapping is not None and not context.namespaces.user:
@@ -241,6 +242,12 @@ def _config(context: ContainerContext, process: Object, mounts: Iterable[BindMou
         "mounts": [*_standard_mounts(context), *_mounts(mounts, context)],
         "linux": linux,
     }
+
+
+def _read_only_paths(context: ContainerContext) -> list[str]:
+    """With version 1 of control groups, the directory above their mounts is a tmpfs that would be writable."""
+    has_directory = context.isolation is Isolation.NAMESPACES and not context.unified_cgroups
+    return [*security.READONLY_PATHS, *([_CGROUPS] if has_directory and context.mapping is None else ())]
 
 
 def _namespaces(context: ContainerContext) -> list[Object]:
@@ -275,9 +282,9 @@ def _standard_mounts(context: ContainerContext) -> list[Object]:
         )
     if context.isolation is Isolation.NAMESPACES:
         mounts.append(_mount("/dev/mqueue", "mqueue", "mqueue", "nosuid", "noexec", "nodev"))
-        if context.unified_cgroups and context.mapping is None:
-            options = ("nosuid", "noexec", "nodev", "relatime", "ro")
-            mounts.append(_mount("/sys/fs/cgroup", "cgroup", "cgroup", *options))
+    if context.mapping is None:
+        # Programs read their limits there. In gVisor they are those of its own kernel (`OciRuntime.show_limits`).
+        mounts.append(_mount(_CGROUPS, "cgroup", "cgroup", "nosuid", "noexec", "nodev", "relatime", "ro"))
     return mounts
 
 

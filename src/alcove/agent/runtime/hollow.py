@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, structs
 
-from alcove.agent.cgroups import CgroupUsage
+from alcove.agent.cgroups import CgroupLimits, CgroupUsage
 from alcove.agent.runtime.base import (
     ContainerExists,
     ContainerId,
@@ -98,6 +98,9 @@ class HollowRuntime:
     async def stats(self, container: ContainerId) -> CgroupUsage:
         self._find(container)
         return CgroupUsage()
+
+    async def show_limits(self, container: ContainerId, limits: CgroupLimits) -> None:
+        return
 
     async def reopen_log(self, container: ContainerId) -> None:
         self._find(container)

@@ -5,17 +5,18 @@ A container's state is in its directory, not in this process: a restarted agent 
 
 import asyncio
 import errno
+import logging
 import os
 import shutil
 import signal as signals
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import orjson
 
-from alcove.agent.cgroups import Cgroups, CgroupUsage
+from alcove.agent.cgroups import CgroupLimits, Cgroups, CgroupUsage
 from alcove.agent.runtime import conmon, node_processes
 from alcove.agent.runtime.base import (
     ContainerId,
@@ -31,6 +32,9 @@ from alcove.agent.runtime.base import (
 from alcove.agent.runtime.bundle import Bundle, ContainerRecord, process_of
 from alcove.agent.runtime.exec_process import ExecProcesses
 from alcove.agent.runtime.flavors import GO, START_LOG, WAIT_CGROUPS_VARIABLE, RuntimeFlavor, script
+from alcove.agent.runtime.resources import oci_resources, visible_resources
+
+log = logging.getLogger(__name__)
 
 CALL_SECONDS_MAX = 30.0
 MONITOR_SECONDS_MAX = 5.0
@@ -83,9 +87,30 @@ class OciRuntime:
         self._unstarted.discard(container)
         if self.isolation is Isolation.SANDBOX:
             await self._start_by_proxy(bundle)
+            record = bundle.record()
+            if record.id != record.sandbox:
+                await self._show(bundle, visible_resources(bundle.config()["linux"]["resources"]))
         else:
             await self._call("start", bundle.runtime_id)
             bundle.set_started()
+
+    async def show_limits(self, container: ContainerId, limits: CgroupLimits) -> None:
+        if self.isolation is Isolation.SANDBOX:
+            await self._show(self._find(container), visible_resources(oci_resources(limits)))
+
+    async def _show(self, bundle: Bundle, controls: Mapping[str, int]) -> None:
+        """Writes to the control groups of gVisor's own kernel, which limit nothing: the sandbox's on the host does."""
+        group = f"/{bundle.runtime_id}"
+        calls = [
+            self._call("write-control", bundle.runtime_id, name.partition(".")[0], group, name, str(value))
+            for name, value in controls.items()
+        ]
+        for failure in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(failure, CreateFailed):
+                # The container has exited, or this version of gVisor has no such control.
+                log.debug("failed to show limits", extra={"container": bundle.id, "error": str(failure)})
+            elif isinstance(failure, BaseException):
+                raise failure
 
     async def status(self, container: ContainerId) -> ContainerStatus:
         return await self._status(self._find(container))

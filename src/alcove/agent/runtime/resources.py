@@ -22,6 +22,7 @@ OPEN_FILES_SOFT, OPEN_FILES_MAX = 1_024, 524_288
 `select` cannot use larger numbers, and some programs walk all numbers up to it. Programs that need more raise it."""
 _CONTAINER_FIELDS = ("containers", "initContainers", "ephemeralContainers")
 _SHARES_MIN, _SHARES_MAX = 2, 262_144
+_NO_LIMIT = (1 << 63) - 1
 _GUARANTEED_OOM_SCORE, _BEST_EFFORT_OOM_SCORE = -997, 1_000
 
 
@@ -131,6 +132,19 @@ def rlimits(machine: NodeCapacity) -> list[Object]:
     """The rlimits of a container's processes, which would otherwise inherit those of the agent."""
     hard = min(OPEN_FILES_MAX, machine.open_files_max)
     return [{"type": "RLIMIT_NOFILE", "soft": min(OPEN_FILES_SOFT, hard), "hard": hard}]
+
+
+def visible_resources(resources: Object) -> dict[str, int]:
+    """Values of files of version 1 of control groups, from resources as in the OCI runtime specification. Empty for a
+    container without requests and limits."""
+    cpu, memory = resources.get("cpu") or {}, resources.get("memory") or {}
+    if "quota" not in cpu and "limit" not in memory and cpu.get("shares", _SHARES_MIN) == _SHARES_MIN:
+        return {}
+    return {
+        "cpu.shares": cpu.get("shares", _SHARES_MIN),
+        "cpu.cfs_quota_us": cpu.get("quota", -1),
+        "memory.limit_in_bytes": memory.get("limit", _NO_LIMIT),
+    }
 
 
 def oci_resources(limits: CgroupLimits) -> Object:

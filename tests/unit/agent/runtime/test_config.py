@@ -206,12 +206,15 @@ def test_sysctls() -> None:
     assert mapped["linux"]["sysctl"] == {"kernel.shm_rmid_forced": "1"}
 
 
-def test_control_groups_are_shown_where_there_is_one_hierarchy() -> None:
-    assert "/sys/fs/cgroup" not in mounts_of(config_of({}))
-    unified = structs.replace(PLACE, unified_cgroups=True)
-    assert mounts_of(config_of({}, context=unified))["/sys/fs/cgroup"]["options"][-1] == "ro"
-    sandboxed = structs.replace(unified, isolation=Isolation.SANDBOX)
-    assert "/sys/fs/cgroup" not in mounts_of(config_of({}, context=sandboxed))
+@pytest.mark.parametrize("unified", [False, True])
+@pytest.mark.parametrize("isolation", [Isolation.NAMESPACES, Isolation.SANDBOX])
+def test_control_groups_are_shown_and_not_writable(unified: bool, isolation: Isolation) -> None:
+    config = config_of({}, context=structs.replace(PLACE, unified_cgroups=unified, isolation=isolation))
+    assert mounts_of(config)["/sys/fs/cgroup"]["options"][-1] == "ro"
+    has_directory = isolation is Isolation.NAMESPACES and not unified
+    assert ("/sys/fs/cgroup" in config["linux"]["readonlyPaths"]) is has_directory
+    mapped = config_of({}, context=structs.replace(PLACE, mapping=MAPPING))
+    assert "/sys/fs/cgroup" not in mounts_of(mapped)
 
 
 def test_a_sandbox_may_do_nothing() -> None:

@@ -15,6 +15,7 @@ from alcove.agent.runtime.resources import (
     rlimits,
     shares_of,
     unenforced_limits,
+    visible_resources,
 )
 from alcove.api.objects import Object
 
@@ -130,3 +131,21 @@ def test_a_pod_with_a_memory_limit_has_some_more_for_what_the_node_runs_for_it()
     limited = {"resources": {"limits": {"memory": "64Mi"}}}
     assert cgroup_limits_of({"containers": [limited]}).memory_bytes == (64 << 20) + 2 * BYTES_PER_CONTAINER
     assert cgroup_limits_of({"containers": [limited, {}]}).memory_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "visible"),
+    [
+        (CgroupLimits(0, 2, 0, PROCESSES_MAX), {}),
+        (
+            CgroupLimits(500, 256, 64 << 20, PROCESSES_MAX),
+            {"cpu.shares": 256, "cpu.cfs_quota_us": 50_000, "memory.limit_in_bytes": 64 << 20},
+        ),
+        (
+            CgroupLimits(0, 1_024, 0, PROCESSES_MAX),
+            {"cpu.shares": 1_024, "cpu.cfs_quota_us": -1, "memory.limit_in_bytes": (1 << 63) - 1},
+        ),
+    ],
+)
+def test_what_a_container_sees_of_its_limits(limits: CgroupLimits, visible: dict[str, int]) -> None:
+    assert visible_resources(oci_resources(limits)) == visible
