@@ -120,6 +120,7 @@ def test_what_a_container_finds_around_it(cluster: RealCluster, acme: Caller) ->
     assert lines[0] == "a/ab$(A)/v$(A)/around/1"
     assert lines[1] == found["status"]["podIP"]
     assert lines[2] == "me"
+    assert "# Kubernetes-managed hosts file." in lines
     assert f"{lines[1]}\tme.sub.default.svc.cluster.local\tme" in lines
     assert "10.9.8.7\talias.example" in lines
     assert any(line.startswith("nameserver ") for line in lines)

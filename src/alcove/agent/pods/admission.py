@@ -37,6 +37,15 @@ _ONE = quantity.of(1)
 _NONE = quantity.of(0)
 
 
+class ResizeRefused(Exception):
+    """The node does not have what a pod's resize asks for."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        """Infeasible, or Deferred if it fits when other pods are gone."""
+
+
 class NodeAdmission:
     """The requests of all admitted pods, compared to the node's allocatable resources."""
 
@@ -70,6 +79,23 @@ class NodeAdmission:
                     f"Pod was rejected: Node didn't have enough resource: {resource}, "
                     f"requested: {requested}, used: {used}, capacity: {capacity}",
                 )
+        self._admitted[key] = requests
+
+    def resize(self, key: PodKey, pod: Object) -> None:
+        """Counts the pod's new requests instead of its old ones. Raises ResizeRefused if they do not fit."""
+        requests = {**pod_requests(pod["spec"]), PODS: _ONE}
+        before = self._admitted.get(key, {})
+        for resource, requested in requests.items():
+            capacity = self._allocatable.get(resource)
+            if capacity is None or requested <= before.get(resource, _NONE):
+                continue
+            if requested > capacity:
+                message = f"{resource}, requested: {requested}, capacity: {capacity}"
+                raise ResizeRefused("Infeasible", f"Node didn't have enough capacity: {message}")
+            used = self._used(resource) - before.get(resource, _NONE)
+            if used + requested > capacity:
+                message = f"{resource}, requested: {requested}, used: {used}, capacity: {capacity}"
+                raise ResizeRefused("Deferred", f"Node didn't have enough resource: {message}")
         self._admitted[key] = requests
 
     def adopt(self, key: PodKey, pod: Object) -> None:

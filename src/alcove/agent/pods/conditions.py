@@ -5,11 +5,15 @@ from collections.abc import Collection, Sequence
 
 from alcove.agent.pods.containers import ContainerRole, DesiredContainer
 from alcove.agent.pods.plan import RESTART_ALL, restarts_all
+from alcove.agent.pods.resizing import resources_of
 from alcove.agent.pods.view import PodRuntimeView, TerminationCause
 from alcove.agent.runtime.base import ContainerPhase
 from alcove.api import meta, objects
 from alcove.api.objects import Object
 
+RESIZE_PENDING, RESIZE_IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
+TEMPORARY = (RESIZE_PENDING, RESIZE_IN_PROGRESS)
+"""Conditions that are removed when they no longer hold."""
 _DISRUPTED = ("Evicted", "Terminated", "NodeShutdown")
 
 
@@ -32,10 +36,24 @@ def pod_conditions(
     end = view.end
     if end is not None and end.cause is TerminationCause.FAILED and end.reason in _DISRUPTED:
         current.append(_condition("DisruptionTarget", True, "TerminationByKubelet", end.message))
+    current += _resize(pod, view, phase)
     if generation := pod["metadata"].get("generation"):
         current = [{**each, "observedGeneration": generation} for each in current]
     before = {each["type"]: each for each in objects.get(pod, "status", "conditions", default=[])}
     return [_timed(each, before.get(each["type"]), now) for each in current]
+
+
+def _resize(pod: Object, view: PodRuntimeView, phase: str) -> list[Object]:
+    """Conditions that exist only while a resize is not done."""
+    state = view.resize
+    if (
+        state.refused is None
+        or state.refused != resources_of(pod["spec"])
+        or phase in ("Succeeded", "Failed")
+    ):
+        return []
+    kind = RESIZE_IN_PROGRESS if state.reason == "Error" else RESIZE_PENDING
+    return [_condition(kind, True, state.reason, state.message)]
 
 
 def _condition(kind: str, holds: bool, reason: str = "", message: str = "") -> Object:

@@ -31,7 +31,7 @@ class ContainerStarter:
         watcher: ContainerWatcher,
         pod: Callable[[], Object],
     ) -> None:
-        """`pod` returns the pod as the API server has it now."""
+        """`pod` returns the pod as it is now, with the resources that its containers were allocated."""
         self._key = executor.key
         self._executor = executor
         self._view = view

@@ -57,7 +57,7 @@ class RemoveContainer(Struct, frozen=True):
 
 
 class ResizeContainers(Struct, frozen=True):
-    """The resources in the spec differ from those that were applied."""
+    """The resources in the spec differ from those that the containers were allocated."""
 
 
 class RestartAllContainers(Struct, frozen=True):
@@ -143,9 +143,9 @@ def _running(
         )
         for each, message in failing
     )
-    if view.applied_resources is not None and view.applied_resources != resources_of(spec):
+    if view.resize.is_due(spec, now):
         return PodPlan(ResizeContainers(), stops)
-    wake_at: float | None = None
+    wake_at = view.resize.wake_at(spec)
     for each in _due(spec, containers, view):
         observed = view.observed(each.name)
         if observed.retry_at <= now:
@@ -155,15 +155,6 @@ def _running(
         for id in view.observed(each.name).stale:
             return PodPlan(RemoveContainer(each.name, id), stops)
     return PodPlan(stops=stops, wake_at=wake_at)
-
-
-def resources_of(spec: Object) -> list[Object]:
-    """The resources of all containers except ephemeral ones, in order."""
-    return [
-        each.spec.get("resources") or {}
-        for each in desired_containers(spec)
-        if each.role is not ContainerRole.EPHEMERAL
-    ]
 
 
 def _start_step(container: DesiredContainer, observed: ObservedContainer) -> Step:

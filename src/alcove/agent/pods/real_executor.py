@@ -215,7 +215,7 @@ class RealPodExecutor:
                 if id.count(".") == 1:
                     cgroups.ensure(f"{self._group}/{id}", pod_limits_of(spec))
             for id, container in running.items():
-                await self.runtime.show_limits(id, container_limits_of(container))
+                await self.runtime.show_limits(id, container_limits_of(container, spec))
             return
         for id, container in running.items():
             cgroups.ensure(f"{self._group}/{id}", container_limits_of(container, spec))

@@ -10,6 +10,7 @@ from msgspec import Struct
 from alcove.agent.pods import conditions
 from alcove.agent.pods.containers import ContainerRole, DesiredContainer, desired_containers, restarts
 from alcove.agent.pods.plan import restarts_all
+from alcove.agent.pods.resizing import with_resources
 from alcove.agent.pods.view import (
     ContainerRun,
     ObservedContainer,
@@ -48,7 +49,7 @@ def status_of(
     pod: Object, view: PodRuntimeView, host: HostFacts, addresses: Sequence[str], now: float
 ) -> Object:
     """`addresses` are the pod's, empty before it has any; `now` is wall clock time."""
-    spec, before = pod["spec"], pod.get("status") or {}
+    spec, before = with_resources(pod, view.resize.allocated)["spec"], pod.get("status") or {}
     containers = desired_containers(spec)
     status: Object = {}
     for each in containers:
@@ -91,13 +92,10 @@ def _container_status(
     }
     if current is not None:
         status["containerID"] = _container_id(host, current)
-    if (
-        observed.is_running
-        and container.role is not ContainerRole.EPHEMERAL
-        and container.spec.get("resources")
-    ):
-        status["resources"] = container.spec["resources"]
-        if requests := container.spec["resources"].get("requests"):
+    is_sized = observed.is_running and container.role is not ContainerRole.EPHEMERAL
+    if is_sized and (allocated := container.spec.get("resources")):
+        status["resources"] = allocated
+        if requests := allocated.get("requests"):
             status["allocatedResources"] = requests
     ended = current if "waiting" in status["state"] and current is not None and current.is_over else previous
     if ended is not None:

@@ -3,9 +3,10 @@ overwrote it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from alcove.agent.pods import status
+from alcove.agent.pods.conditions import TEMPORARY
 from alcove.agent.pods.executor import PodExecutor
 from alcove.agent.pods.status_writer import StatusWriter
 from alcove.agent.pods.view import PodRuntimeView
@@ -39,10 +40,11 @@ class StatusReporter:
         if self.is_final:
             return
         host = status.HostFacts(self._addresses, executor.runtime.handler)
-        current = status.status_of(self._as_reported(pod), view, host, executor.addresses, self._wall())
+        before = self._as_reported(pod)
+        current = status.status_of(before, view, host, executor.addresses, self._wall())
         if current != self._reported:
             self._reported = current
-            self._writer.write(current)
+            self._writer.write(_removing(current, before["status"]["conditions"]))
 
     async def finish(self) -> None:
         """Waits until the last status is written; after that `update` writes nothing."""
@@ -72,3 +74,12 @@ class StatusReporter:
         conditions = {each["type"]: each for each in before.get("conditions") or ()}
         conditions |= {each["type"]: each for each in self._reported.get("conditions") or ()}
         return {**pod, "status": {**before, **self._reported, "conditions": [*conditions.values()]}}
+
+
+def _removing(current: Object, before: Sequence[Object]) -> Object:
+    """The patch for this status: temporary conditions that no longer hold are removed, which takes a word of its
+    own in a strategic merge patch."""
+    remaining = {each["type"] for each in current["conditions"]}
+    ended = [each["type"] for each in before if each["type"] in TEMPORARY and each["type"] not in remaining]
+    marks = [{"$patch": "delete", "type": kind} for kind in ended]
+    return {**current, "conditions": [*current["conditions"], *marks]} if marks else current

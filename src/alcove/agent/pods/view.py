@@ -8,8 +8,8 @@ from enum import Enum
 
 from msgspec import Struct, field
 
+from alcove.agent.pods.resizing import ResizeState
 from alcove.agent.runtime.base import ContainerId, ContainerPhase, ContainerStatus
-from alcove.api.objects import Object
 
 
 class WaitingState(Struct, frozen=True):
@@ -113,8 +113,7 @@ class PodRuntimeView(Struct):
     end: PodTermination | None = None
     is_clean: bool = False
     """Everything of the pod has been removed from the node."""
-    applied_resources: list[Object] | None = None
-    """The containers' resources as they were applied last; None before the pod was set up."""
+    resize: ResizeState = field(default_factory=ResizeState)
 
     def observed(self, name: str) -> ObservedContainer:
         return self.containers.setdefault(name, ObservedContainer())

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import assert_never
 
-from alcove.agent.pods import backoff, container_labels
+from alcove.agent.pods import backoff, container_labels, resizing
 from alcove.agent.pods.container_starter import ContainerStarter
 from alcove.agent.pods.container_watcher import ContainerWatcher
 from alcove.agent.pods.containers import DesiredContainer, desired_containers
@@ -31,7 +31,6 @@ from alcove.agent.pods.plan import (
     grace_of_pod,
     plan,
     reset_containers,
-    resources_of,
     restarts_all,
 )
 from alcove.agent.pods.status import is_ended
@@ -78,7 +77,7 @@ class PodWorker:
         """Set when everything of the pod has been removed from the node."""
         self._tasks = asyncio.TaskGroup()
         self._watcher = ContainerWatcher(executor, view, context, self._tasks, lambda: self.pod, self.wake)
-        self._starter = ContainerStarter(executor, view, context, self._watcher, lambda: self.pod)
+        self._starter = ContainerStarter(executor, view, context, self._watcher, lambda: self._allocated_pod)
         self._reporter = StatusReporter(writer, context.addresses, context.wall, is_final=is_ended(pod))
         if self._reporter.is_final:
             self.view.end = PodTermination(TerminationCause.FINISHED, grace_of_pod(pod["spec"]))
@@ -128,7 +127,8 @@ class PodWorker:
         async with self._tasks:
             try:
                 if self.view.sandbox is not None and self.view.end is None:
-                    self._context.admission.adopt(self.key, self.pod)
+                    allocated = resizing.reported_resources(self.pod)
+                    self._context.admission.adopt(self.key, resizing.with_resources(self.pod, allocated))
                 self._watcher.adopt()
                 await self._work()
             finally:
@@ -232,9 +232,11 @@ class PodWorker:
     async def _do(self, step: Step) -> None:
         match step:
             case SetUpPod():
-                await self._context.admission.admit(self.key, self.pod)
-                await self.executor.set_up(self.pod)
-                self.view.is_set_up, self.view.applied_resources = True, resources_of(self.pod["spec"])
+                if self.view.resize.allocated is None:
+                    self.view.resize.allocated = resizing.reported_resources(self.pod)
+                await self._context.admission.admit(self.key, self._allocated_pod)
+                await self.executor.set_up(self._allocated_pod)
+                self.view.is_set_up = True
             case MakeSandbox(attempt=attempt):
                 await self._make_sandbox(attempt)
             case StartContainer(container=name, attempt=attempt):
@@ -265,7 +267,7 @@ class PodWorker:
         async with self._context.starts.slot(self.key.tenant_key):
             try:
                 if existing is None:
-                    await self.executor.make_sandbox(self.pod, attempt)
+                    await self.executor.make_sandbox(self._allocated_pod, attempt)
                 await self.executor.runtime.start(id)
                 running = await self.executor.runtime.status(id)
             except BaseException:
@@ -277,18 +279,17 @@ class PodWorker:
         self._watcher.watch("", id)
 
     async def _resize(self) -> None:
-        spec = self.pod["spec"]
-        running = {}
-        for each in desired_containers(spec):
-            observed = self.view.observed(each.name)
-            if observed.current is not None and observed.is_running:
-                running[observed.current.status.id] = each.spec
-        try:
-            await self.executor.resize(self.pod, running)
-        except OSError as error:
-            # Most likely the new memory limit is below the usage: the old limits stay.
-            self._note(WARNING, "FailedResize", str(error))
-        self.view.applied_resources = resources_of(spec)
+        context = self._context
+        failure = await resizing.resize(
+            self.key, self.pod, self.view, context.admission, self.executor, context.clock()
+        )
+        if failure is not None:
+            self._note(WARNING, *failure)
+
+    @property
+    def _allocated_pod(self) -> Object:
+        """The pod with the resources that its containers were allocated."""
+        return resizing.with_resources(self.pod, self.view.resize.allocated)
 
     async def _remove_sandbox(self) -> None:
         sandbox = self.view.sandbox
@@ -334,4 +335,4 @@ class PodWorker:
             self.fail("DeadlineExceeded", message, grace_of_pod(self.pod["spec"]))
 
     def _desired(self, name: str) -> DesiredContainer:
-        return next(each for each in desired_containers(self.pod["spec"]) if each.name == name)
+        return next(each for each in desired_containers(self._allocated_pod["spec"]) if each.name == name)

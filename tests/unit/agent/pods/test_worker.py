@@ -473,3 +473,45 @@ def test_hollow_pods_are_ready_without_probes() -> None:
             assert stage.status["containerStatuses"][0]["ready"]
 
     play(scene)
+
+
+def resized(pod: Object, cpu: str) -> Object:
+    container = {**pod["spec"]["containers"][0], "resources": {"requests": {"cpu": cpu}}}
+    return {**pod, "spec": {**pod["spec"], "containers": [container]}}
+
+
+def test_a_resize_that_does_not_fit_is_reported_until_it_is_taken_back() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.pod = resized(stage.pod, "1")
+        worker = stage.hire()
+        async with working(worker):
+            worker.change(resized(stage.pod, "9"))
+            await asyncio.sleep(1)
+            (pending,) = (each for each in stage.status["conditions"] if each["type"] == "PodResizePending")
+            assert (pending["status"], pending["reason"]) == ("True", "Infeasible")
+            assert stage.status["containerStatuses"][0]["allocatedResources"] == {"cpu": "1"}
+            assert [reason for reason, _ in stage.events].count("ResizeInfeasible") == 1
+            worker.change(resized(stage.pod, "2"))
+            await asyncio.sleep(1)
+            assert {"$patch": "delete", "type": "PodResizePending"} in stage.status["conditions"]
+            assert stage.status["containerStatuses"][0]["allocatedResources"] == {"cpu": "2"}
+            count = len(stage.api.statuses)
+            await asyncio.sleep(60)
+            assert len(stage.api.statuses) == count, "removed once"
+
+    play(scene)
+
+
+def test_a_container_that_restarts_while_a_resize_is_pending_gets_what_was_allocated() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.pod = resized(stage.pod, "1")
+        worker = stage.hire()
+        async with working(worker):
+            worker.change(resized(stage.pod, "9"))
+            await asyncio.sleep(1)
+            stage.runtime.end("a.0", 1)
+            await asyncio.sleep(20)
+            status = stage.status["containerStatuses"][0]
+            assert status["restartCount"] == 1 and status["resources"] == {"requests": {"cpu": "1"}}
+
+    play(scene)
