@@ -92,8 +92,7 @@ class ContainerStarter:
         status = await self._executor.runtime.status(id)
         self._advance(observed, ContainerRun(mark.attempt, status, mark.image, mark.image_id))
         observed.waiting, observed.failures = None, 0
-        observed.kill_message = observed.failed_probe = ""
-        observed.is_started = observed.is_ready = False
+        observed.forget_probes()
         self._watcher.watch(container.name, id)
 
     async def _after_start(self, container: DesiredContainer) -> None:

@@ -117,8 +117,7 @@ class ContainerWatcher:
         """Records that the container's current run has exited, and its back-off if it restarts."""
         assert observed.current is not None
         self._stop_tasks(container.name)
-        observed.is_ready = observed.is_started = False
-        observed.kill_message = observed.failed_probe = ""
+        observed.forget_probes()
         backoff_message = backoff.after_exit(container, observed, self._pod()["spec"], self._context.clock())
         observed.waiting = waiting
         if backoff_message is not None and self._view.end is None:

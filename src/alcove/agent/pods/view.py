@@ -75,6 +75,11 @@ class ObservedContainer(Struct):
     def restarts(self) -> int:
         return max(self.next_attempt - 1, 0)
 
+    def forget_probes(self) -> None:
+        """No probe has succeeded or failed in the current run."""
+        self.is_started = self.is_ready = False
+        self.kill_message = self.failed_probe = ""
+
     def reset(self) -> None:
         """The current run becomes the previous one, and the container has to be started again."""
         if self.current is not None:
