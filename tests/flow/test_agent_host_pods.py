@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from alcove.agent import mount_calls
 from alcove.api.objects import Object
 from alcove.testing.cluster import PODS, RealCluster, create, ended, lacking, log_of, pod, ready, remove
 from alcove.testing.server import Caller, wait_until
@@ -127,3 +128,28 @@ def test_http_goes_into_pods_and_services(cluster: RealCluster, acme: Caller, ha
     assert b"alcove_agent_pods " in cluster.server.system.get(f"/api/v1/nodes/{node}/proxy/metrics").body
     remove(acme, "web")
     acme.delete("/api/v1/namespaces/default/services/web")
+
+
+@pytest.mark.parametrize("handler", ["crun", "runc"])
+def test_mounts_inside_a_host_path_are_read_only_too(
+    cluster: RealCluster, system: Caller, acme: Caller, tmp_path: Path, handler: str
+) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    mount_calls.mount("tmpfs", inner, "tmpfs", 0, "size=1m")
+    try:
+        name = f"recursive-{handler}"
+        script = "touch /h/inner/plain && echo plain; touch /r/inner/deep && echo deep; exit 0"
+        wanted = pod(name, script, runtimeClassName=handler, restartPolicy="Never")
+        wanted["spec"]["volumes"] = [{"name": "h", "hostPath": {"path": str(tmp_path)}}]
+        mount = {"name": "h", "readOnly": True}
+        wanted["spec"]["containers"][0]["volumeMounts"] = [
+            {**mount, "mountPath": "/h"},
+            {**mount, "mountPath": "/r", "recursiveReadOnly": "Enabled"},
+        ]
+        uid = create(system, wanted)
+        ended(system, name, 120)
+        assert [line for line in log_of(cluster, uid) if "touch" not in line] == ["plain"]
+        remove(system, name)
+    finally:
+        mount_calls.unmount_all(inner)

@@ -44,7 +44,7 @@ def _add(observed: ObservedContainer, mark: ContainerMark, status: ContainerStat
     if observed.previous is not None:
         observed.stale = (*observed.stale, observed.previous.status.id)
     observed.previous = observed.current
-    observed.current = ContainerRun(mark.attempt, status, mark.image, mark.image_id)
+    observed.current = ContainerRun(mark.attempt, status, mark.image, mark.image_id, user=mark.user)
 
 
 def _reported_statuses(pod: Object | None) -> Iterable[Object]:

@@ -44,6 +44,7 @@ class ContainerContexts:
             cgroup=f"{services.pod_group(self._key)}/{id}",
             limits=limits,
             seccomp=services.seccomp,
+            seccomp_profiles=services.folders.data / "seccomp",
             namespaces=shared,
             mapping=self.mapping(isolation, spec),
             unified_cgroups=services.cgroups.layout is CgroupLayout.V2,

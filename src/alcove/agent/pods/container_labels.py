@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from alcove.agent.podkey import PodKey
 from alcove.agent.runtime.base import ContainerId
+from alcove.agent.runtime.users import User
 from alcove.api.ids import TenantId
 from alcove.client.keys import PlaneId
 
@@ -25,6 +26,7 @@ class ContainerMark(Struct, frozen=True):
     stop_signal: str = ""
     digest: str = ""
     """The image's digest in the node's image store."""
+    user: User | None = None
 
     def labels(self) -> dict[str, str]:
         container_fields = {
@@ -35,6 +37,7 @@ class ContainerMark(Struct, frozen=True):
             "message": self.term_message,
             "stop-signal": self.stop_signal,
             "digest": self.digest,
+            "user": _user_text(self.user),
         }
         pod_fields = {field: str(getattr(self.key, field)) for field in _FIELDS}
         return {_PREFIX + field: value for field, value in (pod_fields | container_fields).items() if value}
@@ -61,7 +64,18 @@ def read(labels: Mapping[str, str]) -> ContainerMark | None:
         fields.get("message", ""),
         fields.get("stop-signal", ""),
         fields.get("digest", ""),
+        _user(fields.get("user", "")),
     )
+
+
+def _user_text(user: User | None) -> str:
+    """`uid gid group …`; empty if it is not known."""
+    return " ".join(map(str, (user.uid, user.gid, *user.groups))) if user is not None else ""
+
+
+def _user(text: str) -> User | None:
+    ids = [int(each) for each in text.split() if each.isdigit()]
+    return User(ids[0], ids[1], tuple(ids[2:])) if len(ids) > 1 else None
 
 
 def sandbox_id(key: PodKey, attempt: int) -> ContainerId:

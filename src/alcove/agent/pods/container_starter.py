@@ -90,7 +90,7 @@ class ContainerStarter:
         id = container_labels.container_id(self._key, container.name, mark.attempt)
         observed = self._view.observed(container.name)
         status = await self._executor.runtime.status(id)
-        self._advance(observed, ContainerRun(mark.attempt, status, mark.image, mark.image_id))
+        self._advance(observed, ContainerRun(mark.attempt, status, mark.image, mark.image_id, user=mark.user))
         observed.waiting, observed.failures = None, 0
         observed.forget_probes()
         self._watcher.watch(container.name, id)

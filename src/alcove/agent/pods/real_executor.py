@@ -310,6 +310,7 @@ class RealPodExecutor:
             raise ContainerConfigError(str(error)) from error
         except MountFailed as error:
             raise ContainerStartError("Failed", f"Error: {error}", "CreateContainerError") from error
+        mark = structs.replace(mark, user=structs.replace(user, home="/"))
         log = self._services.folders.log(self.key, container.name, attempt)
         is_open, is_once = bool(container_spec.get("stdin")), bool(container_spec.get("stdinOnce"))
         await self.runtime.create(ContainerSpec(id, sandbox.id, config, log, mark.labels(), is_open, is_once))

@@ -24,6 +24,8 @@ from alcove.api.objects import Object
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 TERMINAL = (SUCCEEDED, FAILED)
+SANDBOXED = "gvisor"
+"""The handler that does not make mounts recursively read-only."""
 _SIGNALLED = 128
 _FIELDS = {
     ContainerRole.INIT: "initContainerStatuses",
@@ -92,6 +94,11 @@ def _container_status(
     }
     if current is not None:
         status["containerID"] = _container_id(host, current)
+        if current.user is not None:
+            groups = {"supplementalGroups": list(current.user.groups)} if current.user.groups else {}
+            status["user"] = {"linux": {"uid": current.user.uid, "gid": current.user.gid, **groups}}
+    if mounts := container.spec.get("volumeMounts"):
+        status["volumeMounts"] = [_mount_status(each, host) for each in mounts]
     is_sized = observed.is_running and container.role is not ContainerRole.EPHEMERAL
     if is_sized and (allocated := container.spec.get("resources")):
         status["resources"] = allocated
@@ -100,6 +107,15 @@ def _container_status(
     ended = current if "waiting" in status["state"] and current is not None and current.is_over else previous
     if ended is not None:
         status["lastState"] = {"terminated": _terminated(ended, host)}
+    return status
+
+
+def _mount_status(mount: Object, host: HostFacts) -> Object:
+    status = {"name": mount["name"], "mountPath": mount["mountPath"]}
+    if mount.get("readOnly"):
+        wanted = mount.get("recursiveReadOnly") or "Disabled"
+        possible = "Disabled" if host.handler == SANDBOXED else "Enabled"
+        status |= {"readOnly": True, "recursiveReadOnly": possible if wanted == "IfPossible" else wanted}
     return status
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from alcove.agent.pods.resizing import ResizeState
 from alcove.agent.runtime.base import ContainerId, ContainerPhase, ContainerStatus
+from alcove.agent.runtime.users import User
 
 
 class WaitingState(Struct, frozen=True):
@@ -30,6 +31,8 @@ class ContainerRun(Struct, frozen=True):
     """Why it exited, if the runtime cannot know; else empty."""
     message: str = ""
     """Its termination message."""
+    user: User | None = None
+    """The user of its first process; None if that is not known."""
 
     @property
     def is_running(self) -> bool:

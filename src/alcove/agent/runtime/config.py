@@ -1,7 +1,8 @@
-"""The OCI configuration of sandboxes and containers, from the pod's spec. Pure: no I/O."""
+"""The OCI configuration of sandboxes and containers, from the pod's spec. Pure, except that a seccomp profile of the node is
+read."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
@@ -41,6 +42,8 @@ class BindMount(Struct, frozen=True):
     destination: str
     read_only: bool = False
     propagation: str = "rprivate"
+    recursive_read_only: str = ""
+    """`Enabled` or `IfPossible`: mounts inside it are read-only as well."""
 
 
 class MemoryVolume(Struct, frozen=True):
@@ -109,6 +112,8 @@ class ContainerContext(Struct, frozen=True):
     limits: CgroupLimits
     seccomp: Object
     """The result of `seccomp.load`."""
+    seccomp_profiles: Path = Path("/nonexistent")
+    """The directory of the node's own seccomp profiles."""
     namespaces: NamespacePaths = NamespacePaths()
     mapping: IdMapping | None = None
     unified_cgroups: bool = False
@@ -182,7 +187,7 @@ def container_config(
     config = _config(context, process, mounts)
     config["root"]["readonly"] = bool(security_context.get("readOnlyRootFilesystem"))
     config["linux"]["seccomp"] = security.seccomp_profile(
-        pod, container, have, context.policy, context.seccomp
+        pod, container, have, context.policy, context.seccomp, context.seccomp_profiles
     )
     if profile := security.apparmor_profile(pod, container).get("localhostProfile"):
         config["process"]["apparmorProfile"] = profile
@@ -304,6 +309,10 @@ def _mounts(mounts: Iterable[BindMount], context: ContainerContext) -> list[Obje
     entries = []
     for mount in ordered:
         options = ["rbind", mount.propagation, "ro" if mount.read_only else "rw", "nodev"]
+        if mount.recursive_read_only and context.isolation is Isolation.NAMESPACES:
+            options.append("rro")
+        elif mount.recursive_read_only == "Enabled":
+            raise SpecRefused("recursive read-only mounts of hostPath volumes are not supported in a sandbox")
         if context.mapping is not None:
             options.append("idmap")
         entries.append(_mount(mount.destination, "bind", mount.source, *options))

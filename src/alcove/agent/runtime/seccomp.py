@@ -7,7 +7,7 @@ the kernel, which tenants that share a node must not reach.
 
 import os
 from collections.abc import Collection
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import orjson
@@ -57,7 +57,7 @@ def default_profile(raw: Object, capabilities: Collection[str], machine: str = "
     rules: list[Object] = []
     for rule in raw.get("syscalls") or ():
         if _applies(rule, architecture, capabilities):
-            rules += _plain(rule, capabilities)
+            rules += _plain(rule, _excluded(capabilities))
     if ADMIN not in capabilities:
         rules += _clone_rules()
     return {
@@ -66,6 +66,35 @@ def default_profile(raw: Object, capabilities: Collection[str], machine: str = "
         "architectures": _architectures(raw, machine),
         "syscalls": rules,
     }
+
+
+def load_local(directory: Path, name: str) -> Object:
+    """The profile `name` of the node's own ones, for `Localhost`. Raises SpecRefused."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise SpecRefused(f"invalid seccomp profile {name!r}: must be a relative path without '..'")
+    try:
+        raw = orjson.loads((directory / path).read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise SpecRefused(f"cannot load seccomp profile {name!r}: {error}") from error
+    if not isinstance(raw, dict) or "defaultAction" not in raw:
+        raise SpecRefused(f"cannot load seccomp profile {name!r}: it has no defaultAction")
+    return raw
+
+
+def local_profile(raw: Object, capabilities: Collection[str], machine: str = "") -> Object:
+    """A profile of the node as it is, with its conditions resolved."""
+    machine = machine or os.uname().machine
+    architecture = _ARCHITECTURES.get(machine, machine)
+    applying = (rule for rule in raw.get("syscalls") or () if _applies(rule, architecture, capabilities))
+    profile: Object = {
+        "defaultAction": raw["defaultAction"],
+        "architectures": raw.get("architectures") or _architectures(raw, machine),
+        "syscalls": [plain for rule in applying for plain in _plain(rule, ())],
+    }
+    if raw.get("defaultErrnoRet") is not None:
+        profile["defaultErrnoRet"] = raw["defaultErrnoRet"]
+    return profile
 
 
 def _applies(rule: Object, architecture: str, capabilities: Collection[str]) -> bool:
@@ -79,11 +108,13 @@ def _applies(rule: Object, architecture: str, capabilities: Collection[str]) -> 
     return not any(each in capabilities for each in excludes.get("caps") or ())
 
 
-def _plain(rule: Object, capabilities: Collection[str]) -> list[Object]:
-    """The rule without conditions, and without system calls that are decided here; empty if none is left."""
-    excluded = set(_NEVER_CALLS)
-    if ADMIN not in capabilities:
-        excluded |= _ADMIN_CALLS | {"clone", "clone3"}
+def _excluded(capabilities: Collection[str]) -> frozenset[str]:
+    """System calls that the default profile decides by itself."""
+    return _NEVER_CALLS if ADMIN in capabilities else _NEVER_CALLS | _ADMIN_CALLS | {"clone", "clone3"}
+
+
+def _plain(rule: Object, excluded: Collection[str]) -> list[Object]:
+    """The rule without conditions, and without allowing the `excluded` system calls; empty if none is left."""
     allows = rule["action"] == "SCMP_ACT_ALLOW"
     names = [name for name in rule["names"] if not (allows and name in excluded)]
     if not names:

@@ -6,6 +6,7 @@ CAP_MKNOD and CAP_AUDIT_WRITE.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -49,6 +50,7 @@ SAFE_SYSCTLS = frozenset(
 
 
 _SWAPPED = str.maketrans("./", "/.")
+_NO_PROFILES = Path("/nonexistent")
 
 
 class SecurityPolicy(Struct, frozen=True):
@@ -149,9 +151,15 @@ def _check_added(added: Sequence[str], policy: SecurityPolicy) -> None:
 
 
 def seccomp_profile(
-    pod: Object, container: Object, have: Sequence[str], policy: SecurityPolicy, raw: Object
+    pod: Object,
+    container: Object,
+    have: Sequence[str],
+    policy: SecurityPolicy,
+    raw: Object,
+    directory: Path = _NO_PROFILES,
 ) -> Object | None:
-    """The container's seccomp profile; None for unconfined. `raw` comes from `seccomp.load`.
+    """The container's seccomp profile; None for unconfined. `raw` comes from `seccomp.load`; `directory` has the node's
+    own profiles, which only ring0's pods may use: they may allow more than the default.
 
     Raises SpecRefused.
     """
@@ -165,6 +173,9 @@ def seccomp_profile(
             return seccomp.default_profile(raw, have)
         case "Unconfined" if policy.unconfined:
             return None
+        case "Localhost" if policy.privileged:
+            local = seccomp.load_local(directory, profile.get("localhostProfile") or "")
+            return seccomp.local_profile(local, have)
         case kind:
             raise SpecRefused(f"seccomp profile {kind} is not allowed for pods of tenants")
 

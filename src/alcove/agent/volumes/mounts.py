@@ -93,9 +93,8 @@ def _mount(
     volume = paths.get(name)
     if volume is None:
         raise VolumeFailure(f'volume "{name}" is not mounted')
-    if volume.is_shared_with_node and mount.get("recursiveReadOnly") == "Enabled":
-        # Volumes of other kinds contain no mounts, so a read-only mount is recursively read-only.
-        raise mount_failure(name, "recursive read-only mounts are not supported for hostPath volumes")
+    # Volumes of other kinds contain no mounts, so a read-only mount is recursively read-only.
+    recursive = mount.get("recursiveReadOnly") or "" if volume.is_shared_with_node else ""
     source = volume.path
     if part := _sub_path(mount, variables):
         target = volume.parts / f"{_short(container.get('name') or '')}-{number}"
@@ -108,6 +107,7 @@ def _mount(
         destination=_destination(mount),
         read_only=volume.read_only or bool(mount.get("readOnly")),
         propagation=_propagation(mount, volume),
+        recursive_read_only="" if recursive == "Disabled" else recursive,
     )
 
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods import container_labels
 from alcove.agent.pods.container_labels import ContainerMark
+from alcove.agent.runtime.users import User
 from alcove.api.ids import TenantId
 from alcove.client.keys import PlaneId
 
@@ -17,8 +18,9 @@ def test_labels_bring_it_back(
     plane: str, tenant: str, namespace: str, name: str, uid: str, container: str, attempt: int
 ) -> None:
     key = PodKey(PlaneId(plane), TenantId(tenant), namespace, name, uid)
-    mark = ContainerMark(key, container, attempt, "image", "id", "/path", "SIGTERM", "sha256:1")
-    assert container_labels.read(mark.labels()) == mark
+    for user in (None, User(0, 0), User(1000, 7, (8, 9))):
+        mark = ContainerMark(key, container, attempt, "image", "id", "/path", "SIGTERM", "sha256:1", user)
+        assert container_labels.read(mark.labels()) == mark
 
 
 def test_what_is_no_pods_has_none() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from alcove.agent.pods.containers import desired_containers
 from alcove.agent.pods.plan import finished
@@ -18,6 +19,7 @@ from alcove.agent.pods.view import (
     WaitingState,
 )
 from alcove.agent.runtime.base import ContainerId, ContainerPhase, ContainerStatus
+from alcove.agent.runtime.users import User
 from alcove.api.objects import Object
 
 HOST = HostFacts(("10.0.0.1",), "crun")
@@ -177,3 +179,22 @@ def test_readiness_gates_hold_a_pod_back() -> None:
     assert conditions(status)["ContainersReady"] == "True" and conditions(status)["Ready"] == "False"
     made["status"]["conditions"] = [{"type": "example.com/up", "status": "True"}]
     assert conditions(status_for(made, view(a=observed)))["Ready"] == "True"
+
+
+def test_a_container_says_who_it_runs_as_and_how_its_volumes_are_mounted() -> None:
+    mounts = [
+        {"name": "a", "mountPath": "/a"},
+        {"name": "b", "mountPath": "/b", "readOnly": True},
+        {"name": "c", "mountPath": "/c", "readOnly": True, "recursiveReadOnly": "IfPossible"},
+    ]
+    made = pod()
+    made["spec"]["containers"][0]["volumeMounts"] = mounts
+    run = structs.replace(attempt(ContainerPhase.RUNNING), user=User(7, 8, (9,)))
+    name = made["spec"]["containers"][0]["name"]
+    [found] = status_for(made, view(**{name: ObservedContainer(current=run)}))["containerStatuses"]
+    assert found["user"] == {"linux": {"uid": 7, "gid": 8, "supplementalGroups": [9]}}
+    assert found["volumeMounts"] == [
+        {"name": "a", "mountPath": "/a"},
+        {"name": "b", "mountPath": "/b", "readOnly": True, "recursiveReadOnly": "Disabled"},
+        {"name": "c", "mountPath": "/c", "readOnly": True, "recursiveReadOnly": "Enabled"},
+    ]

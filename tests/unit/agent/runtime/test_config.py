@@ -133,6 +133,19 @@ def test_profiles_and_proc_as_the_pod_has_them() -> None:
         config_of({"securityContext": security})
 
 
+def test_mounts_inside_a_mount_are_read_only_where_the_pod_wants_it() -> None:
+    mounts = tuple(
+        BindMount("/x", f"/{mode}", read_only=True, recursive_read_only=mode)
+        for mode in ("Enabled", "IfPossible")
+    )
+    found = mounts_of(config_of({}, mounts=mounts))
+    assert all("rro" in found[f"/{mode}"]["options"] for mode in ("Enabled", "IfPossible"))
+    sandbox = structs.replace(PLACE, isolation=Isolation.SANDBOX)
+    assert "rro" not in mounts_of(config_of({}, mounts=mounts[1:], context=sandbox))["/IfPossible"]["options"]
+    with pytest.raises(SpecRefused, match="recursive read-only"):
+        config_of({}, mounts=mounts, context=sandbox)
+
+
 def test_mounts_inside_mounts_come_after_them() -> None:
     mounts = (
         BindMount("/x", "/data/inner/deep"),

@@ -2,10 +2,18 @@
 
 from pathlib import Path
 
+import orjson
 import pytest
 
 from alcove.agent.runtime.base import SpecRefused
-from alcove.agent.runtime.seccomp import NAMESPACE_FLAGS, PROFILE, default_profile, load
+from alcove.agent.runtime.seccomp import (
+    NAMESPACE_FLAGS,
+    PROFILE,
+    default_profile,
+    load,
+    load_local,
+    local_profile,
+)
 from alcove.api.objects import Object
 
 RAW: Object = {
@@ -96,3 +104,26 @@ def test_the_distributions_profile_is_understood() -> None:
         assert "ALLOW" in by_name[name], name
     for name in ("mount", "unshare", "setns", "bpf", "keyctl", "ptrace", "init_module", "open_by_handle_at"):
         assert name == "ptrace" or "ALLOW" not in by_name.get(name, []), name
+
+
+def test_a_profile_of_the_node_is_used_as_it_is(tmp_path: Path) -> None:
+    rules = [
+        {"names": ["mount", "keyctl"], "action": "SCMP_ACT_ALLOW"},
+        {"names": ["reboot"], "action": "SCMP_ACT_ALLOW", "includes": {"caps": ["CAP_SYS_BOOT"]}},
+    ]
+    raw = {"defaultAction": "SCMP_ACT_ERRNO", "architectures": ["SCMP_ARCH_X86_64"], "syscalls": rules}
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles" / "own.json").write_bytes(orjson.dumps(raw))
+    profile = local_profile(load_local(tmp_path, "profiles/own.json"), ())
+    assert profile == {**raw, "syscalls": rules[:1]}
+
+
+@pytest.mark.parametrize("name", ["", "none.json", "../secret.json", "/etc/passwd", "text", "list"])
+def test_a_profile_that_the_node_does_not_have(tmp_path: Path, name: str) -> None:
+    (tmp_path / "secret.json").write_text('{"defaultAction": "SCMP_ACT_ALLOW"}')
+    profiles = tmp_path / "seccomp"
+    profiles.mkdir()
+    (profiles / "text").write_text("no JSON")
+    (profiles / "list").write_text("[]")
+    with pytest.raises(SpecRefused, match="seccomp profile"):
+        load_local(profiles, name)

@@ -1,5 +1,7 @@
 """What containers may do, and what tenants may request."""
 
+from pathlib import Path
+
 import pytest
 
 from alcove.agent.runtime.base import Isolation, SpecRefused
@@ -85,6 +87,15 @@ def test_everything_is_what_the_node_can_give() -> None:
 def test_profiles(pod: Object, container: Object, policy: SecurityPolicy, has_profile: bool) -> None:
     found = seccomp_profile({"securityContext": pod}, {"securityContext": container}, (), policy, RAW)
     assert (found is not None) == has_profile
+
+
+def test_ring0_may_use_profiles_of_the_node(tmp_path: Path) -> None:
+    (tmp_path / "own.json").write_text('{"defaultAction": "SCMP_ACT_LOG"}')
+    pod = {"securityContext": {"seccompProfile": {"type": "Localhost", "localhostProfile": "own.json"}}}
+    found = seccomp_profile(pod, {}, (), RING0, RAW, tmp_path)
+    assert found is not None and found["defaultAction"] == "SCMP_ACT_LOG"
+    with pytest.raises(SpecRefused, match="tenants"):
+        seccomp_profile(pod, {}, (), TENANT_SANDBOXED, RAW, tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["Unconfined", "Localhost"])

@@ -44,8 +44,9 @@ def test_whole_volumes(volume: VolumePath) -> None:
     assert mounts(volume, mountPropagation="Bidirectional") == mounts(volume), "nothing comes through it"
     assert mounts(volume, readOnly=True, recursiveReadOnly="Enabled")[0].read_only
     node = VolumePath(volume.path, False, volume.parts, is_shared_with_node=True)
-    with pytest.raises(VolumeFailure, match="recursive read-only"):
-        mounts(node, readOnly=True, recursiveReadOnly="Enabled")
+    assert mounts(volume, readOnly=True, recursiveReadOnly="Enabled")[0].recursive_read_only == ""
+    for mode, expected in (("Enabled", "Enabled"), ("IfPossible", "IfPossible"), ("Disabled", "")):
+        assert mounts(node, readOnly=True, recursiveReadOnly=mode)[0].recursive_read_only == expected
     assert mounts(node, mountPropagation="HostToContainer")[0].propagation == "rslave"
 
 
