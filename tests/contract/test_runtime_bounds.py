@@ -114,31 +114,43 @@ async def test_the_runtimes_command_of_an_exec_is_charged_to_the_pod(lab: Contai
     assert not set(commands) & set(lab.cgroups.processes(f"/{lab.name}/_node"))
 
 
+async def charged(lab: ContainerLab, *containers: ContainerId) -> None:
+    """Waits until the pod is charged for all processes that wait for these containers."""
+    kinds = ["--full-attach"] if lab.runtime.isolation is Isolation.NAMESPACES else ["--full-attach", "wait"]
+
+    def is_done() -> bool:
+        found = [commands_with(kind, f"{each}_").values() for each in containers for kind in kinds]
+        return all(groups and all(map(partial(is_charged, lab), groups)) for groups in found)
+
+    async with asyncio.timeout(60):
+        while not is_done():  # noqa: ASYNC110  It happens in other processes.
+            await asyncio.sleep(0.05)
+
+
 async def test_processes_that_wait_for_a_container_are_charged_to_the_pod(lab: ContainerLab) -> None:
     """conmon, and for a container in gVisor the command that waits for it, were the node's: a tenant with many
     containers had them for nothing."""
+    lab.cgroups.ensure(f"/{lab.name}", CgroupLimits())
     sandbox = await lab.sandbox()
     container = await lab.container(sandbox, {"command": ["sleep", "600"]})
-    waiting = asyncio.create_task(lab.runtime.wait(container))
-    expected = {"conmon"} if lab.runtime.isolation is Isolation.NAMESPACES else {"conmon", "wait"}
-    async with asyncio.timeout(60):
-        while True:
-            found = {
-                "conmon": commands_with("--full-attach", f"{container}_"),
-                "wait": commands_with("wait", f"{container}_"),
-            }
-            charged = {
-                name
-                for name, commands in found.items()
-                if commands and all(map(partial(is_charged, lab), commands.values()))
-            }
-            if charged == expected:
-                break
-            await asyncio.sleep(0.05)
+    waiting, _ = (asyncio.create_task(lab.runtime.wait(each)) for each in (container, sandbox))
+    await charged(lab, container, sandbox)
     await lab.runtime.kill(container, 9)
     assert (await waiting).exit_code == 137
     await lab.runtime.delete(container)
     assert not commands_with("--full-attach", f"{container}_")
+
+
+async def test_a_pod_is_over_when_all_its_processes_are_killed_with_those_who_wait(lab: ContainerLab) -> None:
+    lab.cgroups.ensure(f"/{lab.name}", CgroupLimits())
+    sandbox = await lab.sandbox()
+    container = await lab.container(sandbox, {"command": ["sleep", "600"]})
+    waiting = [asyncio.create_task(lab.runtime.wait(each)) for each in (container, sandbox)]
+    await charged(lab, container, sandbox)
+    lab.cgroups.kill(f"/{lab.name}")
+    async with asyncio.timeout(60):
+        statuses = await asyncio.gather(*waiting)
+    assert [each.phase for each in statuses] == [ContainerPhase.EXITED] * 2
 
 
 async def test_a_pod_whose_memory_is_used_up_still_has_those_who_wait_for_it(lab: ContainerLab) -> None:

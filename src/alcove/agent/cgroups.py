@@ -89,16 +89,20 @@ class Cgroups:
     def make_leaf(self, group: str) -> list[Path]:
         """Creates a cgroup for processes, without limits of its own, inside an existing one, and returns the
         files by which processes enter it. Raises FileNotFoundError if the outer one does not exist."""
+        paths = self._charging_paths(group)
+        for path in paths:
+            path.mkdir(exist_ok=True)
+        return [path / "cgroup.procs" for path in paths]
+
+    def _charging_paths(self, group: str) -> list[Path]:
+        """The cgroup in all hierarchies by which pods are charged."""
         is_unified = self.layout is CgroupLayout.V2
         charging = {*_POD_CONTROLLERS, "cpuacct"}
-        paths = [
+        return [
             mount.path / group.lstrip("/")
             for mount in self.mounts
             if (not mount.controllers if is_unified else mount.controllers & charging)
         ]
-        for path in paths:
-            path.mkdir(exist_ok=True)
-        return [path / "cgroup.procs" for path in paths]
 
     def usage(self, group: str) -> CgroupUsage:
         """The current usage of the cgroup and those below it; zeros if it does not exist."""
@@ -197,7 +201,8 @@ class Cgroups:
 
     def _ensure_v1(self, group: str, limits: CgroupLimits) -> None:
         paths = {controller: self._path(controller, group) for controller in _POD_CONTROLLERS}
-        for path in paths.values():
+        # cpuacct may be a hierarchy of its own, where runtimes would create it with the first container only.
+        for path in {*paths.values(), *self._charging_paths(group)}:
             path.mkdir(parents=True, exist_ok=True)
         _limit_memory_v1(paths["memory"], limits.memory_bytes)
         _write(paths["cpu"] / "cpu.shares", limits.cpu_shares or 1_024)
