@@ -49,7 +49,7 @@ Protocols = Callable[[ConnectionSlot], asyncio.Protocol]
 class _Arrival:
     """A connection that is accepted and not yet a protocol's."""
 
-    __slots__ = ("slot", "sock", "task", "waiting_since")
+    __slots__ = ("is_connecting", "is_dropped", "slot", "sock", "task", "waiting_since")
 
     def __init__(self, slot: ConnectionSlot, sock: socket.socket) -> None:
         self.slot = slot
@@ -57,6 +57,10 @@ class _Arrival:
         self.waiting_since = 0.0
         """When the handshake began to wait for the client; 0 while it does not."""
         self.task: asyncio.Task[None] | None = None
+        self.is_connecting = False
+        """Whether its transport is being made: then it is closed after that, as uvloop closes a transport that is
+        cancelled meanwhile without telling a protocol that has it already."""
+        self.is_dropped = False
 
     @property
     def is_gone(self) -> bool:
@@ -164,6 +168,9 @@ class Acceptor:
 
     def _drop(self, arrival: _Arrival) -> None:
         """Closes a connection that is no protocol's yet."""
+        if arrival.is_connecting:
+            arrival.is_dropped = True
+            return
         if arrival.task is not None:
             arrival.task.cancel()
             return
@@ -230,7 +237,12 @@ class Acceptor:
     async def _connect(self, arrival: _Arrival) -> None:
         try:
             session = None if self._tls is None else await self._shake(arrival, self._tls)
-            await self._loop.connect_accepted_socket(partial(self._protocol, arrival, session), arrival.sock)
+            arrival.is_connecting = True
+            transport, _ = await self._loop.connect_accepted_socket(
+                partial(self._protocol, arrival, session), arrival.sock
+            )
+            if arrival.is_dropped:
+                transport.abort()
         except (OSError, HandshakeFailed):
             pass  # The client is gone, is too slow, or does not speak TLS.
 

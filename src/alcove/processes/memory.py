@@ -18,8 +18,8 @@ TRIM_BYTES = 32 << 20
 """Growth after which memory is trimmed earlier: a trim takes a sixth of a millisecond for each MiB it returns."""
 LOOK_SECONDS = 1.0
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-COLLECT_AFTER = (1_000, 10, 2)
-"""Arguments of gc.set_threshold: the oldest generation has about 30,000 objects when it is collected."""
+COLLECT_AFTER = (700, 10, 2)
+"""Arguments of gc.set_threshold: the oldest generation has about 20,000 objects when it is collected."""
 GROWN_RATIO, GROWN_BYTES = 2.0, 256 << 20
 """Growth since the last full collection that triggers the next one."""
 

@@ -15,6 +15,7 @@ import pytest
 import uvloop
 
 from alcove.http import accepting, server
+from alcove.http.connections import ConnectionSlot, ConnectionTable
 from alcove.http.limits import HttpLimits
 from alcove.http.messages import HttpRequest, HttpResponse
 from alcove.http.server import HttpServer
@@ -254,6 +255,43 @@ def test_handshakes_that_are_ended_before_they_begin_give_their_place_back(
             await ask(made)
 
     run(test())
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_connection_that_is_closed_while_its_transport_is_made_is_lost_for_its_protocol(
+    run: Run, tls: ssl.SSLContext
+) -> None:
+    """Otherwise the protocol writes to a closed transport, which ended the API server."""
+    events: list[str] = []
+
+    async def test() -> None:
+        table = ConnectionTable(HttpLimits())
+
+        class Evicted(asyncio.Protocol):
+            def __init__(self, slot: ConnectionSlot) -> None:
+                self._slot = slot
+                slot.close()
+
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                self._slot.is_made = True
+                events.append("made")
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                table.closed(self._slot)
+                events.append("lost")
+
+        acceptor = accepting.Acceptor(Evicted, table, tls, HttpLimits())
+        await acceptor.listen(["127.0.0.1"], 0)
+        with contextlib.suppress(ConnectionError):
+            reader, _ = await asyncio.open_connection("127.0.0.1", acceptor.port, ssl=trusting())
+            await reader.read()
+        async with asyncio.timeout(10):
+            while table.count:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        acceptor.close()
+
+    run(test())
+    assert events == ["made", "lost"]
 
 
 def test_a_server_that_stops_closes_connections_in_any_state(tls: ssl.SSLContext) -> None:
