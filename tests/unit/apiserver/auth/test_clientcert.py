@@ -53,6 +53,20 @@ def test_ring0_is_named_like_any_tenant(authority: CertificateAuthority) -> None
     assert clientcert.identify(signed(authority, name), NOW).is_system
 
 
+def test_a_certificate_that_comes_again_is_not_read_again_but_its_dates_are_checked(
+    authority: CertificateAuthority,
+) -> None:
+    encoded = signed(authority, subjects.to_name(ANN))
+    first = clientcert.identify(encoded, NOW)
+    assert clientcert.identify(bytes(bytearray(encoded)), NOW) is first
+    for now, message in (
+        (NOW + 2 * DAY.total_seconds(), "expired"),
+        (NOW - DAY.total_seconds(), "not valid before"),
+    ):
+        with pytest.raises(Unauthorized, match=message):
+            clientcert.identify(encoded, now)
+
+
 def test_a_certificate_is_valid_until_its_last_second(authority: CertificateAuthority) -> None:
     encoded = signed(authority, subjects.to_name(ANN))
     assert clientcert.identify(encoded, NOW + DAY.total_seconds()).user == "ann"

@@ -27,6 +27,8 @@ class Handshake:
         self.server_error: Exception | None = None
         self.client_error: Exception | None = None
         self.served: bytes | None = None
+        self.has_ticket = False
+        """Whether the client could resume the session."""
         ends = socket.socketpair()
         for end in ends:
             end.settimeout(10)
@@ -37,6 +39,7 @@ class Handshake:
                 self.served = connection.getpeercert(binary_form=True)
                 connection.sendall(b"?")
                 connection.recv(1)
+                self.has_ticket = connection.session is not None and connection.session.has_ticket
         except (ssl.SSLError, OSError) as error:
             self.client_error = error
         thread.join()
@@ -82,6 +85,15 @@ def test_a_client_certificate_reaches_the_server(
     assert done.server_error is None and done.client_error is None
     assert done.peer is not None
     assert clientcert.identify(done.peer, NOW).user == "ann"
+
+
+def test_a_handshake_computes_no_session_tickets(
+    tmp_path: Path, authority: CertificateAuthority, serving: ServerCertificate
+) -> None:
+    client = trusting(authority, None, tmp_path)
+    assert not Handshake(serving.context, client).has_ticket
+    serving.context.num_tickets = 1
+    assert Handshake(serving.context, client).has_ticket
 
 
 def test_no_certificate_is_no_failure(
