@@ -300,7 +300,7 @@ async def test_a_tenant_leaves_connections_of_a_node_to_others(
     ):
         rig = await hooks.node()
         hooks.serve(bad.port, rig)
-        hooks.install(bad.authority, timeoutSeconds=30)
+        hooks.install(bad.authority, timeoutSeconds=20)
         other.serve(good.port, rig)
         other.install(good.authority, timeoutSeconds=10)
         hanging = [threads.submit(call, number) for number in range(HANGING)]
