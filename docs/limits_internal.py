@@ -95,6 +95,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "scheduler.snapshot.JOURNAL_MAX",
     ),
     "A limit of a format, a protocol or a type: Kubernetes', X.509's, DNS', HTTP's, Linux'.": (
+        "api.kinds.networking.serviceips._CIDRS_MAX",
         "agent.images.registry_dialer.PORT_MAX",
         "agent.network.node_network.INTERFACE_LENGTH_MAX",
         "agent.pods.files._HOSTNAME_MAX",
@@ -155,6 +156,10 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "http.limits.HttpLimits.interim_responses_max",
     ),
     "A rule of a decision, not a bound.": (
+        "apiserver.admission.services.clusterips.PROBES_MAX",
+        "apiserver.admission.services.clusterips._LOWER_MAX",
+        "apiserver.admission.services.clusterips._OFFSETS_MAX",
+        "apiserver.admission.services.nodeports.PROBES_MAX",
         "agent.server.usage.WINDOW_SECONDS_MAX",
         "api.cel.values.WEIGHT_MAX",
         "controllers.nodes.zones.LOST_SHARE_MAX",

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from alcove.controllers.network.api_endpoints import ApiEndpointsController
 from alcove.controllers.network.droplets import DropletController
 from alcove.controllers.network.networks import NetworkController
 from alcove.controllers.network.orphans import OrphanController
 from alcove.controllers.network.pods import RETRY_SECONDS, WOKEN_MAX, PodNetworkController
 from alcove.controllers.network.provider import EndpointController, SubnetController, VpcController
+from alcove.controllers.network.service_cidrs import ServiceCidrController
 from alcove.controllers.services.addresses import ServiceAddressController
 from alcove.testing.controllers import RunningControllers
 from alcove.testing.server import Caller, LocalServer, wait_until
@@ -28,6 +30,8 @@ CONTROLLERS = (
     EndpointController,
     DropletController,
     NetworkController,
+    ApiEndpointsController,
+    ServiceCidrController,
     PodNetworkController,
     OrphanController,
     ServiceAddressController,
@@ -495,42 +499,102 @@ def cluster_ip(caller: Caller, name: str) -> str:
     return found
 
 
-def test_a_services_address_is_of_its_network(ring0: Caller, acme: Caller) -> None:
+def test_a_services_address_is_of_its_network(acme: Caller) -> None:
     ready(acme, "one", service={"cidrs": ["172.20.0.0/24"]})
     ready(acme, "two", service={"cidrs": ["172.20.0.0/24"]})
     made = [service(acme, f"{net}-{number}", network=net) for net in ("one", "two") for number in range(2)]
     found = [cluster_ip(acme, each["metadata"]["name"]) for each in made]
     assert all(ip_address(each) in ip_network("172.20.0.0/24") for each in found)
-    assert len(set(found[:2])) == 2 and set(found[:2]) == set(found[2:]), "the same again, in another network"
-    for each in made:
-        assert [one["spec"]["type"] for one in endpoints(ring0, each)] == ["scaled"]
-    acme.delete(f"{SERVICES}/one-0")
-    wait_until(lambda: not endpoints(ring0, made[0]))
+    assert found == [each["spec"]["clusterIP"] for each in made], "it is in the answer already"
+    assert len(set(found[:2])) == 2 and len(set(found[2:])) == 2
+    for net in ("one", "two"):
+        assert service(acme, f"same-{net}", network=net, clusterIP="172.20.0.5")
 
 
-def test_services_with_chosen_addresses_and_with_none(ring0: Caller, acme: Caller) -> None:
+def test_services_with_chosen_addresses_and_with_none(acme: Caller) -> None:
     ready(acme, "default")
-    chosen = service(acme, "chosen", clusterIP="10.96.3.3")
-    assert addresses(ring0, chosen) == ["10.96.3.3"]
-    rival = service(acme, "rival", clusterIP="10.96.3.3")
-    assert event_message(acme, "rival", "FailedProvision") == "address 10.96.3.3 is taken"
-    assert not endpoints(ring0, rival)
-    service(acme, "stray", clusterIP="192.0.2.1")
-    message = event_message(acme, "stray", "FailedProvision")
-    assert message == "address 192.0.2.1 is outside the network's range for services (10.96.0.0/16)"
-    service(acme, "both", ipFamilyPolicy="RequireDualStack")
-    assert event_message(acme, "both", "FailedProvision").endswith('but network "default" has only IPv4')
-    headless = service(acme, "headless", clusterIP="None", selector={"a": "b"})
-    away = service(acme, "away", type="ExternalName", externalName="example.org")
+    service(acme, "chosen", clusterIP="10.96.3.3")
+    for spec in (
+        {"clusterIP": "10.96.3.3"},
+        {"clusterIP": "192.0.2.1"},
+        {"ipFamilyPolicy": "RequireDualStack"},
+        {"clusterIP": status(acme, "default")["dnsServiceIP"]},
+    ):
+        body = {"metadata": {"name": "rival"}, "spec": {"ports": [{"port": 80}], **spec}}
+        assert acme.post(SERVICES, body).status == 422, spec
+    service(acme, "headless", clusterIP="None", selector={"a": "b"})
+    service(acme, "away", type="ExternalName", externalName="example.org")
     assert cluster_ip(acme, "chosen") == "10.96.3.3"
-    assert not endpoints(ring0, headless) and not endpoints(ring0, away)
+    claims = acme.get("/apis/networking.k8s.io/v1/ipaddresses").json["items"]
+    assert {each["spec"]["parentRef"]["name"] for each in claims} == {
+        "chosen", "kube-dns-default", "kubernetes-default", "kubernetes",
+    }  # fmt: skip
 
 
-def test_a_service_that_came_before_its_network_waits_and_goes_on(ring0: Caller, acme: Caller) -> None:
-    made = service(acme, "early", network="late")
+def test_the_api_server_has_the_name_and_endpoints_that_it_has_in_kubernetes(acme: Caller) -> None:
+    now = ready(acme, "default", ip="10.1.0.0", prefix=16)
+    service = acme.get(f"{SERVICES}/kubernetes").json
+    assert service["spec"]["clusterIP"] == "10.96.0.1" and now["dnsServiceIP"] == "10.96.0.10"
+    both = (
+        "/api/v1/namespaces/default/endpoints",
+        "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
+    )
+    for path in both:
+        wait_until(lambda path=path: acme.get(f"{path}/kubernetes").status == 200)
+    [subset] = acme.get(f"{both[0]}/kubernetes").json["subsets"]
+    port = {"name": "https", "port": 6443, "protocol": "TCP"}
+    assert subset == {"addresses": [{"ip": "10.1.0.1"}], "ports": [port]}
+    found = acme.get(f"{both[1]}?labelSelector=kubernetes.io/service-name%3Dkubernetes").json["items"]
+    assert [each["endpoints"][0]["addresses"] for each in found] == [["10.1.0.1"]]
+    assert found[0]["ports"] == [port]
+    for path in both:
+        acme.delete(f"{path}/kubernetes")
+        wait_until(lambda path=path: acme.get(f"{path}/kubernetes").status == 200)
+
+
+def test_service_cidrs_show_the_ranges_of_networks(acme: Caller) -> None:
+    path = "/apis/networking.k8s.io/v1/servicecidrs"
+
+    def shown() -> dict[str, list[str]]:
+        return {each["metadata"]["name"]: each["spec"]["cidrs"] for each in acme.get(path).json["items"]}
+
+    ready(acme, "default")
+    ready(acme, "blue", service={"cidrs": ["172.20.0.0/24", "172.21.0.0/24"]})
+    blue = {"kubernetes-blue": ["172.20.0.0/24"], "kubernetes-blue-172.21.0.0-24": ["172.21.0.0/24"]}
+    wait_until(lambda: shown() == {"kubernetes": ["10.96.0.0/16"], **blue})
+    [condition] = acme.get(f"{path}/kubernetes").json["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("Ready", "True")
+    change = {"spec": {"service": {"cidrs": ["172.20.0.0/24", "172.22.0.0/24"]}}}
+    assert acme.patch(f"{NETWORKS}/blue", change).status == 200
+    wait_until(lambda: "172.22.0.0/24" in str(shown()) and "172.21.0.0/24" not in str(shown()))
+    assert service(acme, "web", network="blue", clusterIP="172.22.0.7")
+    assert acme.delete(f"{path}/kubernetes").status == 403
+    mine = {"metadata": {"name": "mine"}, "spec": {"cidrs": ["10.200.0.0/24"]}}
+    refused = acme.post(path, mine)
+    assert refused.status == 403
+    assert refused.json["message"].endswith("change spec.service.cidrs of the Network")
+    acme.delete(f"{SERVICES}/web")
+    acme.delete(f"{NETWORKS}/blue")
+    wait_until(lambda: shown() == {"kubernetes": ["10.96.0.0/16"]})
+
+
+def test_a_service_that_came_before_its_network_waits_and_goes_on(acme: Caller) -> None:
+    service(acme, "early", network="late", type="NodePort")
     assert event_message(acme, "early", "FailedProvision") == 'network "late" not found'
     ready(acme, "late")
-    assert addresses(ring0, made) == [cluster_ip(acme, "early")]
+    assert ip_address(cluster_ip(acme, "early")) in ip_network("10.96.0.0/16")
+
+
+def test_a_network_of_an_existing_vpc_has_services_when_its_range_is_known(
+    ring0: Caller, acme: Caller, name: str
+) -> None:
+    """The VPC has the addresses that services have by default: theirs are others."""
+    vpc = {"metadata": {"name": f"old-{name}"}, "spec": {"ip": "10.0.0.0", "prefix": 8}}
+    assert ring0.post(f"{MIZAR}/vpcs", vpc).status == 201
+    network(acme, "attached", vpcID=f"old-{name}")
+    service(acme, "web", network="attached")
+    assert ip_address(cluster_ip(acme, "web")) in ip_network("172.31.0.0/16")
+    assert in_phase(acme, "attached", "Ready")["dnsServiceIP"] == "172.31.0.10"
 
 
 def test_a_network_of_ipv6(ring0: Caller, acme: Caller) -> None:
@@ -550,7 +614,7 @@ def test_a_network_goes_when_nothing_is_in_it_and_leaves_nothing(
 ) -> None:
     ready(acme, "net")
     made, svc = pod(acme, "web", network="net"), service(acme, "svc", network="net")
-    assert addresses(ring0, made) and cluster_ip(acme, "svc") and endpoints(ring0, svc)
+    assert addresses(ring0, made) and svc["spec"]["clusterIP"]
     acme.delete(f"{NETWORKS}/net")
     now = in_phase(acme, "net", "Terminating", "waiting for resource cleanup")
     empty = next(each for each in now["conditions"] if each["type"] == "Empty")

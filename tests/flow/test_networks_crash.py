@@ -91,10 +91,12 @@ def test_everything_comes_to_its_place_and_goes_without_a_trace(cluster: LocalSe
     with RunningControllers(cluster.admin_kubeconfig, CONTROLLERS):
         wait_until(lambda: not items(tenant, NETWORKS), 30)
         wait_until(lambda: not left(ring0, name), 30)
+    assert not items(tenant, "/apis/networking.k8s.io/v1/ipaddresses")
 
 
 def is_in_place(ring0: Caller, tenant: Caller, name: str) -> bool:
     """Every pod has one address, every service one, none is had twice, and networks have one VPC each."""
+    claims = items(tenant, "/apis/networking.k8s.io/v1/ipaddresses")
     endpoints = [
         each for each in items(ring0, f"{MIZAR}/endpoints") if each["spec"]["pod"].startswith(f"{name}/")
     ]
@@ -109,7 +111,7 @@ def is_in_place(ring0: Caller, tenant: Caller, name: str) -> bool:
     are_addressed = all(each["spec"].get("clusterIP") for each in services)
     vnis = [each["spec"]["vni"] for each in items(ring0, f"{MIZAR}/dividers")]
     assert len(vnis) == len(set(vnis)), "a number given out twice"
-    return set(by_owner.values()) == {1} and len(by_owner) == 6 * 4 + 6 * 3 and are_addressed
+    return set(by_owner.values()) == {1} and len(by_owner) == 6 * 4 and len(claims) == 6 * 3 and are_addressed
 
 
 def left(ring0: Caller, name: str) -> list[str]:

@@ -1,19 +1,20 @@
 """Node ports and load balancer addresses, with a greedy tenant and one that wants its own."""
 
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from alcove.controllers.controller import Controller
 from alcove.controllers.network.networks import NetworkController
 from alcove.controllers.network.provider import EndpointController, SubnetController, VpcController
-from alcove.controllers.services import tenant_shares
 from alcove.controllers.services.addresses import ServiceAddressController
 from alcove.controllers.services.balancers import LoadBalancerController
 from alcove.controllers.services.nodeports import NodePortController
 from alcove.testing.controllers import RunningControllers
 from alcove.testing.nodenetworks import register
-from alcove.testing.server import Caller, LocalServer, wait_until
+from alcove.testing.server import Caller, LocalServer, ServerResponse, wait_until
 
 MIZAR = "/apis/mizar.com/v1"
 NETWORKS = "/apis/arktos.futurewei.com/v1/networks"
@@ -45,11 +46,6 @@ def make_service(tenant: Caller, name: str, ports: int = 1, **spec: object) -> N
     assert tenant.post(SERVICES, body).status == 201
 
 
-def node_ports(tenant: Caller, name: str) -> list[int]:
-    ports = tenant.get(f"{SERVICES}/{name}").json["spec"]["ports"]
-    return [each["nodePort"] for each in ports if each.get("nodePort")]
-
-
 def ingress(tenant: Caller, name: str) -> list[str]:
     status = tenant.get(f"{SERVICES}/{name}").json.get("status") or {}
     return [each["ip"] for each in (status.get("loadBalancer") or {}).get("ingress") or ()]
@@ -68,38 +64,48 @@ def failure(tenant: Caller, name: str) -> str:
     )
 
 
-def test_a_tenant_has_so_many_node_ports_and_the_next_one_still_gets_its_own(
-    server: LocalServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tenant_shares, "NODE_PORTS_PER_TENANT_MAX", 4)
+def post(tenant: Caller, name: str, ports: int) -> ServerResponse:
+    """Creates a service with so many node ports."""
+    wanted = [{"name": f"p{number}", "port": 80 + number} for number in range(ports)]
+    body = {"metadata": {"name": name}, "spec": {"network": "net", "ports": wanted, "type": "NodePort"}}
+    return tenant.post(SERVICES, body)
+
+
+def test_a_tenant_has_so_many_node_ports_and_the_next_one_still_gets_its_own(server: LocalServer) -> None:
     greedy, quiet = make_tenant(server, "greedy-ports"), make_tenant(server, "quiet-ports")
-    make_service(greedy, "first", 3, type="NodePort")
-    wait_until(lambda: len(node_ports(greedy, "first")) == 3)
-    make_service(greedy, "more", 2, type="NodePort")
-    wait_until(lambda: failure(greedy, "more"))
-    assert failure(greedy, "more") == (
-        "exceeded quota: tenant share, requested: services.nodeports=2, used: services.nodeports=3, "
-        "limited: services.nodeports=4"
+    for number in range(4):
+        assert post(greedy, f"s{number}", 63).status == 201
+    refused = post(greedy, "more", 5)
+    assert refused.status == 403
+    assert refused.json["message"] == (
+        'services "more" is forbidden: exceeded quota: tenant share, requested: services.nodeports=5, '
+        "used: services.nodeports=252, limited: services.nodeports=256"
     )
-    assert not node_ports(greedy, "more"), "nothing half-made"
-    make_service(quiet, "own", 2, type="NodePort")
-    wait_until(lambda: len(node_ports(quiet, "own")) == 2)
-    quota = {"spec": {"quota": {"hard": {"services.nodeports": "5"}}}}
+    assert post(quiet, "own", 2).status == 201
+    quota = {"spec": {"quota": {"hard": {"services.nodeports": "257"}}}}
     assert server.system.patch("/api/v1/tenants/greedy-ports", quota).status == 200
-    assert greedy.patch(f"{SERVICES}/more", {"metadata": {"labels": {"again": "please"}}}).status == 200
-    wait_until(lambda: len(node_ports(greedy, "more")) == 2)
+    assert post(greedy, "more", 5).status == 201
 
 
-def test_many_services_at_once_get_no_more_than_one_after_the_other(
-    server: LocalServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tenant_shares, "NODE_PORTS_PER_TENANT_MAX", 6)
+def test_many_services_at_once_get_no_more_than_one_after_the_other(server: LocalServer) -> None:
     tenant = make_tenant(server, "hasty")
-    names = [f"s{number}" for number in range(8)]
-    for name in names:
-        make_service(tenant, name, 2, type="NodePort")
-    wait_until(lambda: sum(bool(node_ports(tenant, each) or failure(tenant, each)) for each in names) == 8)
-    assert sum(len(node_ports(tenant, each)) for each in names) == 6
+
+    def create(number: int) -> int:
+        caller = Caller(tenant.kubeconfig)
+        try:
+            return post(caller, f"s{number}", 60).status
+        finally:
+            caller.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        statuses = Counter(pool.map(create, range(8)))
+    assert statuses == {201: 4, 403: 4}
+
+
+def test_a_service_with_more_node_ports_than_fit_into_a_transaction_is_refused(server: LocalServer) -> None:
+    refused = post(make_tenant(server, "wide"), "wide", 65)
+    assert refused.status == 422
+    assert "spec.ports: Too many: 65: must have at most 64 items" in refused.json["message"]
 
 
 def test_a_tenant_leaves_half_of_a_pool_of_addresses_to_others(server: LocalServer) -> None:

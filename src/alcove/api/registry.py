@@ -161,7 +161,9 @@ GROUPS: tuple[GroupVersionKinds, ...] = (
     GroupVersionKinds("networking.k8s.io", "v1", "io.k8s.api.networking.v1", networking.STRATEGIES, (
         Row("ingressclasses", "IngressClass", _TENANT),
         Row("ingresses", "Ingress", _NAMESPACE, ("ing",), _STATUS),
+        Row("ipaddresses", "IPAddress", _TENANT, ("ip",)),
         Row("networkpolicies", "NetworkPolicy", _NAMESPACE, ("netpol",)),
+        Row("servicecidrs", "ServiceCIDR", _TENANT, (), _STATUS),
     )),
     GroupVersionKinds("policy", "v1", "io.k8s.api.policy.v1", policy.STRATEGIES, (
         Row("poddisruptionbudgets", "PodDisruptionBudget", _NAMESPACE, ("pdb",), _STATUS),

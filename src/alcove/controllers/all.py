@@ -15,12 +15,14 @@ from alcove.controllers.garbage import GarbageCollector
 from alcove.controllers.ingress import IngressController
 from alcove.controllers.jobs import JobController, OrphanedJobPods
 from alcove.controllers.namespaces import NamespaceController
+from alcove.controllers.network.api_endpoints import ApiEndpointsController
 from alcove.controllers.network.droplets import DropletController
 from alcove.controllers.network.gateways import GatewayController
 from alcove.controllers.network.networks import NetworkController
 from alcove.controllers.network.orphans import OrphanController
 from alcove.controllers.network.pods import PodNetworkController
 from alcove.controllers.network.provider import EndpointController, SubnetController, VpcController
+from alcove.controllers.network.service_cidrs import ServiceCidrController
 from alcove.controllers.nodes import NodeLifecycle, TaintEviction, UnreadyPods
 from alcove.controllers.podgc import PodGarbageCollector
 from alcove.controllers.replicasets import ReplicaSetController, ReplicationControllerController
@@ -81,6 +83,8 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     EndpointController,
     DropletController,
     NetworkController,
+    ApiEndpointsController,
+    ServiceCidrController,
     PodNetworkController,
     OrphanController,
     ServiceAddressController,

@@ -5,7 +5,8 @@ concurrently; a stage begins when no object of the earlier stages is left:
 
     admission   webhooks and policies of the tenant, which could reject every later deletion
     content     everything else
-    rights      roles, bindings, CRDs, API services: external programs may need them to finish the content
+    rights      roles, bindings, CRDs, API services: external programs may need them to finish the content;
+                addresses that no service holds
 
 A finalizer holds an object until the controller that added it removes it. In a terminating tenant that
 controller may no longer exist. Finalizers that ring0's processes remove (`is_ours`) are always waited for. Any
@@ -23,7 +24,7 @@ from msgspec import Struct
 
 from alcove.api import local_volumes, meta
 from alcove.api.ids import GroupResource
-from alcove.api.resources import CRDS
+from alcove.api.resources import CRDS, IP_ADDRESSES
 from alcove.client.resources import NETWORKS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from alcove.controllers.conditions import Condition
 from alcove.controllers.metadata_cache import ObjectMetadata
@@ -51,6 +52,8 @@ _STAGES = {
     GroupResource("admissionregistration.k8s.io", "validatingwebhookconfigurations"): _ADMISSION,
     GroupResource("admissionregistration.k8s.io", "validatingadmissionpolicies"): _ADMISSION,
     GroupResource("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): _ADMISSION,
+    # The address of a service is released with the service, in a namespace.
+    IP_ADDRESSES: _RIGHTS,
     GroupResource("rbac.authorization.k8s.io", "clusterroles"): _RIGHTS,
     GroupResource("rbac.authorization.k8s.io", "clusterrolebindings"): _RIGHTS,
     CRDS: _RIGHTS,

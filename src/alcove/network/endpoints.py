@@ -15,11 +15,11 @@ from alcove.api import objects
 from alcove.api.addresses import Address
 from alcove.api.kinds.mizar import OWNER_LABEL, SIMPLE
 from alcove.api.kinds.ranges import read_number
+from alcove.api.node_ports import claimed_port
 from alcove.api.objects import Object
 from alcove.network import portnames
 from alcove.network.owners import OwnerRef
 from alcove.network.policy import NamedPort
-from alcove.vpc.claims import claimed_port
 from alcove.vpc.states import is_provisioned
 from alcove.vpc.vpc_cache import spec_of
 

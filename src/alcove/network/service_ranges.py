@@ -9,20 +9,9 @@ from collections.abc import Iterable
 from alcove.api import objects
 from alcove.api.addresses import Network
 from alcove.api.objects import Object
+from alcove.api.service_ips import default_range
 from alcove.vpc import ranges
 from alcove.vpc.errors import RequestRefused
-
-SERVICE_RANGES: tuple[Network, ...] = (
-    ipaddress.ip_network("10.96.0.0/16"),
-    ipaddress.ip_network("172.31.0.0/16"),
-    ipaddress.ip_network("192.168.0.0/16"),
-)
-"""Defaults: the first that does not overlap the pods' range is used. Different networks may use the same
-range."""
-SERVICE_RANGES6: tuple[Network, ...] = (
-    ipaddress.ip_network("fd96::/108"),
-    ipaddress.ip_network("fdac::/108"),
-)
 
 
 def service_ranges(network: Object, pod_ranges: Iterable[Network]) -> list[Network]:
@@ -34,10 +23,9 @@ def service_ranges(network: Object, pod_ranges: Iterable[Network]) -> list[Netwo
         for cidr in chosen:
             _check(cidr, occupied)
         return chosen
-    defaults = SERVICE_RANGES6 if occupied and occupied[0].version == 6 else SERVICE_RANGES
-    for cidr in defaults:
-        if not any(ranges.overlaps(cidr, other) for other in occupied):
-            return [cidr]
+    default = default_range(occupied)
+    if default is not None:
+        return [default]
     raise RequestRefused(f"all default service ranges overlap {occupied[0]}: set spec.service.cidrs")
 
 

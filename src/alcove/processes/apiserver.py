@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +23,8 @@ from alcove.api.objects import Object
 from alcove.api.registry import KindRegistry
 from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.admission.order import AdmissionSettings, plugins
+from alcove.apiserver.admission.services.clusterips import ClusterIps
+from alcove.apiserver.admission.services.repair import claim_missing
 from alcove.apiserver.app import App, AppParts
 from alcove.apiserver.audit import AuditLog
 from alcove.apiserver.auth import bootstrap, signingkeys
@@ -257,6 +260,7 @@ async def _serving(
             routes,
         )
         app = App(parts)
+        await claim_missing(store, cache, ClusterIps(cache, clock, random.Random()))
         async with HttpServer(
             app.handle,
             (config.host, *config.listen),

@@ -3,7 +3,7 @@ allocates it or fails. Of any number of concurrent writers the API server lets e
 the object releases the allocation. No other record of allocations exists.
 
     endpoint `4711-10.0.1.12`   holds the address 10.0.1.12 among those of VNI 4711
-    endpoint `port-30080-tcp`   holds that node port on all droplets
+    endpoint `port-30080-tcp`   holds that node port on all droplets (`api/node_ports.py`)
     endpoint `door-192.0.2.7`   holds an external address that is routed to the droplets
     divider  `vni-4711-d0`      holds the VNI 4711: it is the first divider of its VPC, which always has one
 """
@@ -29,8 +29,6 @@ _CLAIM = re.compile(
     r"(?:((?:0|[1-9][0-9]{0,2})(?:\.(?:0|[1-9][0-9]{0,2})){3})"
     r"|((?:0|[1-9a-f][0-9a-f]{0,3})(?:-(?:0|[1-9a-f][0-9a-f]{0,3})){7}))"
 )
-
-_PORT = re.compile(r"port-([1-9][0-9]{0,4})-(tcp|udp|sctp)")
 
 
 def endpoint_name(scope: int, address: Address) -> str:
@@ -58,16 +56,6 @@ def scope_of(name: str) -> str | None:
     """Only the scope of the claim, as a string."""
     match = _CLAIM.fullmatch(name)
     return match[1] if match else None
-
-
-def port_name(port: int, protocol: str) -> str:
-    return f"port-{port}-{protocol.lower()}"
-
-
-def claimed_port(name: str) -> tuple[int, str] | None:
-    """Port and protocol (`TCP`) that an endpoint of this name claims on all droplets."""
-    match = _PORT.fullmatch(name)
-    return (int(match[1]), match[2].upper()) if match else None
 
 
 def divider_name(vni: int, index: int) -> str:

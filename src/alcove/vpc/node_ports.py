@@ -12,15 +12,13 @@ from alcove.api import objects
 from alcove.api.errors import AlreadyExists
 from alcove.api.ids import SYSTEM
 from alcove.api.kinds.mizar import NODE_PORT, OWNER_LABEL
+from alcove.api.node_ports import PORTS, claim_name
 from alcove.api.objects import Object
 from alcove.client.resources import VPC_ENDPOINTS
-from alcove.vpc import claims
 from alcove.vpc.addressing import settle
 from alcove.vpc.errors import AddressTaken, AddressUnavailable, OutOfRange
 from alcove.vpc.vpc_cache import VpcCache, key_of
 
-PORTS = range(30000, 32768)
-"""The ports that can be allocated. Ports that droplets use themselves are outside."""
 ATTEMPTS_MAX = 256
 
 
@@ -57,7 +55,7 @@ class NodePortClaims:
         raise AddressUnavailable("no free port was found")
 
     async def _claim(self, port: int, owner: PortPurpose) -> bool:
-        name = claims.port_name(port, owner.protocol)
+        name = claim_name(port, owner.protocol)
         endpoint = self._cache.endpoints.get(key_of(name))
         if endpoint is None:
             try:

@@ -67,18 +67,3 @@ def test_hardware_addresses_are_local_and_of_one_machine(address: Address) -> No
 def test_different_ipv4_addresses_have_different_hardware_addresses() -> None:
     assert claims.mac_of(IPv4Address("10.0.1.12")) == "0a:58:0a:00:01:0c"
     assert claims.mac_of(IPv6Address("fd00::1")) != claims.mac_of(IPv6Address("fd00::2"))
-
-
-@given(st.integers(1, 65535), st.sampled_from(["TCP", "UDP", "SCTP"]))
-def test_a_port_is_read_back_from_its_name(port: int, protocol: str) -> None:
-    name = claims.port_name(port, protocol)
-    assert not names.dns_subdomain(name)
-    assert claims.claimed_port(name) == (port, protocol)
-    assert claims.claimed(name) is None
-
-
-@pytest.mark.parametrize(
-    "name", ["port-030080-tcp", "port-30080-icmp", "port--tcp", "port-30080-TCP", "4711-10.0.1.12"]
-)
-def test_other_names_claim_no_port(name: str) -> None:
-    assert claims.claimed_port(name) is None

@@ -5,7 +5,8 @@ from itertools import islice
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alcove.vpc.node_ports import PORTS, _candidates
+from alcove.api.node_ports import PORTS
+from alcove.vpc.node_ports import _candidates
 
 
 @given(st.text(max_size=40))

@@ -9,13 +9,14 @@ from contextlib import ExitStack
 from msgspec import Struct
 
 from alcove.agent.network.apiserver_proxy import Address, ApiServerProxy
-from alcove.agent.network.services import API_PORT, DNS_PORT
+from alcove.agent.network.services import DNS_PORT
 from alcove.agent.network.view import NetworkView
 from alcove.client.keys import PlaneId
 from alcove.dataplane.errors import DataPlaneError
 from alcove.dataplane.namespaces import inside
 from alcove.dataplane.node_dataplane import DataPlane
 from alcove.dns.server import DnsServer, DnsSockets, bind
+from alcove.network import wellknown
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ def _bind(addresses: Iterable[str]) -> tuple[DnsSockets, tuple[socket.socket, ..
             sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             undo.callback(sock.close)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind((address, API_PORT))
+            sock.bind((address, wellknown.API_PORT))
             api.append(sock)
         undo.pop_all()
     return names, tuple(api)

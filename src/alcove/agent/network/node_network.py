@@ -173,7 +173,7 @@ class NodeNetwork:
         """The DNS service's address; before it has one, the gateway's, where the server listens."""
         name = wellknown.dns_name(view.backing.owner.name)
         service = view.tenant.service((wellknown.DNS_NAMESPACE, name))
-        addresses = cluster_addresses(service, view.grant(service)) if service is not None else []
+        addresses = cluster_addresses(service, view.service_ranges()) if service is not None else []
         return tuple(str(each) for each in addresses or [gateway.ip for gateway in view.backing.gateways[:1]])
 
     async def detach(self, key: PodKey) -> None:

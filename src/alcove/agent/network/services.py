@@ -1,7 +1,7 @@
 """A network's services as the data plane has them: virtual addresses, their backends, and node ports.
 
-Pure: no I/O. Addresses and ports in a service's spec and status are used only if ring0 has granted them. Its
-backends come from its EndpointSlices: the ready ones, or, if none is ready, those that still serve while they
+Pure: no I/O. Cluster IPs are used if they are in the network's ranges for services: they mean nothing in other
+networks. Node ports and external addresses are used only if ring0 has granted them. A service's backends come from its EndpointSlices: the ready ones, or, if none is ready, those that still serve while they
 terminate.
 
 A node port or external address with backends on this node only (`externalTrafficPolicy: Local`) leads to a
@@ -21,16 +21,15 @@ from alcove.agent.network.ring0_objects import NetworkBacking
 from alcove.api import objects
 from alcove.api.ids import SYSTEM
 from alcove.api.kinds.core.services import types
-from alcove.api.kinds.mizar import NODE_PORT, SCALED
+from alcove.api.kinds.mizar import NODE_PORT
 from alcove.api.objects import Object
 from alcove.dataplane.address import Address, Prefix, host_prefix
 from alcove.dataplane.model import DataplaneService, NodePort, Protocol, ServiceBackend
 from alcove.network import wellknown
 from alcove.network.endpoints import EndpointAllocation
 
-API_PORT = 6443
 DNS_PORT = 53
-"""Ports of the gateway's servers, in every network."""
+"""The gateway's port of the DNS server."""
 AFFINITY_SECONDS = 10800
 ANY_NODE: dict[int, Address] = {4: ip_address("0.0.0.0"), 6: ip_address("::")}
 SAME_NODE = "PreferSameNode"
@@ -38,9 +37,8 @@ PROTOCOLS = {"TCP": Protocol.TCP, "UDP": Protocol.UDP, "SCTP": Protocol.SCTP}
 
 
 class ServiceGrant(Struct, frozen=True):
-    """What ring0 has granted to one service: addresses in the network, node ports, external addresses."""
+    """What ring0 has granted to one service: node ports and external addresses."""
 
-    addresses: frozenset[Address] = frozenset()
     node_ports: frozenset[tuple[int, str]] = frozenset()
     """Numbers, each with `TCP`, `UDP` or `SCTP`."""
     outside: frozenset[Address] = frozenset()
@@ -51,7 +49,6 @@ def granted(allocations: Iterable[EndpointAllocation]) -> ServiceGrant:
     """`allocations` are those of one service."""
     found = list(allocations)
     return ServiceGrant(
-        frozenset(each.address for each in found if each.kind == SCALED and each.address is not None),
         frozenset(each.node_port for each in found if each.kind == NODE_PORT and each.node_port is not None),
         frozenset(
             each.address
@@ -65,6 +62,8 @@ class NodePerspective(Struct, frozen=True):
     """The node's facts that services depend on."""
 
     backing: NetworkBacking
+    service_ranges: tuple[Prefix, ...]
+    """The network's ranges for services."""
     nodes: tuple[Address, ...]
     """The node's addresses, at most one of each family."""
     local_addresses: frozenset[Address]
@@ -101,7 +100,7 @@ def served(
     perspective: NodePerspective, service: Object, slices: Iterable[Object], grant: ServiceGrant
 ) -> ServedServices:
     """`service` must be in the network; `slices` are its EndpointSlices."""
-    addresses = cluster_addresses(service, grant)
+    addresses = cluster_addresses(service, perspective.service_ranges)
     endpoint_slices = list(slices)
     services: list[DataplaneService] = []
     node_ports: list[NodePort] = []
@@ -124,12 +123,13 @@ def is_local(spec: Object) -> bool:
     return "Local" in policies or spec.get("trafficDistribution") == SAME_NODE
 
 
-def cluster_addresses(service: Object, grant: ServiceGrant) -> list[Address]:
-    """The cluster IPs in the service's spec that ring0 has granted it."""
+def cluster_addresses(service: Object, ranges: Iterable[Prefix]) -> list[Address]:
+    """The service's cluster IPs in the network's ranges for services."""
     spec = service["spec"]
     cluster_ips = spec.get("clusterIPs") or [spec.get("clusterIP")]
     addresses = [ip_address(text) for text in cluster_ips if text and text != "None"]
-    return [address for address in addresses if address in grant.addresses]
+    prefixes = tuple(ranges)
+    return [address for address in addresses if any(address in each for each in prefixes)]
 
 
 def _targets(slices: Iterable[Object], port: Object) -> list[_Target]:
@@ -237,7 +237,7 @@ class _ServicePort:
         if not wellknown.is_wellknown(self._service):
             return ()
         gateway = self._perspective.backing.gateway(version)
-        number = DNS_PORT if wellknown.is_dns(self._service) else API_PORT
+        number = DNS_PORT if wellknown.is_dns(self._service) else wellknown.API_PORT
         return (ServiceBackend(gateway, number),) if gateway is not None else ()
 
     def local_services(self, grant: ServiceGrant) -> Iterable[DataplaneService]:

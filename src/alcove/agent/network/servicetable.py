@@ -93,4 +93,4 @@ class ServiceTable:
 
 def _shared_facts(perspective: NodePerspective) -> tuple[object, ...]:
     """All fields except the local addresses, on which only services with local traffic policies depend."""
-    return perspective.backing, perspective.nodes, perspective.has_node_address
+    return perspective.backing, perspective.service_ranges, perspective.nodes, perspective.has_node_address

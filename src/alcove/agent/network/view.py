@@ -11,14 +11,13 @@ from ipaddress import IPv4Address, IPv6Address
 from alcove.agent.network.endpoint_index import EndpointIndex
 from alcove.agent.network.policy_rules import PolicyRules
 from alcove.agent.network.ring0_objects import NetworkBacking, Nodes
-from alcove.agent.network.services import NodePerspective, ServiceGrant, granted
+from alcove.agent.network.services import NodePerspective
 from alcove.agent.network.servicetable import ServiceTable
 from alcove.agent.network.tenant_view import TenantChange, TenantNetworkView, services_of
 from alcove.api import destinations, objects
 from alcove.api.ids import TenantId
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.kinds.mizar import GATEWAY, SIMPLE
-from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.planes import Planes
 from alcove.dataplane.address import Address, Prefix
@@ -145,7 +144,9 @@ class NetworkView:
     ) -> None:
         """Updates the service table. `nodes` are this node's addresses, `local_addresses` the network's
         addresses on this node; `gateway` is the address of the gateway on this node."""
-        perspective = NodePerspective(self.backing, nodes, frozenset(local_addresses), gateway is not None)
+        perspective = NodePerspective(
+            self.backing, self.service_ranges(), nodes, frozenset(local_addresses), gateway is not None
+        )
         self.table.refresh(perspective)
 
     def gateway_address(self, droplet: str) -> Address | None:
@@ -157,10 +158,6 @@ class NetworkView:
                 if each.kind == GATEWAY and each.address is not None
             }
         return self._gateways.get(droplet)
-
-    def grant(self, service: Object) -> ServiceGrant:
-        """What ring0 has granted to a service of this network."""
-        return granted(self.allocations.for_owner(service["metadata"]["uid"]))
 
     def has_egress(self) -> bool:
         network = self.tenant.network(self.backing.owner)
@@ -180,13 +177,13 @@ class NetworkView:
         )
 
     def network(self) -> DataplaneNetwork:
-        return DataplaneNetwork(self.backing.vni, (*self._service_prefixes(), *self.table.prefixes))
+        return DataplaneNetwork(self.backing.vni, (*self.service_ranges(), *self.table.prefixes))
 
     def contains(self, address: Address) -> bool:
         """Whether the address is in a range of the network: of its pods or its services."""
         prefixes = (*self.backing.prefixes, *self.network().service_prefixes)
         return destinations.is_allowed(address, prefixes)
 
-    def _service_prefixes(self) -> tuple[Prefix, ...]:
+    def service_ranges(self) -> tuple[Prefix, ...]:
         network = self.tenant.network(self.backing.owner)
         return usable_service_ranges(network or {}, self.backing.prefixes)

@@ -142,6 +142,21 @@ INGRESS_CLASS = (
     AGE,
 )
 
+
+def _parent(obj: Object, _now: float) -> str:
+    parent = objects.get(obj, "spec", "parentRef", default={})
+    resource = ".".join(filter(None, (parent.get("resource"), parent.get("group"))))
+    return "/".join(filter(None, (resource, parent.get("namespace"), parent.get("name"))))
+
+
+IP_ADDRESS = (NAME, PrinterColumn("ParentRef", _parent), AGE)
+
+SERVICE_CIDR = (
+    NAME,
+    PrinterColumn("CIDRs", lambda obj, _now: ",".join(objects.get(obj, "spec", "cidrs", default=()))),
+    AGE,
+)
+
 NETWORK_POLICY = (
     NAME,
     PrinterColumn(

@@ -22,7 +22,8 @@ NODE_PORT = "door"
 OWNER_LABEL = "mizar.com/owner"
 """On an endpoint: the uid of the object it was created for."""
 
-INIT = "Init"
+INIT, PROVISIONED = "Init", "Provisioned"
+"""Values of `spec.status`."""
 VNI_MAX = 2**24 - 1
 COPIES_MAX = 1000
 """Maximum number of dividers of a VPC, or bouncers of a subnet."""

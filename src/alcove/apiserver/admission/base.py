@@ -2,8 +2,8 @@
 
 Plugins run in the order of the list in `admission/order.py`: first every `admit` (may change
 `attributes.obj`), then the kind's validation, then every `validate` (may only reject, and set fields that
-only the server writes: the requester of a certificate, the usage of a quota). A plugin rejects a write by
-raising an `ApiError`. A plugin never runs for a kind that its `handles` declines.
+only the server writes: the requester of a certificate, the usage of a quota, the addresses of a service). A
+plugin rejects a write by raising an `ApiError`. A plugin never runs for a kind that its `handles` declines.
 
 If a webhook or policy changed the object, every `admit` runs once more, so that plugins also complete what
 was added.
@@ -79,9 +79,13 @@ class Attributes(Struct, kw_only=True):
     also: list[WriteOp] = field(default_factory=list)
     """Further operations of the write's transaction. If one's `expected` fails, the whole write is retried:
     admission runs again on fresh objects."""
-    join: Join | None = None
+    joins: list[Join] = field(default_factory=list)
     """Further operations that are computed at the last moment, because many writes change the same key (a
     quota's usage). If one's `expected` fails, only they are computed again."""
+    on_removal: list[WriteOp] = field(default_factory=list)
+    """Further operations of the transaction if the write removes the object: what it held is released."""
+    undo: list[Callable[[], None]] = field(default_factory=list)
+    """Takes back what `validate` has set in the object, before it is called for another attempt."""
     cel_budget: CelBudget = field(default_factory=CelBudget)
     """Shared by all policies and match conditions that are evaluated for this write."""
     is_reinvoked: bool = False
@@ -90,6 +94,14 @@ class Attributes(Struct, kw_only=True):
     """Set by a plugin whose change the others must see: every `admit` runs once more."""
     remembered: object = None
     """State that the mutating webhooks keep from the first run for the second."""
+
+    def begin_attempt(self) -> None:
+        """Forget what `validate` has prepared for the last attempt to write the object."""
+        while self.undo:
+            self.undo.pop()()
+        self.also.clear()
+        self.joins.clear()
+        self.on_removal.clear()
 
     @property
     def resource(self) -> GroupResource:

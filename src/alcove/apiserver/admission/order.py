@@ -19,6 +19,8 @@ from alcove.apiserver.admission.priority import Priority
 from alcove.apiserver.admission.resourcequota.plugin import ResourceQuota
 from alcove.apiserver.admission.runtimeclass import RuntimeClass
 from alcove.apiserver.admission.serviceaccount import ServiceAccount
+from alcove.apiserver.admission.services.plugin import ServiceAllocation
+from alcove.apiserver.admission.services.ranges import ServiceRanges
 from alcove.apiserver.admission.storage import ClaimResize, LocalVolumeAdmission, StorageProtection
 from alcove.apiserver.admission.tolerationseconds import DefaultTolerationSeconds
 from alcove.apiserver.admission.webhooks.caller import WebhookCaller
@@ -83,12 +85,14 @@ def plugins(
         PodSecurity(cache, settings.pod_security_ceiling),
         CertificateRequests(cache, authorizer, authority, clock),
         Escalation(authorizer),
+        ServiceRanges(),
         # The tenant's policies and webhooks see the object after the changes of all plugins above.
         MutatingPolicies(cache, kinds, authorizer, threads),
         MutatingWebhooks(cache, kinds, caller),
         ValidatingPolicies(cache, kinds, authorizer, threads),
         ValidatingWebhooks(cache, kinds, caller),
         StillLiving(cache, settings.home, shared=shared),
+        ServiceAllocation(cache, clock, settings.home),
         # Last: the quota is charged in the transaction of the write.
         ResourceQuota(cache, clock, settings.home),
     )

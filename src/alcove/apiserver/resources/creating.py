@@ -92,8 +92,7 @@ async def _store(
     obj = attributes.obj
     assert obj is not None
     for attempt in range(writing.ATTEMPTS_MAX):
-        attributes.also.clear()
-        attributes.join = None
+        attributes.begin_attempt()
         # A conversion webhook may be slow: it is called before the last validation of what may have changed.
         stored = await versions.as_stored(services, call, kind, obj) if kind.convert is not None else None
         await services.admission.validate(attributes)
@@ -107,7 +106,7 @@ async def _store(
             return writing.provisional(key, stored, None)
         try:
             op = WriteOp(key, await writing.encoded(services, call, stored), ABSENT)
-            return await writing.commit(services, call, op, attributes.also, attributes.join)
+            return await writing.commit(services, call, op, attributes.also, attributes.joins)
         except RevisionMismatch as mismatch:
             if mismatch.key != key:
                 # The next attempt must see the newer state.

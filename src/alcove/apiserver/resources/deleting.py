@@ -178,9 +178,10 @@ async def delete_object(
             if planned.marked is None:
                 await check_empty(services, kind, key)
                 op = WriteOp(key, None, entry.revision, encode(obj))
+                joined += attributes.on_removal
             else:
                 op = WriteOp(key, encode(planned.marked), entry.revision)
-            return await writing.commit(services, call, op, joined, attributes.join), planned.marked is None
+            return await writing.commit(services, call, op, joined, attributes.joins), planned.marked is None
         except RevisionMismatch as mismatch:
             if any(mismatch.key == each.key for each in also):
                 raise

@@ -169,9 +169,10 @@ async def _store(
     if deleting.is_deletion_complete(kind, new):
         await deleting.check_empty(services, kind, entry.key)
         op = WriteOp(entry.key, None, entry.revision, encoded)
+        attributes.also += attributes.on_removal
     else:
         op = WriteOp(entry.key, encoded, entry.revision)
-    return await writing.commit(services, call, op, attributes.also, attributes.join)
+    return await writing.commit(services, call, op, attributes.also, attributes.joins)
 
 
 def _settle(new: Object, old: Object) -> bool:

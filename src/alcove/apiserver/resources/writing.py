@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
 from alcove.api import meta, objects
@@ -34,7 +35,7 @@ from alcove.apiserver.render import render
 from alcove.apiserver.resources import versions
 from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
-from alcove.store.base import RevisionMismatch, StoreUnavailable, WriteOp, WriteOutcomeUnknown
+from alcove.store.base import OPS_MAX, RevisionMismatch, StoreUnavailable, WriteOp, WriteOutcomeUnknown
 
 T = TypeVar("T")
 
@@ -273,7 +274,11 @@ def check_revision(kind: Kind, new: Object, entry: CacheEntry) -> None:
 
 
 async def commit(
-    services: ApiServerServices, call: ApiCall, op: WriteOp, also: Sequence[WriteOp], join: Join | None = None
+    services: ApiServerServices,
+    call: ApiCall,
+    op: WriteOp,
+    also: Sequence[WriteOp],
+    joins: Sequence[Join] = (),
 ) -> CacheEntry:
     """Writes `op` and `also`, waits until the cache has them, and returns the written entry.
 
@@ -282,11 +287,13 @@ async def commit(
     fence = fencing.check(services.cache, call)
     if fence is not None and fence.key != op.key:
         also = [*also, fence]
+    if len(also) >= OPS_MAX:
+        raise TooLarge(f"the write changes {len(also) + 1} objects at once, at most {OPS_MAX} are possible")
     try:
-        if join is None:
+        if not joins:
             revision = await services.store.write([op, *also])
         else:
-            revision = await _write_joined(services, op, also, join)
+            revision = await _write_joined(services, op, also, joins)
     except WriteOutcomeUnknown as error:
         message = "write outcome unknown: read the object before retrying"
         raise Timeout(f"{message}: {error}") from error
@@ -302,15 +309,16 @@ async def commit(
 
 
 async def _write_joined(
-    services: ApiServerServices, op: WriteOp, also: Sequence[WriteOp], join: Join
+    services: ApiServerServices, op: WriteOp, also: Sequence[WriteOp], joins: Sequence[Join]
 ) -> Revision:
-    """Writes `op` with the operations of `join`, which is called again if another write changed their
+    """Writes `op` with the operations of `joins`, which are called again if another write changed their
     objects.
 
     Raises RevisionMismatch if the mismatch is in `op` or `also`, TooManyRequests after ATTEMPTS_MAX attempts.
     """
     for _ in range(ATTEMPTS_MAX):
-        async with join(op) as joined:
+        async with AsyncExitStack() as stack:
+            joined = [each for join in joins for each in await stack.enter_async_context(join(op))]
             try:
                 revision = await services.store.write([op, *_excluding_joined(also, joined), *joined])
             except RevisionMismatch as mismatch:

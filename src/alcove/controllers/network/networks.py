@@ -16,6 +16,7 @@ from alcove.api.errors import AlreadyExists, Forbidden, Invalid
 from alcove.api.ids import TenantId
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
+from alcove.api.service_ips import SERVICE_RANGES, is_external, known_ranges
 from alcove.client.changes import ChangeType, Index, ObjectChange
 from alcove.client.keys import HOME, ObjectKey
 from alcove.client.resources import NETWORKS, PODS, SERVICES
@@ -30,7 +31,7 @@ from alcove.network import owners, wellknown
 from alcove.network.owners import TenantNetworkId
 from alcove.network.provider_networks import ProviderNetwork, ProviderNetworks
 from alcove.network.providers.base import Provisioning
-from alcove.network.service_ranges import SERVICE_RANGES, service_ranges
+from alcove.network.service_ranges import service_ranges
 from alcove.vpc.defaults import DEFAULT_RANGE
 from alcove.vpc.errors import AddressUnavailable, RequestRefused, VpcError
 from alcove.vpc.ranges import RangeUsage
@@ -44,6 +45,7 @@ RETRY_SECONDS = 15.0
 """A network that could not be provisioned, or not be released, is reconciled again after this, even without a
 change."""
 
+WAITING_FOR_SERVICES = "waiting for its services to be created"
 WAITING_FOR_DNS = "waiting for DNS service IP assigned"
 ENDING = "waiting for resource cleanup"
 
@@ -184,27 +186,33 @@ class NetworkController(Controller):
     async def _ensure_services(
         self, key: ObjectKey, owner: TenantNetworkId, network: Object, backing: ProviderNetwork
     ) -> None:
-        desired = (wellknown.dns_service(owner), wellknown.api_service(owner))
-        await gather_all(self._ensure(key, each) for each in desired)
-        dns = self._services.get(key.of(wellknown.dns_name(key.name), wellknown.DNS_NAMESPACE)) or {}
+        if not known_ranges(network):
+            # The API server gives services no addresses before it knows from where.
+            network = await self._update_status(key, network, "Pending", WAITING_FOR_SERVICES, backing)
+        [first, *_] = service_ranges(network, [backing.network])
+        desired = wellknown.services_of(owner, None if is_external(network) else first)
+        dns, *_ = await gather_all(self._ensure(key, each) for each in desired)
         address = objects.get(dns, "spec", "clusterIP", default="")
         if not address:
             raise AddressUnavailable(WAITING_FOR_DNS)
         message = self._providers.of(network).ready_message
         await self._update_status(key, network, "Ready", message, backing, address)
 
-    async def _ensure(self, key: ObjectKey, desired: Object) -> None:
+    async def _ensure(self, key: ObjectKey, desired: Object) -> Object:
+        """The service as it is, or is created."""
         namespace, name = objects.namespace(desired), objects.name(desired)
         existing = self._services.get(key.of(name, namespace))
         if existing is not None:
             if network_of(existing) != key.name:
                 raise RequestRefused(f'service "{namespace}/{name}" already exists in another network')
-            return
+            return existing
         try:
-            await self.client(key).create(key.tenant, SERVICES, desired)
+            return await self.client(key).create(key.tenant, SERVICES, desired)
         except AlreadyExists:
-            pass
+            return {}  # The watch event of its creation enqueues the network again.
         except Invalid as error:
+            if desired["spec"].pop("clusterIP", None):
+                return await self._ensure(key, desired)  # Any other address will do.
             raise RequestRefused(error.message) from error
         except Forbidden as error:
             # The tenant or namespace is terminating.
@@ -222,7 +230,8 @@ class NetworkController(Controller):
         dns: str = "",
         *,
         extra: tuple[Condition, ...] = (),
-    ) -> None:
+    ) -> Object:
+        """The network with the new status."""
         before = network.get("status") or {}
         status = {**before, "phase": phase, "message": message}
         if backing is not None:
@@ -233,11 +242,11 @@ class NetworkController(Controller):
         old_conditions = before.get("conditions") or []
         status["conditions"] = conditions.updated(old_conditions, [ready, *extra], self.clock())
         if status == before:
-            return
-        await self.client(key).update(
-            key.tenant, NETWORKS, {**network, "status": status}, subresource="status"
-        )
+            return network
+        new = {**network, "status": status}
+        updated = await self.client(key).update(key.tenant, NETWORKS, new, subresource="status")
         self._record_event(key, network, phase, message, before)
+        return updated
 
     def _record_event(
         self, key: ObjectKey, network: Object, phase: str, message: str, before: Object

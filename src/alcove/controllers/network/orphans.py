@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from alcove.api import objects
-from alcove.api.kinds.mizar import OWNER_LABEL
+from alcove.api.kinds.mizar import OWNER_LABEL, SCALED
 from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import ObjectKey
@@ -48,6 +48,10 @@ class OrphanController(Controller):
         owner_uid = objects.labels(endpoint).get(OWNER_LABEL, "") if endpoint else ""
         ref = OwnerRef.parse(spec_of(endpoint, "pod")) if endpoint else None
         if endpoint is None or ref is None or not owner_uid:
+            return DONE
+        if spec_of(endpoint, "type") == SCALED:
+            # Addresses of services were claimed in ring0 before they were in the tenant.
+            await self._cache.delete(VPC_ENDPOINTS, key.name, endpoint["metadata"]["uid"])
             return DONE
         plane = self._tenancy.plane_of(ref.tenant)
         mirror, resource = self._kind(endpoint)

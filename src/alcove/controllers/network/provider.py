@@ -8,13 +8,13 @@ from collections.abc import Iterable
 
 from alcove.api.errors import ApiError
 from alcove.api.ids import SYSTEM
+from alcove.api.service_ips import SERVICE_RANGES
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.errors import ClientError
 from alcove.client.keys import HOME, ObjectKey
 from alcove.client.mirror import Mirror
 from alcove.client.resources import SUBNETS, VPC_ENDPOINTS, VPCS
 from alcove.controllers.controller import Controller, ControllerContext, Keys, Result
-from alcove.network.service_ranges import SERVICE_RANGES
 from alcove.vpc.defaults import DEFAULT_RANGE, DEFAULT_SUBNET, DEFAULT_VPC, ensure_defaults
 from alcove.vpc.droplets import DropletSet, is_live
 from alcove.vpc.endpoints import EndpointReconciler

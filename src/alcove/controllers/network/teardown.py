@@ -60,10 +60,7 @@ class NetworkTeardown:
 
     async def take_down(self, client: Client, key: ObjectKey, owner: TenantNetworkId) -> str:
         """Deletes what can be deleted now. Returns a message about what remains, or an empty string."""
-        for namespace, name in (
-            (wellknown.DNS_NAMESPACE, wellknown.dns_name(key.name)),
-            (wellknown.API_NAMESPACE, wellknown.api_name(key.name)),
-        ):
+        for namespace, name in wellknown.ids_of(key.name):
             service = self._services.get(key.of(name, namespace))
             if service is not None:
                 try:

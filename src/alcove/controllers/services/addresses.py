@@ -1,119 +1,85 @@
-"""Cluster IPs of services: allocated from the range of the service's network; networks may have equal ranges.
+"""Services that the API server could not give all addresses and ports yet: it allocates them in the request that
+writes the service, but not while the range of the service's network is unknown.
 
-A cluster IP is an endpoint of type `scaled` in ring0. Creating the endpoint allocates the address, so that
-it is allocated only once even with several controllers. It is released with the service, or when the
-service no longer needs it.
+Such a service is written again, unchanged, when its network is provisioned.
 """
 
 from __future__ import annotations
 
-import ipaddress
+from collections.abc import Iterable
 
-from alcove.api import objects
-from alcove.api.addresses import Address, Network
+from alcove.api import node_ports, service_ips
+from alcove.api.errors import Forbidden, InternalError, Invalid
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.kinds.core.services import types
-from alcove.api.kinds.mizar import SCALED
 from alcove.api.objects import Object
-from alcove.client.keys import ObjectKey
-from alcove.client.resources import SERVICES
-from alcove.controllers.controller import ControllerContext
-from alcove.controllers.services.claiming import ServiceClaims, owner_name
-from alcove.network import wellknown
-from alcove.network.provider_networks import ProviderNetwork
-from alcove.network.service_ranges import service_ranges
-from alcove.vpc.addressing import EndpointPurpose
-from alcove.vpc.allocator import AddressAllocator
-from alcove.vpc.errors import AddressTaken, RangeFull, RequestRefused
-from alcove.vpc.vpc_cache import spec_of
-
-EXTERNAL = "External"
-"""`ipam` of a network whose cluster IPs are allocated by an external component."""
+from alcove.client.changes import ChangeType, ObjectChange
+from alcove.client.keys import HOME, ObjectKey
+from alcove.client.resources import NETWORKS, SERVICES
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
+from alcove.controllers.network.networks import JOINED
+from alcove.controllers.services.claiming import FAILED, RETRY_SECONDS
 
 
-class ServiceAddressController(ServiceClaims):
+class ServiceAddressController(Controller):
     name = "service-address"
-    workers = 32
+    resource = SERVICES
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._allocator = AddressAllocator(self._cache, context.clock)
-        self.on(self._services)
-        self.on(self._cache.endpoints, lambda change: self._service_of_deleted(change, SCALED))
+        self._networks = self.mirror(NETWORKS)
+        self._services = self.mirror(SERVICES, {"joined": JOINED})
+        self.on(self._services, self._of_service)
+        self.on(self._networks, self._of_network)
 
-    async def _allocate(self, key: ObjectKey, service: Object) -> None:
-        existing = self._claimed(service, SCALED)
-        if not _needs_address(service["spec"]):
-            await self._release_endpoints(existing)
-            return
+    def _of_service(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        if change.kind is ChangeType.DELETED or not _lacks_something(change.key, change.obj):
+            return ()
+        return (change.key,)
+
+    def _of_network(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        """The network's services, when its ranges become known or change."""
+        if change.kind is ChangeType.DELETED:
+            return ()
+        if change.old is not None and _ranges(change.old) == _ranges(change.obj):
+            return ()
+        key = change.key
+        return self._services.find_keys("joined", key.plane, key.tenant, key.name)
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        service = self._services.get(key)
+        if (
+            service is None
+            or "deletionTimestamp" in service["metadata"]
+            or not _lacks_something(key, service)
+        ):
+            return DONE
         network = self._networks.get(key.of(network_of(service), ""))
         if network is None:
             # The creation of the network enqueues the service.
             self._warn(key, service, f'network "{network_of(service)}" not found')
-            return
-        if "deletionTimestamp" in network["metadata"] or _is_external(network):
-            return
-        backing = self._backing(key, service)
-        if backing is not None:
-            await self._address(key, service, network, backing, existing)
+            return DONE
+        if not _ranges(network) or service_ips.is_external(network):
+            return DONE
+        try:
+            await self.client(key).update(key.tenant, SERVICES, service)
+        except (Invalid, Forbidden, InternalError) as error:
+            self._warn(key, service, error.message)
+            return Result(after_seconds=RETRY_SECONDS)
+        return DONE
 
-    async def _address(
-        self,
-        key: ObjectKey,
-        service: Object,
-        network: Object,
-        backing: ProviderNetwork,
-        existing: list[Object],
-    ) -> None:
-        """Claims the service's cluster IP, or a free one, then writes it into the service."""
-        if service["spec"].get("ipFamilyPolicy") == "RequireDualStack":
-            message = f'network "{network_of(service)}" has only IPv{backing.network.version}'
-            raise RequestRefused(f"ipFamilyPolicy is RequireDualStack, but {message}")
-        cidrs, cluster_ip = service_ranges(network, [backing.network]), spec_of(service, "clusterIP")
-        matching = [each for each in existing if not cluster_ip or spec_of(each, "ip") == cluster_ip]
-        await self._release_endpoints(each for each in existing if each not in matching[:1])
-        endpoint = matching[0] if matching else await self._claim(key, service, backing, cidrs, cluster_ip)
-        if not cluster_ip:
-            await self._write(key, service, spec_of(endpoint, "ip"))
-
-    async def _claim(
-        self, key: ObjectKey, service: Object, backing: ProviderNetwork, cidrs: list[Network], cluster_ip: str
-    ) -> Object:
-        uid = service["metadata"]["uid"]
-        purpose = EndpointPurpose(owner_uid=uid, what=owner_name(key), kind=SCALED)
-        if cluster_ip:
-            address = ipaddress.ip_address(cluster_ip)
-            return await self._allocator.claim(backing.services(_range_of(address, cidrs)), purpose, address)
-        if wellknown.is_dns(service):
-            usual = cidrs[0].network_address + wellknown.DNS_OFFSET
-            try:
-                return await self._allocator.claim(backing.services(cidrs[0]), purpose, usual)
-            except (AddressTaken, RequestRefused):
-                pass  # Use any other address.
-        for cidr in cidrs:
-            try:
-                return await self._allocator.claim(backing.services(cidr), purpose)
-            except RangeFull:
-                continue
-        raise RangeFull(f"no free service address in {', '.join(map(str, cidrs))}")
-
-    async def _write(self, key: ObjectKey, service: Object, address: str) -> None:
-        family = f"IPv{ipaddress.ip_address(address).version}"
-        service["spec"] |= {"clusterIP": address, "clusterIPs": [address], "ipFamilies": [family]}
-        await self.client(key).update(key.tenant, SERVICES, service)
+    def _warn(self, key: ObjectKey, service: Object, message: str) -> None:
+        regarding = {**service, "apiVersion": SERVICES.api_version, "kind": SERVICES.kind}
+        self.events.warning(key.plane, regarding, FAILED, message)
 
 
-def _is_external(network: Object) -> bool:
-    return bool(objects.get(network, "spec", "service", "ipam") == EXTERNAL)
+def _ranges(network: Object) -> tuple[object, ...]:
+    return service_ips.known_ranges(network) if "deletionTimestamp" not in network["metadata"] else ()
 
 
-def _needs_address(spec: Object) -> bool:
-    return types.has_cluster_ip(spec) and not types.is_headless(spec)
-
-
-def _range_of(address: Address, cidrs: list[Network]) -> Network:
-    for cidr in cidrs:
-        if address in cidr:
-            return cidr
-    shown = ", ".join(map(str, cidrs))
-    raise RequestRefused(f"address {address} is outside the network's range for services ({shown})")
+def _lacks_something(key: ObjectKey, service: Object) -> bool:
+    """Whether the API server of this plane would allocate something."""
+    spec = service["spec"]
+    if types.has_cluster_ip(spec) and not spec.get("clusterIP"):
+        return True
+    return key.plane == HOME and node_ports.lacks_port(spec)

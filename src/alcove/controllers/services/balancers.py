@@ -16,17 +16,18 @@ from alcove.api import objects
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.core.services import types
 from alcove.api.kinds.mizar import NODE_PORT
+from alcove.api.node_ports import claimed_port
 from alcove.api.objects import Object
+from alcove.api.pool_shares import PoolUse
 from alcove.client.changes import ChangeType, Index, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import SERVICES
 from alcove.controllers.controller import ControllerContext
 from alcove.controllers.services.claiming import ServiceClaims, owner_name
-from alcove.controllers.services.tenant_shares import BALANCERS, PoolUse, check_share
+from alcove.controllers.services.tenant_shares import BALANCERS, check_share
 from alcove.network.provider_networks import ProviderNetwork
 from alcove.vpc.addressing import AddressPool, EndpointPurpose, pool_in
 from alcove.vpc.allocator import AddressAllocator
-from alcove.vpc.claims import claimed_port
 from alcove.vpc.errors import AddressUnavailable, OutOfRange, VpcError
 from alcove.vpc.states import is_going, is_provisioned
 from alcove.vpc.vpc_cache import spec_of

@@ -1,35 +1,29 @@
 """Node ports of services: one range for all tenants, because all share the same nodes.
 
-A node port is an endpoint of type `door` in ring0; creating it allocates the port. It is released with the
-service, or when the service no longer needs it.
+A node port is an endpoint of type `door` in ring0; creating it allocates the port. Ring0's API server creates it with
+the service (`apiserver/admission/services`), and this controller completes it with the network's VPC and VNI, which
+nodes find it by. For the services of dedicated planes this controller also allocates and releases the ports.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from alcove.api import objects
+from alcove.api import node_ports, objects
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.core.services import types
 from alcove.api.kinds.mizar import NODE_PORT
+from alcove.api.node_ports import PORTS, PROTOCOLS, claimed_port
 from alcove.api.objects import Object
-from alcove.client.keys import ObjectKey
-from alcove.client.resources import SERVICES
+from alcove.api.pool_shares import PoolUse
+from alcove.client.keys import HOME, ObjectKey
+from alcove.client.resources import SERVICES, VPC_ENDPOINTS
 from alcove.controllers.controller import ControllerContext
 from alcove.controllers.services.claiming import ServiceClaims, owner_name
-from alcove.controllers.services.tenant_shares import (
-    NODE_PORTS,
-    PoolUse,
-    check_limit,
-    check_share,
-    node_port_limit,
-)
+from alcove.controllers.services.tenant_shares import check_limit, check_share
 from alcove.controllers.tenants.controller import tenant_key
 from alcove.network.provider_networks import ProviderNetwork
-from alcove.vpc.claims import claimed_port
-from alcove.vpc.node_ports import PORTS, NodePortClaims, PortPurpose
-
-PROTOCOLS = ("TCP", "UDP", "SCTP")
+from alcove.vpc.node_ports import NodePortClaims, PortPurpose
 
 
 class NodePortController(ServiceClaims):
@@ -43,10 +37,12 @@ class NodePortController(ServiceClaims):
 
     async def _allocate(self, key: ObjectKey, service: Object) -> None:
         if "deletionTimestamp" in service["metadata"]:
-            return  # The ports are released when it is deleted (`network/orphans.py`).
-        desired = [
-            port for port in service["spec"].get("ports") or () if _needs_node_port(service["spec"], port)
-        ]
+            return  # The ports are released when it is deleted.
+        if key.plane == HOME:
+            await self._complete(key, service)
+            return
+        spec = service["spec"]
+        desired = [port for port in spec.get("ports") or () if node_ports.needs_port(spec, port)]
         await self._release(service, desired)
         backing = self._backing(key, service) if desired else None
         if backing is not None:
@@ -54,10 +50,23 @@ class NodePortController(ServiceClaims):
                 self._check_share(key.tenant, service, desired)
                 await self._claim(key, service, desired, backing)
 
+    # Ring0's own plane
+
+    async def _complete(self, key: ObjectKey, service: Object) -> None:
+        backing = self._backing(key, service)
+        if backing is None:
+            return  # The service is enqueued when the network is provisioned.
+        for endpoint in self._claimed(service, NODE_PORT):
+            spec = endpoint["spec"]
+            is_complete = spec.get("vpc") == backing.vpc and spec.get("vni") == backing.vni
+            if claimed_port(objects.name(endpoint)) is not None and not is_complete:
+                spec |= {"vpc": backing.vpc, "vni": backing.vni}
+                await self._cache.client.update(SYSTEM, VPC_ENDPOINTS, endpoint)
+
+    # Dedicated planes
+
     def _check_share(self, tenant: TenantId, service: Object, desired: list[Object]) -> None:
         """Raises ShareExceeded before anything is claimed."""
-        if tenant == SYSTEM:
-            return
         held = Counter(
             port[1]
             for each in self._claimed(service, NODE_PORT)
@@ -65,11 +74,11 @@ class NodePortController(ServiceClaims):
         )
         missing = Counter(port.get("protocol") or "TCP" for port in desired) - held
         used = {protocol: self._held_count(protocol, tenant) for protocol in PROTOCOLS}
-        limit = node_port_limit(self._tenancy.tenants.get(tenant_key(tenant)))
-        check_limit(NODE_PORTS, missing.total(), sum(used.values()), limit)
+        limit = node_ports.limit_of(self._tenancy.tenants.get(tenant_key(tenant)))
+        check_limit(node_ports.RESOURCE, missing.total(), sum(used.values()), limit)
         for protocol, count in missing.items():
             free = len(PORTS) - self._held_count(protocol)
-            check_share(PoolUse(NODE_PORTS, used[protocol], free), count)
+            check_share(PoolUse(node_ports.RESOURCE, used[protocol], free), count)
 
     async def _claim(
         self, key: ObjectKey, service: Object, desired: list[Object], backing: ProviderNetwork
@@ -108,10 +117,3 @@ class NodePortController(ServiceClaims):
             for name, each in ports.items()
             if (port := claimed_port(name)) is not None and port not in specified
         )
-
-
-def _needs_node_port(spec: Object, port: Object) -> bool:
-    if not types.has_node_ports(spec):
-        return False
-    is_allocated = not types.is_balanced(spec) or spec.get("allocateLoadBalancerNodePorts", True)
-    return bool(is_allocated or port.get("nodePort"))

@@ -17,8 +17,9 @@ from alcove.network.owners import TenantNetworkId
 NODE = IPv4Address("192.0.2.1")
 OUTSIDE = IPv4Address("198.51.100.7")
 VIP = IPv4Address("10.96.0.20")
+SERVICES = ip_network("10.96.0.0/24")
 HERE, FAR = ip_address("10.0.0.5"), ip_address("10.0.0.9")
-GRANT = ServiceGrant(frozenset((VIP,)), frozenset(((30080, "TCP"),)), frozenset((OUTSIDE,)))
+GRANT = ServiceGrant(frozenset(((30080, "TCP"),)), frozenset((OUTSIDE,)))
 
 
 def place(tenant: str = "acme", **more: Any) -> NodePerspective:
@@ -29,7 +30,9 @@ def place(tenant: str = "acme", **more: Any) -> NodePerspective:
         (Subnet(7, prefix),),
         (ip_interface("10.0.0.1/24"),),
     )
-    return NodePerspective(backing, (NODE,), frozenset((HERE,)), **{"has_node_address": True, **more})
+    return NodePerspective(
+        backing, (SERVICES,), (NODE,), frozenset((HERE,)), **{"has_node_address": True, **more}
+    )
 
 
 def service(name: str = "web", namespace: str = "default", **spec: Any) -> Object:
@@ -95,16 +98,17 @@ def test_backends(slices: list[Object], spec: Object, expected: tuple[Any, ...])
 
 
 @pytest.mark.parametrize(
-    ("grant", "spec"),
+    "spec",
     [
-        (ServiceGrant(), {}),
-        (ServiceGrant(frozenset((ip_address("10.96.0.21"),))), {}),
-        (GRANT, {"clusterIP": "None", "clusterIPs": ["None"]}),
-        (GRANT, {"clusterIP": "", "clusterIPs": []}),
+        {"clusterIP": "10.96.1.20", "clusterIPs": ["10.96.1.20"]},
+        {"clusterIP": "10.0.0.9", "clusterIPs": ["10.0.0.9"]},
+        {"clusterIP": "fd96::20", "clusterIPs": ["fd96::20"]},
+        {"clusterIP": "None", "clusterIPs": ["None"]},
+        {"clusterIP": "", "clusterIPs": []},
     ],
 )
-def test_an_address_that_ring0_has_not_granted_is_not_used(grant: ServiceGrant, spec: Object) -> None:
-    assert not served(place(), service(**spec), [BOTH], grant).services
+def test_an_address_outside_the_networks_ranges_for_services_is_not_used(spec: Object) -> None:
+    assert not served(place(), service(**spec), [BOTH], GRANT).services
 
 
 @pytest.mark.parametrize(
@@ -233,7 +237,6 @@ def test_grants_are_read_from_allocations() -> None:
 
     found = granted(
         [
-            holding("scaled", VIP),
             holding("door", None, (30080, "TCP")),
             holding("door", OUTSIDE),
             holding("simple", HERE),

@@ -1,4 +1,4 @@
-"""Ingresses, their classes, network policies."""
+"""Ingresses, their classes, network policies, addresses of services."""
 
 import pytest
 
@@ -181,3 +181,73 @@ def test_network_policy_defaults() -> None:
     bare: Object = {}
     STRATEGIES["networkpolicies"].default(bare)
     assert bare["spec"]["policyTypes"] == ["Ingress"]
+
+
+PARENT = {"resource": "services", "namespace": "default", "name": "web"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"parentRef": PARENT}, []),
+        ({"parentRef": {"resource": "routers", "group": "example.com", "name": "edge"}}, []),
+        ({}, ["spec.parentRef: Required value"]),
+        (
+            {"parentRef": {"namespace": "default"}},
+            ["spec.parentRef.resource: Required value", "spec.parentRef.name: Required value"],
+        ),
+    ],
+)
+def test_ip_address(spec: Object, expected: list[str]) -> None:
+    assert messages("ipaddresses", spec) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "is_valid"),
+    [
+        ("10.96.0.1", True),
+        ("fd96::1", True),
+        ("10.96.0.1.blue", True),
+        ("fd96::1.blue", True),
+        ("10.96.0.1.", False),
+        ("10.96.0.1.-", False),
+        ("10.96.0.01", False),
+        ("web", False),
+    ],
+)
+def test_the_name_of_an_ip_address_is_the_address(name: str, is_valid: bool) -> None:
+    validate = STRATEGIES["ipaddresses"].validate_name
+    assert validate is not None
+    assert (not validate(name, False)) is is_valid
+
+
+def test_an_ip_address_stays_with_its_parent() -> None:
+    old, new = {"spec": {"parentRef": PARENT}}, {"spec": {"parentRef": {**PARENT, "name": "api"}}}
+    update = STRATEGIES["ipaddresses"].validate_update
+    assert not update(old, old)
+    assert "field is immutable" in str(update(new, old)[0])
+
+
+@pytest.mark.parametrize(
+    ("cidrs", "expected"),
+    [
+        (["10.7.0.0/24"], ""),
+        (["10.7.0.0/24", "fd07::/112"], ""),
+        ([], "spec.cidrs: Required value: at least one CIDR required"),
+        (["10.7.0.0/24", "10.8.0.0/24"], "may specify no more than one IP for each IP family"),
+        (["10.7.0.1/24"], "spec.cidrs[0]: Invalid value"),
+        (["10.7.0.0/24", "fd07::/112", "fd08::/112"], "may only hold up to 2 values"),
+    ],
+)
+def test_service_cidr(cidrs: list[str], expected: str) -> None:
+    found = messages("servicecidrs", {"cidrs": cidrs})
+    assert (expected in found[0]) if expected else not found
+
+
+def test_a_service_cidr_may_only_get_a_second_family() -> None:
+    def errors(*cidrs: str) -> int:
+        old, new = {"spec": {"cidrs": ["10.7.0.0/24"]}}, {"spec": {"cidrs": list(cidrs)}}
+        return len(STRATEGIES["servicecidrs"].validate_update(new, old))
+
+    assert not errors("10.7.0.0/24") and not errors("10.7.0.0/24", "fd07::/112")
+    assert errors("10.8.0.0/24") and errors("fd07::/112", "10.7.0.0/24")

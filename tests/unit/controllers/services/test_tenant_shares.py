@@ -1,60 +1,24 @@
-"""A tenant may hold as much of a pool as is still free, and everybody gets something."""
+"""What the services of a tenant hold of a shared pool is found by index, and more than its share is refused."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from alcove.api.pool_shares import PoolUse
 from alcove.controllers.services.tenant_shares import (
     BALANCERS,
-    NODE_PORTS,
-    NODE_PORTS_PER_TENANT_MAX,
-    PoolUse,
     ShareExceeded,
     check_limit,
     check_share,
-    node_port_limit,
     pool_and_tenant,
 )
 
 
-def may_have(size: int, held: list[int], tenant: int) -> bool:
-    try:
-        check_share(PoolUse(BALANCERS, held[tenant], size - sum(held)), 1)
-    except ShareExceeded:
-        return False
-    return sum(held) < size
-
-
-@given(st.integers(1, 60), st.lists(st.integers(0, 3), max_size=200))
-def test_whoever_comes_gets_one_as_long_as_the_greedy_are_few(size: int, turns: list[int]) -> None:
-    """Whatever four tenants take, in whatever order: one that has none gets one, if the pool has sixteen."""
-    held = [0] * 5
-    for tenant in turns:
-        if may_have(size, held, tenant):
-            held[tenant] += 1
-    assert sum(held) <= size
-    if size >= 16:
-        assert may_have(size, held, 4)
-
-
-def test_one_alone_gets_half_and_is_told_what_it_has() -> None:
-    check_share(PoolUse(NODE_PORTS, 4, 6), 1)
-    with pytest.raises(ShareExceeded) as caught:
-        check_share(PoolUse(NODE_PORTS, 5, 5), 1)
-    assert str(caught.value) == (
-        "exceeded quota: tenant share, requested: services.nodeports=1, used: services.nodeports=5, "
-        "limited: services.nodeports=5"
-    )
-
-
-def test_the_limit_is_ring0s_to_change() -> None:
-    assert node_port_limit(None) == NODE_PORTS_PER_TENANT_MAX
-    assert node_port_limit({"spec": {"quota": {"hard": {"pods": "3"}}}}) == NODE_PORTS_PER_TENANT_MAX
-    assert node_port_limit({"spec": {"quota": {"hard": {"services.nodeports": "1k"}}}}) == 1000
-    check_limit(NODE_PORTS, 2, 8, 10)
-    check_limit(NODE_PORTS, 0, 12, 10)
-    with pytest.raises(ShareExceeded):
-        check_limit(NODE_PORTS, 3, 8, 10)
+def test_more_than_the_share_or_the_limit_is_refused() -> None:
+    check_share(PoolUse(BALANCERS, 4, 6), 1)
+    check_limit(BALANCERS, 2, 8, 10)
+    with pytest.raises(ShareExceeded, match="exceeded quota: tenant share"):
+        check_share(PoolUse(BALANCERS, 5, 5), 1)
+    with pytest.raises(ShareExceeded, match="exceeded quota: tenant share"):
+        check_limit(BALANCERS, 3, 8, 10)
 
 
 def test_what_is_held_is_found_by_pool_and_tenant() -> None:

@@ -49,7 +49,7 @@ class ResourceQuota(Plugin):
         if attributes.dry_run:
             self._charges(attributes, QuotaChange.of(attributes.resource, attributes.old, attributes.obj))
         else:
-            attributes.join = partial(self._join, attributes)
+            attributes.joins.append(partial(self._join, attributes))
 
     @asynccontextmanager
     async def _join(self, attributes: Attributes, op: WriteOp) -> AsyncIterator[Sequence[WriteOp]]:

@@ -64,10 +64,10 @@ class World:
 
     async def joined(self, attributes: Attributes) -> Sequence[WriteOp]:
         await self.plugin.validate(attributes)
-        if attributes.join is None:
+        if not attributes.joins:
             return ()
         op = WriteOp(Key(attributes.resource, ACME, "n", attributes.name), b"{}", ABSENT)
-        async with attributes.join(op) as ops:
+        async with attributes.joins[0](op) as ops:
             return ops
 
 

@@ -56,7 +56,7 @@ class Server:
         try:
             await self._services.admission.validate(attributes)
             op = WriteOp(Key(CONFIG_MAPS, ACME, "n", name), encode(obj), ABSENT)
-            await writing.commit(self._services, CALL, op, (), attributes.join)
+            await writing.commit(self._services, CALL, op, (), attributes.joins)
         except Forbidden:
             return False
         return True

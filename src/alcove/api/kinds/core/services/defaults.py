@@ -45,7 +45,7 @@ def _default_affinity(spec: Object) -> None:
 
 
 def prepare_new_service(service: Object) -> None:
-    """Set IP families, as far as they follow from the spec; addresses are set by the allocator."""
+    """Set IP families, as far as they follow from the spec; the allocator sets the others, with the addresses."""
     service["status"] = {"loadBalancer": {}}
     spec = service["spec"]
     if not types.has_cluster_ip(spec):
@@ -58,10 +58,12 @@ def prepare_new_service(service: Object) -> None:
         family = addresses.ip_family(address)
         if family and family not in families:
             families.append(family)
-    families = families or ["IPv4"]
-    if has_no_backends and len(families) == 1 and spec["ipFamilyPolicy"] != "SingleStack":
-        families.append("IPv6" if families == ["IPv4"] else "IPv4")
-    spec["ipFamilies"] = families
+    if has_no_backends:
+        families = families or ["IPv4"]
+        if len(families) == 1 and spec["ipFamilyPolicy"] != "SingleStack":
+            families.append("IPv6" if families == ["IPv4"] else "IPv4")
+    if families:
+        spec["ipFamilies"] = families
 
 
 def prepare_service_update(new: Object, old: Object) -> None:

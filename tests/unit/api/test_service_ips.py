@@ -1,0 +1,63 @@
+"""Where a network's service addresses are from, and the names that claim them."""
+
+from ipaddress import ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alcove.api import service_ips
+from alcove.api.addresses import ip_errors
+from alcove.api.objects import Object
+
+ADDRESSES = st.ip_addresses().map(str).filter(lambda text: not ip_errors("", text))
+"""Those that a service may have: not IPv4 in IPv6."""
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "expected"),
+    [
+        ({"type": "flat"}, {}, ["10.96.0.0/16"]),
+        ({"type": "flat", "service": {"cidrs": ["10.7.0.0/24"]}}, {}, ["10.7.0.0/24"]),
+        ({"type": "vpc", "ip": "10.0.0.0", "prefix": 16}, {}, ["10.96.0.0/16"]),
+        ({"type": "vpc", "ip": "10.0.0.0", "prefix": 8}, {}, ["172.31.0.0/16"]),
+        ({"type": "vpc", "ip": "10.0.0.0", "prefix": "8"}, {}, ["172.31.0.0/16"]),
+        ({"type": "vpc", "ip": "fd00::", "prefix": 64}, {}, ["fd96::/108"]),
+        ({"type": "vpc", "ip": "0.0.0.0", "prefix": 0}, {}, []),
+        ({"type": "vpc"}, {}, []),
+        ({"type": "vpc", "vpcID": "old"}, {}, []),
+        ({"type": "vpc", "vpcID": "old"}, {"serviceCIDRs": ["172.31.0.0/16"]}, ["172.31.0.0/16"]),
+        ({"type": "vpc"}, {"serviceCIDRs": ["nonsense", "10.96.0.0/16"]}, ["10.96.0.0/16"]),
+    ],
+)
+def test_the_ranges_are_known_when_they_are_certain(
+    spec: Object, status: Object, expected: list[str]
+) -> None:
+    found = service_ips.known_ranges({"spec": spec, "status": status})
+    assert found == tuple(map(ip_network, expected))
+
+
+@given(ADDRESSES, st.sampled_from(["default", "blue", "7.blue", "1.2.3.4"]))
+def test_an_address_is_read_back_from_its_claim(address: str, network: str) -> None:
+    name = service_ips.claim_name(network, address)
+    assert service_ips.claimed_address(name) == address
+    assert (name == address) == (network == "default")
+
+
+@pytest.mark.parametrize("name", ["", "web", "10.96.0", "10.96.0.07", "10.96.0.256", "FD96::5", "fd96:0::5"])
+def test_other_names_claim_nothing(name: str) -> None:
+    assert service_ips.claimed_address(name) == ""
+
+
+def test_one_address_has_one_claim_however_it_is_spelled() -> None:
+    assert service_ips.claim_name("default", "FD96:0:0::0005") == "fd96::5"
+
+
+def test_a_claim_names_its_service() -> None:
+    service = {"metadata": {"namespace": "shop", "name": "web"}}
+    claim = service_ips.claim("10.96.1.7.blue", service)
+    assert claim["metadata"]["labels"][service_ips.FAMILY_LABEL] == "IPv4"
+    assert service_ips.is_claimed_by(claim, service)
+    assert not service_ips.is_claimed_by(claim, {"metadata": {"namespace": "shop", "name": "api"}})
+    other = {"spec": {"parentRef": {**claim["spec"]["parentRef"], "group": "example.com"}}}
+    assert not service_ips.is_claimed_by(other, service)
