@@ -188,7 +188,6 @@ def test_a_flat_network_that_lost_its_finalizer_returns_its_number(
     assert tenant.patch(f"{NETWORKS}/net", {"metadata": {"finalizers": None}}).status == 200
     with controllers(server):
         wait_until(lambda: tenant.get(f"{NETWORKS}/net").status == 404)
-        wait_until(lambda: not service_addresses(server, vni))
         assert server.system.get(f"{MIZAR}/dividers/vni-{vni}-d0").status == 200, "a pod is still on it"
         assert tenant.delete(f"{PODS}/web?gracePeriodSeconds=0").status == 200
         wait_until(lambda: server.system.get(f"{MIZAR}/dividers/vni-{vni}-d0").status == 404)
@@ -210,8 +209,3 @@ def test_a_gateway_leaves_a_subnet_that_is_being_deleted(server: LocalServer, te
 def gateway_subnets(server: LocalServer) -> list[str]:
     found = server.system.get(f"{MIZAR}/endpoints").json["items"]
     return [each["spec"]["net"] for each in found if each["spec"]["type"] == "gateway"]
-
-
-def service_addresses(server: LocalServer, vni: int) -> list[Object]:
-    found = server.system.get(f"{MIZAR}/endpoints?fieldSelector=spec.type%3Dscaled").json["items"]
-    return [each for each in found if each["spec"]["vni"] == vni]

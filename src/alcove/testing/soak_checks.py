@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from alcove.agent.cgroups import Cgroups
-from alcove.api import local_volumes
+from alcove.api import local_volumes, node_ports, service_ips
+from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
 from alcove.dataplane import namespaces
 from alcove.dataplane.veths import port_name
@@ -66,13 +67,14 @@ def _objects(state: ClusterState) -> Iterator[str]:
     for each in state.networks:
         if (each.get("status") or {}).get("phase") != "Ready":
             yield f"network {_name(each)} is {each.get('status')}"
-    owners = {"simple": state.pods, "scaled": state.services, "door": state.services}
+    owners = {"simple": state.pods, "door": state.services}
     for kind, objects in owners.items():
         uids = {each["metadata"]["uid"] for each in objects}
         for endpoint in state.of_type(kind):
             if owner_uid(endpoint) not in uids:
                 yield f"endpoint {endpoint['metadata']['name']} of {endpoint['spec']['pod']} has no owner"
     yield from _doors(state)
+    yield from _addresses(state)
     networks = {f"{each['metadata']['tenant']}/{each['metadata']['name']}" for each in state.networks}
     held = {"VPC": state.vpcs, "subnet": state.subnets, "divider": state.dividers, "bouncer": state.bouncers}
     for kind, held_objects in held.items():
@@ -114,9 +116,7 @@ def _doors(state: ClusterState) -> Iterator[str]:
     """Node ports and external addresses are exactly those that services have."""
     ports, addresses = set(), set()
     for service in state.services:
-        for port in service["spec"].get("ports") or ():
-            if port.get("nodePort"):
-                ports.add(f"port-{port['nodePort']}-{(port.get('protocol') or 'TCP').lower()}")
+        ports |= {node_ports.claim_name(*port) for port in node_ports.held_ports(service["spec"])}
         for each in ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ():
             addresses.add(each["ip"])
     doors = state.of_type("door")
@@ -126,6 +126,19 @@ def _doors(state: ClusterState) -> Iterator[str]:
         yield f"node ports held {held_ports}, of services {ports}"
     if held_addresses != addresses:
         yield f"external addresses held {held_addresses}, of services {addresses}"
+
+
+def _addresses(state: ClusterState) -> Iterator[str]:
+    """Addresses that are claimed are exactly those that services have."""
+    claimed = {(each["metadata"]["tenant"], each["metadata"]["name"]) for each in state.addresses}
+    had = {
+        (service["metadata"]["tenant"], service_ips.claim_name(network_of(service), address))
+        for service in state.services
+        for address in service["spec"].get("clusterIPs") or ()
+        if address != "None"
+    }
+    if claimed != had:
+        yield f"addresses claimed only {claimed - had}, of services only {had - claimed}"
 
 
 # Nodes

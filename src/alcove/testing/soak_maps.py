@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
 from alcove.dataplane import namespaces
 from alcove.dataplane.address import Address, unpack
@@ -90,14 +91,17 @@ class ExpectedServices:
         self.doors: dict[tuple[Address, int], int] = {}
         """External address and port → VNI."""
         self._node = ip_address(node.address)
-        vni_of = {owner_uid(each): each["spec"]["vni"] for each in state.of_type("scaled")}
+        vni_of = {
+            (each["metadata"]["tenant"], each["metadata"]["name"]): (each.get("status") or {}).get("vni")
+            for each in state.networks
+        }
         self._gateways = {
             each["spec"]["vni"]
             for each in state.of_type("gateway")
             if each["spec"].get("droplet") == node.name and each["spec"].get("ip")
         }
         for service in state.services:
-            vni = vni_of.get(service["metadata"]["uid"])
+            vni = vni_of.get((service["metadata"]["tenant"], network_of(service)))
             if vni in vnis and service["spec"].get("clusterIP") not in ("", "None", None):
                 self._add(state, service, vni)
 

@@ -31,6 +31,7 @@ class ClusterState:
         self.claims = items(f"/api/v1{EVERYWHERE}/persistentvolumeclaims")
         self.volumes = items(f"/api/v1{EVERYWHERE}/persistentvolumes")
         self.networks = items(f"/apis/arktos.futurewei.com/v1{EVERYWHERE}/networks")
+        self.addresses = items(f"/apis/networking.k8s.io/v1{EVERYWHERE}/ipaddresses")
         self.policies = items(f"/apis/networking.k8s.io/v1{EVERYWHERE}/networkpolicies")
         self.tenants = items("/api/v1/tenants")
         self.nodes = items("/api/v1/nodes")
@@ -43,7 +44,7 @@ class ClusterState:
         self.droplets = items(f"{MIZAR}/droplets")
 
     def of_type(self, kind: str) -> list[Object]:
-        """Endpoints: `simple` of pods, `scaled` of services, `door` of external ports, `gateway` of nodes."""
+        """Endpoints: `simple` of pods, `door` of external ports and addresses, `gateway` of nodes."""
         return [each for each in self.endpoints if each["spec"]["type"] == kind]
 
     def endpoints_on(self, node: str) -> list[Object]:
