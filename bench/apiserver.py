@@ -25,7 +25,7 @@ import orjson
 import uvloop
 from msgspec import Struct
 
-from bench import load
+from bench import apiserver_services, load
 from bench.servers import Alcove, Bare, Kubernetes, kubernetes_assets
 
 HOST = "127.0.0.1"
@@ -99,6 +99,18 @@ async def measure_create(target: Target, scale: Scale, mark: str) -> float:
     names = (f"{mark}-{number}" for number in itertools.count())
     result = await target.run(CONNECTIONS, scale.seconds, creates(names))
     return result.per_s
+
+
+async def measure_services(target: Target, scale: Scale) -> dict[str, float]:
+    """Creates per second of ConfigMaps, and of services with their addresses."""
+    client = await load.connect(HOST, target.port, target.tls)
+    await client.send(post(apiserver_services.NETWORKS, orjson.dumps(apiserver_services.NETWORK)))
+    client.close()
+
+    async def rate(requests: Any) -> float:
+        return (await target.run(CONNECTIONS, scale.seconds, requests)).per_s
+
+    return await apiserver_services.measure(rate, post, scale.rounds)
 
 
 async def measure_get(target: Target, scale: Scale, name: str) -> float:
@@ -283,6 +295,7 @@ async def alcove_figures(scale: Scale, directory: Path) -> dict[str, float]:
         figures["get_per_s"] = statistics.median(gets)
         figures["bare_aiohttp_per_s"] = statistics.median(bares)
         figures["create_per_s"] = statistics.median(made)
+        figures.update(await measure_services(target, scale))
     with Alcove(directory / "listed") as alcove:
         target = Target(alcove.port, alcove.caller())
         await prepare(target)
@@ -332,6 +345,8 @@ GOALS = {
     "get_per_s": "≥ 0.5 of bare aiohttp",
     "bare_aiohttp_per_s": "",
     "create_per_s": "≥ 3,000",
+    "create_configmap_per_s": "",
+    "create_service_per_s": "≥ 0.9 of ConfigMaps",
     "list_5000_ms": "≤ 0.1 of kube-apiserver",
     "list_selector_10_ms": "< 5",
     "watch_1000_p99_ms": "< 50",
@@ -346,6 +361,8 @@ def show(figures: dict[str, float]) -> None:
     for name, value in figures.items():
         print(f"{name:34}{value:12,.1f}   {GOALS.get(name, '')}")
     print(f"{'get / bare aiohttp':34}{figures['get_per_s'] / figures['bare_aiohttp_per_s']:12.2f}")
+    services = figures["create_service_per_s"] / figures["create_configmap_per_s"]
+    print(f"{'services / ConfigMaps':34}{services:12.2f}")
     for ours, theirs in (("get_per_s", "kube_get_per_s"), ("create_per_s", "kube_create_per_s")):
         if theirs in figures:
             print(f"{ours + ' / kube-apiserver':34}{figures[ours] / figures[theirs]:12.1f}")
