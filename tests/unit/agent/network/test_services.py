@@ -166,7 +166,7 @@ def test_a_node_port_that_is_not_the_services_is_closed(spec: Object) -> None:
 
 def test_a_load_balancers_address_works_if_ring0_granted_it() -> None:
     assert node_ports_of(BALANCED, INGRESS) == (NodePort(7, OUTSIDE, 80, Protocol.TCP, VIP, 80),)
-    assert node_ports_of(BALANCED, INGRESS, ServiceGrant(frozenset((VIP,)))) == ()
+    assert node_ports_of(BALANCED, INGRESS, ServiceGrant(outside=frozenset((VIP,)))) == ()
     proxied = {"loadBalancer": {"ingress": [{"ip": str(OUTSIDE), "ipMode": "Proxy"}, {"hostname": "x"}]}}
     assert node_ports_of(BALANCED, proxied) == ()
 
