@@ -16,6 +16,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
+from glob import glob
 from pathlib import Path
 
 from alcove.agent.cgroups import Cgroups
@@ -95,14 +96,15 @@ def processes(mark: str) -> Iterator[str]:
 
 def _network_namespaces() -> Iterator[str]:
     """Inodes of namespaces that have a name, contain a process, or are held open by one."""
-    known = [*Path("/proc").glob("[0-9]*/task/*/ns/net"), *Path("/proc").glob("[0-9]*/fd/*")]
-    for path in known:
-        try:
-            target = str(path.readlink())
-        except OSError:
-            continue
-        if target.startswith("net:"):
-            yield target
+    for pattern in ("/proc/[0-9]*/task/*/ns/net", "/proc/[0-9]*/fd/*"):
+        # `Path.glob` raises for a process that ends meanwhile.
+        for link in glob(pattern):  # noqa: PTH207
+            try:
+                target = str(Path(link).readlink())
+            except OSError:
+                continue
+            if target.startswith("net:"):
+                yield target
     named = Path("/run/netns")
     for path in named.iterdir() if named.is_dir() else ():
         yield f"named {path.name} {path.stat().st_ino}"
