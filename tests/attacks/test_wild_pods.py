@@ -13,7 +13,7 @@ from alcove.agent.runtime.conmon import LOG_FILE_BYTES_MAX
 from alcove.api.objects import Object
 from alcove.testing.abuse import pods
 from alcove.testing.attacks import AttackedCluster
-from alcove.testing.cluster import PODS, create, ended, lacking, pod, ready, remove, until
+from alcove.testing.cluster import create, ended, lacking, pod, ready, remove, until
 from alcove.testing.server import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(lacking()), reason=lacking() or "-")]
@@ -21,7 +21,6 @@ pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(lacking()), reason=lacki
 WAIT_SECONDS = 60.0
 AGENT_BYTES_MAX = 400 << 20
 SECONDS = 4.0
-CROWD = 40
 
 
 def wild(arena: AttackedCluster, name: str) -> Object:
@@ -123,24 +122,3 @@ def test_other_pods_start_beside_wild_ones(arena: AttackedCluster) -> None:
     assert not during.failures, during.failures
     # Four burning pods share two cores with the pod that starts.
     assert during.start_p50_ms <= 4 * before.start_p50_ms + 3_000
-
-
-def test_a_crowd_of_pods_that_crash_does_not_delay_anothers_start(arena: AttackedCluster) -> None:
-    """Containers were started in the order in which they came, whoever's they were."""
-    names = [f"crash-{number}" for number in range(CROWD)]
-    crashing = {"containers": [{"name": "main", "image": "alcove/busybox", "command": ["false"]}]}
-    with arena.unharmed():
-        for name in names:
-            create(arena.attacker, pods.named(name, crashing, arena.target.runtime_class))
-        create(arena.quiet.caller, pod("amid", **arena.sandboxed))
-        ready(arena.quiet.caller, "amid", WAIT_SECONDS)
-        found = arena.attacker.get(PODS).json["items"]
-        remove(arena.quiet.caller, "amid")
-        remove(arena.attacker, *names)
-    waiting = [each for each in found if each["metadata"]["name"] in names and not _has_started(each)]
-    assert len(waiting) >= CROWD // 2, f"{CROWD - len(waiting)} of {CROWD} came first"
-
-
-def _has_started(found: Object) -> bool:
-    statuses = found["status"].get("containerStatuses") or ()
-    return any({"running", "terminated"} & {*each["state"], *each.get("lastState", {})} for each in statuses)

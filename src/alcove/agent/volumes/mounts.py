@@ -52,14 +52,17 @@ def memory_volume(source: Path, size_bytes: int, group: int | None) -> MemoryVol
 
 
 def sandbox_volumes(spec: Object, paths: Mapping[str, VolumePath]) -> dict[str, VolumePath]:
-    """The volumes in a sandbox that makes memory volumes itself, except those of which a container mounts a subPath:
-    that is a directory on the node."""
+    """The volumes in a sandbox that makes memory volumes itself, except those that the node reads: a container mounts
+    a subPath, which is a directory on the node, or has a variable from a file."""
     containers = [each for field in _CONTAINER_FIELDS for each in spec.get(field) or ()]
     mounts = [mount for container in containers for mount in container.get("volumeMounts") or ()]
-    divided = {mount["name"] for mount in mounts if mount.get("subPath") or mount.get("subPathExpr")}
+    on_node = {mount["name"] for mount in mounts if mount.get("subPath") or mount.get("subPathExpr")}
+    for variable in (each for container in containers for each in container.get("env") or ()):
+        file_key = (variable.get("valueFrom") or {}).get("fileKeyRef") or {}
+        on_node.add(file_key.get("volumeName", ""))
 
     def in_sandbox(name: str, volume: VolumePath) -> VolumePath:
-        if volume.memory is None or name in divided:
+        if volume.memory is None or name in on_node:
             return structs.replace(volume, memory=None)
         return structs.replace(volume, path=Path(volume.memory.source))
 
