@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import urllib.request
 from collections.abc import Iterator
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
@@ -153,3 +155,24 @@ def test_mounts_inside_a_host_path_are_read_only_too(
         remove(system, name)
     finally:
         mount_calls.unmount_all(inner)
+
+
+def test_a_host_port_of_ring0s_pod_is_served_by_its_node_until_the_pod_is_gone(
+    cluster: RealCluster, system: Caller
+) -> None:
+    wanted = pod("ported", SERVES.format(8080))
+    wanted["spec"]["containers"][0]["ports"] = [{"containerPort": 8080, "hostPort": 18080}]
+    create(system, wanted)
+    found = ready(system, "ported", 120)
+    url = f"http://{found['status']['hostIP']}:18080/"
+
+    def answer() -> bytes:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as response:
+                return bytes(response.read())
+        except (OSError, HTTPException):
+            return b""
+
+    wait_until(lambda: answer() == b"hello\n", 60)
+    remove(system, "ported")
+    wait_until(lambda: answer() == b"", 60)

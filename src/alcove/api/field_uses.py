@@ -64,11 +64,7 @@ _PLUGINS = " ".join(
 
 ROWS = (
     # Fields that nobody acts on.
-    Row(
-        "core.v1.ContainerPort.hostPort core.v1.ContainerPort.hostIP",
-        FieldUse.WARNED,
-        "spec.containers[].ports[].hostPort",
-    ),
+    Row("core.v1.ContainerPort.host*", FieldUse.READ, "agent/network/host_ports.py"),
     Row("core.v1.PersistentVolumeSpec.mountOptions", FieldUse.WARNED, "spec.mountOptions"),
     Row("storage.v1.StorageClass.mountOptions", FieldUse.WARNED, "mountOptions"),
     Row(
@@ -158,11 +154,6 @@ ROWS = (
         "autoscaling.v2.ObjectMetricSource.* autoscaling.v2.MetricSpec.object",
         FieldUse.REFUSED,
         "No custom metrics API is served: the autoscaler's condition ScalingActive says so.",
-    ),
-    Row(
-        "core.v1.*.resizePolicy core.v1.ContainerResizePolicy.*",
-        FieldUse.WARNED,
-        "spec.containers[].resizePolicy[].restartPolicy=RestartContainer",
     ),
     # Fields that the API server itself acts on: schemas, conversions, defaults.
     Row(

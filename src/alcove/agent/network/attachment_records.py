@@ -55,6 +55,16 @@ class VethRecord(Struct, frozen=True):
         )
 
 
+class HostPort(Struct, frozen=True):
+    """A port of the node that leads to a port of the pod."""
+
+    port: int
+    protocol: str
+    container_port: int
+    host_ip: str = ""
+    """The only address of the node at which it is; empty for all."""
+
+
 class AttachmentRecord(Struct, frozen=True):
     key: PodKey
     network: TenantNetworkId
@@ -66,6 +76,7 @@ class AttachmentRecord(Struct, frozen=True):
     plugs: tuple[VethRecord, ...]
     container: str = ""
     """The container runtime's id of the container; empty for the agent's pods."""
+    host_ports: tuple[HostPort, ...] = ()
 
 
 class AttachmentRecords:

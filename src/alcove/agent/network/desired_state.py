@@ -1,7 +1,7 @@
 """Builds the desired state of the node's data plane. A field that has not changed is the same tuple as
 before, so that the data plane can skip it by identity."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from alcove.agent.network.attachment_records import AttachmentRecord
 from alcove.agent.network.endpoint_index import EndpointIndex
+from alcove.agent.network.host_ports import served as host_port_entries
 from alcove.agent.network.map_shares import (
     TOO_MANY_ENDPOINTS,
     TOO_MANY_NETWORKS,
@@ -22,7 +23,7 @@ from alcove.agent.network.map_shares import (
 from alcove.agent.network.ring0_objects import NetworkBacking, Nodes
 from alcove.agent.network.view import NetworkView
 from alcove.dataplane.address import Address, Prefix, host_prefix
-from alcove.dataplane.model import DataplaneState, Veth
+from alcove.dataplane.model import DataplaneNetwork, DataplaneState, NodePort, Veth
 
 
 class DesiredStateBuilder:
@@ -57,7 +58,11 @@ class DesiredStateBuilder:
     ) -> DataplaneState:
         """`served` are VPCs that this node bounces or divides, with the endpoints of their subnets."""
         served, left_out = share_networks(views, served)
+        records = list(records)
         veths = self._veths(views, records)
+        host_ports = [
+            each for each in host_port_entries(records, self._node_addresses) if each[0].vni in views
+        ]
         self._refresh(views, veths)
         for view, service in self._services.share(views.values()):
             note_service(self._note, self._node, view, service)
@@ -73,14 +78,26 @@ class DesiredStateBuilder:
         self._losses.report(TOO_MANY_ENDPOINTS, cut, tenants)
         return DataplaneState(
             nodes=self._same("nodes", sorted(each for each in set(nodes.values()) if each != self._address)),
-            networks=self._same("networks", (view.network() for view in views.values())),
+            networks=self._same("networks", _networks(views, [port for _, port in host_ports])),
             vpcs=self._same("vpcs", (each.vpc for each in backings)),
             subnets=self._same("subnets", (subnet for each in backings for subnet in each.subnets)),
             endpoints=self._chained("endpoints", kept),
             veths=self._same("veths", veths),
-            services=self._chained("services", [view.table.services for view in views.values()]),
+            services=self._chained(
+                "services",
+                [
+                    *(view.table.services for view in views.values()),
+                    self._same("host services", (service for service, _ in host_ports)),
+                ],
+            ),
             gateways=self._same("gateways", (view.gateway(self._node) for view in views.values())),
-            node_ports=self._chained("node_ports", [view.table.node_ports for view in views.values()]),
+            node_ports=self._chained(
+                "node_ports",
+                [
+                    *(view.table.node_ports for view in views.values()),
+                    self._same("host ports", (port for _, port in host_ports)),
+                ],
+            ),
             forbidden=self._same("forbidden", self._forbidden_prefixes(nodes)),
         )
 
@@ -125,6 +142,15 @@ class DesiredStateBuilder:
             self._parts[field] = parts
             self._joined[field] = tuple(item for part in parts for item in part)
         return self._joined[field]
+
+
+def _networks(views: Mapping[int, NetworkView], host_ports: Sequence[NodePort]) -> Iterator[DataplaneNetwork]:
+    """The networks; the addresses of their host ports are service addresses outside their ranges."""
+    for view in views.values():
+        network = view.network()
+        addresses = [port.service_address for port in host_ports if port.vni == network.vni]
+        prefixes = (*network.service_prefixes, *(host_prefix(each) for each in addresses))
+        yield replace(network, service_prefixes=tuple(dict.fromkeys(prefixes)))
 
 
 def with_rules(veth: Veth, record: AttachmentRecord, view: NetworkView) -> Veth:

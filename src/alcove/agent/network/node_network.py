@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from alcove.agent.ingress.gateway_dialer import GatewaySource
+from alcove.agent.network import host_ports
 from alcove.agent.network.apiserver_proxy import Address
 from alcove.agent.network.attachment import Attachment, NetworkNotReady
 from alcove.agent.network.attachment_records import AttachmentRecord, VethRecord
@@ -167,7 +168,10 @@ class NodeNetwork:
             self._reconciler.plane.mtu,
         )
         veth_records = tuple(VethRecord.from_veth(veth) for veth in veths)
-        return AttachmentRecord(key, view.backing.owner, name, nics[0].vpc, attachment, veth_records)
+        ports = host_ports.wanted(key, pod)
+        return AttachmentRecord(
+            key, view.backing.owner, name, nics[0].vpc, attachment, veth_records, host_ports=ports
+        )
 
     def _nameservers(self, view: NetworkView) -> tuple[str, ...]:
         """The DNS service's address; before it has one, the gateway's, where the server listens."""

@@ -9,15 +9,13 @@ from typing import Any
 
 from alcove.api.objects import Object
 
+_HOST_PORT = "is served for pods of the system tenant only; use a Service of type NodePort"
 _NO_SELINUX = "has no effect: nodes do not use SELinux"
-_NO_RESTART = "is not honoured: a container is resized while it runs"
 _NO_MOUNT_OPTIONS = "has no effect: volumes are directories of the node"
 
 _POD: Mapping[str, str] = {
-    "spec.containers[].ports[].hostPort": "is not served; use a Service of type NodePort",
-    "spec.initContainers[].ports[].hostPort": "is not served; use a Service of type NodePort",
-    "spec.containers[].resizePolicy[].restartPolicy=RestartContainer": _NO_RESTART,
-    "spec.initContainers[].resizePolicy[].restartPolicy=RestartContainer": _NO_RESTART,
+    "spec.containers[].ports[].hostPort": _HOST_PORT,
+    "spec.initContainers[].ports[].hostPort": _HOST_PORT,
     "spec.securityContext.seLinuxOptions": _NO_SELINUX,
     "spec.securityContext.seLinuxChangePolicy": _NO_SELINUX,
     "spec.containers[].securityContext.seLinuxOptions": _NO_SELINUX,

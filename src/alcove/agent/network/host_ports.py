@@ -1,0 +1,60 @@
+"""Host ports of pods (`hostPort`): a port of the node that leads to a pod on it. Pure: no I/O.
+
+In the data plane a host port is as a node port of a service with `externalTrafficPolicy: Local` whose one backend is the pod:
+clients keep their address. Only ring0's pods have them, since they take ports from the node itself.
+"""
+
+from collections.abc import Iterable, Iterator
+from ipaddress import ip_address, ip_interface
+
+from alcove.agent.network.attachment_records import AttachmentRecord, HostPort
+from alcove.agent.podkey import PodKey
+from alcove.api.ids import SYSTEM
+from alcove.api.objects import Object
+from alcove.client.keys import HOME
+from alcove.dataplane.address import Address
+from alcove.dataplane.model import DataplaneService, NodePort, Protocol, ServiceBackend
+
+
+def wanted(key: PodKey, pod: Object) -> tuple[HostPort, ...]:
+    """The host ports of a pod; none for pods of tenants, which admission does not let have them."""
+    if key.plane != HOME or key.tenant != SYSTEM or pod["spec"].get("hostNetwork"):
+        return ()
+    spec = pod["spec"]
+    return tuple(
+        HostPort(
+            port["hostPort"], port.get("protocol") or "TCP", port["containerPort"], port.get("hostIP") or ""
+        )
+        for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+        for port in container.get("ports") or ()
+        if port.get("hostPort")
+    )
+
+
+def served(
+    records: Iterable[AttachmentRecord], nodes: tuple[Address, ...]
+) -> Iterator[tuple[DataplaneService, NodePort]]:
+    """What the data plane serves at the addresses of this node, `nodes`."""
+    for record in records:
+        for host_port in record.host_ports:
+            for veth in record.plugs[:1]:
+                pod_addresses = [ip_interface(each).ip for each in veth.addresses]
+                yield from _served_port(host_port, veth.vni, pod_addresses, nodes)
+
+
+def _served_port(
+    host_port: HostPort, vni: int, pod_addresses: list[Address], nodes: tuple[Address, ...]
+) -> Iterator[tuple[DataplaneService, NodePort]]:
+    protocol, number = Protocol[host_port.protocol], host_port.port
+    for node in nodes:
+        backends = [each for each in pod_addresses if each.version == node.version]
+        if backends and _is_at(host_port.host_ip, node):
+            backend = ServiceBackend(backends[0], host_port.container_port)
+            service = DataplaneService(vni, node, number, protocol, (backend,))
+            yield service, NodePort(vni, node, number, protocol, node, number, keep_client=True)
+
+
+def _is_at(host_ip: str, node: Address) -> bool:
+    """Whether a host port with that `hostIP` is at this address of the node."""
+    address = ip_address(host_ip) if host_ip else None
+    return address is None or address.is_unspecified or address == node
