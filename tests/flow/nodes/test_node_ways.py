@@ -112,18 +112,17 @@ def test_the_world_comes_in_by_host_names(cluster: NodeCluster, pods: dict[str, 
 
 
 def test_a_node_port_is_one_tenants(cluster: NodeCluster) -> None:
-    ports = [{"port": 80, "nodePort": 30777}]
-    for tenant in TENANTS:
-        cluster.make_service(tenant, "wanted", type="NodePort", ports=ports)
-    claim = "/apis/mizar.com/v1/endpoints/port-30777-tcp"
-    owner = wait_until(lambda: cluster.server.system.get(claim).json)["spec"]["pod"]
-    loser = next(tenant for tenant in TENANTS if tenant not in owner)
-    events = f"/api/v1/tenants/{loser}/namespaces/default/events?fieldSelector=reason%3DFailedProvision"
-    wait_until(lambda: b"port 30777 is already allocated" in cluster.server.system.get(events).body)
-    winner = owner.split("/")[0]
-    path = "namespaces/default/services/wanted"
-    cluster.must(cluster.server.system.delete(f"/api/v1/tenants/{winner}/{path}"))
-    cluster.must(cluster.server.system.delete(f"/api/v1/tenants/{loser}/{path}"))
+    winner, loser = TENANTS
+    spec = {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30777}]}
+    cluster.make_service(winner, "wanted", **spec)
+    path = f"/api/v1/tenants/{loser}/namespaces/default/services"
+    refused = cluster.server.system.post(path, {"metadata": {"name": "wanted"}, "spec": spec})
+    assert refused.status == 422 and b"provided port is already allocated" in refused.body
+    claim = cluster.server.system.get("/apis/mizar.com/v1/endpoints/port-30777-tcp").json
+    assert claim["spec"]["pod"].startswith(f"{winner}/")
+    cluster.must(cluster.server.system.delete(f"/api/v1/tenants/{winner}/namespaces/default/services/wanted"))
+    cluster.make_service(loser, "wanted", **spec)
+    cluster.must(cluster.server.system.delete(f"{path}/wanted"))
 
 
 def test_ring0_and_the_network_together_open_the_way_out(cluster: NodeCluster) -> None:

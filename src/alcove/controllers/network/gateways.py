@@ -81,10 +81,11 @@ class GatewayController(Controller):
                 before = {*_pod_location(change.old), *_gateway(change.old)}
                 locations = locations ^ before
             return [key_of(each) for each in locations]
-        if kind == NODE_PORT and change.kind is not ChangeType.UPDATED:
-            pods = self._cache.endpoints.find("network-pods", HOME, SYSTEM, spec_of(change.obj, "vni"))
-            return {key_of(each) for pod in pods for each in _pod_location(pod)}
-        return ()
+        vnis = {spec_of(change.obj, "vni")} if kind == NODE_PORT else set()
+        if vnis and change.kind is ChangeType.UPDATED and change.old is not None:
+            vnis ^= {spec_of(change.old, "vni")}
+        pods = [pod for vni in vnis for pod in self._cache.endpoints.find("network-pods", HOME, SYSTEM, vni)]
+        return {key_of(each) for pod in pods for each in _pod_location(pod)}
 
     async def reconcile(self, key: ObjectKey) -> Result:
         vni, _, droplet = key.name.partition(".")

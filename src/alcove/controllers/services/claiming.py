@@ -74,9 +74,13 @@ class ServiceClaims(Controller):
 
     def _service_of_deleted(self, change: ObjectChange, kind: str) -> Iterable[ObjectKey]:
         """The service of a deleted endpoint of this type."""
-        if change.kind is not ChangeType.DELETED or spec_of(change.obj, "type") != kind:
+        return self._service_of(change.obj, kind) if change.kind is ChangeType.DELETED else ()
+
+    def _service_of(self, endpoint: Object, kind: str) -> Iterable[ObjectKey]:
+        """The service of an endpoint, if it is of this type."""
+        if spec_of(endpoint, "type") != kind:
             return ()
-        ref = OwnerRef.parse(spec_of(change.obj, "pod"))
+        ref = OwnerRef.parse(spec_of(endpoint, "pod"))
         plane = self._tenancy.plane_of(ref.tenant) if ref else None
         return (ObjectKey(plane, ref.tenant, ref.namespace, ref.name),) if ref and plane else ()
 

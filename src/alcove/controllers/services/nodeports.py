@@ -8,6 +8,7 @@ nodes find it by. For the services of dedicated planes this controller also allo
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from alcove.api import node_ports, objects
 from alcove.api.ids import SYSTEM, TenantId
@@ -16,6 +17,7 @@ from alcove.api.kinds.mizar import NODE_PORT
 from alcove.api.node_ports import PORTS, PROTOCOLS, claimed_port
 from alcove.api.objects import Object
 from alcove.api.pool_shares import PoolUse
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import HOME, ObjectKey
 from alcove.client.resources import SERVICES, VPC_ENDPOINTS
 from alcove.controllers.controller import ControllerContext
@@ -24,6 +26,7 @@ from alcove.controllers.services.tenant_shares import check_limit, check_share
 from alcove.controllers.tenants.controller import tenant_key
 from alcove.network.provider_networks import ProviderNetwork
 from alcove.vpc.node_ports import NodePortClaims, PortPurpose
+from alcove.vpc.vpc_cache import spec_of
 
 
 class NodePortController(ServiceClaims):
@@ -33,7 +36,13 @@ class NodePortController(ServiceClaims):
         super().__init__(context)
         self._node_ports = NodePortClaims(self._cache)
         self._on_services(types.has_node_ports, NODE_PORT)
-        self.on(self._cache.endpoints, lambda change: self._service_of_deleted(change, NODE_PORT))
+        self.on(self._cache.endpoints, self._of_claim)
+
+    def _of_claim(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        """The service of a claim that was deleted, or is to be completed: it may be seen before its claim is."""
+        if change.kind is ChangeType.DELETED or not spec_of(change.obj, "vpc"):
+            return self._service_of(change.obj, NODE_PORT)
+        return ()
 
     async def _allocate(self, key: ObjectKey, service: Object) -> None:
         if "deletionTimestamp" in service["metadata"]:
@@ -57,11 +66,9 @@ class NodePortController(ServiceClaims):
         if backing is None:
             return  # The service is enqueued when the network is provisioned.
         for endpoint in self._claimed(service, NODE_PORT):
-            spec = endpoint["spec"]
-            is_complete = spec.get("vpc") == backing.vpc and spec.get("vni") == backing.vni
-            if claimed_port(objects.name(endpoint)) is not None and not is_complete:
-                spec |= {"vpc": backing.vpc, "vni": backing.vni}
-                await self._cache.client.update(SYSTEM, VPC_ENDPOINTS, endpoint)
+            completed = {**endpoint["spec"], "vpc": backing.vpc, "vni": backing.vni}
+            if claimed_port(objects.name(endpoint)) is not None and completed != endpoint["spec"]:
+                await self._cache.client.update(SYSTEM, VPC_ENDPOINTS, {**endpoint, "spec": completed})
 
     # Dedicated planes
 
