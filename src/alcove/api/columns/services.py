@@ -149,11 +149,19 @@ def _parent(obj: Object, _now: float) -> str:
     return "/".join(filter(None, (resource, parent.get("namespace"), parent.get("name"))))
 
 
-IP_ADDRESS = (NAME, PrinterColumn("ParentRef", _parent), AGE)
+IP_ADDRESS = (
+    NAME,
+    PrinterColumn("ParentRef", _parent, description="Object that the address belongs to."),
+    AGE,
+)
 
 SERVICE_CIDR = (
     NAME,
-    PrinterColumn("CIDRs", lambda obj, _now: ",".join(objects.get(obj, "spec", "cidrs", default=()))),
+    PrinterColumn(
+        "CIDRs",
+        lambda obj, _now: ",".join(objects.get(obj, "spec", "cidrs", default=())),
+        description="Ranges of service addresses.",
+    ),
     AGE,
 )
 
