@@ -7,7 +7,7 @@ from alcove.api import addresses, names
 from alcove.api.fields import FieldError, invalid, required
 from alcove.api.kind import Strategy
 from alcove.api.kinds.checks import conditions, named
-from alcove.api.objects import Object
+from alcove.api.objects import Object, get
 from alcove.api.service_ips import claimed_address
 
 _CIDRS_MAX = 2
@@ -39,8 +39,8 @@ def validate_address(obj: Object) -> list[FieldError]:
 
 
 def validate_address_update(new: Object, old: Object) -> list[FieldError]:
-    parent = new["spec"].get("parentRef")
-    if parent == old["spec"].get("parentRef"):
+    parent = get(new, "spec", "parentRef")
+    if parent == get(old, "spec", "parentRef"):
         return []
     return [invalid("spec.parentRef", parent, "field is immutable")]
 
@@ -64,7 +64,7 @@ def validate_range(obj: Object) -> list[FieldError]:
 
 def validate_range_update(new: Object, old: Object) -> list[FieldError]:
     """A second range may be added; those that exist are immutable."""
-    cidrs, before = new["spec"].get("cidrs") or [], old["spec"].get("cidrs") or []
+    cidrs, before = get(new, "spec", "cidrs", default=[]), get(old, "spec", "cidrs", default=[])
     if cidrs[: len(before)] == before:
         return []
     return [invalid("spec.cidrs", cidrs, "field is immutable")]
