@@ -13,9 +13,8 @@ VNI = 77
 NODE: Any = SimpleNamespace(name="n1", address="10.249.1.2")
 
 
-def endpoint(kind: str, ip: str, owner: str = "", droplet: str = "") -> Object:
-    labels = {"mizar.com/owner": owner}
-    return {"metadata": {"labels": labels}, "spec": {"type": kind, "ip": ip, "vni": VNI, "droplet": droplet}}
+def endpoint(kind: str, ip: str, droplet: str) -> Object:
+    return {"metadata": {}, "spec": {"type": kind, "ip": ip, "vni": VNI, "droplet": droplet}}
 
 
 def pod(name: str, address: str, *, ready: bool = True, network: str = "default") -> Object:
@@ -33,9 +32,9 @@ def expected(
 ) -> ExpectedServices:
     metadata = {"name": "web", "tenant": "red", "namespace": "default", "uid": "s1"}
     whole = {"clusterIP": "10.96.0.20", "network": "default", "selector": {"app": "web"}, **spec}
-    endpoints = [endpoint("scaled", "10.96.0.20", "s1")]
-    endpoints += [endpoint("gateway", gateway, droplet="n1")] if gateway else []
+    endpoints = [endpoint("gateway", gateway, "n1")] if gateway else []
     state: Any = SimpleNamespace(
+        networks=[{"metadata": {"name": "default", "tenant": "red"}, "status": {"vni": VNI}}],
         services=[{"metadata": metadata, "spec": whole, "status": status or {}}],
         pods=pods,
         of_type=lambda kind: [each for each in endpoints if each["spec"]["type"] == kind],
