@@ -41,7 +41,7 @@ NEXT_PID = Path("/proc/sys/kernel/ns_last_pid")
 GROUP = "/alcove"
 UP_SECONDS_MAX = 150
 REAPED_SECONDS_MAX = 60.0
-PID_TRIES_MAX = 20
+PID_TRIES_MAX = 100
 
 
 def lacking() -> str:
