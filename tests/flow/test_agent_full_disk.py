@@ -193,7 +193,12 @@ def test_the_one_that_filled_it_goes_and_others_do_not_notice(cluster: SmallDisk
         ready(acme, "foreign", 60)
     ready(acme, "looked-after")
     found = acme.get(f"{PODS}/looked-after").json
-    assert found["status"]["containerStatuses"][0]["restartCount"] == 0
+    why = [
+        f"{each['reason']}: {each['message']}"
+        for each in acme.get("/api/v1/namespaces/default/events").json["items"]
+        if each["involvedObject"]["name"] == "looked-after"
+    ]
+    assert found["status"]["containerStatuses"][0]["restartCount"] == 0, why
     assert "worker failed" not in cluster.agents["n1"].log
     assert "never retrieved" not in cluster.agents["n1"].log
     remove(acme, "fat", "late", "foreign", "looked-after")

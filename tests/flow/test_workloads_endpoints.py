@@ -7,6 +7,7 @@ from alcove.testing.server import Caller, LocalServer, wait_until
 
 BASE = "/api/v1/namespaces/default"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+WEB_SLICES = f"{SLICES}?labelSelector=kubernetes.io%2Fservice-name%3Dweb"
 
 
 def service(name: str = "web", **spec: object) -> Object:
@@ -49,7 +50,7 @@ def test_slices_and_endpoints_follow_the_pods(tenant_admin: Caller) -> None:
     wait_until(lambda: ready(tenant_admin) == {"10.9.0.2": False})
     tenant_admin.kubectl("delete", "service", "web")
     wait_until(lambda: tenant_admin.get(f"{BASE}/endpoints/web").status == 404)
-    wait_until(lambda: not tenant_admin.get(SLICES).json["items"])
+    wait_until(lambda: not tenant_admin.get(WEB_SLICES).json["items"])
 
 
 def test_pods_of_another_network_are_never_behind_a_service(tenant_admin: Caller) -> None:
@@ -75,7 +76,7 @@ def test_tenants_with_the_same_names_do_not_share_backends(tenant_admins: Callab
         assert caller.post(f"{BASE}/services", service()).status == 201
     run_pod(one, "a", "10.9.0.1")
     wait_until(lambda: ready(one) == {"10.9.0.1": True})
-    wait_until(lambda: other.get(SLICES).json["items"])
+    wait_until(lambda: other.get(WEB_SLICES).json["items"])
     assert ready(other) == {}
 
 

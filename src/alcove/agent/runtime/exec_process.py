@@ -5,8 +5,8 @@ that the pod pays for it, as it does for the process itself.
 """
 
 import asyncio
-import errno
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,7 +24,7 @@ from alcove.agent.runtime.flavors import CGROUPS_VARIABLE, RuntimeFlavor
 
 PID_SECONDS_MAX = 2.0
 KILL_SECONDS, KILLS_MAX = 1.0, 5
-_IN_MEMORY = Path("/run")
+_IN_MEMORY, _PREFIX = Path("/run"), "alcove-exec-"
 _POLL_SECONDS = 0.01
 
 
@@ -38,7 +38,7 @@ class ExecProcesses(Struct, frozen=True):
     async def run(self, bundle: Bundle, process: ExecSession) -> int:
         """The exit code. If cancelled, the process is killed. Raises NoSuchContainer."""
         process_spec = bundle.config()["process"] | {"args": [*process.args], "terminal": process.tty}
-        with _exec_directory(bundle, msgspec.json.encode(process_spec)) as directory:
+        with _exec_directory(msgspec.json.encode(process_spec)) as directory:
             return await self._run(bundle, Path(directory), process)
 
     async def _run(self, bundle: Bundle, directory: Path, process: ExecSession) -> int:
@@ -116,24 +116,24 @@ def _content(path: Path) -> str:
     return path.read_text().strip() if path.exists() else ""
 
 
-def _exec_directory(bundle: Bundle, process: bytes) -> tempfile.TemporaryDirectory[str]:
-    """A temporary directory with the process' configuration; on tmpfs if the disk is full, for probes."""
-    try:
-        return _with_process_file(bundle.path, process)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        return _with_process_file(_IN_MEMORY, process)
-
-
-def _with_process_file(parent: Path, process: bytes) -> tempfile.TemporaryDirectory[str]:
-    directory = tempfile.TemporaryDirectory(dir=parent, prefix="alcove-exec-")
+def _exec_directory(process: bytes) -> tempfile.TemporaryDirectory[str]:
+    """A temporary directory for the process' configuration and pid, which the runtime writes: in memory, as probes go on
+    when a disk gets full."""
+    directory = tempfile.TemporaryDirectory(dir=_IN_MEMORY, prefix=f"{_PREFIX}{os.getpid()}-")
     try:
         (Path(directory.name) / "process.json").write_bytes(process)
     except BaseException:
         directory.cleanup()
         raise
     return directory
+
+
+def remove_leftovers() -> None:
+    """Removes the directories of processes that were killed."""
+    for path in _IN_MEMORY.glob(f"{_PREFIX}*-*"):
+        pid = path.name.removeprefix(_PREFIX).partition("-")[0]
+        if not Path("/proc", pid).exists():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _stream(descriptor: int | None) -> int:

@@ -30,7 +30,7 @@ from alcove.agent.runtime.base import (
     RuntimeFailure,
 )
 from alcove.agent.runtime.bundle import Bundle, ContainerRecord, process_of
-from alcove.agent.runtime.exec_process import ExecProcesses
+from alcove.agent.runtime.exec_process import ExecProcesses, remove_leftovers
 from alcove.agent.runtime.flavors import GO, START_LOG, WAIT_CGROUPS_VARIABLE, RuntimeFlavor, script
 from alcove.agent.runtime.resources import oci_resources, visible_resources
 
@@ -61,6 +61,7 @@ class OciRuntime:
         self._unstarted: set[ContainerId] = set()
         """Created by this process and not started yet, so their status need not be read."""
         self._exec_processes = ExecProcesses(flavor, self._script, cgroups, self._call)
+        remove_leftovers()
 
     async def create(self, spec: ContainerSpec) -> None:
         spec.log_path.parent.mkdir(parents=True, exist_ok=True)
