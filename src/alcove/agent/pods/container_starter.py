@@ -90,7 +90,7 @@ class ContainerStarter:
         id = container_labels.container_id(self._key, container.name, mark.attempt)
         observed = self._view.observed(container.name)
         status = await self._executor.runtime.status(id)
-        self._advance(observed, ContainerRun(mark.attempt, status, mark.image, mark.image_id, user=mark.user))
+        observed.begin(ContainerRun(mark.attempt, status, mark.image, mark.image_id, user=mark.user))
         observed.waiting, observed.failures = None, 0
         observed.forget_probes()
         self._watcher.watch(container.name, id)
@@ -106,16 +106,6 @@ class ContainerStarter:
                 observed.kill_message = f"FailedPostStartHook: container {container.name}"
                 return
         self._watcher.probe(container)
-
-    def _advance(self, observed: ObservedContainer, attempt: ContainerRun) -> None:
-        """Makes `attempt` the container's current run, and the run before it the previous one."""
-        before = observed.current
-        if before is not None and before.number != attempt.number:
-            if observed.previous is not None and observed.previous.status.created_at:
-                observed.stale = (*observed.stale, observed.previous.status.id)
-            observed.previous = before
-        observed.current = attempt
-        observed.next_attempt = max(observed.next_attempt, attempt.number + 1)
 
     def _container_failed(self, observed: ObservedContainer, error: ContainerStartError) -> None:
         observed.failures += 1
@@ -143,7 +133,7 @@ class ContainerStarter:
         )
         observed = self._view.observed(container.name)
         image = (mark.image, mark.image_id) if mark else (str(container.spec.get("image", "")), "")
-        self._advance(observed, ContainerRun(attempt, ended, *image, "ContainerCannotRun", message))
+        observed.begin(ContainerRun(attempt, ended, *image, "ContainerCannotRun", message))
         self._note(WARNING, "Failed", f"Error: {message}")
         self._watcher.ended(container, observed, WaitingState("RunContainerError", message))
 

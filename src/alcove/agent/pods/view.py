@@ -83,6 +83,13 @@ class ObservedContainer(Struct):
         self.is_started = self.is_ready = False
         self.kill_message = self.failed_probe = ""
 
+    def begin(self, run: ContainerRun) -> None:
+        """Makes `run` the current one, and the run before it the previous one."""
+        if self.current is not None and self.current.number != run.number:
+            self.reset()
+        self.current = run
+        self.next_attempt = max(self.next_attempt, run.number + 1)
+
     def reset(self) -> None:
         """The current run becomes the previous one, and the container has to be started again."""
         if self.current is not None:
