@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from alcove.http.closing import is_established
 from alcove.http.connections import ConnectionSlot, ConnectionTable
 from alcove.http.errors import HandshakeFailed
 from alcove.http.handshakes import RECEIVED_BYTES_MAX, complete
@@ -40,8 +41,6 @@ THREADS = 2
 """Steps of handshakes that are computed at a time."""
 NO_FILES_SECONDS = 1.0
 """How long no connection is accepted after the process had no file descriptors left."""
-_ESTABLISHED = 1
-"""The state of a TCP connection that no side has closed, from the kernel's tcp_states.h."""
 
 Protocols = Callable[[ConnectionSlot], asyncio.Protocol]
 
@@ -65,7 +64,7 @@ class _Arrival:
     @property
     def is_gone(self) -> bool:
         """Whether the client has closed the connection, as one does that has waited for too long."""
-        return self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED
+        return not is_established(self.sock)
 
 
 class Acceptor:

@@ -15,6 +15,16 @@ import termios
 FLUSH_SECONDS_MAX = 10.0
 POLL_SECONDS = 0.05
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+_ESTABLISHED = 1
+"""A TCP connection that no side has closed; from the kernel's tcp_states.h."""
+
+
+def is_established(sock: socket.socket | None) -> bool:
+    """Whether neither side has closed the TCP connection, as the kernel knows before anything is read."""
+    try:
+        return sock is not None and sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
+    except OSError:
+        return False
 
 
 class _Closed(asyncio.Transport):

@@ -20,7 +20,7 @@ PROCESSES_MAX = 4_096
 OPEN_FILES_SOFT, OPEN_FILES_MAX = 1_024, 524_288
 """The limits of open files of a container's processes, as systemd and containerd 2 give them. The soft one is small:
 `select` cannot use larger numbers, and some programs walk all numbers up to it. Programs that need more raise it."""
-_CONTAINER_FIELDS = ("containers", "initContainers", "ephemeralContainers")
+CONTAINER_FIELDS = ("containers", "initContainers", "ephemeralContainers")
 _SHARES_MIN, _SHARES_MAX = 2, 262_144
 _NO_LIMIT = (1 << 63) - 1
 _GUARANTEED_OOM_SCORE, _BEST_EFFORT_OOM_SCORE = -997, 1_000
@@ -69,7 +69,7 @@ def cgroup_limits_of(pod: Object) -> CgroupLimits:
     if not limits.memory_bytes:
         return limits
     # One for each container and one for the sandbox.
-    count = 1 + sum(len(pod.get(field) or ()) for field in _CONTAINER_FIELDS)
+    count = 1 + sum(len(pod.get(field) or ()) for field in CONTAINER_FIELDS)
     return structs.replace(
         limits, memory_bytes=limits.memory_bytes + count * node_processes.BYTES_PER_CONTAINER
     )

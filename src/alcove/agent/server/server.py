@@ -39,6 +39,7 @@ from alcove.api.node_api import POD_VERBS, PORT
 from alcove.client.keys import HOME, PlaneId, TenantKey
 from alcove.component import request_ids
 from alcove.component.tasks import BackgroundTasks, spawn, stop
+from alcove.http.closing import is_established
 from alcove.http.connections import ConnectionSlot, ConnectionTable
 from alcove.http.limits import LIMITS, READ_BYTES, HttpLimits
 from alcove.http.streams import HttpServerStream
@@ -51,7 +52,6 @@ TENANT_CONNECTIONS_MAX = 256
 _RING0 = "ring0"
 WATCH_SECONDS = 15.0
 CLOSE_SECONDS_MAX = 5.0
-_ESTABLISHED = 1
 
 DialNetwork = Callable[[TenantKey, str, Address, int], Awaitable[socket.socket]]
 """Tenant, network, address and port."""
@@ -117,7 +117,7 @@ class AgentServer:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             for task, writer in list(self._connections.items()):
-                if not _is_connected(writer):
+                if not is_established(writer.get_extra_info("socket")):
                     task.cancel()
 
     def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
@@ -282,16 +282,6 @@ async def _running_container(pod: PodHandle, name: str) -> ContainerHandle:
 
 def _not_running(name: str) -> InternalError:
     return InternalError(f'unable to upgrade connection: container not found ("{name}")')
-
-
-def _is_connected(writer: StreamWriter) -> bool:
-    sock = writer.get_extra_info("socket")
-    if sock is None:
-        return False
-    try:
-        return bool(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED)
-    except OSError:
-        return False
 
 
 async def _close(writer: StreamWriter) -> None:

@@ -18,11 +18,11 @@ from msgspec import Struct, structs
 from alcove.agent import mount_calls
 from alcove.agent.runtime.config import BindMount, MemoryVolume
 from alcove.agent.runtime.expand import expand
+from alcove.agent.runtime.resources import CONTAINER_FIELDS
 from alcove.agent.volumes.errors import VolumeFailure, mount_failure
 from alcove.api.objects import Object
 
 _PROPAGATION = {None: "rprivate", "None": "rprivate", "HostToContainer": "rslave", "Bidirectional": "rshared"}
-_CONTAINER_FIELDS = ("containers", "initContainers", "ephemeralContainers")
 _HOST_PATH_TYPES = {
     "Directory": (stat.S_ISDIR, "a directory"),
     "File": (stat.S_ISREG, "a file"),
@@ -54,7 +54,7 @@ def memory_volume(source: Path, size_bytes: int, group: int | None) -> MemoryVol
 def sandbox_volumes(spec: Object, paths: Mapping[str, VolumePath]) -> dict[str, VolumePath]:
     """The volumes in a sandbox that makes memory volumes itself, except those that the node reads: a container mounts
     a subPath, which is a directory on the node, or has a variable from a file."""
-    containers = [each for field in _CONTAINER_FIELDS for each in spec.get(field) or ()]
+    containers = [each for field in CONTAINER_FIELDS for each in spec.get(field) or ()]
     mounts = [mount for container in containers for mount in container.get("volumeMounts") or ()]
     on_node = {mount["name"] for mount in mounts if mount.get("subPath") or mount.get("subPathExpr")}
     for variable in (each for container in containers for each in container.get("env") or ()):

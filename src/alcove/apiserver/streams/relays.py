@@ -8,16 +8,14 @@ that was sent before is still flushed to it, for at most FLUSH_SECONDS_MAX.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
 
 from alcove.http.client import HttpClientConnection
-from alcove.http.closing import FLUSH_SECONDS_MAX
+from alcove.http.closing import FLUSH_SECONDS_MAX, is_established
 from alcove.http.messages import ResponseWriter
 
 IDLE_SECONDS_MAX = 4 * 3600.0
 HELD_SECONDS = 5.0
-_ESTABLISHED = 1
 
 
 class StreamRelay:
@@ -92,7 +90,7 @@ class StreamRelay:
         """Polls for a closed connection: while reading is paused, asyncio does not report it."""
         if not self._is_held or self._client is None:
             return
-        if _is_connected(self._client):
+        if is_established(self._client.get_extra_info("socket")):
             self._loop.call_later(HELD_SECONDS, self._check_client)
         else:
             self._client.abort()
@@ -165,14 +163,6 @@ class BodyRelay:
 def _set_reading(transport: asyncio.Transport, enabled: bool) -> None:
     if not transport.is_closing():
         (transport.resume_reading if enabled else transport.pause_reading)()
-
-
-def _is_connected(transport: asyncio.Transport) -> bool:
-    sock = transport.get_extra_info("socket")
-    try:
-        return bool(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED)
-    except OSError:
-        return False
 
 
 def _nothing() -> None:
