@@ -33,15 +33,13 @@ from alcove.processes.machine.cluster import RUN, LocalCluster
 from alcove.processes.machine.mounts import mounted, unmount
 from alcove.processes.nodes import reboots
 from alcove.testing import cluster as real
-from alcove.testing import needs, snapshot
+from alcove.testing import needs, processes_with_pids, snapshot
 from alcove.testing.server import wait_until
 
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
-NEXT_PID = Path("/proc/sys/kernel/ns_last_pid")
 GROUP = "/alcove"
 UP_SECONDS_MAX = 150
 REAPED_SECONDS_MAX = 60.0
-PID_TRIES_MAX = 100
 
 
 def lacking() -> str:
@@ -55,7 +53,8 @@ class SimulatedMachine:
         self.folder = folder / self.mark
         self.data = self.folder / "state"
         self.home, self.scratch = self.folder / "home", self.folder / "tmp"
-        self._strangers: list[subprocess.Popen[bytes]] = []
+        self._strangers: subprocess.Popen[str] | None = None
+        self._stranger_pids: list[int] = []
 
     def __enter__(self) -> SimulatedMachine:
         for each in (self.home, self.scratch):
@@ -65,9 +64,9 @@ class SimulatedMachine:
 
     def __exit__(self, *_exc: object) -> None:
         down.destroy(self.data)
-        for each in self._strangers:
-            each.kill()
-            each.wait()
+        if self._strangers is not None:
+            os.killpg(self._strangers.pid, signal.SIGKILL)
+            self._strangers.communicate()
 
     def command(self, *words: str) -> subprocess.Popen[str]:
         """Runs `alcove ARGUMENTS…` with its own state directories."""
@@ -133,8 +132,7 @@ class SimulatedMachine:
             known |= found
         _signal(known, signal.SIGKILL)
         wait_until(lambda: not self.processes(), 20)
-        # A pid is free once init has reaped the process.
-        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in known), REAPED_SECONDS_MAX)
+        _await_reaped(known)
         return sorted(known)
 
     def boot(self) -> None:
@@ -163,20 +161,35 @@ class SimulatedMachine:
 
     def give_numbers_away(self, pids: Iterable[int]) -> int:
         """Starts unrelated processes with the pids of exited ones; returns how many."""
-        for pid in pids:
-            for _ in range(PID_TRIES_MAX):
-                NEXT_PID.write_text(str(pid - 1))
-                stranger = subprocess.Popen(["sleep", "1000"], env={}, start_new_session=True)
-                if stranger.pid == pid:
-                    self._strangers.append(stranger)
-                    break
-                stranger.kill()
-                stranger.wait()
-        return len(self._strangers)
+        ended = list(pids)
+        _await_reaped(ended)
+        self._strangers = subprocess.Popen(
+            [sys.executable, "-m", processes_with_pids.__name__, *map(str, ended)],
+            env={},
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._strangers.stdout is not None
+        self._stranger_pids = [int(each) for each in self._strangers.stdout.readline().split()]
+        return len(self._stranger_pids)
 
     def harmed(self) -> list[int]:
         """Unrelated processes that were killed."""
-        return [each.pid for each in self._strangers if each.poll() is not None]
+        return [pid for pid in self._stranger_pids if _has_ended(pid)]
+
+
+def _await_reaped(pids: Iterable[int]) -> None:
+    """A pid is free once init has reaped the process."""
+    wait_until(lambda: not any(map(_has_ended, pids)), REAPED_SECONDS_MAX)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process with this pid ends or waits to be reaped: it has no memory, so no command line."""
+    try:
+        return not Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _signal(pids: Iterable[int], number: int) -> None:
