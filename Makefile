@@ -50,8 +50,9 @@ test-alone: setup
 check-idly: setup
 	@nice -n 19 $(MAKE) --no-print-directory check
 
-test-slow: setup ## The long tests
+test-slow: setup ## The long tests, and those over generated examples with new ones
 	.venv/bin/pytest -m slow --timeout=1800
+	.venv/bin/pytest -n 4 -m "hypothesis and not slow and not alone" --hypothesis-profile=random
 
 test-fresh: ## `make up`, the README's commands and some tests on a bare machine (RELEASE=bookworm or trixie; needs root)
 	tests/fresh/run

@@ -92,8 +92,8 @@ async def test_a_killed_container_ends_with_the_signal(any_lab: ContainerLab, nu
     runtime = any_lab.runtime
     sandbox = await any_lab.sandbox()
     # The first process of a container hears only the signals it asks for.
-    script = "trap 'exit 143' TERM; sleep 1000 & wait"
-    container = await any_lab.container(sandbox, {"command": ["sh", "-c", f"echo ready; {script}"]})
+    script = "trap 'exit 143' TERM; echo ready; sleep 1000 & wait"
+    container = await any_lab.container(sandbox, {"command": ["sh", "-c", script]})
     await _said(any_lab, container, "ready")
     waiting = asyncio.gather(runtime.wait(container), runtime.wait(container))
     await runtime.kill(container, number)

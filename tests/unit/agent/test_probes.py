@@ -160,15 +160,16 @@ async def test_costly_certificates_of_pods_are_not_read_on_the_event_loop() -> N
     with HostileTlsServer(90) as server:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        started = time.thread_time()
-        with socket.create_connection(("127.0.0.1", server.port)) as sock, context.wrap_socket(sock):
-            cost = time.thread_time() - started
-        handler = {"httpGet": {"port": server.port, "scheme": "HTTPS"}}
-        await found(handler)
-        started = time.thread_time()
-        for _ in range(4):
-            assert not (await found(handler)).is_good
-        assert time.thread_time() - started < 2 * cost, "four probes cost the loop less than two handshakes"
+        handshakes, probes = [], []
+        for _ in range(5):
+            started = time.thread_time()
+            with socket.create_connection(("127.0.0.1", server.port)) as sock, context.wrap_socket(sock):
+                handshakes.append(time.thread_time() - started)
+            started = time.thread_time()
+            assert not (await found({"httpGet": {"port": server.port, "scheme": "HTTPS"}})).is_good
+            probes.append(time.thread_time() - started)
+        # The cheapest of each, since whatever else runs on the machine makes both cost more.
+        assert min(probes) < min(handshakes) / 2, "a probe costs the loop less than half a handshake"
 
 
 async def test_redirects_are_followed_on_the_same_host_only() -> None:

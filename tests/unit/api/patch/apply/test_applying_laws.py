@@ -111,6 +111,8 @@ def test_an_applier_owns_exactly_what_it_applies(sample: SchemaNode, history: An
 @given(histories, bodies)
 def test_applying_twice_is_applying_once(sample: SchemaNode, history: Any, body: Any) -> None:
     once = apply(sample, lived(sample, history), "me", body)
+    # An object without any owner is taken for one from before the first apply.
+    assume(once["metadata"].get("managedFields"))
     assert apply(sample, once, "me", body, force=False) == once
 
 
