@@ -72,7 +72,10 @@ def test_shares_follow_weights_while_all_are_backlogged(weights: list[int], seed
         }
         fairness.charge(account, amounts)
         fairness.succeeded(account, amounts)
-    assert _error(fairness, accounts) < 0.02
+    # Nobody can be nearer than the last pod was large.
+    pods = [10 * max(kinds[each]) / CAPACITY["cpu"] / each.limits.weight for each in accounts]
+    fair = [fairness.share(each) / each.limits.weight for each in accounts]
+    assert _error(fairness, accounts) < 0.02 + max(pods) / (sum(fair) / len(fair))
 
 
 @settings(max_examples=15, deadline=None)
