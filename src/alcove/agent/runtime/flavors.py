@@ -141,5 +141,6 @@ def _hiding(flavor: RuntimeFlavor, cgroups: Cgroups) -> str:
     if flavor.hides_proc_sys_net:
         return "mount -t tmpfs -o ro tmpfs /proc/sys/net"
     if flavor.binary == CRUN.binary and cgroups.layout is CgroupLayout.HYBRID:
-        return f"umount {shlex.quote(str(cgroups.unified))}"
+        # Covered and not unmounted: crun makes directories there, and what is below may be read-only (systemd's).
+        return f"mount -t tmpfs tmpfs {shlex.quote(str(cgroups.unified))}"
     return ""

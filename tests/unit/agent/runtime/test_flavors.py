@@ -29,7 +29,7 @@ V2 = "cgroup2 /c cgroup2 rw 0 0\n"
     [
         (CRUN, V1, ""),
         (CRUN, V2, ""),
-        (CRUN, HYBRID, "umount /c/unified"),
+        (CRUN, HYBRID, "mount -t tmpfs tmpfs /c/unified"),
         (RUNC, HYBRID, ""),
         (GVISOR, HYBRID, ""),
         (GVISOR_HIDING, V2, "mount -t tmpfs -o ro tmpfs /proc/sys/net"),
