@@ -4,7 +4,7 @@ PY := .venv/bin/python
 # assertions of every file anew otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup packages fix check check-idly test test-alone test-slow test-fresh soak bench up down docs dist lock clean
+.PHONY: help setup packages fix check check-idly test test-alone test-slow test-fresh test-units soak bench up down docs dist lock clean
 
 help: ## Show what each target does
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -56,6 +56,9 @@ test-slow: setup ## The long tests, and those over generated examples with new o
 
 test-fresh: ## `make up`, the README's commands and some tests on a bare machine (RELEASE=bookworm or trixie; needs root)
 	tests/fresh/run
+
+test-units: ## The steps of docs/production.md on a bare machine, under a systemd of its own (needs root)
+	tests/fresh/units
 
 soak: setup ## A random mix of changes and failures, then a look for what is left (MINUTES=60, SEED=1; needs root)
 	MINUTES=$(or $(MINUTES),60) SEED=$(or $(SEED),1) .venv/bin/pytest -s tests/soak
