@@ -16,7 +16,8 @@ from alcove.dataplane.address import pack_prefix
 from alcove.dataplane.maps import CLASS, PEER_KEY, RULE_KEY, WORD
 from alcove.dataplane.model import PortRange, TrafficProfile, TrafficRule
 
-ALL_PEERS = (pack_prefix(IPv4Network("0.0.0.0/0")), pack_prefix(IPv6Network("::/0")))
+ALL_IPV4 = pack_prefix(IPv4Network("0.0.0.0/0"))
+ALL_PEERS = (ALL_IPV4, pack_prefix(IPv6Network("::/0")))
 DENIED = 0
 ALLOWED = WORD.pack(1)
 _PROFILE_BITS = 64
@@ -68,8 +69,12 @@ def _peers(rules: tuple[TrafficRule, ...]) -> dict[Bits, Ports]:
             continue
         for block in rule.peers:
             bits = pack_prefix(block.prefix)
-            if block.excepts:
-                excepting_rules.append((index, bits, [pack_prefix(prefix) for prefix in block.excepts]))
+            excepts = [pack_prefix(prefix) for prefix in block.excepts]
+            # IPv4 addresses are mapped into IPv6, so `::/0` would have them all.
+            if block.prefix.version == 6 and _covers(bits, ALL_IPV4):
+                excepts.append(ALL_IPV4)
+            if excepts:
+                excepting_rules.append((index, bits, excepts))
             else:
                 rules_by_prefix[bits].append(index)
     prefixes = {

@@ -40,6 +40,8 @@ class PolicyPeer(Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str]
     addresses: tuple[Address, ...]
     ports: tuple[NamedPort, ...] = ()
+    shares_address: bool = False
+    """Whether its addresses have other servers too. A rule that selects it allows its own ports there, no others."""
 
 
 class IpBlock(Struct, frozen=True):
@@ -173,6 +175,8 @@ class _CompiledRule(Struct, frozen=True):
     pods: tuple[PolicyPeer, ...]
     """The peers whose named ports are known."""
     ports: tuple[Object, ...] | None
+    sharing: tuple[PolicyPeer, ...] = ()
+    """Peers to reach on their own ports, as others have the same address; `blocks` is without them."""
 
 
 class _Policy:
@@ -200,6 +204,7 @@ def _compile_rule(rule: Object, field: str, namespace: str, selection: _Selectio
         return _CompiledRule(None, selection.all_peers, ports)
     pods: list[PolicyPeer] = []
     blocks: list[IpBlock] = []
+    sharing: list[PolicyPeer] = []
     for peer in rule[field]:
         if peer.get("ipBlock") is not None:
             block = _block(peer["ipBlock"])
@@ -207,9 +212,12 @@ def _compile_rule(rule: Object, field: str, namespace: str, selection: _Selectio
             pods += _inside(block, selection.all_peers) if _has_names(ports) else ()
         else:
             selected = selection.peers(namespace, peer)
-            blocks += _blocks(selected)
-            pods += selected
-    return _CompiledRule(tuple(dict.fromkeys(blocks)), tuple(pods), ports)
+            shared = [each for each in selected if each.shares_address and field == "to"]
+            whole = [each for each in selected if each not in shared]
+            blocks += _blocks(whole)
+            pods += whole
+            sharing += shared
+    return _CompiledRule(tuple(dict.fromkeys(blocks)), tuple(pods), ports, tuple(sharing))
 
 
 def _has_names(ports: tuple[Object, ...] | None) -> bool:
@@ -225,6 +233,11 @@ def _inside(block: IpBlock, peers: Iterable[PolicyPeer]) -> list[PolicyPeer]:
 def _egress_rules(rule: _CompiledRule) -> Iterable[PolicyPeerRule]:
     """The compiled rules of an egress rule. A named port is looked up in each peer, and peers may have
     different numbers for one name; addresses that belong to no pod have no named ports."""
+    for peer in rule.sharing:
+        if own := _own_ports(peer, rule.ports):
+            yield PolicyPeerRule(tuple(_blocks([peer])), own)
+    if rule.blocks == ():
+        return
     if rule.ports is None:
         yield PolicyPeerRule(rule.blocks, None)
         return
@@ -239,6 +252,16 @@ def _egress_rules(rule: _CompiledRule) -> Iterable[PolicyPeerRule]:
                     named.setdefault(found, {}).update(dict.fromkeys(_blocks([pod])))
     for found, blocks in named.items():
         yield PolicyPeerRule(tuple(blocks), (found,))
+
+
+def _own_ports(peer: PolicyPeer, ports: tuple[Object, ...] | None) -> tuple[PolicyPorts, ...]:
+    """Those of the peer's own ports that a rule with `ports` allows."""
+    allowed = _resolve_ports(ports, peer)
+    return tuple(
+        PolicyPorts(own.protocol, own.number, own.number)
+        for own in peer.ports
+        if allowed is None or any(each.has(own.protocol, own.number) for each in allowed)
+    )
 
 
 def _resolve_ports(ports: tuple[Object, ...] | None, pod: PolicyPeer) -> tuple[PolicyPorts, ...] | None:

@@ -8,7 +8,7 @@ with node_cluster(directory, 2, "203.0.113.5/24") as cluster:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
@@ -46,6 +46,10 @@ class AttachedPod:
     def address(self) -> str:
         return self.attachment.addresses[0]
 
+    @property
+    def path(self) -> str:
+        return f"/api/v1/tenants/{self.key.tenant}/namespaces/{self.key.namespace}/pods/{self.key.name}"
+
 
 class NodeCluster:
     def __init__(self, server: LocalServer, nodes: NodeNetworks, lab: Lab, world: int) -> None:
@@ -60,10 +64,19 @@ class NodeCluster:
 
     def make_tenant(self, name: str, network: Object | None = None) -> None:
         self.must(self.server.system.post("/api/v1/tenants", {"metadata": {"name": name}}))
-        account = f"/api/v1/tenants/{name}/namespaces/default/serviceaccounts/default"
-        wait_until(lambda: self.server.system.get(account).status == 200)
+        self._await_account(name, "default")
         if network is not None:
             self.make_network(name, "own", network)
+
+    def make_namespace(self, tenant: str, name: str, labels: Mapping[str, str]) -> None:
+        obj = {"metadata": {"name": name, "labels": dict(labels)}}
+        self.must(self.server.system.post(f"/api/v1/tenants/{tenant}/namespaces", obj))
+        self._await_account(tenant, name)
+
+    def _await_account(self, tenant: str, namespace: str) -> None:
+        """Pods need the namespace's default service account."""
+        account = f"/api/v1/tenants/{tenant}/namespaces/{namespace}/serviceaccounts/default"
+        wait_until(lambda: self.server.system.get(account).status == 200)
 
     def make_network(self, tenant: str, name: str, spec: Object) -> None:
         path = f"/apis/arktos.futurewei.com/v1/tenants/{tenant}/networks"
@@ -83,27 +96,34 @@ class NodeCluster:
         return pod
 
     def make_pod(
-        self, tenant: str, where: LabNodeNetwork, network: str = "own", **more: Any
+        self,
+        tenant: str,
+        where: LabNodeNetwork,
+        network: str = "own",
+        *,
+        namespace: str = "default",
+        labels: Mapping[str, str] | None = None,
+        **more: Any,
     ) -> tuple[PodKey, Object]:
         name = f"pod-{next(NUMBERS)}"
-        path = f"/api/v1/tenants/{tenant}/namespaces/default/pods"
+        path = f"/api/v1/tenants/{tenant}/namespaces/{namespace}/pods"
         containers = [{"name": "c", "image": "none"}]
+        metadata = {"name": name, "labels": dict(labels or {})}
         spec = {"network": network, "nodeName": where.name, "containers": containers, **more}
-        obj = self.must(self.server.system.post(path, {"metadata": {"name": name}, "spec": spec}))
-        return PodKey(HOME, TenantId(tenant), "default", name, obj["metadata"]["uid"]), obj
+        obj = self.must(self.server.system.post(path, {"metadata": metadata, "spec": spec}))
+        return PodKey(HOME, TenantId(tenant), namespace, name, obj["metadata"]["uid"]), obj
 
     def set_ready(self, pod: AttachedPod, *, ready: bool = True) -> None:
         """Writes the pod's status as the agent would once its containers run."""
         condition = {"type": "Ready", "status": str(ready)}
         addresses = {"podIP": pod.address, "podIPs": [{"ip": pod.address}]}
-        path = f"/api/v1/tenants/{pod.key.tenant}/namespaces/default/pods/{pod.key.name}/status"
+        path = f"{pod.path}/status"
         status = {"phase": "Running", "conditions": [condition], **addresses}
         self.must(self.server.system.patch(path, {"status": status}))
 
     def remove_pod(self, pod: AttachedPod) -> None:
         pod.node.call(pod.node.network.detach(pod.key))
-        path = f"/api/v1/tenants/{pod.key.tenant}/namespaces/default/pods/{pod.key.name}"
-        self.must(self.server.system.delete(f"{path}?gracePeriodSeconds=0"))
+        self.must(self.server.system.delete(f"{pod.path}?gracePeriodSeconds=0"))
 
     def make_service(self, tenant: str, name: str, **spec: Any) -> str:
         """Waits for the address, and returns it."""

@@ -88,6 +88,23 @@ def test_families_do_not_mix() -> None:
     assert not decides(compiled, ip_address("2001:db8::1"), 6, 80)
     compiled = compile_profile(TrafficProfile((TrafficRule((PrefixBlock(ip_network("::/0")),)),)))
     assert decides(compiled, ip_address("2001:db8::1"), 6, 80)
+    assert not decides(compiled, ip_address("192.0.2.1"), 6, 80), (
+        "IPv4 is mapped into IPv6, but is no part of it"
+    )
+
+
+def test_blocks_of_both_families_in_one_rule_keep_their_exceptions() -> None:
+    six = PrefixBlock(ip_network("::/1"), (ip_network("2001:db8::/32"),))
+    four = PrefixBlock(ip_network("0.0.0.0/0"), (ip_network("192.0.2.0/24"),))
+    compiled = compile_profile(TrafficProfile((TrafficRule((six, four)),)))
+    for text, works in (
+        ("2001:db9::1", True),
+        ("2001:db8::1", False),
+        ("198.51.100.1", True),
+        ("192.0.2.1", False),
+        ("fd00::1", False),
+    ):
+        assert decides(compiled, ip_address(text), 6, 80) is works, text
 
 
 def test_everybody_means_both_families() -> None:

@@ -31,11 +31,21 @@ def gateway_peers(backing: NetworkBacking) -> list[PolicyPeer]:
     return [
         *(
             PolicyPeer(
-                namespace=DNS_NAMESPACE, labels={"k8s-app": app}, addresses=addresses, ports=_DNS_PORTS
+                namespace=DNS_NAMESPACE,
+                labels={"k8s-app": app},
+                addresses=addresses,
+                ports=_DNS_PORTS,
+                shares_address=True,
             )
             for app in apps
         ),
-        PolicyPeer(namespace=API_NAMESPACE, labels=api, addresses=addresses, ports=_API_PORTS),
+        PolicyPeer(
+            namespace=API_NAMESPACE,
+            labels=api,
+            addresses=addresses,
+            ports=_API_PORTS,
+            shares_address=True,
+        ),
     ]
 
 

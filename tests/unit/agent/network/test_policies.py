@@ -16,7 +16,7 @@ from alcove.dataplane.model import (
 )
 from alcove.network.endpoints import EndpointAllocation
 from alcove.network.owners import TenantNetworkId
-from alcove.network.policy import NamedPort, PolicySet
+from alcove.network.policy import NamedPort, PolicySet, allows
 
 PREFIX = ip_network("10.0.0.0/24")
 BACKING = NetworkBacking(
@@ -56,3 +56,28 @@ def test_a_policy_that_names_the_dns_means_the_gateway() -> None:
     assert ingress == TrafficProfile((TrafficRule(None, (PortRange(Protocol.TCP, 8080, 8080),)),))
     gateway = (PrefixBlock(ip_network("10.0.0.1/32")),)
     assert egress == TrafficProfile((TrafficRule(gateway, (PortRange(Protocol.UDP, 53, 53),)),))
+
+
+def test_dns_and_api_server_are_two_peers_though_they_have_one_address() -> None:
+    """A policy that let pods reach the DNS, on any port, let them reach the API server as well."""
+    web = pod_peer(
+        {"metadata": {"name": "web", "namespace": "default", "labels": {}}},
+        [EndpointAllocation("7-10.0.0.5", "simple", "u", None, 7, ip_address("10.0.0.5"))],
+    )
+    api_pods = {"podSelector": {"matchLabels": {"component": "apiserver"}}}
+    ranges = [{"port": 50, "endPort": 60}, {"port": "https"}]
+    namespaces: dict[str, dict[str, str]] = {"default": {}, "kube-system": {"kind": "system"}}
+    for peer, ports, expected in (
+        ({"namespaceSelector": {"matchLabels": {"kind": "system"}}}, None, {("UDP", 53), ("TCP", 53)}),
+        ({"namespaceSelector": {"matchLabels": {"kind": "system"}}}, ranges, {("TCP", 53)}),
+        (api_pods, None, {("TCP", 6443)}),
+        (api_pods, ranges, {("TCP", 6443)}),
+        (api_pods, ranges[:1], set()),
+    ):
+        rule = {"to": [peer], **({"ports": ports} if ports else {})}
+        spec = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [rule]}
+        policy = {"metadata": {"name": "p", "namespace": "default"}, "spec": spec}
+        rules = PolicySet([policy], namespaces, [*gateway_peers(BACKING), web]).rules(web)
+        gateway = ip_address("10.0.0.1")
+        tried = [("UDP", 53), ("TCP", 53), ("TCP", 6443), ("TCP", 10250)]
+        assert {each for each in tried if allows(rules.egress, gateway, *each)} == expected
