@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import urllib.request
 from collections.abc import Iterator
 from http.client import HTTPException
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 
@@ -176,3 +178,39 @@ def test_a_host_port_of_ring0s_pod_is_served_by_its_node_until_the_pod_is_gone(
     wait_until(lambda: answer() == b"hello\n", 60)
     remove(system, "ported")
     wait_until(lambda: answer() == b"", 60)
+
+
+def test_load_balancers_are_told_whether_the_node_has_endpoints(cluster: RealCluster, acme: Caller) -> None:
+    """The port was given to the service, and nothing answered there."""
+    wanted = pod("balanced", SERVES.format(8080), runtimeClassName="crun")
+    wanted["metadata"]["labels"] = {"app": "balanced"}
+    create(acme, wanted)
+    services = "/api/v1/namespaces/default/services"
+    spec = {
+        "type": "LoadBalancer",
+        "externalTrafficPolicy": "Local",
+        "selector": {"app": "balanced"},
+        "ports": [{"port": 80, "targetPort": 8080}],
+    }
+    made = acme.post(services, {"metadata": {"name": "balanced"}, "spec": spec})
+    assert made.status == 201, made.body
+    assert "warning" not in made.headers, made.headers
+    url = f"http://{cluster.nodes[0].address}:{made.json['spec']['healthCheckNodePort']}/healthz"
+
+    def answer() -> tuple[int, int]:
+        """Status, and the number of endpoints."""
+        try:
+            with urllib.request.urlopen(url, timeout=5) as response:
+                return response.status, json.load(response)["localEndpoints"]
+        except HTTPError as error:
+            return error.code, json.load(error)["localEndpoints"]
+        except (OSError, HTTPException):
+            return 0, 0
+
+    ready(acme, "balanced", 120)
+    wait_until(lambda: answer() == (200, 1), 60)
+    acme.patch(f"{services}/balanced", {"spec": {"selector": {"app": "another"}}})
+    wait_until(lambda: answer() == (503, 0), 60)
+    acme.delete(f"{services}/balanced")
+    wait_until(lambda: answer() == (0, 0), 60)
+    remove(acme, "balanced")

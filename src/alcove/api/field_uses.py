@@ -72,7 +72,6 @@ ROWS = (
         FieldUse.WARNED,
         "spec.volumeAttributesClassName",
     ),
-    Row("core.v1.ServiceSpec.healthCheckNodePort", FieldUse.WARNED, "spec.healthCheckNodePort"),
     Row(
         "core.v1.PodSecurityContext.seLinux* core.v1.SELinuxOptions.*",
         FieldUse.WARNED,

@@ -12,6 +12,7 @@ import socket
 from collections import deque
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import SupportsIndex, TypeVar
 
 from alcove.http.closing import reset
@@ -171,9 +172,16 @@ class HttpServerStream(HttpStream):
             raise EOFError("the client closed the connection")
         return event
 
-    async def respond(self, status: int, body: bytes, content_type: str = "application/json") -> None:
-        headers = {"Content-Type": content_type, "Content-Length": str(len(body)), "Connection": "close"}
-        await self._write_head(status, headers)
+    async def respond(
+        self,
+        status: int,
+        body: bytes,
+        content_type: str = "application/json",
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`headers` are further ones."""
+        own = {"Content-Type": content_type, "Content-Length": str(len(body)), "Connection": "close"}
+        await self._write_head(status, {**own, **headers})
         await self.write(body)
 
     async def begin(self, content_type: str) -> None:

@@ -8,7 +8,7 @@ keeps the state that it has.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
+from alcove.agent.ingress.health_checks import HealthCheck, HealthCheckServer
 from alcove.agent.ingress.local_node_ports import LocalNodePorts, LocalService, Step
 from alcove.agent.network.apiserver_proxy import Address
 from alcove.agent.network.attachment import DOMAIN
@@ -109,6 +110,7 @@ class NetworkReconciler:
         self._dns = DnsServer(Upstream(config.resolvers) if config.resolvers else None)
         self._servers = GatewayServers(plane, self._dns, api_server)
         self._local_node_ports = LocalNodePorts(self._dial_service)
+        self._health_checks = HealthCheckServer()
         self._changed = asyncio.Event()
         self._progress = asyncio.Event()
         """Set, and replaced, whenever something has changed or was applied."""
@@ -130,6 +132,7 @@ class NetworkReconciler:
             finally:
                 resync.cancel()
                 self._local_node_ports.close()
+                self._health_checks.close()
                 self._servers.close()
                 await self.views.close()
                 self.dataplane.close()
@@ -212,6 +215,10 @@ class NetworkReconciler:
             await self._local_node_ports.set(
                 local_node_ports(state, (self.config.address, self.plane.settings.node6))
             )
+            self._health_checks.is_synced = True
+            await self._health_checks.set(
+                health_checks(views.values(), (self.config.address, self.plane.settings.node6))
+            )
             self.is_running = True
             self.ready = frozenset(vni for vni in synced if self._servers.has(vni))
             self._failures = 0
@@ -219,6 +226,7 @@ class NetworkReconciler:
                 self._retry_after(RETRY_SECONDS)
         except (DataPlaneError, OSError) as error:
             log.warning("data plane reconcile failed; retrying", extra={"error": str(error)})
+            self._health_checks.is_synced = False
             self._resync_scope = ResyncScope.ALL
             self._retry_after(min(RETRY_SECONDS * 2**self._failures, RETRY_SECONDS_MAX))
             self._failures = min(self._failures + 1, 10)
@@ -276,6 +284,12 @@ class NetworkReconciler:
                 f"network {vni} has no gateway address for external clients on this node"
             )
         return await self.dialer.connect(vni, str(source), address, port)
+
+
+def health_checks(views: Iterable[NetworkView], addresses: Iterable[object]) -> dict[Step, HealthCheck]:
+    """The health checks of services at the node's `addresses`; None stands for no address."""
+    nodes = [str(each) for each in addresses if each is not None]
+    return {(node, each.port): each for view in views for each in view.table.health_checks for node in nodes}
 
 
 def local_node_ports(state: DataplaneState, addresses: Collection[object]) -> dict[Step, LocalService]:

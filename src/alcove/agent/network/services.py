@@ -17,6 +17,7 @@ from ipaddress import ip_address, ip_network
 
 from msgspec import Struct
 
+from alcove.agent.ingress.health_checks import HealthCheck
 from alcove.agent.network.ring0_objects import NetworkBacking
 from alcove.api import objects
 from alcove.api.ids import SYSTEM
@@ -77,6 +78,7 @@ class ServedServices(Struct, frozen=True):
     node_ports: tuple[NodePort, ...] = ()
     prefixes: tuple[Prefix, ...] = ()
     """Service addresses outside the network's ranges."""
+    health_check: HealthCheck | None = None
     is_local: bool = False
     """Whether it depends on the network's addresses on this node."""
     age: str = ""
@@ -85,8 +87,9 @@ class ServedServices(Struct, frozen=True):
     @property
     def amounts(self) -> tuple[int, int]:
         """Entries in the kernel's maps: of services and backends, and of node ports and external addresses with
-        the ranges of their clients."""
+        the ranges of their clients. A port for health checks counts as one of these."""
         node_ports = sum(1 + len(each.clients or ()) for each in self.node_ports)
+        node_ports += 1 if self.health_check is not None else 0
         return sum(1 + len(each.backends) for each in self.services), node_ports
 
 
@@ -114,7 +117,32 @@ def served(
         host_prefix(node_port.service_address) for node_port in node_ports if node_port.keep_client
     )
     age = "" if wellknown.is_wellknown(service) else service["metadata"].get("creationTimestamp") or ""
-    return ServedServices(tuple(services), tuple(node_ports), tuple(extra), is_local(service["spec"]), age)
+    return ServedServices(
+        tuple(services),
+        tuple(node_ports),
+        tuple(extra),
+        _health_check(perspective, service, endpoint_slices, grant),
+        is_local(service["spec"]),
+        age,
+    )
+
+
+def _health_check(
+    perspective: NodePerspective, service: Object, slices: list[Object], grant: ServiceGrant
+) -> HealthCheck | None:
+    """The service's health check, if ring0 has granted it the port."""
+    spec, metadata = service["spec"], service["metadata"]
+    number: int = spec.get("healthCheckNodePort") or 0
+    if not types.has_health_port(spec) or (number, "TCP") not in grant.node_ports:
+        return None
+    ready = {
+        target.backend.address
+        for port in spec.get("ports") or ()
+        for target in _targets(slices, port)
+        if target.is_ready and target.backend.address in perspective.local_addresses
+    }
+    tenant = perspective.backing.owner.tenant
+    return HealthCheck(number, tenant, metadata["namespace"], metadata["name"], len(ready))
 
 
 def is_local(spec: Object) -> bool:

@@ -4,6 +4,7 @@ others."""
 import logging
 from collections.abc import Iterable
 
+from alcove.agent.ingress.health_checks import HealthCheck
 from alcove.agent.network.endpoint_index import EndpointIndex
 from alcove.agent.network.services import NodePerspective, ServedServices, granted, served
 from alcove.agent.network.tenant_view import ServiceId, TenantNetworkView
@@ -31,6 +32,7 @@ class ServiceTable:
         self.services: tuple[DataplaneService, ...] = ()
         self.node_ports: tuple[NodePort, ...] = ()
         self.prefixes: tuple[Prefix, ...] = ()
+        self.health_checks: tuple[HealthCheck, ...] = ()
 
     def touch(self, services: Iterable[ServiceId]) -> None:
         """Marks services that may have changed."""
@@ -55,7 +57,7 @@ class ServiceTable:
         return ((each.age, service, each.amounts) for service, each in self._served.items())
 
     def exclude(self, excluded: frozenset[ServiceId]) -> frozenset[ServiceId]:
-        """Updates `services`, `node_ports` and `prefixes`, without these services. Returns those that were not
+        """Updates `services` and the other tuples, without these services. Returns those that were not
         excluded before."""
         if not self._is_changed and excluded == self._excluded:
             return frozenset()
@@ -64,6 +66,7 @@ class ServiceTable:
         self.services = tuple(service for each in fitting for service in each.services)
         self.node_ports = tuple(node_port for each in fitting for node_port in each.node_ports)
         self.prefixes = tuple(dict.fromkeys(prefix for each in fitting for prefix in each.prefixes))
+        self.health_checks = tuple(each.health_check for each in fitting if each.health_check is not None)
         self._excluded, self._is_changed = excluded, False
         return new
 

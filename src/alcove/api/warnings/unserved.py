@@ -45,7 +45,6 @@ UNSERVED: Mapping[tuple[str, str], Mapping[str, str]] = {
         "spec.externalIPs": "addresses lead to the service only where the cluster's operator has granted them",
         "spec.trafficDistribution=PreferClose": _NO_ZONES,
         "spec.trafficDistribution=PreferSameZone": _NO_ZONES,
-        "spec.healthCheckNodePort": "is not served: balance over all nodes, or watch EndpointSlices",
     },
     ("networking.k8s.io", "ingresses"): {
         "spec.defaultBackend.resource": _BACKEND,

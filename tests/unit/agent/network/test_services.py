@@ -243,3 +243,32 @@ def test_grants_are_read_from_allocations() -> None:
         ]
     )
     assert found == GRANT
+
+
+HEALTH = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 30099}
+HEALTH_GRANT = ServiceGrant(frozenset(((30099, "TCP"),)))
+TWO_PORTS = [{"port": 80, "name": "a"}, {"port": 81, "name": "b"}]
+SLICE_PORTS = [{"port": 8080, "name": "a"}, {"port": 8081, "name": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("slices", "spec", "grant", "endpoints"),
+    [
+        ([BOTH], {}, HEALTH_GRANT, 1),
+        ([part((str(FAR), READY))], {}, HEALTH_GRANT, 0),
+        ([part((str(HERE), AWAY))], {}, HEALTH_GRANT, 0),
+        ([part((str(HERE), ENDING))], {}, HEALTH_GRANT, 0),
+        ([], {}, HEALTH_GRANT, 0),
+        ([part((str(HERE), READY), ports=SLICE_PORTS)], {"ports": TWO_PORTS}, HEALTH_GRANT, 1),
+        ([BOTH], {}, GRANT, None),
+        ([BOTH], {"externalTrafficPolicy": "Cluster"}, HEALTH_GRANT, None),
+        ([BOTH], {"type": "NodePort"}, HEALTH_GRANT, None),
+    ],
+)
+def test_health_checks_count_ready_endpoints_on_this_node(
+    slices: list[Object], spec: Object, grant: ServiceGrant, endpoints: int | None
+) -> None:
+    found = served(place(), service(**{**HEALTH, **spec}), slices, grant).health_check
+    assert (found.local_endpoints if found is not None else None) == endpoints
+    if found is not None:
+        assert (found.port, found.tenant, found.namespace, found.name) == (30099, "acme", "default", "web")
