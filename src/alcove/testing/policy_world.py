@@ -211,14 +211,14 @@ class PolicyWorld:
         wanted = {trial.attempt for trial in self._live if self._is_allowed(trial)}
         found = _compare("open ", wanted, self._reachability.flowing(live, wanted))
         wanted = {trial.attempt for trial in self._trials if self._is_allowed(trial)}
-        reached = self._reachability.probe([trial.attempt for trial in self._trials], wanted)
-        connected = self._reachability.connected()
         # Only the servers of `Reachability` say something about data that is sent later.
-        self._live = [
-            trial
+        kept = {
+            trial.attempt
             for trial in self._trials
-            if trial.attempt in connected and trial.target not in self._gateway_servers
-        ]
+            if trial.attempt.protocol == "TCP" and trial.target not in self._gateway_servers
+        }
+        reached = self._reachability.probe([trial.attempt for trial in self._trials], wanted, kept)
+        self._live = [trial for trial in self._trials if trial.attempt in reached & kept]
         return found + _compare("", wanted, reached)
 
     def _is_allowed(self, trial: Trial) -> bool:

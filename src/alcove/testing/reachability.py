@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from alcove.testing.probes import family_of, opened
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 """For attempts that should succeed, also on a busy machine."""
 RESEND_SECONDS = 0.5
 QUIET_SECONDS = 0.06
@@ -85,17 +85,20 @@ class Reachability:
 
     # Probing
 
-    def probe(self, attempts: Collection[Attempt], wanted: Collection[Attempt]) -> set[Attempt]:
+    def probe(
+        self, attempts: Collection[Attempt], wanted: Collection[Attempt], kept: Collection[Attempt] = ()
+    ) -> set[Attempt]:
         """The attempts that succeed. It ends some time after all of `wanted` have, or after PATIENCE_SECONDS. TCP
-        connections stay open until the next call of `probe`, for `flowing`."""
+        connections of `kept` stay open until the next call of `probe`, for `flowing`."""
         self._forget(list(self._clients))
         self._succeeded.clear()
         self._questions.clear()
         for attempt in attempts:
             self._begin(attempt)
         self._wait(set(wanted))
-        # Otherwise the kernel would go on trying, and succeed as soon as it may.
-        self._forget([each for each in self._clients if each not in self._succeeded])
+        # Of attempts that have not succeeded as well: the kernel would go on trying, and succeed as soon as it may.
+        open_clients = self._succeeded & set(kept)
+        self._forget([each for each in self._clients if each not in open_clients])
         return set(self._succeeded)
 
     def flowing(self, attempts: Collection[Attempt], wanted: Collection[Attempt]) -> set[Attempt]:
@@ -106,9 +109,6 @@ class Reachability:
                 self._clients[attempt].send(_QUESTION)
         self._wait(set(wanted))
         return set(self._succeeded)
-
-    def connected(self) -> set[Attempt]:
-        return {attempt for attempt in self._succeeded if attempt.protocol == "TCP"}
 
     def _forget(self, attempts: Iterable[Attempt]) -> None:
         for attempt in attempts:
