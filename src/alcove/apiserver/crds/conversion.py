@@ -13,12 +13,13 @@ from typing import Any
 
 import orjson
 
-from alcove.api.errors import InternalError
+from alcove.api.errors import InternalError, TooManyRequests
 from alcove.api.kinds.metadata import validate_annotations, validate_labels
 from alcove.api.meta import new_uid
 from alcove.api.objects import Object, get
 from alcove.api.schema.node import SchemaNode
 from alcove.api.schema.prune import prune
+from alcove.apiserver.outbound.errors import TooManyCalls
 from alcove.apiserver.outbound.errors import WebhookError as WebhookError
 from alcove.apiserver.outbound.webhooks import WebhookCall as WebhookCall
 
@@ -53,7 +54,7 @@ class Converter:
 
     async def convert(self, objects: Sequence[Object], api_version: str) -> list[Object]:
         """The objects at `api_version`, in order; those already at it are not changed. Raises
-        InternalError."""
+        InternalError, and TooManyRequests if too many webhooks of the tenant are being called."""
         others = [obj for obj in objects if obj.get("apiVersion") != api_version]
         if not others:
             return list(objects)
@@ -69,6 +70,8 @@ class Converter:
         try:
             response = await self._call(self._client, body, timeout_seconds=TIMEOUT_SECONDS)
             converted = _objects(response, review, uid)
+        except TooManyCalls as error:
+            raise TooManyRequests.after(1, f"{error}; try again") from error
         except (WebhookError, _InvalidResponse) as error:
             raise InternalError(f"{prefix} failed: {error}") from error
         if len(converted) != len(objects):

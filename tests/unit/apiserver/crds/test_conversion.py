@@ -8,10 +8,11 @@ import orjson
 import pytest
 
 from alcove.api import registry
-from alcove.api.errors import InternalError
+from alcove.api.errors import InternalError, TooManyRequests
 from alcove.api.objects import Object
 from alcove.api.schema.structural import compile_schema
 from alcove.apiserver.crds.conversion import TIMEOUT_SECONDS, Converter, WebhookError, relabel
+from alcove.apiserver.outbound.errors import TooManyCalls
 
 CRD: Object = {
     "spec": {
@@ -103,6 +104,14 @@ async def test_nothing_is_asked_where_nothing_has_to_change() -> None:
     webhook = Webhook(convert)
     assert await Converter(CRD, NODES, webhook).convert([OBJECT], "example.com/v1") == [OBJECT]
     assert webhook.reviews == []
+
+
+async def test_a_tenant_with_too_many_calls_is_told_to_try_again() -> None:
+    def refuse(_request: Object) -> Object:
+        raise TooManyCalls
+
+    with pytest.raises(TooManyRequests, match="too many concurrent webhook calls of this tenant; try again"):
+        await Converter(CRD, NODES, Webhook(refuse)).convert([OBJECT], "example.com/v2")
 
 
 def changed(**fields: Any) -> Callable[[Object], Object]:
