@@ -5,7 +5,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from ipaddress import IPv4Address, ip_address, ip_interface, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface, ip_network
 
 import pytest
 
@@ -39,6 +39,7 @@ from alcove.testing.probes import IMPATIENT, TIMEOUT, connect, tcp_server
 BLUE, RED = 7101, 7102
 VIP, OUTSIDE = "172.20.0.80", "203.0.113.5"
 NODE_ADDRESSES = ("10.0.1.240", "10.0.1.241")
+NODE_ADDRESSES6 = ("fd00:0:0:1::240", "fd00:0:0:1::241")
 
 
 class Site:
@@ -53,9 +54,15 @@ class Site:
     def make(self, vni: int) -> LabNetwork:
         network = LabNetwork(vni, pods=[], gateways={})
         for node, host in ((0, 11), (1, 12)):
-            network.pods.append(self.lab.nodes[node].add_pod(f"web{node}-{vni}", vni, f"10.0.1.{host}/24"))
-            gateway = (ip_interface("10.0.1.1/24"),)
-            network.gateways[node] = Gateway(vni, gateway, IPv4Address(NODE_ADDRESSES[node]))
+            own = (f"10.0.1.{host}/24", f"fd00:0:0:1::{host}/64")
+            network.pods.append(self.lab.nodes[node].add_pod(f"web{node}-{vni}", vni, *own))
+            gateway = (ip_interface("10.0.1.1/24"), ip_interface("fd00:0:0:1::1/64"))
+            network.gateways[node] = Gateway(
+                vni,
+                gateway,
+                IPv4Address(NODE_ADDRESSES[node]),
+                node_address6=IPv6Address(NODE_ADDRESSES6[node]),
+            )
         backends = tuple(ServiceBackend(ip_address(pod.address), 8080) for pod in network.pods)
         network.services = (DataplaneService(vni, ip_address(VIP), 80, Protocol.TCP, backends),)
         return network
@@ -63,9 +70,10 @@ class Site:
     def apply(self) -> None:
         apply_networks(self.lab, *self.networks.values())
         gateways = tuple(
-            RemoteEndpoint(vni, ip_address(NODE_ADDRESSES[node.number]), node.address)
+            RemoteEndpoint(vni, ip_address(addresses[node.number]), node.address)
             for vni in self.networks
             for node in self.lab.nodes
+            for addresses in (NODE_ADDRESSES, NODE_ADDRESSES6)
         )
         known = sum((endpoints_of(network) for network in self.networks.values()), ())
         for node in self.lab.nodes:
@@ -175,6 +183,22 @@ async def test_a_dialled_connection_stays_in_its_network(site: Site) -> None:
             with pytest.raises((OSError, TimeoutError)):
                 async with asyncio.timeout(0.2):
                     await dial(tenant_key, "default", address, 8081)
+
+
+async def test_a_backend_is_reached_by_ipv6(site: Site) -> None:
+    """On this node and on another, from the address that only this node's gateway has."""
+    dial = gateway_dial(
+        site.lab.nodes[0].plane.gateways.open,
+        lambda _space, _network: GatewaySource(BLUE, NODE_ADDRESSES[0], NODE_ADDRESSES6[0]),
+    )
+    for pod in site.networks[BLUE].pods:
+        with tcp_server(pod.namespace, pod.address6, 8080) as server:
+            async with asyncio.timeout(TIMEOUT):
+                client = await dial(TenantKey(HOME, TenantId("blue")), "default", pod.address6, 8080)
+            with client:
+                accepted, (source, *_) = server.accept()
+                accepted.close()
+                assert source == NODE_ADDRESSES6[0]
 
 
 async def test_policy_holds_for_what_comes_by_host(site: Site) -> None:

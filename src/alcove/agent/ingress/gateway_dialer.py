@@ -67,8 +67,6 @@ def _socket(open_gateway: Callable[[int], int], vni: int, family: int) -> socket
         raise ConnectionRefusedError(str(error)) from error
     try:
         with inside(namespace):
-            return socket.socket(
-                socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
-            )
+            return socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     finally:
         os.close(namespace)
