@@ -153,6 +153,23 @@ async def test_killed_at_any_point_nothing_is_broken_for_good(maker: Maker, mill
     assert lab.cgroups.processes(lab.name) == []
 
 
+@pytest.mark.parametrize("milliseconds", [30, 100, 200, 400])
+async def test_an_id_can_be_used_again_after_its_creation_was_given_up(
+    maker: Maker, milliseconds: int
+) -> None:
+    lab = maker.lab()
+    spec = await lab.spec(await lab.sandbox(), {"command": ["true"]})
+    creating = asyncio.create_task(maker.runtime.create(spec))
+    await asyncio.wait([creating], timeout=milliseconds / 1_000)
+    creating.cancel()
+    await asyncio.wait([creating])
+    await maker.runtime.delete(spec.id)
+    await maker.runtime.create(spec)
+    await maker.runtime.start(spec.id)
+    async with asyncio.timeout(30):
+        assert (await maker.runtime.wait(spec.id)).exit_code == 0
+
+
 def _processes_of(path: Path) -> list[str]:
     """The command lines that name the path."""
     found = []

@@ -5,6 +5,8 @@ remove them.
 """
 
 import os
+import secrets
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,8 +26,6 @@ from alcove.agent.runtime.users import User
 from alcove.dataplane import namespaces
 
 OUTPUT, EXIT_CODE = "tweet", 7
-_SANDBOX = ContainerId("canary-sandbox")
-_CONTAINER = ContainerId("canary")
 
 
 class CanaryFailed(RuntimeFailure):
@@ -39,6 +39,7 @@ class Canary:
         self._rootfs = rootfs
         """The root file system of the built-in image; nothing is written to it."""
         self._directory = directory
+        """For the logs of its containers; removed after each run."""
         self._network = f"alcove-canary-{os.getpid()}"
 
     async def __call__(self, runtime: ContainerRuntime) -> None:
@@ -49,33 +50,39 @@ class Canary:
             await self._run_pod(runtime)
         finally:
             await self._clean(runtime)
+            shutil.rmtree(self._directory, ignore_errors=True)
             namespaces.remove(self._network)
             Cgroups.of_machine().remove(self._group)
 
     async def _clean(self, runtime: ContainerRuntime) -> None:
-        for container in (_CONTAINER, _SANDBOX):
-            await runtime.delete(container)
+        """Deletes the containers of this and of earlier canaries."""
+        for status in sorted(await runtime.list(), key=lambda each: each.is_sandbox):
+            await runtime.delete(status.id)
 
     async def _run_pod(self, runtime: ContainerRuntime) -> None:
+        # Not the ids of an earlier canary: a runtime that did not delete it in time may still have them.
+        token = secrets.token_hex(3)
+        sandbox, id = ContainerId(f"canary-{token}-sandbox"), ContainerId(f"canary-{token}")
         network = str(namespaces.path_of(self._network))
-        context = self._context(runtime, _SANDBOX, NamespacePaths(network=network))
-        await self._run(runtime, _SANDBOX, sandbox_config({}, context, "canary"))
-        process = (await runtime.status(_SANDBOX)).process
+        context = self._context(runtime, sandbox, NamespacePaths(network=network))
+        await self._run(runtime, sandbox, sandbox, sandbox_config({}, context, "canary"))
+        process = (await runtime.status(sandbox)).process
         shared = shared_namespaces({}, runtime.isolation, network, process, None)
         container = {"command": ["sh", "-c", f"echo {OUTPUT}; exit {EXIT_CODE}"]}
         image = ImageConfig(env=("PATH=/bin",))
-        context = self._context(runtime, _CONTAINER, shared)
-        log = await self._run(
-            runtime, _CONTAINER, container_config({}, container, image, (), User(0, 0), (), context)
-        )
-        status = await runtime.wait(_CONTAINER)
+        context = self._context(runtime, id, shared)
+        config = container_config({}, container, image, (), User(0, 0), (), context)
+        log = await self._run(runtime, id, sandbox, config)
+        status = await runtime.wait(id)
         output = [line.split(" ", 3)[3:] for line in _lines(log)]
         if status.exit_code != EXIT_CODE or [OUTPUT] not in output:
             raise CanaryFailed(f"canary container exited with code {status.exit_code} and output {output}")
 
-    async def _run(self, runtime: ContainerRuntime, id: ContainerId, config: dict[str, object]) -> Path:
+    async def _run(
+        self, runtime: ContainerRuntime, id: ContainerId, sandbox: ContainerId, config: dict[str, object]
+    ) -> Path:
         log = self._directory / f"{id}.log"
-        await runtime.create(ContainerSpec(id, _SANDBOX, config, log))
+        await runtime.create(ContainerSpec(id, sandbox, config, log))
         await runtime.start(id)
         return log
 

@@ -44,8 +44,11 @@ async def create(
         raise
     finally:
         os.close(writing)
-    output = await _read(reading)
-    await process.wait()
+    try:
+        output = await _read(reading)
+    finally:
+        # Also if this is cancelled: only then is the pid of the process known that goes on in the background.
+        await process.wait()
     _check(output)
 
 

@@ -291,10 +291,8 @@ class OciRuntime:
     async def _delete(self, bundle: Bundle) -> None:
         """Safe to repeat, also after an agent was stopped at any point of it."""
         self._unstarted.discard(bundle.id)
-        try:
-            await self._call("delete", "--force", bundle.runtime_id)
-        except CreateFailed:
-            pass  # The runtime does not have it.
+        _kill_creation(bundle)
+        is_deleted = await self._delete_state(bundle)
         self._kill_proxy(bundle)
         await self._stop_monitor(bundle)
         try:
@@ -307,7 +305,18 @@ class OciRuntime:
                 if self._cgroups.remove(group):
                     break
                 await asyncio.sleep(_POLL_SECONDS)
+        if not is_deleted:
+            # It may have waited for a process that is killed now.
+            await self._delete_state(bundle)
         bundle.remove()
+
+    async def _delete_state(self, bundle: Bundle) -> bool:
+        """Whether the runtime has deleted the container; False also if it does not have it."""
+        try:
+            await self._call("delete", "--force", bundle.runtime_id)
+        except CreateFailed:
+            return False
+        return True
 
     def _kill_proxy(self, bundle: Bundle) -> None:
         process = bundle.process()
@@ -347,6 +356,17 @@ class OciRuntime:
         if child.returncode:
             raise CreateFailed(errors.decode(errors="replace").strip() or f"{arguments[0]} failed")
         return output
+
+
+def _kill_creation(bundle: Bundle) -> None:
+    """Kills conmon and the runtime while they create the container: the runtime would go on without conmon, and the
+    container would exist after its deletion."""
+    monitor = bundle.monitor()
+    if monitor is None or bundle.process() is not None:
+        return
+    with suppress(ProcessLookupError):
+        if os.getpgid(monitor) == monitor:
+            os.killpg(monitor, signals.SIGKILL)
 
 
 def _signal_start(bundle: Bundle) -> bool:
