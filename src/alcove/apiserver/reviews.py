@@ -5,7 +5,8 @@ SubjectAccessReview and its variants, SelfSubjectRulesReview (`kubectl auth can-
 tenant. "Self" is the caller, with the caller's permissions in that tenant.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from alcove.api import fields, meta, objects
@@ -14,25 +15,34 @@ from alcove.api.fields import FieldError
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.auth.authenticate import Authenticator
+from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.rbac.authorize import Access, Authorizer
+from alcove.apiserver.rbac.policy import RbacGrant, rules_of
 
 AUTHORIZATION = "authorization.k8s.io"
 TENANT_EXTRA = "alcove/tenant"
 """The key of the tenant in a user's `extra`; the kinds of Kubernetes have no field for it."""
 
+_RULE_BYTES = 128
+"""What a rule counts when it is decided whether rules are listed in a thread."""
 _SERVERS_METADATA = frozenset(("tenant", "managedFields", "selfLink", "creationTimestamp"))
 
 
 class Reviews:
     def __init__(
-        self, authorizer: Authorizer, authenticator: Authenticator, clock: Callable[[], float]
+        self,
+        authorizer: Authorizer,
+        authenticator: Authenticator,
+        clock: Callable[[], float],
+        threads: ComputeThreads,
     ) -> None:
         self._authorizer = authorizer
         self._authenticator = authenticator
         self._clock = clock
+        self._threads = threads
 
-    def review(
+    async def review(
         self, kind: str, obj: Object, identity: Identity, tenant: TenantId, namespace: str = ""
     ) -> Object:
         """The object with the result in `status`; `obj` is not changed. Raises ApiError."""
@@ -44,7 +54,7 @@ class Reviews:
             case "SelfSubjectAccessReview":
                 status = self._self_subject_access(obj, identity, tenant)
             case "SelfSubjectRulesReview":
-                status = self._self_subject_rules(obj, identity, tenant)
+                status = await self._self_subject_rules(obj, identity, tenant)
             case "SelfSubjectReview":
                 status = {"userInfo": _user_info(identity)}
             case "TokenReview":
@@ -93,17 +103,14 @@ class Reviews:
             status["reason"] = decision.reason
         return status
 
-    def _self_subject_rules(self, review: Object, identity: Identity, tenant: TenantId) -> Object:
+    async def _self_subject_rules(self, review: Object, identity: Identity, tenant: TenantId) -> Object:
         namespace = objects.get(review, "spec", "namespace", default="")
         if not namespace:
             raise BadRequest("no namespace on request")
-        rules = self._authorizer.rules_for(identity, tenant, namespace)
-        rule_objects = [rule.to_object() for rule in rules]
-        return {
-            "resourceRules": [rule for rule in rule_objects if "resources" in rule],
-            "nonResourceRules": [rule for rule in rule_objects if "nonResourceURLs" in rule],
-            "incomplete": False,
-        }
+        grants = self._authorizer.grants_for(identity, tenant, namespace)
+        size_bytes = _RULE_BYTES * sum(len(grant.rules) for grant in grants)
+        status: Object = await self._threads.for_size(identity.tenant, size_bytes, partial(_rules, grants))
+        return status
 
     def _token(self, review: Object, tenant: TenantId) -> Object:
         token = objects.get(review, "spec", "token", default="")
@@ -119,6 +126,15 @@ class Reviews:
             "user": _user_info(reviewed.identity),
             "audiences": list(reviewed.audiences),
         }
+
+
+def _rules(grants: Sequence[RbacGrant]) -> Object:
+    rules = [rule.to_object() for rule in rules_of(grants)]
+    return {
+        "resourceRules": [rule for rule in rules if "resources" in rule],
+        "nonResourceRules": [rule for rule in rules if "nonResourceURLs" in rule],
+        "incomplete": False,
+    }
 
 
 def _check(review: Object, errors: list[FieldError], namespace: str = "") -> None:

@@ -211,7 +211,7 @@ async def _serving(
         services = ApiServerServices(
             store, cache, hub, kinds, custom, chain, clock, shared, store.unreadable, threads
         )
-        reviews = Reviews(authorizer, authenticator, clock)
+        reviews = Reviews(authorizer, authenticator, clock, threads)
         usage = UsageCollector(cache, agents)
         streams = StreamHandler(
             services, authorizer, agents, plane=config.admission.home, release=partial(_release, flow)

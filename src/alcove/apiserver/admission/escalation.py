@@ -5,15 +5,20 @@ it has all permissions of its role, or the verb `bind` on the role. The permissi
 tenant; the role of a binding is read from the binding's tenant.
 """
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 from alcove.api import objects
 from alcove.api.errors import Forbidden, NotFound
 from alcove.api.ids import SYSTEM, GroupResource
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
+from alcove.apiserver.computing import LARGE_BYTES, ComputeThreads
 from alcove.apiserver.identity import MASTERS
 from alcove.apiserver.rbac import aggregate, defaults, escalation, tenantroles
 from alcove.apiserver.rbac.authorize import Access, Authorizer
 from alcove.apiserver.rbac.escalation import TooManyPairs
+from alcove.apiserver.rbac.policy import rules_of
 from alcove.apiserver.rbac.rules import PolicyRule, compile_rules
 
 _ROLES = frozenset((defaults.ROLES, defaults.CLUSTER_ROLES))
@@ -22,9 +27,14 @@ _EVERYTHING = compile_rules(line.to_rule() for line in tenantroles.EVERYTHING)
 _HOUSEKEEPING = frozenset(("ownerReferences", "finalizers", "managedFields", "resourceVersion"))
 
 
+_RULE_BYTES = 128
+"""What a rule counts when it is decided whether a check is computed in a thread."""
+
+
 class Escalation(Plugin):
-    def __init__(self, authorizer: Authorizer) -> None:
+    def __init__(self, authorizer: Authorizer, threads: ComputeThreads) -> None:
         self._authorizer = authorizer
+        self._threads = threads
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         writes = operation in (Operation.CREATE, Operation.UPDATE)
@@ -40,45 +50,70 @@ class Escalation(Plugin):
         ):
             return
         if attributes.resource in _ROLES:
-            self._check_role(attributes, obj)
+            await self._check_role(attributes, obj)
         else:
-            self._check_binding(attributes, obj)
+            await self._check_binding(attributes, obj)
 
-    def _check_role(self, attributes: Attributes, role: Object) -> None:
+    async def _check_role(self, attributes: Attributes, role: Object) -> None:
         if self._may(attributes, "escalate", attributes.resource.resource, attributes.name):
             return
-        self._check_held(attributes, compile_rules(role.get("rules")))
+        rules = role.get("rules") or ()
+        await self._check_held(attributes, partial(compile_rules, rules), _rule_bytes(rules))
         if aggregate.is_aggregated(role) or aggregate.is_aggregated(attributes.old or {}):
             # It can aggregate any permission, now or later: only a user with all permissions may write it.
-            self._check_held(
-                attributes, _EVERYTHING, "must have cluster-admin privileges to use the aggregationRule"
-            )
+            message = "must have cluster-admin privileges to use the aggregationRule"
+            await self._check_held(attributes, lambda: _EVERYTHING, 0, message)
 
-    def _check_binding(self, attributes: Attributes, binding: Object) -> None:
+    async def _check_binding(self, attributes: Attributes, binding: Object) -> None:
         ref = binding.get("roleRef") or {}
         kind, name = ref.get("kind", ""), ref.get("name", "")
         resource = defaults.CLUSTER_ROLES if kind == "ClusterRole" else defaults.ROLES
         if self._may(attributes, "bind", resource.resource, name):
             return
-        rules = self._authorizer.policy(attributes.tenant).role_rules(kind, name, attributes.namespace)
-        if rules is None:
-            raise NotFound.of(resource, name)
-        self._check_held(attributes, rules)
+        policy = self._authorizer.policy(attributes.tenant)
+
+        def granted() -> tuple[PolicyRule, ...]:
+            rules = policy.role_rules(kind, name, attributes.namespace)
+            if rules is None:
+                raise NotFound.of(resource, name)
+            return rules
+
+        await self._check_held(attributes, granted, LARGE_BYTES if policy.is_large else 0)
 
     def _may(self, attributes: Attributes, verb: str, resource: str, name: str) -> bool:
         group = defaults.ROLES.group
         access = Access(verb, attributes.tenant, group, resource, "", attributes.namespace, name)
         return self._authorizer.authorize(attributes.identity, access).allowed
 
-    def _check_held(self, attributes: Attributes, granted: tuple[PolicyRule, ...], message: str = "") -> None:
+    async def _check_held(
+        self,
+        attributes: Attributes,
+        granted: Callable[[], tuple[PolicyRule, ...]],
+        size_bytes: int,
+        message: str = "",
+    ) -> None:
+        """`size_bytes` says how long it takes to compile the rules that are granted."""
         identity = attributes.identity
-        held = self._authorizer.rules_for(identity, attributes.tenant, attributes.namespace)
+        grants = self._authorizer.grants_for(identity, attributes.tenant, attributes.namespace)
+
+        def find() -> str:
+            lacking = escalation.missing(rules_of(grants), granted())
+            return (message or escalation.refusal(identity, lacking)) if lacking else ""
+
+        size_bytes += _RULE_BYTES * sum(len(grant.rules) for grant in grants)
         try:
-            missing_rules = escalation.missing(held, granted)
+            refusal = await self._threads.for_size(identity.tenant, size_bytes, find)
         except TooManyPairs as error:
             raise _refused(attributes, str(error)) from error
-        if missing_rules:
-            raise _refused(attributes, message or escalation.refusal(identity, missing_rules))
+        if refusal:
+            raise _refused(attributes, refusal)
+
+
+def _rule_bytes(rules: Sequence[Object]) -> int:
+    """About the size of a role's rules."""
+    if len(rules) * _RULE_BYTES >= LARGE_BYTES:
+        return LARGE_BYTES
+    return sum(_RULE_BYTES + 8 * sum(map(len, rule.values())) for rule in rules)
 
 
 def _refused(attributes: Attributes, message: str) -> Forbidden:

@@ -84,7 +84,7 @@ def plugins(
         DefaultIngressClass(cache),
         PodSecurity(cache, settings.pod_security_ceiling),
         CertificateRequests(cache, authorizer, authority, clock),
-        Escalation(authorizer),
+        Escalation(authorizer, threads),
         ServiceRanges(),
         # The tenant's policies and webhooks see the object after the changes of all plugins above.
         MutatingPolicies(cache, kinds, authorizer, threads),

@@ -23,8 +23,15 @@ from alcove.apiserver.identity import MASTERS, Identity
 from alcove.apiserver.rbac import defaults
 from alcove.apiserver.rbac.access import Access
 from alcove.apiserver.rbac.nodes import NodeAuthorizer, node_name
-from alcove.apiserver.rbac.policy import LARGE_BYTES, LARGE_OBJECTS, AccessDecision, RbacPolicy, RbacQuery
-from alcove.apiserver.rbac.rules import PolicyRule, quote
+from alcove.apiserver.rbac.policy import (
+    LARGE_BYTES,
+    LARGE_OBJECTS,
+    AccessDecision,
+    RbacGrant,
+    RbacPolicy,
+    RbacQuery,
+)
+from alcove.apiserver.rbac.rules import quote
 from alcove.apiserver.reader import CacheReader
 
 __all__ = ["POLICIES_MAX", "TENANT_PATHS", "Access", "Authorizer", "NotCompiled", "forbidden"]
@@ -108,14 +115,13 @@ class Authorizer:
             raise forbidden(identity, access, decision)
         return decision
 
-    def rules_for(self, identity: Identity, tenant: TenantId, namespace: str) -> list[PolicyRule]:
-        """All rules that the caller has in a namespace of `tenant`, or cluster-wide if `namespace` is ""."""
+    def grants_for(self, identity: Identity, tenant: TenantId, namespace: str) -> tuple[RbacGrant, ...]:
+        """All grants to the caller in a namespace of `tenant`, or cluster-wide if `namespace` is ""."""
         is_same_tenant = tenant == identity.tenant
         if not is_same_tenant and identity.tenant != SYSTEM:
-            return []
+            return ()
         policy = self.policy(identity.tenant)
-        held = policy.grants(identity.user, identity.groups, namespace if is_same_tenant else "")
-        return list(dict.fromkeys(rule for grant in held for rule in grant.rules))
+        return tuple(policy.grants(identity.user, identity.groups, namespace if is_same_tenant else ""))
 
     def policy(self, tenant: TenantId, *, now: bool = False) -> RbacPolicy:
         """The tenant's current compiled policy. Do not store it: it is replaced when an RBAC object

@@ -71,9 +71,9 @@ class PolicyRule:
         _, slash, subresource = resource.partition("/")
         return bool(slash) and f"*/{subresource}" in self._resources
 
-    def covers_name(self, name: str) -> bool:
-        """Whether the rule covers objects of this name; "" stands for objects of any name."""
-        return not self._names or name in self._names
+    def covered_names(self, names: frozenset[str]) -> frozenset[str]:
+        """Those of the names that the rule covers; "" stands for objects of any name."""
+        return self._names & names if self._names else names
 
     def covers_url(self, url: str) -> bool:
         return url in self._urls or url.startswith(self._url_prefixes)

@@ -106,5 +106,5 @@ class Subresources:
                 "reviews have neither metadata nor columns: only application/json is accepted"
             )
         obj = await body.read(self._services, call)
-        response = self._reviews.review(call.kind.kind, obj, call.identity, call.tenant, call.namespace)
+        response = await self._reviews.review(call.kind.kind, obj, call.identity, call.tenant, call.namespace)
         return json_response(201, response)

@@ -1,5 +1,7 @@
 """Privilege escalation through roles and bindings: who may write which."""
 
+import asyncio
+
 import pytest
 
 from alcove.api.errors import Forbidden, NotFound
@@ -9,6 +11,7 @@ from alcove.api.objects import Object
 from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.admission.escalation import Escalation
+from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
@@ -28,7 +31,7 @@ EVERYTHING = [
 class World:
     def __init__(self) -> None:
         self.reader = MemoryReader()
-        self.plugin = Escalation(Authorizer(self.reader))
+        self.plugin = Escalation(Authorizer(self.reader), ComputeThreads())
 
     def give(self, tenant: TenantId, user: str, *rules: Object, namespace: str = "") -> None:
         name = f"of-{user}{namespace}"
@@ -233,6 +236,22 @@ async def test_a_role_too_large_to_check_is_refused(world: World) -> None:
     many = [f"x{n}" for n in range(100)]
     with pytest.raises(Forbidden, match="make several roles of it"):
         await world.write(CLUSTER_ROLES, role({"verbs": ["get"], "apiGroups": many, "resources": many}))
+
+
+async def test_a_long_check_lets_others_be_served_meanwhile(world: World) -> None:
+    held = [{"verbs": ["get"], "apiGroups": [""], "resources": [f"r{number}"]} for number in range(5_000)]
+    world.give(ACME, "ann", *held)
+    wanted = [
+        {"verbs": ["get"], "apiGroups": [f"g{number}"], "resources": ["pods"]} for number in range(2_000)
+    ]
+    writing = asyncio.ensure_future(world.write(CLUSTER_ROLES, role(*wanted)))
+    turns = 0
+    while not writing.done():
+        await asyncio.sleep(0)
+        turns += 1
+    with pytest.raises(Forbidden, match="and 1950 more"):
+        await writing
+    assert turns > 10
 
 
 def test_handles_writes_of_roles_and_bindings_only(world: World) -> None:

@@ -100,8 +100,8 @@ def test_ring0s_rights_in_a_namespace_stay_in_ring0(reader: MemoryReader) -> Non
         assert not authorizer.authorize(
             keeper, Access("get", tenant, "", "secrets", namespace="default")
         ).allowed
-    assert authorizer.rules_for(keeper, SYSTEM, "default")
-    assert not authorizer.rules_for(keeper, ACME, "default")
+    assert authorizer.grants_for(keeper, SYSTEM, "default")
+    assert not authorizer.grants_for(keeper, ACME, "default")
 
 
 def test_masters_are_masters_of_their_own_tenant(reader: MemoryReader) -> None:

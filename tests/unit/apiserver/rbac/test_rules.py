@@ -68,7 +68,8 @@ def test_matches_what_the_words_say(raws: list[Object]) -> None:
                 for subresource in SUBRESOURCES:
                     for name in NAMES:
                         found = any(
-                            rule.matches(verb, group, resource, subresource) and rule.covers_name(name)
+                            rule.matches(verb, group, resource, subresource)
+                            and rule.covered_names(frozenset((name,)))
                             for rule in compiled
                         )
                         assert found == ((verb, group, resource, subresource, name) in expected)
