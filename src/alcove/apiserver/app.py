@@ -51,8 +51,7 @@ from alcove.apiserver.routes import Routes
 from alcove.apiserver.services import ApiServerServices
 from alcove.component import request_ids
 from alcove.http.connections import ConnectionSlot
-from alcove.http.messages import HttpRequest, HttpResponse, header_safe
-from alcove.http.serverconnection import SLICE_BYTES
+from alcove.http.messages import SLICE_BYTES, BodyParts, HttpRequest, HttpResponse, header_safe
 from alcove.http.upload import RequestUpload
 
 log = logging.getLogger(__name__)
@@ -195,7 +194,8 @@ class App:
         return rest if isinstance(rest, HttpResponse) else await rest
 
     def _finish(self, call: ApiCall, response: HttpResponse) -> HttpResponse:
-        size = len(response.body) if isinstance(response.body, bytes) else 0
+        body = response.body
+        size = len(body) if isinstance(body, bytes | BodyParts) else 0
         if size > SLICE_BYTES and call.verb:
             response = self._parts.buffering.send(call, response, size, partial(self._release, call))
         else:

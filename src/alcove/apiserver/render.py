@@ -17,6 +17,7 @@ from alcove.api.objects import Object
 from alcove.apiserver import nodes
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.negotiate import ResponseForm
+from alcove.http.messages import SLICE_BYTES, BodyParts
 
 
 class ObjectView(Struct, frozen=True):
@@ -88,7 +89,7 @@ def render(view: ObjectView, entry: CacheEntry) -> bytes:
     if view.form is ResponseForm.JSON:
         return orjson.dumps(converted(view.kind, entry))
     if view.form is ResponseForm.TABLE:
-        return orjson.dumps(table(view, [entry], entry.revision))
+        return orjson.dumps({**_table(view, entry.revision, {}), "rows": [_row(view, entry, time.time())]})
     return encode_form(
         view, _metadata(view, entry) if view.form is ResponseForm.METADATA else converted(view.kind, entry)
     )
@@ -104,29 +105,42 @@ def render_item(view: ObjectView, entry: CacheEntry) -> bytes:
     return orjson.dumps(converted(view.kind, entry))
 
 
-def render_list(view: ObjectView, entries: Sequence[CacheEntry], revision: Revision, meta: Object) -> bytes:
-    """A list: the encoded items joined. `meta` has the list's metadata besides the revision."""
+def render_list(
+    view: ObjectView, entries: Sequence[CacheEntry], revision: Revision, meta: Object
+) -> bytes | BodyParts:
+    """A list: the encoded items joined. `meta` has the list's metadata besides the revision.
+
+    A list may have tens of megabytes. It is never encoded or joined as a whole, which would take long.
+    """
     list_meta = {"resourceVersion": str(revision), **meta}
     if view.kind.completion is not None:
         entries = [complete(view.kind, entry) for entry in entries]
     if view.form is ResponseForm.TABLE:
-        return orjson.dumps(table(view, entries, revision, meta))
+        now = time.time()
+        return _joined(
+            _table(view, revision, meta), "rows", [orjson.dumps(_row(view, entry, now)) for entry in entries]
+        )
     if view.form is ResponseForm.METADATA:
         names = (view.meta_version, "PartialObjectMetadataList")
     else:
         names = (view.kind.api_version, view.kind.list_kind or view.kind.kind + "List")
-    head = orjson.dumps({"kind": names[1], "apiVersion": names[0], "metadata": list_meta})
+    shown = {"kind": names[1], "apiVersion": names[0], "metadata": list_meta}
+    if view.form is ResponseForm.YAML:
+        return yaml_of({**shown, "items": [orjson.loads(render_item(view, entry)) for entry in entries]})
     if view.is_verbatim:
-        parts = [entry.body for entry in entries]
-    else:
-        parts = [render_item(view, entry) for entry in entries]
-    # One join and no further copy: a list may have tens of megabytes.
-    opening, closing = b'%b,"items":[' % head[:-1], b"]}"
-    if parts:
-        parts[0] = opening + parts[0]
-        parts[-1] += closing
-    body = b",".join(parts) or opening + closing
-    return yaml_of(orjson.loads(body)) if view.form is ResponseForm.YAML else body
+        return _joined(shown, "items", [entry.body for entry in entries])
+    return _joined(shown, "items", [render_item(view, entry) for entry in entries])
+
+
+def _joined(head: Object, field: str, items: list[bytes]) -> bytes | BodyParts:
+    """The encoded object `head` with one more field, which has the items."""
+    opening, closing = b'%b,"%b":[' % (orjson.dumps(head)[:-1], field.encode()), b"]}"
+    if not items:
+        return opening + closing
+    items[0] = opening + items[0]
+    items[-1] += closing
+    parts = BodyParts(items, b",")
+    return parts if len(parts) > SLICE_BYTES else bytes(parts)
 
 
 def encode_form(view: ObjectView, obj: Object) -> bytes:
@@ -147,16 +161,13 @@ def _metadata(view: ObjectView, entry: CacheEntry) -> Object:
 # Tables
 
 
-def table(
-    view: ObjectView, entries: Sequence[CacheEntry], revision: Revision, meta: Object | None = None
-) -> Object:
-    now = time.time()
+def _table(view: ObjectView, revision: Revision, meta: Object) -> Object:
+    """A table without its rows."""
     return {
         "kind": "Table",
         "apiVersion": view.meta_version,
-        "metadata": {"resourceVersion": str(revision), **(meta or {})},
+        "metadata": {"resourceVersion": str(revision), **meta},
         "columnDefinitions": [_definition(column) for column in view.kind.columns],
-        "rows": [_row(view, entry, now) for entry in entries],
     }
 
 

@@ -1,13 +1,13 @@
 """Requests and responses, and the types of their bodies. No I/O.
 
-A response's body is bytes, or a `ResponseStream` that writes it over time, or, with status 101, an
-`UpgradedConnection` that takes over the connection.
+A response's body is bytes, or `BodyParts` for a large one, or a `ResponseStream` that writes it over time, or, with
+status 101, an `UpgradedConnection` that takes over the connection.
 """
 
 from __future__ import annotations
 
 from asyncio import Transport
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qsl
 
@@ -24,6 +24,8 @@ Field = tuple[bytes, bytes]
 
 JSON = b"application/json"
 QUERY_PARAMETERS_MAX = 100
+SLICE_BYTES = 256 << 10
+"""Large bodies are written in slices of about this size, so that they do not block other connections."""
 
 
 class HttpHead(Struct):
@@ -184,6 +186,49 @@ class HttpRequest:
         return dict(reversed(pairs))
 
 
+class BodyParts:
+    """A large body, which is put together while it is sent: it is never in memory as a whole."""
+
+    __slots__ = ("_length", "_parts", "_separator")
+
+    def __init__(self, parts: Sequence[bytes], separator: bytes = b"") -> None:
+        """The body is `separator.join(parts)`."""
+        self._parts = parts
+        self._separator = separator
+        self._length = sum(map(len, parts)) + len(separator) * max(len(parts) - 1, 0)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def slices(self) -> Iterator[bytes | memoryview]:
+        """The body in slices of about SLICE_BYTES; a large part is not copied."""
+        joined: list[bytes] = []
+        size = 0
+        for part in self._parts:
+            if len(part) > SLICE_BYTES:
+                if joined:
+                    yield self._separator.join([*joined, b""])
+                yield from slices(part)
+                joined, size = [b""], 0
+                continue
+            joined.append(part)
+            size += len(part)
+            if size >= SLICE_BYTES:
+                yield self._separator.join(joined)
+                joined, size = [b""], 0
+        if joined != [b""]:
+            yield self._separator.join(joined)
+
+    def __bytes__(self) -> bytes:
+        return self._separator.join(self._parts)
+
+
+def slices(body: bytes) -> Iterator[memoryview]:
+    view = memoryview(body)
+    for start in range(0, len(view), SLICE_BYTES):
+        yield view[start : start + SLICE_BYTES]
+
+
 class HttpResponse:
     """One response of a server."""
 
@@ -192,7 +237,7 @@ class HttpResponse:
     def __init__(
         self,
         status: int,
-        body: bytes | ResponseStream | UpgradedConnection,
+        body: bytes | BodyParts | ResponseStream | UpgradedConnection,
         content_type: bytes = JSON,
         headers: list[Field] | None = None,
     ) -> None:

@@ -12,14 +12,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from alcove.http.closing import CLOSED
 from alcove.http.connections import ConnectionSlot
 from alcove.http.errors import HttpError
 from alcove.http.limits import WRITE_BUFFER_BYTES_MAX
-from alcove.http.messages import HttpRequest, HttpResponse, ResponseStream, UpgradedConnection
+from alcove.http.messages import (
+    SLICE_BYTES,
+    BodyParts,
+    HttpRequest,
+    HttpResponse,
+    ResponseStream,
+    UpgradedConnection,
+    slices,
+)
 from alcove.http.requests import RequestReceiver
 from alcove.http.tunnel import Tunnel
 from alcove.http.writing import CONTENT_LENGTH, CONTENT_TYPE, LAST_CHUNK, chunk, first_lines, last_response
@@ -30,9 +38,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HttpHandler = Callable[[HttpRequest], HttpResponse | Coroutine[Any, Any, HttpResponse]]
-
-SLICE_BYTES = 256 << 10
-"""Large bodies are written in slices of this size, so that they do not block other connections."""
 
 
 class HttpServerConnection(asyncio.Protocol):
@@ -85,7 +90,8 @@ class HttpServerConnection(asyncio.Protocol):
         self.is_answering = False
         self._request: HttpRequest | None = None
         self._response: HttpResponse | None = None
-        self._rest: memoryview | None = None
+        self._rest: Iterator[bytes | memoryview] | None = None
+        """What remains to be written of a large body."""
         self._task: asyncio.Task[None] | None = None
         self._stream: ResponseStream | None = None
         self._is_chunked = True
@@ -237,7 +243,7 @@ class HttpServerConnection(asyncio.Protocol):
     def _respond(self, request: HttpRequest, response: HttpResponse) -> None:
         body = response.body
         if self.transport.is_closing():
-            if not isinstance(body, bytes):
+            if not isinstance(body, bytes | BodyParts):
                 body.stop()
             if response.done is not None:
                 response.done()
@@ -250,19 +256,21 @@ class HttpServerConnection(asyncio.Protocol):
             request.keep_alive = False
             head.append(b"\r\nConnection: close")
         self._response = response
-        if not isinstance(body, bytes):
+        if not isinstance(body, bytes | BodyParts):
             self._begin(head, response)
             return
         length = len(body) if response.length is None else response.length
         head += (CONTENT_LENGTH, str(length).encode(), b"\r\n\r\n") if length >= 0 else (b"\r\n\r\n",)
-        if len(body) <= SLICE_BYTES:
-            if request.method != "HEAD":
-                head.append(body)
+        if request.method == "HEAD":
+            self.transport.write(b"".join(head))
+            self._done()
+        elif isinstance(body, bytes) and len(body) <= SLICE_BYTES:
+            head.append(body)
             self.transport.write(b"".join(head))
             self._done()
         else:
             self.transport.write(b"".join(head))
-            self._rest = memoryview(body if request.method != "HEAD" else b"")
+            self._rest = slices(body) if isinstance(body, bytes) else body.slices()
             self.deadline = self._server.response_deadline()
             self._write_rest()
 
@@ -294,9 +302,9 @@ class HttpServerConnection(asyncio.Protocol):
         """Write one slice of a large body, and schedule the next one after other events of the loop."""
         if self._rest is None or self.paused or self.transport.is_closing():
             return
-        part, self._rest = self._rest[:SLICE_BYTES], self._rest[SLICE_BYTES:]
-        self.transport.write(part)
-        if self._rest:
+        part = next(self._rest, None)
+        if part is not None:
+            self.transport.write(part)
             asyncio.get_running_loop().call_soon(self._write_rest)
         else:
             self._rest = None
