@@ -2,8 +2,9 @@
 
 A handshake takes a millisecond or two, so hundreds of connections that come together would stop the server for as
 long. Here a connection waits until its client has sent something, and then for its turn, which goes round between
-addresses; of one address the first to come is the first. A client that begins a handshake and does not continue
-loses its place to one that waits.
+addresses; of one address the first to come is the first. But if that one has waited for long, the last is the first:
+clients give up, and if each had to wait for a long queue, none would be served in time. A client that begins a handshake
+and does not continue loses its place to one that waits.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ HANDSHAKE_KEPT_SECONDS = 1.0
 """A handshake whose client does not continue for longer is ended when another connection waits for its place."""
 THREADS = 2
 """Steps of handshakes that are computed at a time."""
+STEPS_MAX = 8
+"""Steps that are computed or wait for a thread. No handshake begins while there are more: it would wait behind them."""
+PATIENCE_SECONDS = 0.25
+"""If a connection has waited for its turn for longer, those of its address that came later are before it."""
 NO_FILES_SECONDS = 1.0
 """How long no connection is accepted after the process had no file descriptors left."""
 
@@ -48,11 +53,13 @@ Protocols = Callable[[ConnectionSlot], asyncio.Protocol]
 class _Arrival:
     """A connection that is accepted and not yet a protocol's."""
 
-    __slots__ = ("is_connecting", "is_dropped", "slot", "sock", "task", "waiting_since")
+    __slots__ = ("is_connecting", "is_dropped", "ready_since", "slot", "sock", "task", "waiting_since")
 
     def __init__(self, slot: ConnectionSlot, sock: socket.socket) -> None:
         self.slot = slot
         self.sock = sock
+        self.ready_since = 0.0
+        """When it began to wait for its turn."""
         self.waiting_since = 0.0
         """When the handshake began to wait for the client; 0 while it does not."""
         self.task: asyncio.Task[None] | None = None
@@ -162,6 +169,7 @@ class Acceptor:
         self._loop.remove_reader(arrival.sock)
         self._silent.discard(arrival)
         arrival.slot.awaits_server = True
+        arrival.ready_since = self._loop.time()
         self._ready.setdefault(arrival.slot.network, deque()).append(arrival)
         self._schedule()
 
@@ -197,8 +205,11 @@ class Acceptor:
             if len(self._shaking) >= HANDSHAKES_MAX:
                 self._make_room()
                 return
+            if sum(1 for each in self._shaking if not each.waiting_since) >= STEPS_MAX:
+                return  # The end of a step is followed by another look.
             network, arrivals = self._ready.popitem(last=False)
-            arrival = arrivals.popleft()
+            is_late = self._loop.time() - arrivals[0].ready_since > PATIENCE_SECONDS
+            arrival = arrivals.pop() if is_late else arrivals.popleft()
             if arrivals:
                 self._ready[network] = arrivals
             if arrival.is_gone:
@@ -261,6 +272,8 @@ class Acceptor:
 
     async def _receive(self, arrival: _Arrival) -> bytes:
         arrival.waiting_since, arrival.slot.awaits_server = self._loop.time(), False
+        if self._ready:
+            self._schedule()
         data = await self._loop.sock_recv(arrival.sock, RECEIVED_BYTES_MAX)
         arrival.waiting_since, arrival.slot.awaits_server = 0.0, True
         return data

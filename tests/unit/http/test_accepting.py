@@ -81,13 +81,18 @@ def silent(made: HttpServer, sent: bytes = b"") -> socket.socket:
     return sock
 
 
-def hello() -> bytes:
+def hello(name: str | None = None) -> bytes:
     """The first flight of a client."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = trusting().wrap_bio(incoming, outgoing)
+    tls = trusting().wrap_bio(incoming, outgoing, server_hostname=name)
     with pytest.raises(ssl.SSLWantReadError):
         tls.do_handshake()
     return outgoing.read()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    while not holds():  # noqa: ASYNC110  It happens in other threads and in the server.
+        await asyncio.sleep(0.01)
 
 
 def open_files() -> int:
@@ -135,6 +140,41 @@ def test_clients_that_stop_in_their_handshake_lose_their_place(
                 client.close()
 
     run(test())
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_behind_a_queue_of_its_address_the_newest_client_is_served_first(
+    run: Run, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accepting, "STEPS_MAX", 1)
+    monkeypatch.setattr(accepting, "PATIENCE_SECONDS", 0.0)
+    order: list[str | None] = []
+    go_on = threading.Event()
+
+    def begun(_tls: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:
+        order.append(name)
+        if name == "first":
+            go_on.wait(30)
+
+    async def test() -> None:
+        async with serving(tls) as made:
+            waiting = made._acceptor._ready  # type: ignore[union-attr]
+            clients = [silent(made, hello("first"))]
+            await until(lambda: order == ["first"])
+            for number, name in enumerate(("old", "middle", "new"), 1):
+                clients.append(silent(made, hello(name)))
+                await until(lambda number=number: sum(map(len, waiting.values())) == number)
+            go_on.set()
+            await until(lambda: len(order) == 4)
+            for client in clients:
+                client.close()
+
+    tls.sni_callback = begun
+    try:
+        run(test())
+    finally:
+        tls.sni_callback = None  # type: ignore[assignment]
+    assert order == ["first", "new", "middle", "old"]
 
 
 class Steps(ssl.SSLObject):
