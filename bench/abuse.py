@@ -14,7 +14,8 @@ restarts of processes, of their background tasks, and of quiet pods whose probes
 Without root (or with `--hollow`) the node is hollow: its pods are only reported as running. Then nothing of DNS is
 measured, a pod's start is that of its status, and abuse from inside of pods does nothing.
 
-Every phase ends by the clock: what has not been answered by then counts with the time it was waited for.
+Every phase ends by the clock: what has not been answered by then counts with the time it was waited for. With
+`--explain` the API server's stalls are listed by what it did meanwhile (`bench.stalls`).
 """
 
 from __future__ import annotations
@@ -28,17 +29,20 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from alcove.component.stall_recorder import read_stalls
 from alcove.testing.abuse.process import KINDS, Abuse
 from alcove.testing.attacks import make_attacker
 from alcove.testing.cluster import HollowCluster, LocalCluster, RealCluster, lacking
 from alcove.testing.hosttree import HostTree
 from alcove.testing.quiet import PLAIN, QuietFigures, QuietTenant, StallMeter
+from bench import stalls
 
 LEAD_SECONDS = 3.0
 """From the abuser's start until its effects are measured."""
 QUICK_SECONDS_MAX = 90.0
 ENDING_SECONDS = 20.0
 """Kept of the former for the last pod start, the second look at all files and the removal of the cluster."""
+STALLS = "stalls"
 OVERRUN_SECONDS = 4.0
 """How long a pod that is being started at the end of a phase is waited for."""
 
@@ -91,12 +95,13 @@ def figures_of(phase: str, found: QuietFigures, stall: StallMeter) -> dict[str, 
     return {name: value for name, value in figures.items() if not math.isnan(value)}
 
 
-def new_cluster(folder: Path, *, hollow: bool) -> RealCluster | HollowCluster:
+def new_cluster(folder: Path, *, hollow: bool, explain: bool) -> RealCluster | HollowCluster:
     why = "asked for" if hollow else lacking()
+    options = ("--stalls", str(folder / STALLS)) if explain else ()
     if not why:
-        return RealCluster(folder)
+        return RealCluster(folder, server_options=options)
     print(f"the node is hollow ({why}): no DNS is measured, and pods have no containers")
-    return HollowCluster(folder)
+    return HollowCluster(folder, server_options=options)
 
 
 def runtime_class(cluster: LocalCluster) -> str:
@@ -125,12 +130,18 @@ def run(cluster: LocalCluster, phases: Phases, kinds: list[str], tenants: int) -
         with Abuse(target, [each for each in kinds if cluster.runs_pods or each != "dns_flood"]) as abuse:
             time.sleep(LEAD_SECONDS)
             stall.reset()
+            began = time.time()
             found = measure(quiet, phases.abused_seconds)
             figures |= figures_of("abused", found, stall)
+            ended = time.time()
     phases.note("measured abused")
     changed = files.changes(HostTree.look(cluster))
     restarts = cluster.restarts + sum(each.restarts for each in quiet)
     _explain(abuse, found, changed, cluster)
+    for line in stalls.report(
+        each for each in read_stalls(cluster.directory / STALLS) if began < each.at < ended
+    ):
+        print(line)
     return {
         **figures,
         "api_longest_stall_ms": figures["api_longest_stall_ms_abused"],
@@ -159,13 +170,14 @@ def main() -> None:
     parser.add_argument("--tenants", type=int, default=3, help="so many quiet tenants")
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="of abuse")
     parser.add_argument("--hollow", action="store_true", help="run no containers; needs no rights")
+    parser.add_argument("--explain", action="store_true", help="list what the API server did when it stalled")
     options = parser.parse_args()
     # As the Makefile does: each process would compile every module again, which takes longer than to start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     phases = Phases(options.quick)
     with (
         tempfile.TemporaryDirectory(prefix="bench-abuse-", ignore_cleanup_errors=True) as folder,
-        new_cluster(Path(folder), hollow=options.hollow) as cluster,
+        new_cluster(Path(folder), hollow=options.hollow, explain=options.explain) as cluster,
     ):
         figures = run(cluster, phases, options.kinds, options.tenants)
         cluster.kill()

@@ -128,8 +128,9 @@ class LocalCluster:
     runs_pods: bool
     """Whether pods have containers and networks, or only a status."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, server_options: Sequence[str] = ()) -> None:
         self.directory = directory
+        self._server_options = tuple(server_options)
         self._stack = contextlib.ExitStack()
         self.processes: dict[str, LocalProcess] = {}
         """Every process of the cluster, by name."""
@@ -188,8 +189,7 @@ class RealCluster(LocalCluster):
         self, directory: Path, count: int = 1, *options: str, server_options: Sequence[str] = ()
     ) -> None:
         """`options` are the agents'."""
-        super().__init__(directory)
-        self._server_options = tuple(server_options)
+        super().__init__(directory, server_options=server_options)
         self.nodes = [RealNode(directory, f"n{number + 1}") for number in range(count)]
         self._options = options
         self.agents: dict[str, RealAgent] = {}
@@ -247,7 +247,7 @@ class HollowCluster(LocalCluster):
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            self._start(stack, LocalServer(self.directory / "server"))
+            self._start(stack, LocalServer(self.directory / "server", *self._server_options))
             kubeconfig = node_kubeconfig(self.server, "n1")
             agent = LocalAgent(kubeconfig, self.directory / "n1", "n1", "--hollow")
             self.processes["agent n1"] = agent

@@ -71,6 +71,12 @@ def apiserver(
             min=4, help="Memory for a tenant's bodies, large responses, slow watches and history, in MiB."
         ),
     ] = 128,
+    stalls: Annotated[
+        Path | None,
+        typer.Option(
+            help="For debugging: append what this server does whenever it stalls for more than 25 ms to this file."
+        ),
+    ] = None,
     log_level: LevelOption = Level.INFO,
     log_format: FormatOption = Form.TEXT,
 ) -> None:
@@ -109,7 +115,7 @@ def apiserver(
     )
     configure("apiserver", log_level, log_format)
     try:
-        _run_apiserver(config)
+        _run_apiserver(config, stalls)
     except StoreError as error:
         raise fail(str(error)) from error
     except OSError as error:
@@ -122,13 +128,14 @@ def apiserver(
         raise typer.Exit(1) from errors
 
 
-def _run_apiserver(config: object) -> None:
+def _run_apiserver(config: object, stalls: Path | None) -> None:
     import asyncio
     import contextlib
     import signal
 
     import uvloop
 
+    from alcove.component.stall_recorder import record_stalls
     from alcove.component.tasks import BackgroundTasks
     from alcove.processes.apiserver import ApiServerConfig, serve, write_admin_kubeconfig
     from alcove.processes.memory import bound_collections
@@ -146,6 +153,8 @@ def _run_apiserver(config: object) -> None:
             path = write_admin_kubeconfig(config, running)
             typer.echo(f"serving {running.url}  KUBECONFIG={path}")
             tasks.fatal("watch cache", running.lost())
+            if stalls is not None:
+                tasks.fatal("stall recorder", record_stalls(stalls))
             await stop.wait()
             tasks.cancel()
 
