@@ -29,3 +29,13 @@ def test_ring0_may(control_plane: LocalServer) -> None:
 def test_tenants_may_where_ring0_says_so(tmp_path: Path) -> None:
     with LocalServer(tmp_path, "--tenant-daemonsets") as server:
         assert server.make_tenant("acme").post(SETS, SET).status == 201
+
+
+def test_one_tenant_may_where_its_tenant_object_says_so(
+    control_plane: LocalServer, tenant_admin: Caller
+) -> None:
+    tenant = tenant_admin.get("/api/v1/namespaces/default").json["metadata"]["tenant"]
+    for allowed, status in ((True, 201), (False, 403)):
+        changed = control_plane.system.patch(f"/api/v1/tenants/{tenant}", {"spec": {"daemonSets": allowed}})
+        assert changed.status == 200, changed.body
+        assert tenant_admin.post(f"{SETS}?dryRun=All", SET).status == status

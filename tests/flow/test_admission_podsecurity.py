@@ -64,13 +64,14 @@ def test_an_old_version_in_a_label_does_not_get_around_the_ceiling(tenant: Calle
 
 def test_ring0_may_raise_or_lower_a_tenants_ceiling(server: LocalServer, tenant: Caller) -> None:
     path = f"/api/v1/tenants/{tenant_of(tenant)}"
-    server.system.patch(path, {"metadata": {"labels": {f"{PREFIX}/enforce": "privileged"}}})
+    server.system.patch(path, {"spec": {"podSecurity": "privileged"}})
     assert tenant.post(PODS, pod("a", security={"privileged": True})).status == 201
-    server.system.patch(path, {"metadata": {"labels": {f"{PREFIX}/enforce": "restricted"}}})
+    server.system.patch(path, {"spec": {"podSecurity": "restricted"}})
     assert tenant.post(PODS, pod("b")).status == 403
     assert tenant.post(PODS, pod("b", security=RESTRICTED)).status == 201
-    # A label that means nothing opens nothing.
-    server.system.patch(path, {"metadata": {"labels": {f"{PREFIX}/enforce": "privilegd"}}})
+    # A level that means nothing is refused.
+    answer = server.system.patch(path, {"spec": {"podSecurity": "privilegd"}})
+    assert (answer.status, "spec.podSecurity" in answer.json["message"]) == (422, True)
     assert tenant.post(PODS, pod("c")).status == 403
 
 

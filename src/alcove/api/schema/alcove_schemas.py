@@ -249,6 +249,17 @@ _TENANT_SPEC = _record(
             "`*.acme.example` for all names under a domain.",
             "set",
         ),
+        "podSecurity": _text(
+            "The least strict Pod Security level of the tenant's pods; if not set, that of the API server's flag "
+            "`--pod-security-ceiling`.",
+            "privileged",
+            "baseline",
+            "restricted",
+        ),
+        "daemonSets": {
+            "type": "boolean",
+            "description": "Whether the tenant may create DaemonSets, which run a pod on every node.",
+        },
         "revokedCertificates": {
             "type": "array",
             "items": _record(

@@ -70,7 +70,7 @@ def plugins(
         TenantLifecycle(cache, settings.home),
         NamespaceLifecycle(cache),
         NodeRestriction(cache),
-        DaemonSetAdmission(tenants_may=settings.tenant_daemon_sets),
+        DaemonSetAdmission(cache, tenants_may=settings.tenant_daemon_sets),
         LimitRanger(cache),
         ServiceAccount(cache),
         TokenSecretAdmission(cache, tokens, authority.certificate_pem),

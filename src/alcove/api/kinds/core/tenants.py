@@ -25,6 +25,7 @@ from alcove.api.validation import INT32_MAX, FieldErrors, check_choice, check_va
 
 FINALIZER = "arktos"
 MODES = ("Dedicated", "Shared")
+POD_SECURITY_LEVELS = ("baseline", "privileged", "restricted")
 DEFAULT_WEIGHT = 1
 REVOKED_MAX = 1_000
 """Entries of `spec.revokedCertificates`."""
@@ -64,6 +65,8 @@ def _validate(tenant: Object) -> list[FieldError]:
     weight = spec.get("weight", DEFAULT_WEIGHT)
     if not 1 <= weight <= INT32_MAX:
         errors.append(invalid("spec.weight", weight, names.out_of_range(1, INT32_MAX)))
+    if level := spec.get("podSecurity"):
+        check_choice(level, POD_SECURITY_LEVELS, "spec.podSecurity", errors)
     for which in ("hard", "min"):
         _check_quota(get(spec, "quota", which, default={}), f"spec.quota.{which}", errors)
     _check_minima(spec.get("quota") or {}, errors)

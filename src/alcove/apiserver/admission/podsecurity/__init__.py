@@ -7,6 +7,6 @@
     plugin      enforces, warns, adds audit annotations
 
 Every tenant except ring0 has a ceiling: whatever its namespaces' labels say, a pod that violates the ceiling
-is rejected. The ceiling is `baseline` unless the server is configured otherwise, or ring0 labels the Tenant
-with `pod-security.kubernetes.io/enforce`. Ring0's namespaces have no ceiling.
+is rejected. The ceiling is `baseline` unless the server is configured otherwise, or `spec.podSecurity` of the
+Tenant, which only ring0 writes, says otherwise. Ring0's namespaces have no ceiling.
 """

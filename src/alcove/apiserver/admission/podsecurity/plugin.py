@@ -47,7 +47,7 @@ _CONTAINERS = ("containers", "initContainers")
 
 class PodSecurity(Plugin):
     def __init__(self, cache: Cache, ceiling: Level = Level.BASELINE) -> None:
-        """`ceiling` applies to every tenant except ring0, unless a label of its Tenant object overrides
+        """`ceiling` applies to every tenant except ring0, unless `spec.podSecurity` of its Tenant overrides
         it."""
         self._cache = cache
         self._ceiling = Standard(ceiling)
@@ -73,11 +73,8 @@ class PodSecurity(Plugin):
         if tenant == SYSTEM:
             return Standard()
         owner = self._cache.get(SYSTEM, TENANTS, "", tenant)
-        labels = objects.labels(owner) if owner is not None else {}
-        if ENFORCE not in labels:
-            return self._ceiling
-        # An invalid label must not grant anything: it means `restricted`.
-        return levels.policy(labels)[0].enforce
+        level = levels.parse_level(objects.get(owner or {}, "spec", "podSecurity", default=""))
+        return self._ceiling if level is None else Standard(level)
 
     def _policy(self, attributes: Attributes) -> PodSecurityPolicy:
         namespace = self._cache.get(attributes.tenant, NAMESPACES, "", attributes.namespace)
