@@ -96,6 +96,29 @@ def test_tenants_are_refused_when_they_ask(acme: Caller, field: str) -> None:
     assert answer.status == 403, "its own namespaces' labels loosen nothing"
 
 
+def test_a_tenant_that_ring0_trusts_has_what_ring0_has(
+    cluster: RealCluster, system: Caller, tmp_path: Path
+) -> None:
+    trusted = cluster.make_tenant("trusted")
+    tenant = "/api/v1/tenants/trusted"
+    assert system.patch(tenant, {"spec": {"podSecurity": "privileged"}}).status == 200
+    (tmp_path / "of-the-node").write_text("hello\n")
+    script = f"cat /proc/{os.getpid()}/comm /node/of-the-node; grep CapEff /proc/self/status"
+    wanted = pod("looks", script, hostPID=True, hostNetwork=True, restartPolicy="Never")
+    wanted["spec"]["volumes"] = [{"name": "node", "hostPath": {"path": str(tmp_path)}}]
+    mounts = [{"name": "node", "mountPath": "/node"}]
+    wanted["spec"]["containers"][0] |= {"volumeMounts": mounts, "securityContext": {"privileged": True}}
+    uid = create(trusted, wanted)
+    found = ended(trusted, "looks")
+    assert found["status"]["phase"] == "Succeeded", found["status"]
+    name, file, capabilities = log_of(cluster, uid)
+    assert (name, file) == (Path("/proc/self/comm").read_text().strip(), "hello")
+    assert int(capabilities.split()[1], 16) >> 21 & 1, "a privileged container lacks CAP_SYS_ADMIN"
+    remove(trusted, "looks")
+    system.patch(tenant, {"spec": {"podSecurity": None}})
+    assert trusted.post(PODS, wanted).status == 403
+
+
 def test_probes_reach_pods_on_the_nodes_network(system: Caller, acme: Caller) -> None:
     wanted = pod("on-the-node", SERVES.format(18080), hostNetwork=True)
     probe = {"httpGet": {"path": "/index.html", "port": 18080}, "periodSeconds": 1}

@@ -18,7 +18,7 @@ from alcove.agent.file_trees import TreeUsage
 from alcove.agent.hardware import available_memory
 from alcove.agent.pod_storage import PodStorage
 from alcove.agent.podkey import PodKey
-from alcove.agent.pods.runtime_classes import is_ring0
+from alcove.agent.trusted_tenants import is_ring0
 from alcove.api.kinds.core.pods.totals import container_limits, container_requests, pod_requests
 from alcove.api.objects import Object
 from alcove.api.quantity import of

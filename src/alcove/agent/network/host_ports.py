@@ -1,24 +1,21 @@
 """Host ports of pods (`hostPort`): a port of the node that leads to a pod on it. Pure: no I/O.
 
 In the data plane a host port is as a node port of a service with `externalTrafficPolicy: Local` whose one backend is the pod:
-clients keep their address. Only ring0's pods have them, since they take ports from the node itself.
+clients keep their address. Only pods of ring0 and of tenants that it trusts have them, since they take ports from the node itself.
 """
 
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_address, ip_interface
 
 from alcove.agent.network.attachment_records import AttachmentRecord, HostPort
-from alcove.agent.podkey import PodKey
-from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
-from alcove.client.keys import HOME
 from alcove.dataplane.address import Address
 from alcove.dataplane.model import DataplaneService, NodePort, Protocol, ServiceBackend
 
 
-def wanted(key: PodKey, pod: Object) -> tuple[HostPort, ...]:
-    """The host ports of a pod; none for pods of tenants, which admission does not let have them."""
-    if key.plane != HOME or key.tenant != SYSTEM or pod["spec"].get("hostNetwork"):
+def wanted(pod: Object, *, is_trusted: bool) -> tuple[HostPort, ...]:
+    """The host ports of a pod; none if it is not trusted with them."""
+    if not is_trusted or pod["spec"].get("hostNetwork"):
         return ()
     spec = pod["spec"]
     return tuple(

@@ -29,9 +29,9 @@ from alcove.agent.network.services import cluster_addresses
 from alcove.agent.network.tenant_view import TenantNetworkView
 from alcove.agent.network.view import NetworkView
 from alcove.agent.podkey import PodKey
+from alcove.agent.trusted_tenants import is_ring0
 from alcove.api import objects, quantity
 from alcove.api.destinations import Address as IPAddress
-from alcove.api.ids import SYSTEM
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
 from alcove.api.quantity import QuantityError
@@ -69,9 +69,11 @@ class NodeNetwork:
         config: NodeNetworkConfig,
         api_server: Callable[[PlaneId], Address],
         note: NetworkNote = lambda *_: None,
+        is_trusted: Callable[[PodKey], bool] = is_ring0,
     ) -> None:
         """`api_server` returns the address of a plane's API server, as seen from this node; `note` records
-        events."""
+        events; `is_trusted` says whether a pod may have the node's network and ports."""
+        self._is_trusted = is_trusted
         self._reconciler = NetworkReconciler(plane, planes, config, api_server, note)
 
     async def run(self) -> None:
@@ -116,8 +118,8 @@ class NodeNetwork:
         return record.attachment
 
     def _attach_to_host(self, key: PodKey) -> Attachment:
-        if key.tenant != SYSTEM:
-            raise NetworkNotReady("hostNetwork is allowed for ring0's pods only")
+        if not self._is_trusted(key):
+            raise NetworkNotReady("hostNetwork is not allowed for pods of tenants")
         return Attachment("", (str(self._reconciler.config.address),))
 
     async def _wait_until_ready(
@@ -168,7 +170,7 @@ class NodeNetwork:
             self._reconciler.plane.mtu,
         )
         veth_records = tuple(VethRecord.from_veth(veth) for veth in veths)
-        ports = host_ports.wanted(key, pod)
+        ports = host_ports.wanted(pod, is_trusted=self._is_trusted(key))
         return AttachmentRecord(
             key, view.backing.owner, name, nics[0].vpc, attachment, veth_records, host_ports=ports
         )

@@ -8,6 +8,8 @@ from pathlib import Path
 from alcove.agent.network.apiserver_proxy import Address
 from alcove.agent.network.map_shares import NetworkNote
 from alcove.agent.network.node_network import NodeNetwork, NodeNetworkConfig
+from alcove.agent.podkey import PodKey
+from alcove.agent.trusted_tenants import is_ring0
 from alcove.client.keys import PlaneId
 from alcove.client.planes import Planes
 from alcove.dataplane import links
@@ -34,9 +36,11 @@ def start_network(
     bpf_root: Path = BPF_ROOT,
     upstreams: Sequence[str] = (),
     note: NetworkNote = lambda *_: None,
+    is_trusted: Callable[[PodKey], bool] = is_ring0,
 ) -> NodeNetwork:
     """Adopts the data plane of that instance, or creates it. `upstreams`: addresses of DNS servers for external
-    names, instead of those in resolv.conf; `note` records events. Raises DataPlaneError."""
+    names, instead of those in resolv.conf; `note` records events; `is_trusted` says whether a pod may have the
+    node's network and ports. Raises DataPlaneError."""
     addresses = interfaces(underlay)
     settings = DataplaneSettings(instance, IPv4Address(address), underlay, node6=global6(addresses))
     config = NodeNetworkConfig(
@@ -46,7 +50,7 @@ def start_network(
         folder=folder,
         resolvers=resolvers(RESOLV_CONF, upstreams),
     )
-    return NodeNetwork(DataPlane(settings, bpf_root=bpf_root), planes, config, api_server, note)
+    return NodeNetwork(DataPlane(settings, bpf_root=bpf_root), planes, config, api_server, note, is_trusted)
 
 
 def interfaces(device: str) -> list[Interface]:

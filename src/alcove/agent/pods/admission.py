@@ -176,10 +176,10 @@ def check_apparmor(spec: Object, isolation: Isolation, *, has_apparmor: bool) ->
         raise PodRejected("AppArmor", f"Pod was rejected: Cannot enforce AppArmor: {message}")
 
 
-def check_security(spec: Object, isolation: Isolation, *, is_ring0: bool) -> None:
+def check_security(spec: Object, isolation: Isolation, *, is_trusted: bool) -> None:
     """Rejects tenants' pods that could access the node, even if the API server's admission let them pass.
     Raises PodRejected."""
-    policy = security.policy_of(is_ring0, isolation)
+    policy = security.policy_of(is_trusted, isolation)
     try:
         security.check_pod(spec, policy)
         for each in desired_containers(spec):
@@ -191,7 +191,7 @@ def check_security(spec: Object, isolation: Isolation, *, is_ring0: bool) -> Non
     if isolation is not Isolation.NAMESPACES and (spec.get("hostPID") or spec.get("hostIPC")):
         message = "hostPID and hostIPC are not supported by a sandboxed runtime"
         raise PodRejected("PodForbidden", f"{message}: use a RuntimeClass with handler crun or runc")
-    if is_ring0:
+    if is_trusted:
         return
     if any("hostPath" in each for each in spec.get("volumes") or ()):
         raise PodRejected("PodForbidden", "hostPath volumes are not allowed for pods of tenants")

@@ -4,7 +4,6 @@ namespace."""
 from alcove.agent.cgroups import CgroupLayout
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.node_services import NodeServices
-from alcove.agent.pods.runtime_classes import is_ring0
 from alcove.agent.runtime import security
 from alcove.agent.runtime.base import ContainerId, Isolation
 from alcove.agent.runtime.config import ContainerContext, IdMapping, NamespacePaths
@@ -39,7 +38,7 @@ class ContainerContexts:
         limits = pod_limits_of(spec) if is_whole_pod else container_limits_of(container or {}, spec)
         return ContainerContext(
             isolation=isolation,
-            policy=security.policy_of(is_ring0(self._key), isolation),
+            policy=security.policy_of(services.trusted.includes(self._key), isolation),
             rootfs=rootfs,
             cgroup=f"{services.pod_group(self._key)}/{id}",
             limits=limits,

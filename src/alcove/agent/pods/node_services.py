@@ -30,6 +30,7 @@ from alcove.agent.pods.worker_context import Note
 from alcove.agent.runtime.config import IdMapping
 from alcove.agent.runtime.resources import NodeCapacity
 from alcove.agent.tenant_threads import TenantThreads
+from alcove.agent.trusted_tenants import TrustedTenants
 from alcove.agent.volumes.volumes import PodVolumes
 from alcove.api import names
 from alcove.api.objects import Object
@@ -109,6 +110,7 @@ class NodeServices(Struct, frozen=True, kw_only=True):
     group: str
     """The cgroup that contains one for each tenant with pods on this node, which contain those of the pods."""
     classes: RuntimeClasses
+    trusted: TrustedTenants
     network: PodNetwork
     volumes: PodVolumes
     threads: TenantThreads

@@ -29,7 +29,6 @@ from alcove.agent.pods.containers import ContainerRole, DesiredContainer
 from alcove.agent.pods.environment import ContainerConfigError
 from alcove.agent.pods.executor import ContainerStartError, PodRejected, PodSetupError
 from alcove.agent.pods.node_services import NodeServices
-from alcove.agent.pods.runtime_classes import is_ring0
 from alcove.agent.runtime.base import (
     ContainerId,
     ContainerRuntime,
@@ -57,6 +56,7 @@ from alcove.agent.runtime.resources import (
     unenforced_limits,
 )
 from alcove.agent.runtime.users import resolve
+from alcove.agent.trusted_tenants import is_ring0
 from alcove.agent.volumes.errors import VolumeFailure
 from alcove.agent.volumes.mounts import VolumePath, container_mounts, sandbox_volumes
 from alcove.api.errors import ApiError
@@ -114,9 +114,11 @@ class RealPodExecutor:
 
     async def set_up(self, pod: Object) -> None:
         spec = pod["spec"]
+        await self._services.trusted.synced()
+        is_trusted = self._services.trusted.includes(self.key)
         if not self._is_chosen:
             self.runtime = await self._services.classes.pick(self.key, spec)
-        check_security(spec, self.runtime.isolation, is_ring0=is_ring0(self.key))
+        check_security(spec, self.runtime.isolation, is_trusted=is_trusted)
         check_apparmor(spec, self.runtime.isolation, has_apparmor=self._services.has_apparmor)
         if has_user_namespace(self.runtime.isolation, spec):
             user_namespaces.check(
@@ -412,7 +414,7 @@ class RealPodExecutor:
         return await self._services.network.dial(self.key, port)
 
     async def dial_host(self, host: str, port: int) -> socket.socket:
-        if not is_ring0(self.key):
+        if not self._services.trusted.includes(self.key):
             raise PermissionError(f"host {host!r} is not allowed for pods of tenants")
         for address in await asyncio.to_thread(host_names.look_up, host):
             return await connect_node(address, port)

@@ -2,6 +2,7 @@
 
 A tenant may choose any handler that isolates at least as strongly as the default. A weaker handler needs a
 RuntimeClass in ring0 of the same name and with the same handler: the operator decides whether to offer it.
+Ring0 and the tenants that it trusts may choose any.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from alcove.agent.podkey import PodKey
 from alcove.agent.pods.executor import PodSetupError
 from alcove.agent.runtime.base import ContainerRuntime, Isolation, NoSuchHandler
 from alcove.agent.runtime.handlers import RuntimeHandlers
+from alcove.agent.trusted_tenants import is_ring0
 from alcove.api.errors import ApiError, Forbidden, NotFound
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
@@ -27,34 +29,34 @@ CACHE_ENTRIES_MAX = 1_024
 _STRENGTH = {Isolation.NONE: 0, Isolation.NAMESPACES: 1, Isolation.SANDBOX: 2}
 
 
-def is_ring0(key: PodKey) -> bool:
-    """Whether the pod is ring0's. A tenant named `system` on a dedicated plane is not ring0."""
-    return key.plane == HOME and key.tenant == SYSTEM
-
-
 class RuntimeClasses:
     def __init__(
-        self, planes: Planes, handlers: RuntimeHandlers, clock: Callable[[], float] = time.monotonic
+        self,
+        planes: Planes,
+        handlers: RuntimeHandlers,
+        clock: Callable[[], float] = time.monotonic,
+        is_trusted: Callable[[PodKey], bool] = is_ring0,
     ) -> None:
         self._planes = planes
         self._handlers = handlers
+        self._is_trusted = is_trusted
         self._clock = clock
         self._handler_cache: dict[tuple[PlaneId, TenantId, str], tuple[float, str]] = {}
 
     async def pick(self, key: PodKey, spec: Object) -> ContainerRuntime:
         """Raises PodSetupError if the RuntimeClass or its handler does not exist, or the tenant may not use
         it."""
-        name = spec.get("runtimeClassName") or ""
+        name, is_trusted = spec.get("runtimeClassName") or "", self._is_trusted(key)
         try:
             if not name:
-                return self._handlers.pick("", is_ring0=is_ring0(key))
+                return self._handlers.pick("", is_trusted=is_trusted)
             handler = await self._handler(key.plane, key.tenant, name)
-            runtime = self._handlers.pick(handler, is_ring0=is_ring0(key))
-            default = self._handlers.pick("", is_ring0=is_ring0(key))
+            runtime = self._handlers.pick(handler, is_trusted=is_trusted)
+            default = self._handlers.pick("", is_trusted=is_trusted)
         except NoSuchHandler as error:
             raise PodSetupError("FailedCreatePodSandBox", str(error)) from error
         is_weaker = _STRENGTH[runtime.isolation] < _STRENGTH[default.isolation]
-        if is_weaker and not is_ring0(key) and not await self._is_offered(name, handler):
+        if is_weaker and not is_trusted and not await self._is_offered(name, handler):
             message = f"handler {handler} isolates less than the tenant default"
             raise PodSetupError("FailedCreatePodSandBox", f'RuntimeClass "{name}" is not allowed: {message}')
         return runtime

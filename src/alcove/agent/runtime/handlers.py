@@ -40,13 +40,13 @@ class RuntimeHandlers(Struct):
     failed: dict[HandlerName, str]
     """Installed handlers that failed their canary, with the error."""
 
-    def pick(self, requested: str, *, is_ring0: bool) -> ContainerRuntime:
-        """The runtime of a pod; `requested` is the handler of its RuntimeClass, or empty. Raises
-        NoSuchHandler."""
+    def pick(self, requested: str, *, is_trusted: bool) -> ContainerRuntime:
+        """The runtime of a pod; `requested` is the handler of its RuntimeClass, or empty. `is_trusted` are
+        pods of ring0 and of tenants that it trusts. Raises NoSuchHandler."""
         if requested:
             name = HandlerName(requested)
             return self._proven(ALIASES.get(name, name))
-        for name in _ORDINARY_FIRST if is_ring0 else _STRONGEST_FIRST:
+        for name in _ORDINARY_FIRST if is_trusted else _STRONGEST_FIRST:
             if name in self.proven or name in self.failed:
                 return self._proven(name)
         hollow = [each for each in self.proven.values() if each.isolation is Isolation.NONE]
@@ -57,7 +57,7 @@ class RuntimeHandlers(Struct):
     def runs_tenants(self) -> bool:
         """Whether a tenant's pod that names no handler gets a runtime."""
         try:
-            self.pick("", is_ring0=False)
+            self.pick("", is_trusted=False)
         except NoSuchHandler:
             return False
         return True

@@ -76,8 +76,8 @@ RING0 = SecurityPolicy(
 )
 
 
-def policy_of(is_ring0: bool, isolation: Isolation) -> SecurityPolicy:
-    if is_ring0:
+def policy_of(is_trusted: bool, isolation: Isolation) -> SecurityPolicy:
+    if is_trusted:
         return RING0
     return TENANT_SANDBOXED if isolation is Isolation.SANDBOX else TENANT
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from alcove.agent.images.model import Image, ImageFailure
 from alcove.agent.lookup import ObjectLookup
 from alcove.agent.podkey import PodKey
+from alcove.agent.trusted_tenants import is_ring0
 from alcove.agent.volumes import downward, files, tokens
 from alcove.agent.volumes.errors import VolumeFailure, mount_failure
 from alcove.agent.volumes.files import Files
@@ -19,11 +20,9 @@ from alcove.agent.volumes.local import SIZE_BYTES_MIN, LocalVolume
 from alcove.agent.volumes.tokens import Tokens
 from alcove.api import local_volumes, objects, quantity
 from alcove.api.errors import ApiError
-from alcove.api.ids import SYSTEM
 from alcove.api.kinds.core.pods.totals import pod_limit
 from alcove.api.objects import Object
 from alcove.client.errors import ClientError
-from alcove.client.keys import HOME
 
 _is_name = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?").fullmatch
 _TOKEN_MODE = 0o600
@@ -86,12 +85,15 @@ class VolumeSources:
         node: str,
         allocatable: Callable[[], Mapping[str, str]],
         image: GetImage | None,
+        is_trusted: Callable[[PodKey], bool] = is_ring0,
     ) -> None:
+        """`is_trusted` says whether a pod may have paths of the node."""
         self._lookup = lookup
         self._clock = clock
         self._node = node
         self._allocatable = allocatable
         self._image = image
+        self._is_trusted = is_trusted
 
     async def plan(self, key: PodKey, pod: Object, known: Tokens) -> PodVolumePlan:
         """The plan for all volumes of the pod. Raises VolumeFailure if anything is missing."""
@@ -138,7 +140,7 @@ class VolumeSources:
                 case "ephemeral":
                     return await self._claimed_volume(key, name, f"{key.name}-{name}", False, pod)
                 case "hostPath":
-                    check_ring0(key, "hostPath volumes are")
+                    self._check_trusted(key, "hostPath volumes are")
                     return HostPathMount(name, source)
                 case "image":
                     return await self._image_volume(key, pod, name, source)
@@ -221,10 +223,14 @@ class VolumeSources:
             return LocalVolumeMount(name, local_volume, read_only, "ReadWriteOncePod" in modes)
         for kind in ("hostPath", "local"):
             if kind in spec:
-                check_ring0(key, f"{kind} volumes are")
+                self._check_trusted(key, f"{kind} volumes are")
                 needed = {"type": "Directory"} if kind == "local" else {}
                 return HostPathMount(name, {**spec[kind], **needed}, read_only)
         raise VolumeFailure("only local volumes are supported on this node")
+
+    def _check_trusted(self, key: PodKey, description: str) -> None:
+        if not self._is_trusted(key):
+            raise VolumeFailure(f"{description} not allowed for pods of tenants")
 
     async def _image_volume(self, key: PodKey, pod: Object, name: str, source: Object) -> Planned:
         if self._image is None:
@@ -235,16 +241,6 @@ class VolumeSources:
 
 
 _UPDATED = {"configMap", "secret", "downwardAPI", "projected", "persistentVolumeClaim", "ephemeral"}
-
-
-def is_ring0(key: PodKey) -> bool:
-    """Only pods of the home plane can be ring0's: a dedicated plane may claim any tenant name."""
-    return key.tenant == SYSTEM and key.plane == HOME
-
-
-def check_ring0(key: PodKey, description: str) -> None:
-    if not is_ring0(key):
-        raise VolumeFailure(f"{description} not allowed for pods of tenants")
 
 
 def fs_group(pod: Object) -> int | None:

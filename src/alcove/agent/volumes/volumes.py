@@ -27,6 +27,7 @@ from alcove.agent import file_trees, mount_calls
 from alcove.agent.lookup import ObjectLookup
 from alcove.agent.podkey import PodKey
 from alcove.agent.tenant_threads import TenantThreads
+from alcove.agent.trusted_tenants import is_ring0
 from alcove.agent.volumes import tokens
 from alcove.agent.volumes.errors import VolumeFailure, mount_failure, tenant_message
 from alcove.agent.volumes.local import LocalVolume, LocalVolumeStore
@@ -72,14 +73,15 @@ class PodVolumes:
         image: GetImage | None = None,
         checkpoint: Checkpoint = lambda _step: None,
         threads: TenantThreads | None = None,
+        is_trusted: Callable[[PodKey], bool] = is_ring0,
     ) -> None:
         """`clock` returns wall-clock time; `node` is the name of this node; `image` pulls the images of image
-        volumes."""
+        volumes; `is_trusted` says whether a pod may have paths of the node."""
         self._pods = directory / "pods"
         self._pods.mkdir(parents=True, exist_ok=True, mode=0o711)
         self.local = LocalVolumeStore(directory / "local", checkpoint)
         self._lookup = lookup
-        self._sources = VolumeSources(lookup, clock, node, allocatable, image)
+        self._sources = VolumeSources(lookup, clock, node, allocatable, image, is_trusted)
         self._checkpoint = checkpoint
         self._mounter = VolumeMounter(self.local, checkpoint)
         self._threads = threads or TenantThreads()

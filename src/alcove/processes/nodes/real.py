@@ -42,7 +42,7 @@ from alcove.agent.pods.node_services import IdRanges, NodeServices, PodDirectori
 from alcove.agent.pods.pod_workers import Found
 from alcove.agent.pods.real_executor import RealPodExecutor
 from alcove.agent.pods.running_pods import RunningPods
-from alcove.agent.pods.runtime_classes import RuntimeClasses, is_ring0
+from alcove.agent.pods.runtime_classes import RuntimeClasses
 from alcove.agent.runtime import seccomp, security
 from alcove.agent.runtime.base import ContainerRuntime, ContainerStatus, SpecRefused
 from alcove.agent.runtime.canary import Canary
@@ -54,6 +54,7 @@ from alcove.agent.server.callers import AuthorizedCallers
 from alcove.agent.server.server import AgentServer
 from alcove.agent.serving_certificate import ServingCertificate
 from alcove.agent.tenant_threads import TenantThreads
+from alcove.agent.trusted_tenants import TrustedTenants
 from alcove.agent.volumes.volumes import PodVolumes
 from alcove.agent.volumes.wiper import VolumeWiper
 from alcove.api.objects import Object
@@ -193,7 +194,8 @@ class _Node:
         reboots.begin(folder)
         canary = Canary(pause.rootfs, folder / "canary", f"/alcove/{config.instance}/canary")
         handlers = await _proven(folder, cgroups, canary)
-        network = _network(agent)
+        trusted = TrustedTenants(agent.planes)
+        network = _network(agent, trusted)
         tools.dialer.cluster_addresses = network.node_addresses
         facts = _facts(agent, machine, handlers)
         allocatable = allocatable_of(facts)
@@ -203,7 +205,8 @@ class _Node:
             node=config.name,
             folders=PodDirectories(config.data),
             group=f"/alcove/{config.instance}",
-            classes=RuntimeClasses(agent.planes, handlers),
+            classes=RuntimeClasses(agent.planes, handlers, is_trusted=trusted.includes),
+            trusted=trusted,
             network=network,
             volumes=PodVolumes(
                 config.data / "volumes",
@@ -213,6 +216,7 @@ class _Node:
                 allocatable=lambda: allocatable,
                 image=pulls.ensure,
                 threads=threads,
+                is_trusted=trusted.includes,
             ),
             threads=threads,
             pulls=pulls,
@@ -259,7 +263,11 @@ class _Node:
         return found
 
     def executor(self, key: PodKey, found: Sequence[ContainerStatus]) -> RealPodExecutor | HollowPodExecutor:
-        if not found and not is_ring0(key) and _has_hollow_tenants(self._agent, self._handlers):
+        if (
+            not found
+            and not self.services.trusted.includes(key)
+            and _has_hollow_tenants(self._agent, self._handlers)
+        ):
             return HollowPodExecutor(key, self._hollow, self.network)
         runtime = self._runtimes.pop(key, None)
         default = next(iter(self._handlers.proven.values()))
@@ -274,7 +282,7 @@ async def _proven(folder: Path, cgroups: Cgroups, canary: Canary) -> RuntimeHand
     return handlers
 
 
-def _network(agent: AgentProcess) -> NodeNetwork:
+def _network(agent: AgentProcess, trusted: TrustedTenants) -> NodeNetwork:
     config = agent.config
 
     def api_server(plane: PlaneId) -> tuple[str, int]:
@@ -293,6 +301,7 @@ def _network(agent: AgentProcess) -> NodeNetwork:
             bpf_root=config.bpf_root,
             upstreams=config.dns_upstreams,
             note=_network_note(agent),
+            is_trusted=trusted.includes,
         )
     except (DataPlaneError, OSError, ValueError) as error:
         raise NodeUnable(f"the data plane does not work on this machine: {error}") from error

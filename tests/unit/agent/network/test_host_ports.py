@@ -9,9 +9,9 @@ from alcove.agent.network import host_ports
 from alcove.agent.network.attachment import Attachment
 from alcove.agent.network.attachment_records import AttachmentRecord, HostPort, VethRecord
 from alcove.agent.podkey import PodKey
-from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
-from alcove.client.keys import HOME, PlaneId
+from alcove.client.keys import HOME
 from alcove.dataplane.model import DataplaneService, NodePort, Protocol, ServiceBackend, TrafficClass
 from alcove.network.owners import TenantNetworkId
 
@@ -30,13 +30,12 @@ def record(*ports: HostPort) -> AttachmentRecord:
     return AttachmentRecord(KEY, network, "n", "vpc", Attachment("", ()), (veth,), host_ports=ports)
 
 
-def test_only_ring0s_pods_have_host_ports() -> None:
+def test_only_trusted_pods_have_host_ports() -> None:
     wanted = pod(hostPort=8080)
-    assert host_ports.wanted(KEY, wanted) == (HostPort(8080, "TCP", 80),)
-    assert host_ports.wanted(KEY, pod()) == ()
-    assert host_ports.wanted(KEY, {"spec": {**wanted["spec"], "hostNetwork": True}}) == ()
-    for plane, tenant in ((HOME, "acme"), (PlaneId("other"), SYSTEM)):
-        assert host_ports.wanted(PodKey(plane, TenantId(tenant), "default", "web", "u"), wanted) == ()
+    assert host_ports.wanted(wanted, is_trusted=True) == (HostPort(8080, "TCP", 80),)
+    assert host_ports.wanted(pod(), is_trusted=True) == ()
+    assert host_ports.wanted({"spec": {**wanted["spec"], "hostNetwork": True}}, is_trusted=True) == ()
+    assert host_ports.wanted(wanted, is_trusted=False) == ()
 
 
 @pytest.mark.parametrize(

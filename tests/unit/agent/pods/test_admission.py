@@ -160,20 +160,20 @@ async def test_a_label_that_was_just_added_counts() -> None:
 @pytest.mark.parametrize("isolation", [Isolation.NAMESPACES, Isolation.SANDBOX])
 def test_tenants_pods_that_reach_the_node(spec: Object, reason: str, isolation: Isolation) -> None:
     with pytest.raises(PodRejected) as raised:
-        check_security(spec, isolation, is_ring0=False)
+        check_security(spec, isolation, is_trusted=False)
     assert raised.value.reason == reason
-    check_security(spec, Isolation.NAMESPACES, is_ring0=True)
+    check_security(spec, Isolation.NAMESPACES, is_trusted=True)
 
 
 @pytest.mark.parametrize("field", ["hostPID", "hostIPC"])
 def test_what_a_sandbox_cannot_give_is_not_left_out_silently(field: str) -> None:
     with pytest.raises(PodRejected, match="crun or runc"):
-        check_security({field: True}, Isolation.SANDBOX, is_ring0=True)
+        check_security({field: True}, Isolation.SANDBOX, is_trusted=True)
 
 
 def test_ordinary_pods() -> None:
     check_security(
-        {"containers": [{"name": "a", "ports": [{"containerPort": 80}]}]}, Isolation.SANDBOX, is_ring0=False
+        {"containers": [{"name": "a", "ports": [{"containerPort": 80}]}]}, Isolation.SANDBOX, is_trusted=False
     )
 
 
@@ -212,5 +212,5 @@ def test_a_pod_whose_apparmor_profile_cannot_be_enforced_is_refused(
 def test_the_nodes_proc_is_not_unmasked_for_a_tenants_root() -> None:
     container = {"name": "a", "securityContext": {"procMount": "Unmasked"}}
     with pytest.raises(PodRejected, match="hostUsers: false"):
-        check_security({"containers": [container]}, Isolation.NAMESPACES, is_ring0=False)
-    check_security({"containers": [container], "hostUsers": False}, Isolation.NAMESPACES, is_ring0=False)
+        check_security({"containers": [container]}, Isolation.NAMESPACES, is_trusted=False)
+    check_security({"containers": [container], "hostUsers": False}, Isolation.NAMESPACES, is_trusted=False)

@@ -10,12 +10,12 @@ import pytest
 
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.executor import PodSetupError
-from alcove.agent.pods.runtime_classes import RuntimeClasses, is_ring0
+from alcove.agent.pods.runtime_classes import RuntimeClasses
 from alcove.agent.runtime.base import ContainerRuntime, HandlerName, Isolation
 from alcove.agent.runtime.handlers import RuntimeHandlers
 from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.api.ids import SYSTEM, TenantId
-from alcove.client.keys import HOME, PlaneId
+from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.transport import Stream
 from alcove.http.client import ReceivedResponse
@@ -117,7 +117,9 @@ async def test_answers_are_remembered_for_a_while() -> None:
         assert server.asked == 2
 
 
-def test_a_dedicated_plane_has_no_ring0() -> None:
-    assert is_ring0(RING0)
-    assert not is_ring0(PodKey(PlaneId("beta"), SYSTEM, "default", "web", "u"))
-    assert not is_ring0(ACME)
+async def test_a_trusted_tenant_gets_what_ring0_gets() -> None:
+    planes = Planes()
+    planes.join(HOME, Server({("acme", "plain"): "crun"}))
+    classes = RuntimeClasses(planes, handlers(), is_trusted=lambda key: key == ACME)
+    assert [(await classes.pick(key, {})).handler for key in (ACME, RING0)] == ["crun", "gvisor"]
+    assert (await classes.pick(ACME, {"runtimeClassName": "plain"})).handler == "crun"

@@ -24,7 +24,7 @@ def handlers(proven: list[str], failed: list[str]) -> RuntimeHandlers:
 
 
 @pytest.mark.parametrize(
-    ("proven", "failed", "asked", "is_ring0", "expected"),
+    ("proven", "failed", "asked", "is_trusted", "expected"),
     [
         (["crun", "gvisor"], [], "", False, "gvisor"),
         (["crun", "gvisor"], [], "", True, "crun"),
@@ -37,12 +37,12 @@ def handlers(proven: list[str], failed: list[str]) -> RuntimeHandlers:
         (["crun"], ["gvisor"], "", True, "crun"),
     ],
 )
-def test_picks(proven: list[str], failed: list[str], asked: str, is_ring0: bool, expected: str) -> None:
-    assert handlers(proven, failed).pick(asked, is_ring0=is_ring0).handler == expected
+def test_picks(proven: list[str], failed: list[str], asked: str, is_trusted: bool, expected: str) -> None:
+    assert handlers(proven, failed).pick(asked, is_trusted=is_trusted).handler == expected
 
 
 @pytest.mark.parametrize(
-    ("proven", "failed", "asked", "is_ring0", "why"),
+    ("proven", "failed", "asked", "is_trusted", "why"),
     [
         (["crun"], [], "gvisor", False, "it is not installed"),
         (["crun"], ["gvisor"], "gvisor", False, "it died"),
@@ -54,10 +54,10 @@ def test_picks(proven: list[str], failed: list[str], asked: str, is_ring0: bool,
     ],
 )
 def test_never_something_weaker(
-    proven: list[str], failed: list[str], asked: str, is_ring0: bool, why: str
+    proven: list[str], failed: list[str], asked: str, is_trusted: bool, why: str
 ) -> None:
     with pytest.raises(NoSuchHandler, match=why):
-        handlers(proven, failed).pick(asked, is_ring0=is_ring0)
+        handlers(proven, failed).pick(asked, is_trusted=is_trusted)
 
 
 @pytest.mark.parametrize(
