@@ -87,6 +87,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "apiserver.admission.webhooks.hooks.MATCHES_KEPT_MAX",
         "apiserver.rbac.policy.NAMESPACES_MAX",
         "apiserver.rbac.policy.RESULTS_MAX",
+        "apiserver.priority.flowschemas.MATCHES_KEPT_MAX",
     ),
     "Which values are cached or computed in advance; others are computed when they are needed.": (
         "api.cel.calls._FOLD_COST_MAX",

@@ -29,6 +29,7 @@ from alcove.api.kinds import (
     core,
     discovery,
     events,
+    flowcontrol,
     mizar,
     networking,
     node,
@@ -205,6 +206,10 @@ GROUPS: tuple[GroupVersionKinds, ...] = (
     )),
     GroupVersionKinds("discovery.k8s.io", "v1", "io.k8s.api.discovery.v1", discovery.STRATEGIES, (
         Row("endpointslices", "EndpointSlice", _NAMESPACE),
+    )),
+    GroupVersionKinds("flowcontrol.apiserver.k8s.io", "v1", "io.k8s.api.flowcontrol.v1", flowcontrol.STRATEGIES, (
+        Row("flowschemas", "FlowSchema", _TENANT, (), _STATUS),
+        Row("prioritylevelconfigurations", "PriorityLevelConfiguration", _TENANT, (), _STATUS),
     )),
     GroupVersionKinds("resource.k8s.io", "v1", "io.k8s.api.resource.v1", resource.STRATEGIES, (
         Row("deviceclasses", "DeviceClass", _TENANT),

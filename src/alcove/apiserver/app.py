@@ -29,10 +29,10 @@ from alcove.api.errors import (
     NotFound,
     TooManyRequests,
 )
-from alcove.api.ids import ALL, GroupResource, TenantId
+from alcove.api.ids import TenantId
 from alcove.api.kind import Compilation
-from alcove.apiserver import fencing, flow, paths, resolve
-from alcove.apiserver.auth.authenticate import PUBLIC_PATHS, Authenticator
+from alcove.apiserver import fencing, paths, resolve
+from alcove.apiserver.auth.authenticate import PUBLIC_PATHS, VERSION_PATHS, Authenticator
 from alcove.apiserver.auth.impersonate import headers_of, impersonate
 from alcove.apiserver.auth.tokens import BoundObjectMissing
 from alcove.apiserver.call import ApiCall
@@ -48,6 +48,7 @@ from alcove.apiserver.resources.handlers import ResourceHandlers
 from alcove.apiserver.resources.subresources import REVIEW_GROUPS, STREAMS
 from alcove.apiserver.responses import error_response
 from alcove.apiserver.routes import Routes
+from alcove.apiserver.seating import RequestSeats
 from alcove.apiserver.services import ApiServerServices
 from alcove.component import request_ids
 from alcove.http.connections import ConnectionSlot
@@ -81,6 +82,7 @@ class AppParts(Struct, frozen=True):
     authenticator: Authenticator
     authorizer: Authorizer
     flow: FlowController
+    seats: RequestSeats
     meter: LoopMeter
     buffering: RequestBuffering
     recorder: RequestRecorder
@@ -95,6 +97,7 @@ class App:
         self._clock = parts.services.clock
         self._cache = parts.services.cache
         self._is_shared = parts.services.shared
+        self._seats = parts.seats
         self._request_ids = request_ids.generate()
         self.pipeline: tuple[Step, ...] = (
             self._authenticate,
@@ -157,7 +160,7 @@ class App:
         except Exception:
             response = _unexpected(call)
         except BaseException:
-            self._release(call)
+            self._seats.release(call)
             self._parts.buffering.release(call)
             raise
         self._parts.buffering.release(call)
@@ -197,9 +200,11 @@ class App:
         body = response.body
         size = len(body) if isinstance(body, bytes | BodyParts) else 0
         if size > SLICE_BYTES and call.verb:
-            response = self._parts.buffering.send(call, response, size, partial(self._release, call))
+            response = self._parts.buffering.send(call, response, size, partial(self._seats.release, call))
         else:
-            self._release(call)
+            self._seats.release(call)
+        if call.flow is not None:
+            response.headers = [*(response.headers or ()), *call.flow.headers()]
         if call.warnings:
             headers = response.headers or []
             headers += [(b"Warning", b'299 - "%b"' % header_safe(_quoted(text))) for text in call.warnings]
@@ -207,16 +212,11 @@ class App:
         self._parts.recorder.finish(call, _with_request_id(response, call.request_id))
         return response
 
-    def _release(self, call: ApiCall) -> None:
-        width, call.seats = call.seats, 0
-        if width:
-            self._parts.flow.release(call.identity.tenant, width)
-
     # The steps
 
     def _authenticate(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
         request = call.request
-        if call.target.path in PUBLIC_PATHS and request.method in ("GET", "HEAD"):
+        if call.target.path in PUBLIC_PATHS and request.method in ("GET", "HEAD") and _is_anonymous(call):
             return self._parts.routes.public(call)
         try:
             self._identify(call, now=True)
@@ -273,25 +273,7 @@ class App:
 
     def _limit(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
         self._parts.buffering.check(call)
-        width = self._width(call)
-        if not self._parts.meter.is_late and self._parts.flow.try_acquire(call.identity.tenant, width):
-            call.seats = width
-            return None
-        return self._queue(call, width)
-
-    async def _queue(self, call: ApiCall, width: int) -> Outcome:
-        await self._parts.flow.acquire(call.identity.tenant, width)
-        call.seats = width
-        return None
-
-    def _width(self, call: ApiCall) -> int:
-        """The request's seats: by the number of objects that a list visits, or the size of a write's body."""
-        if call.verb in ("list", "watch", "deletecollection") and call.target.is_resource:
-            target = call.target
-            resource = GroupResource(target.group, target.resource)
-            tenant = None if call.tenant == ALL else call.tenant
-            return flow.width(self._parts.services.cache.count(tenant, resource, target.namespace or None))
-        return flow.width(size_bytes=len(call.request.body))
+        return self._seats.take(call)
 
     def _catch_up(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
         """Lets the cache catch up before a request that is answered from it (`_needs_newest`)."""
@@ -329,9 +311,10 @@ class App:
     async def _receive_body(self, call: ApiCall, upload: RequestUpload) -> Outcome:
         self._parts.buffering.reserve(call, upload)
         # The client may send slowly, which is no work of this server.
-        self._release(call)
+        self._seats.release(call)
         await self._parts.buffering.receive(call, upload)
-        return await self._queue(call, flow.width(size_bytes=len(call.request.body)))
+        waiting = self._seats.take(call)
+        return None if waiting is None else await waiting
 
     def _answer(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
         if not call.target.is_resource:
@@ -349,6 +332,15 @@ class App:
         await self._parts.services.threads.run(call.identity.tenant, compilation.run)
         answer = self._parts.handlers.answer(call)
         return answer if isinstance(answer, HttpResponse) else await answer
+
+
+def _is_anonymous(call: ApiCall) -> bool:
+    """Whether a public path is answered without looking at the caller. The version is, if there are no credentials:
+    clients that have some learn from the answer how their requests are classified."""
+    request = call.request
+    return call.target.path not in VERSION_PATHS or (
+        request.peer is None and "authorization" not in request.headers
+    )
 
 
 def _claim(connection: ConnectionSlot, call: ApiCall) -> None:

@@ -15,6 +15,7 @@ from alcove.apiserver.identity import Identity
 from alcove.apiserver.metrics import RequestSeries
 from alcove.apiserver.negotiate import choose
 from alcove.apiserver.paths import RequestTarget
+from alcove.apiserver.priority.request_flow import RequestFlow
 from alcove.apiserver.render import ObjectView
 from alcove.http.errors import HttpError
 from alcove.http.messages import HttpRequest
@@ -44,6 +45,10 @@ class ApiCall:
         self.series: RequestSeries | None = None
         self.seats = 0
         """Held seats of flow control; 0 before they are acquired and after they are released."""
+        self.flow: RequestFlow | None = None
+        """None if the tenant's seats are not divided between its users."""
+        self.level_seats = 0
+        """Held seats of the request's priority level."""
         self.reserved_bytes = 0
         """Bytes that are reserved for the body in the tenant's account; 0 if it is not received separately."""
         self.revision_at_start = Revision(0)

@@ -186,12 +186,15 @@ class ApiServerMetrics(Collector):
     def add_streams(self, count: Callable[[], int]) -> None:
         self.add(_gauge("alcove_apiserver_streams", "Streams of pods being relayed.", count))
 
-    async def render(self, accept: str = "") -> tuple[bytes, str]:
-        """The metrics as text in the format that `accept` selects, and its content type."""
+    async def render(
+        self, accept: str = "", further: Iterable[Metric] = (), *, is_whole: bool = True
+    ) -> tuple[bytes, str]:
+        """The metrics, and `further` ones, as text in the format that `accept` selects, and its content type. Only
+        `further` ones unless `is_whole`."""
         encode, content_type = choose_encoder(accept)
         # Values are read on the loop; encoding thousands of lines would block it for too long, so a thread
         # does it.
-        collected = _CollectedMetrics(list(self._registry.collect()))
+        collected = _CollectedMetrics([*(self._registry.collect() if is_whole else ()), *further])
         return await asyncio.to_thread(encode, cast(CollectorRegistry, collected)), content_type
 
     def collect(self) -> Iterator[Metric]:
@@ -236,6 +239,18 @@ class ApiServerMetrics(Collector):
                 durations.add_metric(values, series.durations.buckets(), series.durations.total)
         yield totals
         yield durations
+
+
+def level_metrics(nominal_seats: Mapping[str, int]) -> list[Metric]:
+    """The metrics of one tenant's priority levels."""
+    family = GaugeMetricFamily(
+        "apiserver_flowcontrol_nominal_limit_seats",
+        "Seats of each priority level of the tenant.",
+        labels=["priority_level"],
+    )
+    for level, seats in nominal_seats.items():
+        family.add_metric([level], seats)
+    return [family]
 
 
 class _CollectedMetrics:

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 
 import orjson
 
+from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.audit import AuditEntry, AuditLog
 from alcove.apiserver.call import ApiCall
-from alcove.apiserver.metrics import ApiServerMetrics, RequestKey
+from alcove.apiserver.metrics import ApiServerMetrics, RequestKey, level_metrics
 from alcove.http.messages import HttpResponse
 
 SWITCHED = 101
 
 
 class RequestRecorder:
-    def __init__(self, metrics: ApiServerMetrics, audit: AuditLog) -> None:
+    def __init__(
+        self,
+        metrics: ApiServerMetrics,
+        audit: AuditLog,
+        nominal_seats: Callable[[TenantId], Mapping[str, int]],
+    ) -> None:
+        """`nominal_seats` returns the seats of each of a tenant's priority levels."""
         self._metrics = metrics
         self._audit = audit
+        self._nominal_seats = nominal_seats
 
     def begin(self, call: ApiCall) -> None:
         """Call it when the request's target and verb are resolved."""
@@ -76,8 +85,10 @@ class RequestRecorder:
         )
 
     async def metrics(self, call: ApiCall) -> HttpResponse:
-        """GET /metrics."""
-        body, content_type = await self._metrics.render(call.request.headers.get("accept", ""))
+        """GET /metrics: a tenant reads only what concerns itself, ring0 everything."""
+        levels = level_metrics(self._nominal_seats(call.tenant))
+        accept = call.request.headers.get("accept", "")
+        body, content_type = await self._metrics.render(accept, levels, is_whole=call.identity.is_system)
         return HttpResponse(200, body, content_type.encode())
 
 

@@ -28,7 +28,7 @@ class Routes:
         """Returns an empty string if the server is ready, else a message."""
 
     def public(self, call: ApiCall) -> HttpResponse:
-        """Serves the paths that need no authentication."""
+        """Serves the paths that everybody may read."""
         match call.target.path:
             case "/version" | "/version/":
                 return json_response(200, version())
@@ -38,6 +38,8 @@ class Routes:
 
     def answer(self, call: ApiCall) -> Answer:
         path = call.target.path
+        if path in PUBLIC_PATHS and call.verb in ("get", "head"):
+            return self.public(call)
         route = self._exact.get(path) or self._prefix(path)
         if route is None and path not in PUBLIC_PATHS:
             raise NotFound.path()

@@ -11,6 +11,7 @@ from alcove.controllers.daemonsets import DaemonSetController
 from alcove.controllers.deployments import DeploymentController
 from alcove.controllers.disruption import DisruptionController
 from alcove.controllers.endpoints import EndpointsController, EndpointSliceMirroring, EndpointSlices
+from alcove.controllers.flowschemas import FlowSchemaController
 from alcove.controllers.garbage import GarbageCollector
 from alcove.controllers.ingress import IngressController
 from alcove.controllers.jobs import JobController, OrphanedJobPods
@@ -51,6 +52,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     RootCaController,
     TokenSecretController,
     ClusterRoleAggregation,
+    FlowSchemaController,
     CertificateApproval,
     CertificateCleaning,
     GarbageCollector,

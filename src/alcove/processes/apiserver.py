@@ -40,7 +40,6 @@ from alcove.apiserver.auth.tokens import Tokens
 from alcove.apiserver.buffers import BufferLimits, TenantBuffers
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import CacheEvent
-from alcove.apiserver.call import ApiCall
 from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.discovery import Discovery
@@ -54,6 +53,7 @@ from alcove.apiserver.outbound.resolver import OutboundResolver
 from alcove.apiserver.outbound.tunnels import ServiceTunnels
 from alcove.apiserver.outbound.webhook_dialer import WebhookDialer
 from alcove.apiserver.outbound.webhooks import Webhooks
+from alcove.apiserver.priority.divisions import Divisions
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.request_buffering import RequestBuffering
 from alcove.apiserver.request_recorder import RequestRecorder
@@ -63,6 +63,7 @@ from alcove.apiserver.resources.subresources import Subresources
 from alcove.apiserver.responses import http_error_response
 from alcove.apiserver.reviews import Reviews
 from alcove.apiserver.routes import Routes
+from alcove.apiserver.seating import RequestSeats
 from alcove.apiserver.services import ApiServerServices
 from alcove.apiserver.streams.agents import AgentConnector
 from alcove.apiserver.streams.connect import StreamHandler
@@ -174,14 +175,17 @@ async def _serving(
     def publish(events: Sequence[CacheEvent]) -> None:
         hub.publish(events)
         crd_removal.notice(events)
+        divisions.notice(events)
         revoked.notice(events)
 
     cache = Cache(store, publish, buffers)
     flow = FlowController(on_wait=metrics.flow_wait_seconds.observe, weight=weights(cache))
+    divisions = Divisions(cache, flow.limits.seats_per_tenant, flow.limits.queue_per_tenant_max)
     # After the cache: history is shed before watches.
     hub = WatchHub(buffers, flow.charge, config.watches_per_tenant_max)
     crd_removal, revoked = CrdRemoval(), RevokedConnections()
     async with cache:
+        divisions.load()
         store.report()
         agents = AgentConnector(pki, authority, clock)
         webhooks = _webhooks(config, cache, agents)
@@ -212,9 +216,11 @@ async def _serving(
             store, cache, hub, kinds, custom, chain, clock, shared, store.unreadable, threads
         )
         reviews = Reviews(authorizer, authenticator, clock, threads)
+        meter = LoopMeter(flow.charge)
+        seats = RequestSeats(flow, divisions, meter, cache)
         usage = UsageCollector(cache, agents)
         streams = StreamHandler(
-            services, authorizer, agents, plane=config.admission.home, release=partial(_release, flow)
+            services, authorizer, agents, plane=config.admission.home, release=seats.release
         )
         subresources = Subresources(
             services, TokenRequests(cache, tokens, clock), reviews, streams, MetricsApi(services, usage)
@@ -224,7 +230,7 @@ async def _serving(
         metrics.add_cache(cache.counts)
         metrics.add_watchers(lambda: hub.count)
         metrics.add_streams(lambda: streams.counting.total)
-        recorder = RequestRecorder(metrics, audit)
+        recorder = RequestRecorder(metrics, audit, divisions.nominal_seats)
         discovery = Discovery(custom)
         openapi = OpenApi(custom, threads)
         routes = Routes(
@@ -253,7 +259,8 @@ async def _serving(
             authenticator,
             authorizer,
             flow,
-            LoopMeter(flow.charge),
+            seats,
+            meter,
             RequestBuffering(buffers),
             recorder,
             ResourceHandlers(services, subresources),
@@ -325,13 +332,6 @@ def _identity(authenticator: Authenticator, certificate: bytes) -> Identity | Ap
 def _tenant_of(peer: object) -> str:
     """The tenant of a client's certificate; empty if the client has none that is valid."""
     return peer.tenant if isinstance(peer, Identity) else ""
-
-
-def _release(flow: FlowController, call: ApiCall) -> None:
-    """Releases a call's flow-control seats before its response: from here on it only waits."""
-    width, call.seats = call.seats, 0
-    if width:
-        flow.release(call.identity.tenant, width)
 
 
 async def _renew(serving: ServerCertificate, agents: AgentConnector) -> None:

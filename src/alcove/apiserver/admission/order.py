@@ -9,6 +9,7 @@ from alcove.apiserver.admission.base import Plugin
 from alcove.apiserver.admission.daemonset import DaemonSetAdmission
 from alcove.apiserver.admission.default_classes import DefaultIngressClass, DefaultStorageClass
 from alcove.apiserver.admission.escalation import Escalation
+from alcove.apiserver.admission.flowcontrol import FlowControlBounds
 from alcove.apiserver.admission.lifecycle import NamespaceLifecycle, StillLiving, TenantLifecycle
 from alcove.apiserver.admission.limitranger import LimitRanger
 from alcove.apiserver.admission.noderestriction import NodeRestriction
@@ -86,6 +87,7 @@ def plugins(
         CertificateRequests(cache, authorizer, authority, clock),
         Escalation(authorizer, threads),
         ServiceRanges(),
+        FlowControlBounds(cache),
         # The tenant's policies and webhooks see the object after the changes of all plugins above.
         MutatingPolicies(cache, kinds, authorizer, threads),
         MutatingWebhooks(cache, kinds, caller),

@@ -22,7 +22,8 @@ from alcove.apiserver.auth.tokens import Tokens
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.reader import CacheReader
 
-PUBLIC_PATHS = frozenset(("/healthz", "/livez", "/readyz", "/version", "/version/"))
+VERSION_PATHS = ("/version", "/version/")
+PUBLIC_PATHS = frozenset(("/healthz", "/livez", "/readyz", *VERSION_PATHS))
 """Paths that need no credentials; Kubernetes serves them to anonymous users."""
 
 WEBSOCKET_TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."

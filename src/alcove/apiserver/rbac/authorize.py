@@ -5,7 +5,7 @@
   namespaces is valid in that namespace only, not in other tenants' namespaces of the same name.
 - `system:masters` may do everything in its tenant; ring0's masters in all tenants.
 - Nodes are authorized by their pods, not by roles (`rbac/nodes.py`).
-- Paths that concern the whole server (`/metrics`, …) are for ring0 only, whatever a tenant's roles allow.
+- Paths that concern the whole server are for ring0 only, whatever a tenant's roles allow. `/metrics` has a tenant's own.
 
 A tenant's roles are compiled when they have changed. Where that takes long, it is done in a thread, before the request
 is decided: `require(…, now=True)` raises NotCompiled, and `compile` does it. Whatever else is decided during a
@@ -38,7 +38,10 @@ __all__ = ["POLICIES_MAX", "TENANT_PATHS", "Access", "Authorizer", "NotCompiled"
 
 POLICIES_MAX = 4096
 
-TENANT_PATHS = ("/api", "/apis", "/openapi", "/version", "/healthz", "/livez", "/readyz", "/openid/v1/jwks")
+TENANT_PATHS = (
+    *("/api", "/apis", "/metrics", "/openapi", "/openid/v1/jwks"),
+    *("/version", "/healthz", "/livez", "/readyz"),
+)
 """Paths, with those below them, that belong to a tenant's API; all others concern the whole server."""
 
 _ISSUER_PATH = "/.well-known/openid-configuration"

@@ -6,13 +6,12 @@ when it is deleted, the built-in one is shown again. So a user's edit persists, 
 the default roles of Kubernetes do at its next start.
 """
 
-import uuid
 from collections.abc import Iterable, Mapping
 
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
-from alcove.apiserver.rbac import aggregate, ring0roles, tenantroles
-from alcove.apiserver.rbac.roletables import API_VERSION, GROUP, by_name
+from alcove.apiserver.rbac import ring0roles, tenantroles
+from alcove.apiserver.rbac.roletables import GROUP, by_name
 
 ROLES = GroupResource(GROUP, "roles")
 ROLE_BINDINGS = GroupResource(GROUP, "rolebindings")
@@ -28,7 +27,6 @@ _RING0: Mapping[GroupResource, Mapping[str, Object]] = {
     CLUSTER_ROLE_BINDINGS: by_name((*tenantroles.CLUSTER_ROLE_BINDINGS, *ring0roles.CLUSTER_ROLE_BINDINGS)),
 }
 _NONE: Mapping[str, Object] = {}
-_UID_SPACE = uuid.UUID("5d0c2a0e-6f0a-4a53-9d0b-0b7f3a1f7a11")
 
 
 def built_in(tenant: TenantId, resource: GroupResource) -> Mapping[str, Object]:
@@ -39,29 +37,3 @@ def built_in(tenant: TenantId, resource: GroupResource) -> Mapping[str, Object]:
 def with_built_in(tenant: TenantId, resource: GroupResource, stored: Iterable[Object]) -> dict[str, Object]:
     """All of the tenant's objects by name: the stored ones, and the built-in ones of other names."""
     return {**built_in(tenant, resource), **{obj["metadata"]["name"]: obj for obj in stored}}
-
-
-def get(
-    tenant: TenantId, resource: GroupResource, name: str, created: str, stored_roles: Iterable[Object] = ()
-) -> Object | None:
-    """A built-in object as the API shows it: with the tenant's metadata, and an aggregated role with the
-    rules of built-in roles and `stored_roles`. `created` is the tenant's creation time. Its resourceVersion
-    is 0, as it is not in the store. Its parts are shared: do not change it."""
-    bare = built_in(tenant, resource).get(name)
-    if bare is None:
-        return None
-    uid = uuid.uuid5(_UID_SPACE, f"{tenant}/{resource}/{name}")
-    path = f"/apis/{API_VERSION}/tenants/{tenant}/{resource.resource}/{name}"
-    metadata = {
-        **bare["metadata"],
-        "tenant": tenant,
-        "selfLink": path,
-        "uid": str(uid),
-        "creationTimestamp": created,
-        "resourceVersion": "0",
-    }
-    shown = {**bare, "metadata": metadata}
-    if aggregate.is_aggregated(bare):
-        roles = with_built_in(tenant, resource, stored_roles)
-        shown["rules"] = [rule.to_object() for rule in aggregate.aggregate(bare, roles)]
-    return shown

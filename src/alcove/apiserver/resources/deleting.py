@@ -16,10 +16,10 @@ from alcove.api.objects import Object
 from alcove.api.resources import CRDS, NAMESPACES, TENANTS
 from alcove.api.schema.decode import decode
 from alcove.apiserver.admission.base import Operation
+from alcove.apiserver.builtin import is_built_in
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds import removal
-from alcove.apiserver.rbac.builtin import is_built_in
 from alcove.apiserver.render import render_list
 from alcove.apiserver.resources import body, lookup, versions, writing
 from alcove.apiserver.resources.listing import selected

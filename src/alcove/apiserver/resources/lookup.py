@@ -1,4 +1,4 @@
-"""Finds the objects that a tenant is shown: stored objects, built-in roles that no stored object replaces,
+"""Finds the objects that a tenant is shown: stored objects, built-in objects that no stored object replaces,
 and the CRDs that ring0 shares."""
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from functools import lru_cache
 from alcove.api.encode import encode
 from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
 from alcove.api.resources import CRDS
+from alcove.apiserver import builtin
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds import sharing
-from alcove.apiserver.rbac import builtin
 from alcove.apiserver.services import ApiServerServices
 from alcove.store.base import ABSENT, RevisionMismatch
 

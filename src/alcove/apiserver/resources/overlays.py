@@ -1,7 +1,7 @@
 """Overlays for watches: the events of objects that a tenant is shown but has not stored (`lookup.py`).
 
 A shared CRD of ring0 is visible in every tenant, and hides a tenant's CRD of the same name as long as it
-exists. A stored role replaces the built-in role of its name, which is shown again when the stored one is
+exists. A stored object replaces the built-in one of its name (a role, a flow schema), which is shown again when the stored one is
 deleted. Aggregated roles change with the roles that they aggregate.
 
 An overlay follows the stored objects from the revision at which its watch begins. Its result for an event
@@ -15,9 +15,10 @@ from typing import Any, Protocol
 
 from alcove.api.encode import encode
 from alcove.api.ids import SYSTEM, GroupResource, Key, Revision, TenantId
+from alcove.apiserver import builtin
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
-from alcove.apiserver.rbac import aggregate, builtin, defaults
+from alcove.apiserver.rbac import aggregate
 from alcove.apiserver.resources import lookup
 from alcove.apiserver.watch import Watcher
 
@@ -39,7 +40,7 @@ def for_watch(
         return None
     tenant_objects = _stored_before(cache, tenant, resource, ahead)
     if resource in builtin.RESOURCES:
-        return BuiltInRoles(cache, tenant, resource, tenant_objects)
+        return BuiltInObjects(cache, tenant, resource, tenant_objects)
     return SharedObjects(tenant_objects, _stored_before(cache, SYSTEM, resource, ahead))
 
 
@@ -82,8 +83,8 @@ class SharedObjects:
         return self._tenant_objects.get(name)
 
 
-class BuiltInRoles:
-    """A tenant's cluster roles or cluster role bindings: stored ones, and built-in ones of other names."""
+class BuiltInObjects:
+    """A tenant's objects of a resource that has built-in ones: stored ones, and built-in ones of other names."""
 
     def __init__(
         self, cache: Cache, tenant: TenantId, resource: GroupResource, stored: dict[str, CacheEntry]
@@ -91,7 +92,7 @@ class BuiltInRoles:
         self._tenant = tenant
         self._resource = resource
         self._stored = stored
-        self._names = defaults.built_in(tenant, resource)
+        self._names = builtin.built_in(tenant, resource)
         self._aggregated = [name for name, bare in self._names.items() if aggregate.is_aggregated(bare)]
         self._created = builtin.created(tenant, cache)
 

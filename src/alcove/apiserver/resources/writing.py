@@ -27,10 +27,10 @@ from alcove.api.resources import CRDS
 from alcove.api.schema.body import VALUES_MAX, check_values
 from alcove.apiserver import fencing
 from alcove.apiserver.admission.base import Attributes, Join, Operation
+from alcove.apiserver.builtin import is_built_in
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.computing import LARGE_BYTES
-from alcove.apiserver.rbac.builtin import is_built_in
 from alcove.apiserver.render import render
 from alcove.apiserver.resources import versions
 from alcove.apiserver.services import ApiServerServices

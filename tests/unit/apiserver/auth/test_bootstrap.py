@@ -45,4 +45,4 @@ def test_the_admin_may_do_everything_in_the_tenant_and_nothing_beside() -> None:
     ).allowed
     assert authorizer.authorize(admin, Access("get", ACME, path="/api")).allowed
     assert not authorizer.authorize(admin, Access("get", SYSTEM, "", "pods")).allowed
-    assert not authorizer.authorize(admin, Access("get", ACME, path="/metrics")).allowed
+    assert not authorizer.authorize(admin, Access("get", ACME, path="/logs")).allowed

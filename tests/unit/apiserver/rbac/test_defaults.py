@@ -3,6 +3,7 @@
 import pytest
 
 from alcove.api.ids import SYSTEM, TenantId
+from alcove.apiserver import builtin
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.rbac import aggregate, defaults
 from alcove.apiserver.rbac.authorize import Access, Authorizer
@@ -139,23 +140,23 @@ def test_a_stored_role_replaces_the_built_in_one_until_it_is_deleted() -> None:
 
 
 def test_shown_with_metadata_of_the_tenants_own() -> None:
-    found = defaults.get(ACME, CLUSTER_ROLES, "view", CREATED)
-    theirs = defaults.get(TenantId("other"), CLUSTER_ROLES, "view", CREATED)
+    found = builtin.get(ACME, CLUSTER_ROLES, "view", CREATED)
+    theirs = builtin.get(TenantId("other"), CLUSTER_ROLES, "view", CREATED)
     assert found is not None and theirs is not None
     metadata = found["metadata"]
     assert metadata["tenant"] == "acme"
     assert metadata["selfLink"] == "/apis/rbac.authorization.k8s.io/v1/tenants/acme/clusterroles/view"
     assert metadata["creationTimestamp"] == CREATED
     assert metadata["uid"] != theirs["metadata"]["uid"]
-    assert metadata["uid"] == defaults.get(ACME, CLUSTER_ROLES, "view", CREATED)["metadata"]["uid"]  # type: ignore[index]
+    assert metadata["uid"] == builtin.get(ACME, CLUSTER_ROLES, "view", CREATED)["metadata"]["uid"]  # type: ignore[index]
     assert len(found["rules"]) > 10
     assert "tenant" not in defaults.built_in(ACME, CLUSTER_ROLES)["view"]["metadata"]
 
 
 def test_ring0s_roles_are_not_shown_to_tenants() -> None:
-    assert defaults.get(SYSTEM, CLUSTER_ROLES, "system:node", CREATED)
-    assert defaults.get(ACME, CLUSTER_ROLES, "system:node", CREATED) is None
-    assert defaults.get(ACME, ROLE_BINDINGS, "view", CREATED) is None
+    assert builtin.get(SYSTEM, CLUSTER_ROLES, "system:node", CREATED)
+    assert builtin.get(ACME, CLUSTER_ROLES, "system:node", CREATED) is None
+    assert builtin.get(ACME, ROLE_BINDINGS, "view", CREATED) is None
 
 
 def test_every_binding_has_its_role_and_every_rule_is_well_formed() -> None:

@@ -6,8 +6,9 @@ import pytest
 from alcove.api.encode import encode
 from alcove.api.ids import SYSTEM, GroupResource, Key, Revision, TenantId
 from alcove.api.objects import Object
+from alcove.apiserver import builtin
 from alcove.apiserver.cache.entries import CacheEntry
-from alcove.apiserver.rbac import builtin, defaults
+from alcove.apiserver.rbac import defaults
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLES
 from alcove.testing.memory_reader import MemoryReader
 
