@@ -112,6 +112,16 @@ def test_what_a_status_says_is_counted_not_believed(tenant: Caller) -> None:
     assert tenant.post(PODS, pod("p2")).status == 403
 
 
+def test_limits_in_a_status_are_shown_and_bind_nobody(tenant: Caller) -> None:
+    must(tenant.post(QUOTAS, quota(hard={"pods": "1"})))
+    shown = must(tenant.patch(f"{QUOTAS}/q/status", {"status": {"hard": {"pods": "7"}}}), 200)
+    assert shown["status"] == {"hard": {"pods": "7"}, "used": {"pods": "0"}}
+    assert shown["spec"]["hard"] == {"pods": "1"}
+    must(tenant.post(PODS, pod("p")))
+    assert "limited: pods=1" in tenant.post(PODS, pod("p2")).json["message"]
+    assert tenant.patch(f"{QUOTAS}/q/status", {"status": {"hard": {"pods": "-1"}}}).status == 422
+
+
 def test_raising_the_limit_lets_more_in_and_counts_what_is_new_in_it(tenant: Caller) -> None:
     must(tenant.post(QUOTAS, quota(hard={"pods": "1"})))
     must(tenant.post(MAPS, config("m")))

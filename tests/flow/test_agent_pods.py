@@ -81,6 +81,17 @@ def test_ring0s_pods_run_in_crun(cluster: RealCluster) -> None:
     gone(system, "plain-ring0")
 
 
+def test_a_handler_that_no_node_has_fails_on_the_node_with_an_event(
+    cluster: RealCluster, acme: Caller
+) -> None:
+    acme.post(CLASS, {"metadata": {"name": "unknown"}, "handler": "unconfigured"})
+    create(acme, pod("unknown", runtimeClassName="unknown"))
+    wait_until(lambda: "FailedCreatePodSandBox" in reasons(acme, "unknown"), 60)
+    assert acme.get(f"{PODS}/unknown").json["status"]["phase"] == "Pending"
+    acme.delete(f"{PODS}/unknown")
+    gone(acme, "unknown")
+
+
 def test_a_tenants_own_class_does_not_weaken_isolation(cluster: RealCluster, acme: Caller) -> None:
     acme.post(CLASS, {"metadata": {"name": "sneaky"}, "handler": "crun"})
     create(acme, pod("sneaky", runtimeClassName="sneaky"))

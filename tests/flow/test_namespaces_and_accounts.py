@@ -61,6 +61,15 @@ def test_account_and_certificate_come_back(control_plane: LocalServer, acme: Cal
     wait_until(lambda: acme.get(f"{path}/configmaps/kube-root-ca.crt").json["data"] == {"ca.crt": authority})
 
 
+def test_a_quotas_status_is_true_again_after_a_client_wrote_it(acme: Caller, name: str) -> None:
+    path = make_namespace(acme, name)
+    quotas = f"{path}/resourcequotas"
+    assert acme.post(quotas, {"metadata": {"name": "q"}, "spec": {"hard": {"cpu": "500m"}}}).status == 201
+    written = acme.patch(f"{quotas}/q/status", {"status": {"hard": {"cpu": "2"}}}).json
+    assert written["status"]["hard"] == {"cpu": "2"}
+    wait_until(lambda: acme.get(f"{quotas}/q").json["status"]["hard"] == {"cpu": "500m"})
+
+
 def test_a_namespace_goes_with_everything_in_it(acme: Caller, name: str) -> None:
     path = make_namespace(acme, name)
     for number in range(30):

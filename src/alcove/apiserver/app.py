@@ -314,7 +314,9 @@ class App:
         self._seats.release(call)
         await self._parts.buffering.receive(call, upload)
         waiting = self._seats.take(call)
-        return None if waiting is None else await waiting
+        if waiting is not None:
+            await waiting
+        return None
 
     def _answer(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
         if not call.target.is_resource:

@@ -27,6 +27,7 @@ from alcove.controllers.network.service_cidrs import ServiceCidrController
 from alcove.controllers.nodes import NodeLifecycle, TaintEviction, UnreadyPods
 from alcove.controllers.podgc import PodGarbageCollector
 from alcove.controllers.replicasets import ReplicaSetController, ReplicationControllerController
+from alcove.controllers.resourcequotas import ResourceQuotaController
 from alcove.controllers.rootca import RootCaController
 from alcove.controllers.serviceaccounts import ServiceAccountController
 from alcove.controllers.services.addresses import ServiceAddressController
@@ -53,6 +54,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     TokenSecretController,
     ClusterRoleAggregation,
     FlowSchemaController,
+    ResourceQuotaController,
     CertificateApproval,
     CertificateCleaning,
     GarbageCollector,

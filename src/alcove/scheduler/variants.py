@@ -64,6 +64,10 @@ class Variants(Generic[T]):
         by_slot: Bools = results[self._ids[rows]]
         return by_slot
 
+    def any(self, evaluate: Callable[[T], bool]) -> bool:
+        """Whether any node has a value for which it holds."""
+        return any(map(evaluate, self._numbers))
+
     def count(self, evaluate: Callable[[T], int], rows: Rows) -> Ints:
         counts = np.array([evaluate(value) for value in self._values], dtype=np.int64)
         by_slot: Ints = counts[self._ids[rows]]

@@ -255,6 +255,19 @@ def test_a_node_that_proves_a_handler_wakes_those_who_need_it() -> None:
     assert desk.placed() == {"p": "n"}
 
 
+def test_a_handler_that_nodes_do_not_try_keeps_no_pod_waiting() -> None:
+    """The node says in an event that it has no such handler."""
+    desk = Desk(node("n", handlers=["runc"]))
+    desk.see(ObjectKind.RUNTIME_CLASS, {"metadata": {"name": "mine"}, "handler": "../../etc"})
+    desk.pod("p", runtimeClassName="mine")
+    assert desk.placed() == {"p": "n"}
+    desk.see(ObjectKind.NODE, node("m", handlers=["kata"]), SYSTEM)
+    desk.see(ObjectKind.RUNTIME_CLASS, {"metadata": {"name": "vm"}, "handler": "kata"})
+    for number in range(3):
+        desk.pod(f"in-vm-{number}", runtimeClassName="vm")
+    assert set(desk.placed().values()) == {"m"}
+
+
 def test_profiles_by_scheduler_name() -> None:
     desk = Desk(node("empty"), node("busy"))
     desk.pod("x", cpu="2", on="busy")

@@ -101,6 +101,10 @@ async def test_what_is_not_there() -> None:
         await picked(ACME, "none", Server({}))
     with pytest.raises(PodSetupError, match="kata"):
         await picked(ACME, "kata", Server({("acme", "kata"): "kata"}))
+    for hostile in ("../../bin/sh", "/bin/sh", "x" * 10_000, "", "\0"):
+        server = Server({("acme", "own"): hostile or " "})
+        with pytest.raises(PodSetupError, match="is not installed"):
+            await picked(ACME, "own", server)
 
 
 async def test_answers_are_remembered_for_a_while() -> None:

@@ -1,8 +1,8 @@
 """Charges every write to the quotas of its namespace and tenant, in the write's own transaction.
 
 A lock serializes the writers of one namespace, so that charges of one server rarely conflict; between servers
-the quota's revision decides, and the later writer computes its charge again. Only the server writes a quota's
-status: any write of a client makes the server count again.
+the quota's revision decides, and the later writer computes its charge again. What a client writes to a quota's status
+is taken, except for what is used: any write of a client makes the server count again.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
+from alcove.api import objects
 from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
 from alcove.api.kind import Scope
@@ -172,7 +173,10 @@ class ResourceQuota(Plugin):
                 used, accounts.difference(account, QuotaChange.of(RESOURCE_QUOTAS, None, quota))
             )
         hard = {name: str(amount) for name, amount in account.hard.items()}
-        quota["status"] = {"hard": hard, "used": {name: str(used[name]) for name in hard}}
+        amounts = {name: str(used[name]) for name in hard}
+        if attributes.subresource == "status":
+            hard = objects.get(quota, "status", "hard", default={})
+        quota["status"] = {"hard": hard, "used": amounts}
 
     def _fill_in_tenant(self, attributes: Attributes) -> None:
         tenant = attributes.obj
