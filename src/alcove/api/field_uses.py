@@ -104,12 +104,19 @@ ROWS = (
         "core.v1.PodCertificateProjection.* core.v1.ClusterTrustBundleProjection.* "
         "core.v1.VolumeProjection.clusterTrustBundle core.v1.VolumeProjection.podCertificate",
         FieldUse.REFUSED,
-        "Projections of kinds that are not served: the pod waits with FailedMount.",
+        "Projections that nodes do not have: the pod waits with FailedMount.",
     ),
     Row(
         "core.v1.PodSpec.resourceClaims core.v1.PodResourceClaim.* core.v1.ResourceClaim.*",
         FieldUse.REFUSED,
         "Devices are not allocated: the scheduler says so in the pod's condition.",
+    ),
+    Row("resource.v1.DeviceTaintRuleSpec.*", FieldUse.WARNED, "spec.taint"),
+    Row("certificates.v1.PodCertificateRequestSpec.signerName", FieldUse.WARNED, "spec.signerName"),
+    Row(
+        "certificates.v1.PodCertificateRequest* certificates.v1.ClusterTrustBundle*",
+        FieldUse.STORED,
+        "For signers and clients that users bring; nodes project neither.",
     ),
     Row(
         "resource.v1.* core.v1.*ResourceClaimStatus.* core.v1.*ExtendedResource* core.v1.NodeAllocatable* core.v1.ResourceHealth.*",

@@ -38,6 +38,7 @@ from alcove.api.kinds import (
     resource,
     scheduling,
     storage,
+    storagemigration,
 )
 from alcove.api.objects import Object
 from alcove.api.schema import alcove_schemas, kubernetes_schemas, metrics
@@ -158,6 +159,8 @@ GROUPS: tuple[GroupVersionKinds, ...] = (
     )),
     GroupVersionKinds("certificates.k8s.io", "v1", "io.k8s.api.certificates.v1", certificates.STRATEGIES, (
         Row("certificatesigningrequests", "CertificateSigningRequest", _TENANT, ("csr",), ("approval", "status")),
+        Row("clustertrustbundles", "ClusterTrustBundle", _TENANT),
+        Row("podcertificaterequests", "PodCertificateRequest", _NAMESPACE, (), _STATUS),
     )),
     GroupVersionKinds("networking.k8s.io", "v1", "io.k8s.api.networking.v1", networking.STRATEGIES, (
         Row("ingressclasses", "IngressClass", _TENANT),
@@ -177,7 +180,7 @@ GROUPS: tuple[GroupVersionKinds, ...] = (
     )),
     GroupVersionKinds("storage.k8s.io", "v1", "io.k8s.api.storage.v1", storage.STRATEGIES, (
         Row("csidrivers", "CSIDriver", _TENANT),
-        Row("csinodes", "CSINode", _TENANT),
+        Row("csinodes", "CSINode", _TENANT, (), _STATUS),
         Row("csistoragecapacities", "CSIStorageCapacity", _NAMESPACE),
         Row("storageclasses", "StorageClass", _TENANT, ("sc",)),
         Row("volumeattachments", "VolumeAttachment", _TENANT, (), _STATUS),
@@ -207,15 +210,19 @@ GROUPS: tuple[GroupVersionKinds, ...] = (
     GroupVersionKinds("discovery.k8s.io", "v1", "io.k8s.api.discovery.v1", discovery.STRATEGIES, (
         Row("endpointslices", "EndpointSlice", _NAMESPACE),
     )),
+    GroupVersionKinds("resource.k8s.io", "v1", "io.k8s.api.resource.v1", resource.STRATEGIES, (
+        Row("deviceclasses", "DeviceClass", _TENANT),
+        Row("devicetaintrules", "DeviceTaintRule", _TENANT, (), _STATUS),
+        Row("resourceclaims", "ResourceClaim", _NAMESPACE, (), _STATUS),
+        Row("resourceclaimtemplates", "ResourceClaimTemplate", _NAMESPACE),
+        Row("resourceslices", "ResourceSlice", _TENANT),
+    )),
     GroupVersionKinds("flowcontrol.apiserver.k8s.io", "v1", "io.k8s.api.flowcontrol.v1", flowcontrol.STRATEGIES, (
         Row("flowschemas", "FlowSchema", _TENANT, (), _STATUS),
         Row("prioritylevelconfigurations", "PriorityLevelConfiguration", _TENANT, (), _STATUS),
     )),
-    GroupVersionKinds("resource.k8s.io", "v1", "io.k8s.api.resource.v1", resource.STRATEGIES, (
-        Row("deviceclasses", "DeviceClass", _TENANT),
-        Row("resourceclaims", "ResourceClaim", _NAMESPACE, (), _STATUS),
-        Row("resourceclaimtemplates", "ResourceClaimTemplate", _NAMESPACE),
-        Row("resourceslices", "ResourceSlice", _TENANT),
+    GroupVersionKinds("storagemigration.k8s.io", "v1", "io.k8s.api.storagemigration.v1", storagemigration.STRATEGIES, (
+        Row("storageversionmigrations", "StorageVersionMigration", _TENANT, (), _STATUS),
     )),
     GroupVersionKinds("metrics.k8s.io", "v1beta1", metrics.PACKAGE, {"nodes": Strategy(), "pods": Strategy()}, (
         Row("nodes", "NodeMetrics", _RING0, verbs=_READ),

@@ -69,6 +69,9 @@ FLOW_SCHEMAS = Resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "Fl
 PRIORITY_LEVEL_CONFIGURATIONS = Resource(
     "flowcontrol.apiserver.k8s.io", "v1", "prioritylevelconfigurations", "PriorityLevelConfiguration", False
 )
+STORAGE_VERSION_MIGRATIONS = Resource(
+    "storagemigration.k8s.io", "v1", "storageversionmigrations", "StorageVersionMigration", False
+)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False)

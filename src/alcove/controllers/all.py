@@ -34,6 +34,7 @@ from alcove.controllers.services.addresses import ServiceAddressController
 from alcove.controllers.services.balancers import LoadBalancerController
 from alcove.controllers.services.nodeports import NodePortController
 from alcove.controllers.statefulsets import StatefulSetController
+from alcove.controllers.storageversions import StorageVersionMigrator
 from alcove.controllers.tenants import TenantController
 from alcove.controllers.tokensecrets import TokenSecretController
 from alcove.controllers.ttl import TtlAfterFinished
@@ -55,6 +56,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     ClusterRoleAggregation,
     FlowSchemaController,
     ResourceQuotaController,
+    StorageVersionMigrator,
     CertificateApproval,
     CertificateCleaning,
     GarbageCollector,

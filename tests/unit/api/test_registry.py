@@ -1,4 +1,6 @@
+import re
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,6 +145,35 @@ def test_verbs_are_those_of_a_real_server(kinds: KindRegistry) -> None:
         "selfsubjectrulesreviews.authorization.k8s.io": ("create",),
         "subjectaccessreviews.authorization.k8s.io": ("create",),
     }
+
+
+STABLE = Path(__file__).with_name("stable_resources.txt")
+"""Every resource and subresource of a stable version in the discovery of the Kubernetes release that is served, with its
+verbs; `*` stands for all of a whole resource. From `api/discovery` of its sources."""
+PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
+
+
+def test_every_stable_resource_of_kubernetes_is_served(kinds: KindRegistry) -> None:
+    served = {(kind.api_version, kind.resource): set(kind.verbs) for kind in kinds}
+    for kind in kinds:
+        for each in kind.subresources:
+            served[kind.api_version, f"{kind.resource}/{each.name}"] = set(each.verbs)
+    expected = {}
+    for line in STABLE.read_text().splitlines():
+        version, resource, verbs = line.split()
+        expected[version, resource] = set(VERBS if verbs == "*" else verbs.split(","))
+    assert len(expected) > 120
+    assert {each: served.get(each) for each in expected} == expected
+
+
+def test_the_page_on_conformance_lists_every_stable_resource() -> None:
+    rows = dict(re.findall(r"^\| `(\S+)` \| (.+) \|$", PAGE.read_text(), re.MULTILINE))
+    for line in STABLE.read_text().splitlines():
+        version, resource, _ = line.split()
+        parent, _, subresource = resource.partition("/")
+        shown = re.search(rf"\b{parent}\b(?: \(([^)]*)\))?", rows[version])
+        assert shown is not None, line
+        assert not subresource or subresource in (shown[1] or "").split(", "), line
 
 
 def test_short_names_mean_one_kind_each(kinds: KindRegistry) -> None:

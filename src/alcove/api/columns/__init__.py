@@ -54,6 +54,8 @@ COLUMNS: dict[tuple[str, str], tuple[PrinterColumn, ...]] = {
     ("batch", "CronJob"): workloads.CRON_JOB,
     ("batch", "Job"): workloads.JOB,
     ("certificates.k8s.io", "CertificateSigningRequest"): access.CERTIFICATE_SIGNING_REQUEST,
+    ("certificates.k8s.io", "ClusterTrustBundle"): access.CLUSTER_TRUST_BUNDLE,
+    ("certificates.k8s.io", "PodCertificateRequest"): access.POD_CERTIFICATE_REQUEST,
     ("coordination.k8s.io", "Lease"): nodes.LEASE,
     ("discovery.k8s.io", "EndpointSlice"): services.ENDPOINT_SLICE,
     ("events.k8s.io", "Event"): core.EVENT,
@@ -77,6 +79,7 @@ COLUMNS: dict[tuple[str, str], tuple[PrinterColumn, ...]] = {
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): access.BINDING,
     ("rbac.authorization.k8s.io", "RoleBinding"): access.BINDING,
     ("resource.k8s.io", "DeviceClass"): _PLAIN,
+    ("resource.k8s.io", "DeviceTaintRule"): extensions.DEVICE_TAINT_RULE,
     ("resource.k8s.io", "ResourceClaim"): extensions.RESOURCE_CLAIM,
     ("resource.k8s.io", "ResourceClaimTemplate"): _PLAIN,
     ("resource.k8s.io", "ResourceSlice"): extensions.RESOURCE_SLICE,
@@ -87,6 +90,7 @@ COLUMNS: dict[tuple[str, str], tuple[PrinterColumn, ...]] = {
     ("storage.k8s.io", "StorageClass"): storage.STORAGE_CLASS,
     ("storage.k8s.io", "VolumeAttachment"): storage.VOLUME_ATTACHMENT,
     ("storage.k8s.io", "VolumeAttributesClass"): storage.VOLUME_ATTRIBUTES_CLASS,
+    ("storagemigration.k8s.io", "StorageVersionMigration"): extensions.STORAGE_VERSION_MIGRATION,
 }
 """By group and kind; all versions of a kind have the same columns."""
 

@@ -64,6 +64,27 @@ CERTIFICATE_SIGNING_REQUEST = (
     PrinterColumn("Condition", _signing_state, description="State of the request."),
 )
 
+_SIGNER = PrinterColumn("SignerName", at("spec", "signerName"), description="Signer.")
+
+CLUSTER_TRUST_BUNDLE = (NAME, _SIGNER)
+
+
+def _pod_request_state(obj: Object, _now: float) -> str:
+    conditions = objects.get(obj, "status", "conditions", default=())
+    return next((each.get("type", "") for each in conditions if each.get("status") == "True"), "Pending")
+
+
+POD_CERTIFICATE_REQUEST = (
+    NAME,
+    PrinterColumn("PodName", at("spec", "podName"), description="Pod of the certificate."),
+    PrinterColumn(
+        "ServiceAccountName", at("spec", "serviceAccountName"), description="Service account of the pod."
+    ),
+    PrinterColumn("NodeName", at("spec", "nodeName"), description="Node of the pod."),
+    _SIGNER,
+    PrinterColumn("State", _pod_request_state, description="Pending, Issued, Denied or Failed."),
+)
+
 PRIORITY_CLASS = (
     NAME,
     integer("Value", "Priority; higher values are scheduled first.", "value"),

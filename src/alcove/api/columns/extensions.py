@@ -50,6 +50,30 @@ def _available(obj: Object, _now: float) -> str:
     return "Unknown"
 
 
+def _migrated_resource(obj: Object, _now: float) -> str:
+    resource = objects.get(obj, "spec", "resource", default={})
+    return ".".join(part for part in (resource.get("resource"), resource.get("group")) if part)
+
+
+def _migration_state(obj: Object, _now: float) -> str:
+    conditions = objects.get(obj, "status", "conditions", default=())
+    return next((each.get("type", "") for each in conditions if each.get("status") == "True"), "Pending")
+
+
+STORAGE_VERSION_MIGRATION = (
+    NAME,
+    PrinterColumn("Resource", _migrated_resource, description="Resource whose objects are migrated."),
+    PrinterColumn("Status", _migration_state, description="State of the migration."),
+)
+
+DEVICE_TAINT_RULE = (
+    NAME,
+    PrinterColumn("Key", at("spec", "taint", "key"), description="Key of the taint."),
+    PrinterColumn("Value", at("spec", "taint", "value"), description="Value of the taint."),
+    PrinterColumn("Effect", at("spec", "taint", "effect"), description="Effect of the taint."),
+    AGE,
+)
+
 API_SERVICE = (
     NAME,
     PrinterColumn("Service", _service, description="Server of the group version."),

@@ -213,6 +213,17 @@ def _without_allocatable(driver: Object) -> Object:
     return {field: value for field, value in driver.items() if field != "allocatable"}
 
 
+def validate_csi_node_status(new: Object, _old: Object) -> list[FieldError]:
+    seen: set[str] = set()
+    errors: list[FieldError] = []
+    for index, health in enumerate((new.get("status") or {}).get("storageHealth") or ()):
+        name = health.get("name", "")
+        if name in seen:
+            errors.append(duplicate(f"status.storageHealth[{index}]", name))
+        seen.add(name)
+    return errors
+
+
 def validate_attachment(obj: Object) -> list[FieldError]:
     spec = obj.get("spec") or {}
     errors: list[FieldError] = []
@@ -286,6 +297,9 @@ STRATEGIES: dict[str, Strategy] = {
     "csinodes": Strategy(
         validate=validate_csi_node,
         validate_update=validate_csi_node_update,
+        validate_status=validate_csi_node_status,
+        status_leaves=CLIENT_METADATA,
+        has_status=True,
         unconditional_update=False,
     ),
     "volumeattachments": Strategy(

@@ -8,6 +8,7 @@ from alcove.api.ids import SYSTEM, TenantId
 from alcove.apiserver.admission.base import Plugin
 from alcove.apiserver.admission.daemonset import DaemonSetAdmission
 from alcove.apiserver.admission.default_classes import DefaultIngressClass, DefaultStorageClass
+from alcove.apiserver.admission.devicetaints import DeviceTaintTime
 from alcove.apiserver.admission.escalation import Escalation
 from alcove.apiserver.admission.flowcontrol import FlowControlBounds
 from alcove.apiserver.admission.lifecycle import NamespaceLifecycle, StillLiving, TenantLifecycle
@@ -22,6 +23,7 @@ from alcove.apiserver.admission.runtimeclass import RuntimeClass
 from alcove.apiserver.admission.serviceaccount import ServiceAccount
 from alcove.apiserver.admission.services.plugin import ServiceAllocation
 from alcove.apiserver.admission.services.ranges import ServiceRanges
+from alcove.apiserver.admission.signers import Signers
 from alcove.apiserver.admission.storage import ClaimResize, LocalVolumeAdmission, StorageProtection
 from alcove.apiserver.admission.tolerationseconds import DefaultTolerationSeconds
 from alcove.apiserver.admission.webhooks.caller import WebhookCaller
@@ -85,6 +87,8 @@ def plugins(
         DefaultIngressClass(cache),
         PodSecurity(cache, settings.pod_security_ceiling),
         CertificateRequests(cache, authorizer, authority, clock),
+        Signers(authorizer, clock),
+        DeviceTaintTime(clock),
         Escalation(authorizer, threads),
         ServiceRanges(),
         FlowControlBounds(cache),

@@ -12,7 +12,7 @@ from alcove.api.encode import encode
 from alcove.api.errors import BadRequest, Conflict, Invalid, NotFound
 from alcove.api.fields import invalid
 from alcove.api.kind import Kind
-from alcove.api.kinds.certificates import prepare_approval
+from alcove.api.kinds.certificates.signingrequests import prepare_approval
 from alcove.api.objects import Object
 from alcove.api.patch.apply import restore_times, update_managed_fields
 from alcove.api.resources import CRDS

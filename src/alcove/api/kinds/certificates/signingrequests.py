@@ -1,19 +1,17 @@
-"""certificates.k8s.io: certificate signing requests. The spec is immutable.
+"""Certificate signing requests. The spec is immutable.
 
 The requester (`spec.username` and related fields) is set by the server. Approval is a separate subresource,
 with the strategy `prepare_approval` and `validate_approval`.
 """
 
-import base64
-import binascii
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from msgspec import Struct
 
 from alcove.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
 from alcove.api.kind import Strategy
+from alcove.api.kinds.certificates.pem import blocks, decoded
 from alcove.api.kinds.checks import one_of_required
 from alcove.api.kinds.core.signers import check_signer_name
 from alcove.api.objects import Object
@@ -46,42 +44,11 @@ USAGES = (
     "signing",
     "timestamping",
 )
-_BEGIN, _DASHES = b"-----BEGIN ", b"-----"
-
-
-class _Block(Struct, frozen=True):
-    """A PEM block: its type, its lines, and its complete text."""
-
-    kind: str
-    body: bytes
-    text: bytes
-
-
-def _blocks(data: bytes) -> Iterator[_Block]:
-    """Yield PEM blocks in order, in one pass: the data may be long and hostile."""
-    end = 0
-    while (begin := data.find(_BEGIN, end)) >= 0:
-        kind_end = data.find(_DASHES, begin + len(_BEGIN))
-        kind = data[begin + len(_BEGIN) : kind_end]
-        closing = b"-----END " + kind + _DASHES
-        body_end = data.find(closing, kind_end)
-        if kind_end < 0 or body_end < 0:
-            return
-        end = body_end + len(closing)
-        body = data[kind_end + len(_DASHES) : body_end]
-        yield _Block(kind.decode(errors="replace"), body, data[begin:end] + b"\n")
-
-
-def _decoded(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return b""
 
 
 def _request_error(text: str) -> str:
     """Return the error of a PKCS#10 request in PEM in base64, in its form or its signature."""
-    block = next(_blocks(_decoded(text)), None)
+    block = next(blocks(decoded(text)), None)
     if block is None or block.kind != "CERTIFICATE REQUEST":
         return "PEM block type must be CERTIFICATE REQUEST"
     try:
@@ -93,10 +60,10 @@ def _request_error(text: str) -> str:
 
 def _certificate_error(text: str) -> str:
     """Return the error of `status.certificate`, which must be one or more plain CERTIFICATE blocks."""
-    blocks = list(_blocks(_decoded(text)))
-    if not blocks:
+    found = list(blocks(decoded(text)))
+    if not found:
         return "must contain at least one CERTIFICATE PEM block"
-    for block in blocks:
+    for block in found:
         if block.kind != "CERTIFICATE":
             return f'only CERTIFICATE PEM blocks are allowed, found "{block.kind}"'
         if b":" in block.body:

@@ -9,8 +9,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from alcove.api.kinds import certificates
-from alcove.api.kinds.certificates import STRATEGIES
+from alcove.api.kinds.certificates import STRATEGIES, signingrequests
 from alcove.api.objects import Object
 
 STRATEGY = STRATEGIES["certificatesigningrequests"]
@@ -146,8 +145,8 @@ def test_status(new: Object, old: Object, expected: list[str]) -> None:
 def test_approval_changes_only_conditions() -> None:
     old = with_status(certificate=CERTIFICATE)
     new = {**with_status(APPROVED, certificate=CSR), "spec": {}}
-    certificates.prepare_approval(new, old, NOW)
-    assert not certificates.validate_approval(new, old)
+    signingrequests.prepare_approval(new, old, NOW)
+    assert not signingrequests.validate_approval(new, old)
     assert new["spec"] == old["spec"]
     assert new["status"]["certificate"] == old["status"]["certificate"]
     [approved] = new["status"]["conditions"]
@@ -157,16 +156,16 @@ def test_approval_changes_only_conditions() -> None:
 def test_approval_keeps_when_a_condition_changed() -> None:
     old = with_status(condition("Approved", lastTransitionTime="2020-01-01T00:00:00Z"))
     new = with_status(condition("Approved", reason="again"))
-    certificates.prepare_approval(new, old, NOW)
+    signingrequests.prepare_approval(new, old, NOW)
     assert new["status"]["conditions"][0]["lastTransitionTime"] == "2020-01-01T00:00:00Z"
 
 
 def test_nobody_is_both_approved_and_denied() -> None:
     old, new = with_status(APPROVED), with_status(APPROVED, condition("Denied"))
-    assert [str(error) for error in certificates.validate_approval(new, old)] == [
+    assert [str(error) for error in signingrequests.validate_approval(new, old)] == [
         'status.conditions: Invalid value: "Denied": Approved and Denied conditions are mutually exclusive'
     ]
-    assert [str(error) for error in certificates.validate_approval(with_status(), old)] == [
+    assert [str(error) for error in signingrequests.validate_approval(with_status(), old)] == [
         'status.conditions: Forbidden: updates may not remove a condition of type "Approved"'
     ]
 
