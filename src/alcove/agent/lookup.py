@@ -15,9 +15,11 @@ from msgspec import Struct
 from alcove.agent.podkey import PodKey
 from alcove.api.errors import Forbidden, NotFound
 from alcove.api.objects import Object
+from alcove.client.client import ListSelection
 from alcove.client.keys import ObjectKey
 from alcove.client.planes import Planes
 from alcove.client.resources import (
+    CLUSTER_TRUST_BUNDLES,
     CONFIG_MAPS,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
@@ -55,6 +57,15 @@ class ObjectLookup:
 
     async def secret(self, key: PodKey, name: str) -> Object | None:
         return await self._get(SECRETS, key.object_key.of(name))
+
+    async def trust_bundle(self, key: PodKey, name: str) -> Object | None:
+        return await self._get(CLUSTER_TRUST_BUNDLES, key.object_key.of(name, namespace=""))
+
+    async def trust_bundles_of(self, key: PodKey, signer: str, limit: int) -> list[Object]:
+        """The metadata of at most `limit` trust bundles of a signer in the pod's tenant. Never cached."""
+        fields = f"spec.signerName={signer}"
+        selection = ListSelection(CLUSTER_TRUST_BUNDLES, fields=fields, metadata_only=True)
+        return (await self._planes.client(key.plane).page(key.tenant, selection, limit=limit)).items
 
     async def claim(self, key: PodKey, name: str) -> Object | None:
         """Never cached: what is mounted depends on it."""

@@ -101,10 +101,9 @@ ROWS = (
         "Block devices: the container does not start, and the event says that the node has none.",
     ),
     Row(
-        "core.v1.PodCertificateProjection.* core.v1.ClusterTrustBundleProjection.* "
-        "core.v1.VolumeProjection.clusterTrustBundle core.v1.VolumeProjection.podCertificate",
+        "core.v1.PodCertificateProjection.* core.v1.VolumeProjection.podCertificate",
         FieldUse.REFUSED,
-        "Projections that nodes do not have: the pod waits with FailedMount.",
+        "A projection that nodes do not have: the pod waits with FailedMount.",
     ),
     Row(
         "core.v1.PodSpec.resourceClaims core.v1.PodResourceClaim.* core.v1.ResourceClaim.*",
@@ -114,9 +113,9 @@ ROWS = (
     Row("resource.v1.DeviceTaintRuleSpec.*", FieldUse.WARNED, "spec.taint"),
     Row("certificates.v1.PodCertificateRequestSpec.signerName", FieldUse.WARNED, "spec.signerName"),
     Row(
-        "certificates.v1.PodCertificateRequest* certificates.v1.ClusterTrustBundle*",
+        "certificates.v1.PodCertificateRequest*",
         FieldUse.STORED,
-        "For signers and clients that users bring; nodes project neither.",
+        "For signers and clients that users bring; nodes ask for none.",
     ),
     Row(
         "resource.v1.* core.v1.*ResourceClaimStatus.* core.v1.*ExtendedResource* core.v1.NodeAllocatable* core.v1.ResourceHealth.*",

@@ -13,7 +13,7 @@ from alcove.agent.images.model import Image, ImageFailure
 from alcove.agent.lookup import ObjectLookup
 from alcove.agent.podkey import PodKey
 from alcove.agent.trusted_tenants import is_ring0
-from alcove.agent.volumes import downward, files, tokens
+from alcove.agent.volumes import downward, files, tokens, trust_bundles
 from alcove.agent.volumes.errors import VolumeFailure, mount_failure
 from alcove.agent.volumes.files import Files
 from alcove.agent.volumes.local import SIZE_BYTES_MIN, LocalVolume
@@ -170,6 +170,8 @@ class VolumeSources:
                         )
                         renewed[token_key] = token
                         contents |= _token_file(pod, part, token.token, mode)
+                    case "clusterTrustBundle":
+                        contents |= await trust_bundles.projected(self._lookup, key, part, mode)
                     case _:
                         raise VolumeFailure(f"projected volume source {kind} is not supported on this node")
         return contents

@@ -338,6 +338,7 @@ _RULES: dict[tuple[str, str], _Rule] = {
     ("", "services"): NodeAuthorizer._read_in_tenant,
     ("arktos.futurewei.com", "networks"): NodeAuthorizer._read_in_tenant,
     ("discovery.k8s.io", "endpointslices"): NodeAuthorizer._read_in_tenant,
+    ("certificates.k8s.io", "clustertrustbundles"): NodeAuthorizer._read_in_tenant,
     ("networking.k8s.io", "ingressclasses"): NodeAuthorizer._read_in_tenant,
     ("networking.k8s.io", "ingresses"): NodeAuthorizer._read_in_tenant,
     ("networking.k8s.io", "networkpolicies"): NodeAuthorizer._read_in_tenant,
