@@ -12,7 +12,7 @@ from alcove.api.objects import Object
 from alcove.apiserver.audit import AuditEntry, AuditLog
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.metrics import ApiServerMetrics, RequestKey, level_metrics
-from alcove.http.messages import HttpResponse
+from alcove.http.messages import JSON, HttpResponse
 
 SWITCHED = 101
 
@@ -93,7 +93,7 @@ class RequestRecorder:
 
 
 def _reason(response: HttpResponse) -> str:
-    if not isinstance(response.body, bytes):
+    if not isinstance(response.body, bytes) or response.content_type != JSON or not response.body:
         return ""
     body: Object = orjson.loads(response.body)
     return str(body.get("reason", ""))

@@ -19,7 +19,7 @@ from alcove.http.limits import LIMITS, WRITE_BUFFER_BYTES_MAX, HttpLimits
 from alcove.http.messages import Field, HttpHead
 from alcove.http.parsing import HttpParser
 from alcove.http.upload import RequestUpload
-from alcove.http.writing import request_head
+from alcove.http.writing import RequestHeaders, request_head
 
 BUFFERED_BYTES_MAX = 256 << 10
 """Bytes of a body that are buffered for an iterating reader, before reading from the socket is paused."""
@@ -101,7 +101,7 @@ class HttpClientConnection(asyncio.Protocol):
     # Exchanges
 
     async def exchange(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes = b"", *, bytes_max: int
+        self, method: str, target: str, headers: RequestHeaders, body: bytes = b"", *, bytes_max: int
     ) -> ReceivedResponse:
         """Send a request and return the complete response, whose body may have at most `bytes_max` bytes.
 
@@ -118,7 +118,7 @@ class HttpClientConnection(asyncio.Protocol):
             raise
         return ReceivedResponse(self.status, self.headers, data)
 
-    def begin(self, method: str, target: str, headers: Mapping[str, str], body: bytes = b"") -> None:
+    def begin(self, method: str, target: str, headers: RequestHeaders, body: bytes = b"") -> None:
         """Send a request. `headers` must state the length of its body; the caller writes the part of the body
         that is not passed here to the transport. Raises RequestNotSent."""
         if self._lost is not None or not self.is_open:

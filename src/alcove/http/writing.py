@@ -1,9 +1,12 @@
 """Serializes messages to bytes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 
 from alcove.http.messages import Field, HttpResponse
+
+RequestHeaders = Mapping[str, str] | Sequence[tuple[str, str]]
+"""Names and values; as pairs if a name has several values."""
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
@@ -42,8 +45,9 @@ def head(first: bytes, fields: Iterable[Field]) -> bytes:
     return b"\r\n".join([first, *(name + b": " + value for name, value in fields), b"", b""])
 
 
-def request_head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+def request_head(method: str, target: str, headers: RequestHeaders) -> bytes:
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in pairs)]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 

@@ -71,8 +71,12 @@ class CertificateAuthority:
 
     def for_nodes(self, now: float) -> "CertificateAuthority":
         """The authority of nodes' serving certificates, which only API servers trust: with such a certificate
-        nobody can pose as an API server. Its key is derived from this authority's key, so all API servers have
-        the same one."""
+        nobody can pose as an API server."""
+        return self.derived("alcove-node-ca", b"alcove-node-ca", now)
+
+    def derived(self, common_name: str, purpose: bytes, now: float) -> "CertificateAuthority":
+        """Another authority, whose key is derived from this authority's key, so that all API servers have the same
+        one for a purpose."""
         key = self._key
         number = (
             key.private_numbers().private_value
@@ -81,10 +85,10 @@ class CertificateAuthority:
         )
         secret = number.to_bytes((number.bit_length() + 7) // 8, "big")
         # 48 bytes, so that reducing them to the curve's order (32 bytes) leaves no bias.
-        derived = HKDF(hashes.SHA256(), 48, salt=None, info=b"alcove-node-ca").derive(secret)
+        derived = HKDF(hashes.SHA256(), 48, salt=None, info=purpose).derive(secret)
         value = int.from_bytes(derived, "big") % (_P256_ORDER - 1) + 1
-        node_key = ec.derive_private_key(value, ec.SECP256R1())
-        return CertificateAuthority(_self_signed(node_key, now, "alcove-node-ca"), node_key)
+        derived_key = ec.derive_private_key(value, ec.SECP256R1())
+        return CertificateAuthority(_self_signed(derived_key, now, common_name), derived_key)
 
     @property
     def certificate_pem(self) -> bytes:

@@ -1,11 +1,12 @@
-"""Outbound calls: the API server calls webhooks on a tenant's behalf, and nothing else.
+"""Outbound calls: the API server calls webhooks and aggregated APIs on a tenant's behalf, and nothing else.
 
     resolver        resolves host names to addresses and services to their endpoints
     dialer          opens a TCP connection to a checked address
     tunnels         opens a connection to a service's endpoint through a node
     webhook_dialer  chooses between the two
     authorities     loads the CA bundles that certificates are verified with
-    webhooks        the entry point: `Webhooks.call(tenant, clientConfig, body)`
+    webhooks        the entry point of webhooks: `Webhooks.call(tenant, clientConfig, body)`; that of aggregated
+                    APIs is `aggregation/connections.py`
 
 A tenant chooses a webhook's target. The connection to a URL starts in the API server's network: without checks,
 every tenant could reach what only ring0 may (SSRF). So for a tenant, an address must be on the public

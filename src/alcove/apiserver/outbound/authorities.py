@@ -5,12 +5,14 @@ import base64
 import binascii
 import os
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache, lru_cache
 
 from alcove.apiserver.outbound.errors import WebhookError
 
 CA_BUNDLE_BYTES_MAX = 64 << 10
-"""Size of one webhook's `caBundle`, decoded; with a larger one its calls fail."""
+"""Size of the `caBundle` of a webhook or APIService, decoded; with a larger one its calls fail."""
 CONTEXTS_MAX = 64
 """CA bundles of all tenants that are kept loaded; one that is not kept is loaded again for the next
 connection."""
@@ -28,17 +30,30 @@ def _default() -> ssl.SSLContext:
 
 @lru_cache(maxsize=CONTEXTS_MAX)
 def _loaded(authority: str) -> ssl.SSLContext:
-    if len(authority) > CA_BUNDLE_BYTES_MAX // 3 * 4 + 4:
-        raise WebhookError(f"the webhook's caBundle has more than {CA_BUNDLE_BYTES_MAX} bytes")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # From a file, because Python holds the interpreter lock while it loads certificates from memory.
-    descriptor = os.memfd_create("ca-bundle", os.MFD_CLOEXEC)
+    load_bundle(context, authority)
+    return context
+
+
+def load_bundle(context: ssl.SSLContext, authority: str) -> None:
+    """Trust the authorities of a CA bundle in base64. Raises WebhookError."""
+    if len(authority) > CA_BUNDLE_BYTES_MAX // 3 * 4 + 4:
+        raise WebhookError(f"the caBundle has more than {CA_BUNDLE_BYTES_MAX} bytes")
     try:
-        os.write(descriptor, base64.b64decode(authority, validate=True))
-        context.load_verify_locations(cafile=f"/proc/self/fd/{descriptor}")
+        with in_memory(base64.b64decode(authority, validate=True)) as path:
+            context.load_verify_locations(cafile=path)
     except (binascii.Error, ssl.SSLError) as error:
-        raise WebhookError("unable to load root certificates from the webhook's caBundle") from error
+        raise WebhookError("unable to load root certificates from the caBundle") from error
+
+
+@contextmanager
+def in_memory(data: bytes) -> Iterator[str]:
+    """The path of a file in memory with these bytes: Python holds the interpreter lock while it loads certificates
+    that are not in a file, and loads keys only from files."""
+    descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, data)
+        yield f"/proc/self/fd/{descriptor}"
     finally:
         os.close(descriptor)
-    return context

@@ -7,8 +7,6 @@ share neither targets, authorities nor connections.
 from __future__ import annotations
 
 import asyncio
-import os
-import ssl
 from collections.abc import Awaitable
 from contextlib import suppress
 from functools import partial
@@ -20,7 +18,7 @@ from msgspec import Struct
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.outbound.authorities import context_of
-from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
+from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError, connection_message
 from alcove.apiserver.outbound.webhook_dialer import WebhookDialer, WebhookTarget
 from alcove.component import request_ids
 from alcove.http.client import HttpClientConnection, ReceivedResponse
@@ -34,15 +32,6 @@ RESPONSE_BYTES_MAX = 3 << 20
 IDLE_PER_TENANT_MAX = 16
 """Idle connections to one tenant's webhooks; what is over it is closed, and the next call connects again."""
 POOL = PoolLimits(per_target_max=4, total_max=256, per_owner_max=IDLE_PER_TENANT_MAX, idle_seconds_max=30.0)
-
-
-_UNKNOWN_AUTHORITY = "certificate signed by unknown authority"
-_OUT_OF_DATE = "certificate has expired or is not yet valid"
-_VERIFY_ERRORS = {
-    **dict.fromkeys((18, 19, 20, 21), _UNKNOWN_AUTHORITY),
-    **dict.fromkeys((9, 10), _OUT_OF_DATE),
-}
-"""Kubernetes' words for OpenSSL's verification errors (X509_V_ERR_…); the others have OpenSSL's."""
 
 
 class WebhookEndpoint(Struct, frozen=True):
@@ -144,14 +133,8 @@ class Webhooks:
                 return await work
         except TimeoutError as error:
             raise WebhookError("context deadline exceeded") from error
-        except ssl.SSLCertVerificationError as error:
-            reason = _VERIFY_ERRORS.get(error.verify_code, error.verify_message)
-            raise WebhookError(f"tls: failed to verify certificate: x509: {reason}") from error
-        except ssl.SSLError as error:
-            raise WebhookError(f"tls: {error.reason or 'the handshake failed'}") from error
         except OSError as error:
-            # The error's message may contain an address.
-            raise WebhookError(os.strerror(error.errno).lower() if error.errno else "EOF") from error
+            raise WebhookError(connection_message(error)) from error
         except HttpError as error:
             raise _malformed(error) from error
         except ValueError as error:  # The host is no valid TLS server name.

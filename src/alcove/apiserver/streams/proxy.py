@@ -245,8 +245,8 @@ def _response(call: ApiCall, backend: HttpClientConnection, done: Callable[[], N
     is_upgrade = backend.status == 101
     if is_upgrade and not proxyheaders.asks_upgrade(call.request):
         raise unreached("the backend switched protocols without an upgrade request")
-    path, host = _path(call), call.request.headers.get("host", "")
-    headers = proxyheaders.answer_headers(backend.fields, is_upgrade, path, host)
+    relocate = partial(proxyheaders.relocated, path=_path(call), host=call.request.headers.get("host", ""))
+    headers = proxyheaders.answer_headers(backend.fields, is_upgrade, relocate)
     if is_upgrade:
         return HttpResponse(101, StreamRelay(backend, done), b"", headers)
     kind = backend.headers.get("content-type", "").encode("latin-1") or _OCTETS

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import urlsplit
 
+from alcove.apiserver.auth.authenticate import WEBSOCKET_TOKEN_PROTOCOL
 from alcove.apiserver.streams.proxy_targets import ProxyPath
 from alcove.component import request_ids
 from alcove.http.messages import HttpRequest
@@ -33,7 +34,16 @@ def asks_upgrade(request: HttpRequest) -> bool:
 
 
 def request_headers(request: HttpRequest, path: ProxyPath) -> dict[str, str]:
-    """The headers that are sent to the backend."""
+    """The headers that are sent to the backend of a path below `proxy`."""
+    sent = forwarded_headers(request)
+    sent["x-forwarded-uri"] = path.prefix + path.rest
+    if not asks_upgrade(request):
+        sent["connection"] = "close"  # One connection is one request.
+    return sent
+
+
+def forwarded_headers(request: HttpRequest) -> dict[str, str]:
+    """The headers that any backend is sent: without the caller's credentials."""
     received = request.headers
     dropped = _HOP_BY_HOP | _REQUEST_DROPPED | _listed(received.get("connection", ""))
     sent = {
@@ -41,16 +51,17 @@ def request_headers(request: HttpRequest, path: ProxyPath) -> dict[str, str]:
         for name, value in received.items()
         if name not in dropped and not name.startswith(_REQUEST_DROPPED_PREFIXES)
     }
+    if protocols := sent.pop("sec-websocket-protocol", ""):
+        offered = [each.strip() for each in protocols.split(",")]
+        if kept := [each for each in offered if not each.startswith(WEBSOCKET_TOKEN_PROTOCOL)]:
+            sent["sec-websocket-protocol"] = ", ".join(kept)
     before = received.get("x-forwarded-for", "")
     sent["x-forwarded-for"] = f"{before}, {request.address}" if before else request.address
     sent["x-forwarded-host"] = received.get("host", "")
     sent["x-forwarded-proto"] = "https"
-    sent["x-forwarded-uri"] = path.prefix + path.rest
     sent |= request_ids.outgoing()
     if asks_upgrade(request):
         sent |= {"connection": "Upgrade", "upgrade": received["upgrade"]}
-    else:
-        sent["connection"] = "close"  # One connection is one request.
     length = request.upload.length if request.upload is not None else len(request.body)
     if length is None:
         sent["transfer-encoding"] = "chunked"
@@ -59,8 +70,15 @@ def request_headers(request: HttpRequest, path: ProxyPath) -> dict[str, str]:
     return sent
 
 
-def answer_headers(fields: Iterable[Header], is_upgrade: bool, path: ProxyPath, host: str) -> list[Header]:
-    """The headers that are sent to the client, in the backend's order, with duplicates."""
+def _unchanged(location: str) -> str:
+    return location
+
+
+def answer_headers(
+    fields: Iterable[Header], is_upgrade: bool, relocate: Callable[[str], str] = _unchanged
+) -> list[Header]:
+    """The headers that are sent to the client, in the backend's order, with duplicates. `relocate` returns the
+    Location that the client is sent."""
     fields = list(fields)
     named = frozenset(
         each
@@ -75,7 +93,7 @@ def answer_headers(fields: Iterable[Header], is_upgrade: bool, path: ProxyPath, 
         if lower in dropped or lower.startswith(_RESPONSE_DROPPED_PREFIX):
             continue
         if lower == "location":
-            value = relocated(value.decode("latin-1"), path, host).encode("latin-1")
+            value = relocate(value.decode("latin-1")).encode("latin-1")
         sent.append((name, value))
     return sent
 

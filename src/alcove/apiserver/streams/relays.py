@@ -115,9 +115,19 @@ class StreamRelay:
 class BodyRelay:
     """A `ResponseStream`, and the `BodyReceiver` of a response's body."""
 
-    def __init__(self, agent: HttpClientConnection, done: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        agent: HttpClientConnection,
+        done: Callable[[], None],
+        release: Callable[[HttpClientConnection], None] = HttpClientConnection.close,
+        bytes_max: int | None = None,
+    ) -> None:
+        """`done` and `release` are called once, at the end; `release` gets the connection, which it closes or keeps.
+        A body of more than `bytes_max` bytes is cut off."""
         self._agent = agent
         self._done = done
+        self._release = release
+        self._bytes_left = bytes_max
         self._writer: ResponseWriter | None = None
 
     # The client's side (http.messages.ResponseStream)
@@ -136,10 +146,16 @@ class BodyRelay:
     # The agent's side (http.client.BodyReceiver)
 
     def take(self, data: bytes) -> None:
-        if self._writer is not None and data:
-            self._writer.write(data)
-            if self._writer.paused:
-                self._agent.pause()
+        if self._writer is None or not data:
+            return
+        if self._bytes_left is not None:
+            self._bytes_left -= len(data)
+            if self._bytes_left < 0:
+                self._agent.abort()
+                return
+        self._writer.write(data)
+        if self._writer.paused:
+            self._agent.pause()
 
     def ended(self, is_complete: bool) -> None:
         writer, self._writer = self._writer, None
@@ -155,7 +171,8 @@ class BodyRelay:
         pass
 
     def _end(self) -> None:
-        self._agent.close()
+        release, self._release = self._release, _keep
+        release(self._agent)
         done, self._done = self._done, _nothing
         done()
 
@@ -166,4 +183,8 @@ def _set_reading(transport: asyncio.Transport, enabled: bool) -> None:
 
 
 def _nothing() -> None:
+    pass
+
+
+def _keep(_agent: HttpClientConnection) -> None:
     pass

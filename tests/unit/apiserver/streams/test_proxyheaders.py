@@ -71,9 +71,8 @@ def test_headers_that_are_returned_to_the_client() -> None:
         (b"Access-Control-Allow-Origin", b"*"),
         (b"Upgrade", b"websocket"),
     ]
-    path = ProxyPath(PREFIX, "/x")
-    assert answer_headers(fields, False, path, "h") == [(b"Set-Cookie", b"a"), (b"Set-Cookie", b"b")]
-    upgraded = answer_headers(fields, True, path, "h")
+    assert answer_headers(fields, False) == [(b"Set-Cookie", b"a"), (b"Set-Cookie", b"b")]
+    upgraded = answer_headers(fields, True)
     assert (b"Connection", b"Upgrade") in upgraded
     assert (b"Upgrade", b"websocket") in upgraded
 
@@ -89,3 +88,17 @@ def test_headers_that_are_returned_to_the_client() -> None:
 )
 def test_lengths(headers: dict[str, str], length: int | None) -> None:
     assert length_of(headers) == length
+
+
+@pytest.mark.parametrize(
+    ("offered", "forwarded"),
+    [
+        ("base64url.bearer.authorization.k8s.io.c2VjcmV0, v5.channel.k8s.io", "v5.channel.k8s.io"),
+        ("a, base64url.bearer.authorization.k8s.io.c2VjcmV0,b", "a, b"),
+        ("base64url.bearer.authorization.k8s.io.c2VjcmV0", None),
+        ("a", "a"),
+    ],
+)
+def test_the_token_of_a_websocket_is_not_forwarded(offered: str, forwarded: str | None) -> None:
+    request = HttpRequest("GET", f"{PREFIX}/x", "", {"sec-websocket-protocol": offered})
+    assert request_headers(request, ProxyPath(PREFIX, "/x")).get("sec-websocket-protocol") == forwarded
