@@ -36,6 +36,7 @@ PRIORITY_LEVELS = GroupResource("flowcontrol.apiserver.k8s.io", "prioritylevelco
 CLUSTER_TRUST_BUNDLES = GroupResource("certificates.k8s.io", "clustertrustbundles")
 POD_CERTIFICATE_REQUESTS = GroupResource("certificates.k8s.io", "podcertificaterequests")
 DEVICE_TAINT_RULES = GroupResource("resource.k8s.io", "devicetaintrules")
+API_SERVICES = GroupResource("apiregistration.k8s.io", "apiservices")
 CRDS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 VOLUME_ATTACHMENTS = GroupResource("storage.k8s.io", "volumeattachments")
 CSI_NODES = GroupResource("storage.k8s.io", "csinodes")

@@ -32,6 +32,7 @@ from alcove.api.errors import (
 from alcove.api.ids import TenantId
 from alcove.api.kind import Compilation
 from alcove.apiserver import fencing, paths, resolve
+from alcove.apiserver.aggregation.proxying import ExtensionProxy
 from alcove.apiserver.auth.authenticate import PUBLIC_PATHS, VERSION_PATHS, Authenticator
 from alcove.apiserver.auth.impersonate import headers_of, impersonate
 from alcove.apiserver.auth.tokens import BoundObjectMissing
@@ -88,6 +89,7 @@ class AppParts(Struct, frozen=True):
     recorder: RequestRecorder
     handlers: ResourceHandlers
     routes: Routes
+    extensions: ExtensionProxy
 
 
 class App:
@@ -306,6 +308,8 @@ class App:
         upload = call.request.upload
         if upload is None or call.reserved_bytes or call.target.subresource == "proxy":
             return None
+        if self._parts.extensions.find(call) is not None:
+            return None
         return self._receive_body(call, upload)
 
     async def _receive_body(self, call: ApiCall, upload: RequestUpload) -> Outcome:
@@ -319,6 +323,9 @@ class App:
         return None
 
     def _answer(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
+        registration = self._parts.extensions.find(call)
+        if registration is not None:
+            return self._parts.extensions.answer(call, registration)
         if not call.target.is_resource:
             return self._parts.routes.answer(call)
         call.kind = resolve.kind_of(self._kinds, call)

@@ -1,13 +1,16 @@
 """Discovery: the groups, versions and resources that a tenant is served, as lists and in the aggregated form.
 
-Tenants without CRDs share one encoding: encodings are cached by the kinds they contain.
+Tenants without CRDs share one encoding: encodings are cached by the kinds they contain. For tenants with aggregated
+APIs, what their servers tell of them is added.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import orjson
 from msgspec import structs
@@ -18,7 +21,12 @@ from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object
 from alcove.api.resources import NODES
 from alcove.apiserver import nodes
+from alcove.apiserver.aggregation import merging
+from alcove.apiserver.aggregation.documents import ExtensionDocuments
+from alcove.apiserver.aggregation.local_services import CUSTOM_GROUP_PRIORITY
+from alcove.apiserver.aggregation.registrations import Registration, Registrations
 from alcove.apiserver.call import ApiCall
+from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.reader import ServedKinds
 from alcove.http.messages import JSON, HttpResponse
 
@@ -29,15 +37,54 @@ _AGGREGATED_TYPE = b"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisc
 
 
 class Discovery:
-    def __init__(self, kinds: ServedKinds) -> None:
+    def __init__(
+        self,
+        kinds: ServedKinds,
+        registrations: Registrations,
+        documents: ExtensionDocuments,
+        threads: ComputeThreads,
+        group_priorities: Mapping[str, int],
+    ) -> None:
+        """`group_priorities` are those of built-in groups."""
         self._kinds = kinds
+        self._registrations = registrations
+        self._documents = documents
+        self._threads = threads
+        self._group_priorities = group_priorities
         self._cached: OrderedDict[int, tuple[Sequence[Kind], dict[str, bytes]]] = OrderedDict()
 
-    def answer(self, call: ApiCall) -> HttpResponse:
+    def answer(self, call: ApiCall) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         """Serves all paths under /api and /apis that name no resource."""
         path = call.target.path
         is_aggregated = path in ("/api", "/apis") and _AGGREGATED in call.request.headers.get("accept", "")
-        body = self._encoded(call.tenant, f"{path}?aggregated" if is_aggregated else path)
+        document_path = f"{path}?aggregated" if is_aggregated else path
+        if path.startswith("/apis") and (registered := self._registrations.every(call.tenant)):
+            return self._with_extensions(call, document_path, registered)
+        return self._response(call, self._encoded(call.tenant, document_path), is_aggregated)
+
+    async def _with_extensions(
+        self, call: ApiCall, path: str, registered: Sequence[Registration]
+    ) -> HttpResponse:
+        """The documents with a tenant's aggregated APIs. Raises NotFound."""
+        is_aggregated = path == "/apis?aggregated"
+        bodies = await self._documents.get(call.tenant, registered) if is_aggregated else []
+        kinds = self._kinds.all(call.tenant)
+
+        def merge() -> bytes:
+            found = list(zip(registered, bodies, strict=True)) if is_aggregated else []
+            shown = visible(kinds, call.tenant)
+            priority = partial(self._priority, {kind.group for kind in shown})
+            return orjson.dumps(_merged(shown, path, registered, found, priority))
+
+        size = sum(len(each or b"") for each in bodies)
+        body = await self._threads.for_size(call.identity.tenant, size, merge)
+        return self._response(call, body, is_aggregated)
+
+    def _priority(self, local: Collection[str], group: str) -> int:
+        """Of a group of this server; 0 for another."""
+        return self._group_priorities.get(group, CUSTOM_GROUP_PRIORITY) if group in local else 0
+
+    def _response(self, call: ApiCall, body: bytes, is_aggregated: bool) -> HttpResponse:
         if not is_aggregated:
             return HttpResponse(200, body, JSON)
         tag = b'"%b"' % hashlib.sha256(body).hexdigest().encode()
@@ -100,6 +147,28 @@ def document(kinds: Sequence[Kind], path: str) -> Object:
         case ["apis", group, version] if version in groups.get(group, {}):
             return _resource_list(group, version, groups[group][version])
     raise NotFound.path()
+
+
+def _merged(
+    kinds: Sequence[Kind],
+    path: str,
+    registered: Sequence[Registration],
+    found: merging.Found,
+    priority: merging.GroupPriority,
+) -> Object:
+    """The document at `path` with registered group versions. Raises NotFound."""
+    match path.strip("/").split("/"):
+        case ["apis"]:
+            return merging.add_groups(document(kinds, path), registered, priority)
+        case ["apis?aggregated"]:
+            return merging.add_discovered(document(kinds, path), found, priority)
+        case ["apis", group] if own := [each for each in registered if each.group == group]:
+            is_local = any(kind.group == group for kind in kinds)
+            merged = document(kinds, path) if is_local else None
+            for registration in merging.by_preference(own):
+                merged = merging.add_version(merged, registration)
+            return {"kind": "APIGroup", "apiVersion": "v1", **(merged or {})}
+    return document(kinds, path)
 
 
 _Groups = dict[str, dict[str, list[Kind]]]

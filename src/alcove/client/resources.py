@@ -87,6 +87,7 @@ CLUSTER_TRUST_BUNDLES = Resource(
 SUBJECT_ACCESS_REVIEWS = Resource(
     "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False
 )
+API_SERVICES = Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", False)
 CUSTOM_RESOURCE_DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from alcove.controllers.apiservices import ApiServiceAvailability
 from alcove.controllers.autoscaling import HorizontalPodAutoscalerController
 from alcove.controllers.certificates import CertificateApproval, CertificateCleaning
 from alcove.controllers.clusterroles import ClusterRoleAggregation
@@ -57,6 +58,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     FlowSchemaController,
     ResourceQuotaController,
     StorageVersionMigrator,
+    ApiServiceAvailability,
     CertificateApproval,
     CertificateCleaning,
     GarbageCollector,

@@ -25,6 +25,13 @@ from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.admission.order import AdmissionSettings, plugins
 from alcove.apiserver.admission.services.clusterips import ClusterIps
 from alcove.apiserver.admission.services.repair import claim_missing
+from alcove.apiserver.aggregation import local_services
+from alcove.apiserver.aggregation.connections import ExtensionConnections
+from alcove.apiserver.aggregation.documents import ExtensionDocuments
+from alcove.apiserver.aggregation.front_proxy import FrontProxy
+from alcove.apiserver.aggregation.proxying import ExtensionProxy
+from alcove.apiserver.aggregation.registrations import Registrations
+from alcove.apiserver.aggregation.trust import ExtensionTrust
 from alcove.apiserver.app import App, AppParts
 from alcove.apiserver.audit import AuditLog
 from alcove.apiserver.auth import bootstrap, signingkeys
@@ -188,7 +195,10 @@ async def _serving(
         divisions.load()
         store.report()
         agents = AgentConnector(pki, authority, clock)
-        webhooks = _webhooks(config, cache, agents)
+        dialer = _dialer(config, cache, agents)
+        webhooks = Webhooks(dialer)
+        front_proxy = FrontProxy(authority, cache, clock)
+        trust = ExtensionTrust(cache, front_proxy, clock)
         custom = CustomKinds(kinds, cache, clock, webhooks.of)
         authorizer = Authorizer(cache)
         threads = ComputeThreads(weight=weights(cache), charge=partial(flow.charge, is_on_loop=False))
@@ -202,11 +212,13 @@ async def _serving(
             plugins(
                 cache,
                 custom,
+                kinds,
                 authorizer,
                 tokens,
                 authority,
                 clock,
                 webhooks,
+                trust,
                 threads,
                 admission,
                 shared=shared,
@@ -225,14 +237,20 @@ async def _serving(
         subresources = Subresources(
             services, TokenRequests(cache, tokens, clock), reviews, streams, MetricsApi(services, usage)
         )
+        registrations = Registrations(cache, custom)
+        extension_connections = ExtensionConnections(dialer, front_proxy)
+        extensions = ExtensionProxy(registrations, extension_connections, seats.release)
         metrics.add_flow(flow)
         metrics.add_audit(audit)
         metrics.add_cache(cache.counts)
         metrics.add_watchers(lambda: hub.count)
         metrics.add_streams(lambda: streams.counting.total)
         recorder = RequestRecorder(metrics, audit, divisions.nominal_seats)
-        discovery = Discovery(custom)
-        openapi = OpenApi(custom, threads)
+        documents = ExtensionDocuments(extensions)
+        discovery = Discovery(
+            custom, registrations, documents, threads, local_services.group_priorities(kinds)
+        )
+        openapi = OpenApi(custom, threads, registrations, documents, extensions)
         routes = Routes(
             {
                 "/api": discovery.answer,
@@ -265,6 +283,7 @@ async def _serving(
             recorder,
             ResourceHandlers(services, subresources),
             routes,
+            extensions,
         )
         app = App(parts)
         await claim_missing(store, cache, ClusterIps(cache, clock, random.Random()))
@@ -294,19 +313,22 @@ async def _serving(
                     tasks.restart("encryption of stored objects", store.rewrite_stale)
                     tasks.restart("history cache trimming", partial(_trim_history, store, cache))
                     tasks.restart("CRD removal", partial(crd_removal.run, services))
+                    tasks.restart("extension server trust", partial(trust.run, store))
                     tasks.restart("memory trimming", keep_trimmed)
                     yield RunningApiServer(url, authority, app, cache.lost)
                     tasks.cancel()
             finally:
                 await usage.close()
+                await documents.close()
+                extension_connections.close()
                 webhooks.close()
                 await audit.close()
 
 
-def _webhooks(config: ApiServerConfig, cache: Cache, agents: AgentConnector) -> Webhooks:
+def _dialer(config: ApiServerConfig, cache: Cache, agents: AgentConnector) -> WebhookDialer:
     direct = DirectDialer(cache, config.webhook_networks)
     tunnels = ServiceTunnels(cache, agents, direct, config.admission.home)
-    return Webhooks(WebhookDialer(OutboundResolver(cache), direct, tunnels))
+    return WebhookDialer(OutboundResolver(cache), direct, tunnels)
 
 
 def write_admin_kubeconfig(config: ApiServerConfig, running: RunningApiServer) -> Path:

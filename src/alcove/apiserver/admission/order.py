@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.registry import KindRegistry
+from alcove.apiserver.admission.apiservices import ApiServiceClaims
 from alcove.apiserver.admission.base import Plugin
 from alcove.apiserver.admission.daemonset import DaemonSetAdmission
 from alcove.apiserver.admission.default_classes import DefaultIngressClass, DefaultStorageClass
@@ -29,6 +31,7 @@ from alcove.apiserver.admission.tolerationseconds import DefaultTolerationSecond
 from alcove.apiserver.admission.webhooks.caller import WebhookCaller
 from alcove.apiserver.admission.webhooks.mutating import MutatingWebhooks
 from alcove.apiserver.admission.webhooks.validating import ValidatingWebhooks
+from alcove.apiserver.aggregation.trust import ExtensionTrust
 from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.tokens import Tokens
 from alcove.apiserver.auth.tokensecrets import TokenSecretAdmission
@@ -57,11 +60,13 @@ DEFAULT = AdmissionSettings()
 def plugins(
     cache: Cache,
     kinds: ServedKinds,
+    registry: KindRegistry,
     authorizer: Authorizer,
     tokens: Tokens,
     authority: CertificateAuthority,
     clock: Callable[[], float],
     webhooks: Webhooks,
+    trust: ExtensionTrust,
     threads: ComputeThreads,
     settings: AdmissionSettings = DEFAULT,
     *,
@@ -92,6 +97,8 @@ def plugins(
         Escalation(authorizer, threads),
         ServiceRanges(),
         FlowControlBounds(cache),
+        ApiServiceClaims(cache, registry),
+        trust,
         # The tenant's policies and webhooks see the object after the changes of all plugins above.
         MutatingPolicies(cache, kinds, authorizer, threads),
         MutatingWebhooks(cache, kinds, caller),

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import orjson
 
-from alcove.api.errors import NotFound
+from alcove.api.errors import NotFound, ServiceUnavailable
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.api.schema import kubernetes_schemas
+from alcove.apiserver.aggregation import merging
+from alcove.apiserver.aggregation.documents import ExtensionDocuments
+from alcove.apiserver.aggregation.proxying import ExtensionProxy
+from alcove.apiserver.aggregation.registrations import Registrations
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.discovery import visible
@@ -35,9 +39,19 @@ _INFO = {"title": "Alcove", "version": KUBERNETES_VERSION}
 
 
 class OpenApi:
-    def __init__(self, kinds: ServedKinds, threads: ComputeThreads) -> None:
+    def __init__(
+        self,
+        kinds: ServedKinds,
+        threads: ComputeThreads,
+        registrations: Registrations,
+        extensions: ExtensionDocuments,
+        proxy: ExtensionProxy,
+    ) -> None:
         self._kinds = kinds
         self._threads = threads
+        self._registrations = registrations
+        self._extensions = extensions
+        self._proxy = proxy
         self._cached: OrderedDict[str, bytes] = OrderedDict()
 
     async def index(self, call: ApiCall) -> HttpResponse:
@@ -51,11 +65,18 @@ class OpenApi:
             path: {"serverRelativeURL": f"{prefix}/openapi/v3/{path}?hash={kinds_hash}"}
             for path, kinds_hash in hashes.items()
         }
+        if found := await self._found(call, "/openapi/v3"):
+            paths_index |= await self._compute(call, lambda: merging.openapi_paths(found, prefix))
         return json_response(200, {"paths": paths_index})
 
     async def version(self, call: ApiCall) -> HttpResponse:
         """GET /openapi/v3/apis/GROUP/VERSION."""
         path = call.target.path.removeprefix("/openapi/v3/")
+        for registration in self._registrations.every(call.tenant):
+            if registration.path == f"/{path}":
+                if not registration.is_available:
+                    raise ServiceUnavailable("service unavailable")
+                return await self._proxy.forward(call, registration, f"/openapi/v3/{path}")
         kinds = _by_version(visible(self._kinds.all(call.tenant), call.tenant)).get(path)
         if kinds is None:
             raise NotFound.path()
@@ -68,15 +89,25 @@ class OpenApi:
     async def everything(self, call: ApiCall) -> HttpResponse:
         """GET /openapi/v2, as JSON or protobuf."""
         kinds = visible(self._kinds.all(call.tenant), call.tenant)
-        cache_key = f"v2 {await self._compute(call, lambda: _hash(kinds))}"
-        if _PROTOBUF not in call.request.headers.get("accept", ""):
-            body = await self._document(call, cache_key, lambda: orjson.dumps(whole_document(kinds)))
-            return HttpResponse(200, body, JSON)
-        body = await self._document(
-            call, f"{cache_key} protobuf", lambda: protobuf.encode(whole_document(kinds))
+        found = await self._found(call, "/openapi/v2")
+        cache_key = (
+            f"v2 {await self._compute(call, lambda: _hash(kinds, [body or b'' for _, body in found]))}"
         )
+        if _PROTOBUF not in call.request.headers.get("accept", ""):
+            body = await self._document(
+                call, cache_key, lambda: orjson.dumps(merging.merge_v2(whole_document(kinds), found))
+            )
+            return HttpResponse(200, body, JSON)
+        body = await self._document(call, f"{cache_key} protobuf", lambda: _protobuf(kinds, found))
         # The name in the Accept header is not a valid media type: the response has a dot instead of the @.
         return HttpResponse(200, body, _PROTOBUF.replace("@", ".").encode())
+
+    async def _found(self, call: ApiCall, path: str) -> merging.Found:
+        """The documents of the tenant's extension servers at `path`."""
+        registered = self._registrations.every(call.tenant)
+        if not registered:
+            return ()
+        return list(zip(registered, await self._extensions.get(call.tenant, registered, path), strict=True))
 
     async def _compute(self, call: ApiCall, compute: Callable[[], T]) -> T:
         result: T = await self._threads.run(call.identity.tenant, compute)
@@ -104,8 +135,9 @@ def _by_version(kinds: Sequence[Kind]) -> dict[str, list[Kind]]:
     return kinds_by_version
 
 
-def _hash(kinds: Sequence[Kind]) -> str:
-    """A hash that changes with the kinds: of built-in kinds by name, of custom kinds by name and schema."""
+def _hash(kinds: Sequence[Kind], documents: Iterable[bytes] = ()) -> str:
+    """A hash that changes with the kinds, of built-in kinds by name, of custom kinds by name and schema; and with
+    documents of extension servers."""
     digest = hashlib.sha256()
     for kind in kinds:
         digest.update(
@@ -113,7 +145,18 @@ def _hash(kinds: Sequence[Kind]) -> str:
         )
         if not kind.definition:
             digest.update(orjson.dumps(kind.schema.raw))
+    for document in documents:
+        digest.update(hashlib.sha256(document).digest())
     return digest.hexdigest()[:32].upper()
+
+
+def _protobuf(kinds: Sequence[Kind], found: merging.Found) -> bytes:
+    document = whole_document(kinds)
+    try:
+        return protobuf.encode(merging.merge_v2(document, found))
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        # An extension server's document is no OpenAPI.
+        return protobuf.encode(document)
 
 
 def version_document(kinds: Sequence[Kind]) -> Object:

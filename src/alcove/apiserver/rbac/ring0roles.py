@@ -38,7 +38,7 @@ _SCHEDULER = (
 )
 
 # Controllers create, change and delete objects of every kind, including custom resources, and create the
-# roles of new tenants. They cannot impersonate users, or use non-resource URLs.
+# roles of new tenants. They cannot impersonate users, or use non-resource URLs other than those of discovery.
 _CONTROLLERS = (
     RoleRow(f"{READ} create delete deletecollection patch update", "*", "*"),
     RoleRow("bind escalate", "rbac.authorization.k8s.io", "clusterroles roles"),

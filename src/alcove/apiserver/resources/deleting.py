@@ -13,7 +13,7 @@ from alcove.api.errors import Conflict, Forbidden, MethodNotAllowed, NotFound
 from alcove.api.ids import GroupResource, GroupVersionKind, Key, TenantId
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
-from alcove.api.resources import CRDS, NAMESPACES, TENANTS
+from alcove.api.resources import API_SERVICES, CRDS, NAMESPACES, TENANTS
 from alcove.api.schema.decode import decode
 from alcove.apiserver.admission.base import Operation
 from alcove.apiserver.builtin import is_built_in
@@ -36,6 +36,9 @@ _EMPTIED_FIRST = frozenset({NAMESPACES, TENANTS})
 """Kinds whose contents are deleted first: they wait for `spec.finalizers`."""
 
 _OPTIONS = GroupVersionKind("", "v1", "DeleteOptions")
+_REPLACEABLE = "it is built in; write an object of this name to replace it"
+_BUILT_IN = {API_SERVICES: "the API server itself serves this group version"}
+"""Why a built-in object is not deleted, by resource."""
 
 
 class DeletionPlan(Struct, frozen=True):
@@ -153,9 +156,7 @@ async def delete_object(
         if entry is None:
             raise NotFound.of(resource, key.name)
         if is_built_in(entry):
-            raise Forbidden.of(
-                resource, key.name, "it is built in; write an object of this name to replace it"
-            )
+            raise Forbidden.of(resource, key.name, _BUILT_IN.get(resource, _REPLACEABLE))
         obj = entry.decode()
         _check_preconditions(resource, entry, obj, options)
         attributes = writing.attributes(call, kind, Operation.DELETE, None, entry.decode(), options.raw)

@@ -1,5 +1,5 @@
-"""Finds the objects that a tenant is shown: stored objects, built-in objects that no stored object replaces,
-and the CRDs that ring0 shares."""
+"""Finds the objects that a tenant is shown: stored objects, built-in objects that no stored object replaces, the
+APIServices of built-in kinds, and the CRDs that ring0 shares."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from functools import lru_cache
 
 from alcove.api.encode import encode
 from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
-from alcove.api.resources import CRDS
+from alcove.api.resources import API_SERVICES, CRDS
 from alcove.apiserver import builtin
+from alcove.apiserver.aggregation import local_services
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds import sharing
@@ -28,6 +29,8 @@ def find(services: ApiServerServices, key: Key) -> CacheEntry | None:
     entry = services.cache.entry(key)
     if entry is None and key.resource in builtin.RESOURCES:
         return builtin.entry(key, services.cache)
+    if entry is None and key.resource == API_SERVICES:
+        return local_services.entry(services.registry, key, services.cache)
     return entry
 
 
@@ -65,7 +68,11 @@ def every(
 
 def is_overlaid(tenant: TenantId | None, resource: GroupResource) -> bool:
     """Whether the tenant is shown other objects than those it has stored."""
-    return tenant is not None and (resource in builtin.RESOURCES or (resource == CRDS and tenant != SYSTEM))
+    if tenant is None:
+        return False
+    return (
+        resource in builtin.RESOURCES or resource == API_SERVICES or (resource == CRDS and tenant != SYSTEM)
+    )
 
 
 def overlaid(
@@ -79,6 +86,8 @@ def overlaid(
     stored."""
     if resource in builtin.RESOURCES:
         return builtin.merged(stored[0], tenant, resource, after, services.cache)
+    if resource == API_SERVICES:
+        return local_services.merged(services.registry, stored[0], tenant, after, services.cache)
     return (entry for entry in _definitions(*stored) if entry.key.name > after)
 
 

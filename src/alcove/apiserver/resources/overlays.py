@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from alcove.api.encode import encode
 from alcove.api.ids import SYSTEM, GroupResource, Key, Revision, TenantId
+from alcove.api.resources import API_SERVICES
 from alcove.apiserver import builtin
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
@@ -38,6 +39,8 @@ def for_watch(
     """
     if tenant is None or not lookup.is_overlaid(tenant, resource):
         return None
+    if resource == API_SERVICES:
+        return None  # Those of built-in kinds never change, and no stored one has the same name.
     tenant_objects = _stored_before(cache, tenant, resource, ahead)
     if resource in builtin.RESOURCES:
         return BuiltInObjects(cache, tenant, resource, tenant_objects)
