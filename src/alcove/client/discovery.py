@@ -41,7 +41,7 @@ def _parsed(document: Object) -> Iterator[ServedResource]:
     for group in document["items"]:
         name = group["metadata"].get("name") or ""
         for version in group["versions"]:
-            for each in version["resources"]:
+            for each in version.get("resources") or ():  # None of an aggregated API that is not available.
                 resource = Resource(
                     name,
                     version["version"],

@@ -24,8 +24,9 @@ from msgspec import Struct
 
 from alcove.api import local_volumes, meta
 from alcove.api.ids import GroupResource
-from alcove.api.resources import CRDS, IP_ADDRESSES
+from alcove.api.resources import API_SERVICES, CRDS, IP_ADDRESSES
 from alcove.client.resources import NETWORKS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
+from alcove.controllers.aggregated_content import AggregatedContent
 from alcove.controllers.conditions import Condition
 from alcove.controllers.metadata_cache import ObjectMetadata
 
@@ -57,7 +58,7 @@ _STAGES = {
     GroupResource("rbac.authorization.k8s.io", "clusterroles"): _RIGHTS,
     GroupResource("rbac.authorization.k8s.io", "clusterrolebindings"): _RIGHTS,
     CRDS: _RIGHTS,
-    GroupResource("apiregistration.k8s.io", "apiservices"): _RIGHTS,
+    API_SERVICES: _RIGHTS,
 }
 
 
@@ -127,11 +128,19 @@ def next_check_seconds(plan: ContentDeletionPlan, now: float) -> float:
 
 
 def conditions(
-    kind: str, content: Sequence[ObjectMetadata], failures: Sequence[str], *, is_known: bool
+    kind: str,
+    content: Sequence[ObjectMetadata],
+    failures: Sequence[str],
+    *,
+    is_known: bool,
+    aggregated: AggregatedContent | None = None,
 ) -> list[Condition]:
     """The deletion conditions of a namespace or tenant; `kind` is Namespace or Tenant."""
     scope = kind.lower()
     counts = Counter(_plural(each) for each in content)
+    if aggregated is not None:
+        counts += aggregated.remaining
+        failures = [*failures, *aggregated.failures]
     finalizers = Counter(name for each in content if each.is_terminating for name in each.finalizers)
     discovered = Condition(
         f"{kind}DeletionDiscoveryFailure",
@@ -141,6 +150,12 @@ def conditions(
     )
     if not is_known:
         message = f"Not all resources of the {scope} have been discovered yet"
+        discovered = Condition(f"{kind}DeletionDiscoveryFailure", True, "DiscoveryFailed", message)
+    elif aggregated is not None and aggregated.undiscovered:
+        message = (
+            f"Discovery failed for some groups, {len(aggregated.undiscovered)} failing: unable to retrieve the "
+            f"complete list of server APIs: {', '.join(sorted(aggregated.undiscovered))}"
+        )
         discovered = Condition(f"{kind}DeletionDiscoveryFailure", True, "DiscoveryFailed", message)
     deleted = Condition(
         f"{kind}DeletionContentFailure",

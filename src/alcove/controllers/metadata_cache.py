@@ -21,7 +21,7 @@ from alcove.client.client import ListSelection
 from alcove.client.keys import HOME, ObjectKey, PlaneId, TenantKey
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
-from alcove.client.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from alcove.client.resources import API_SERVICES, CUSTOM_RESOURCE_DEFINITIONS, Resource
 from alcove.component.tasks import TaskSet
 from alcove.controllers.object_counts import ObjectCounts
 
@@ -126,7 +126,16 @@ class MetadataCache:
 
     async def start(self) -> None:
         """Discovers the kinds and starts mirroring them. The home plane must have joined."""
-        for each in await discovery.served(self._planes.client(HOME), SYSTEM):
+        client = self._planes.client(HOME)
+        aggregated = {
+            (each["spec"].get("group"), each["spec"]["version"])
+            for each in await client.list(SYSTEM, API_SERVICES)
+            if objects.get(each, "spec", "service") is not None
+        }
+        for each in await discovery.served(client, SYSTEM):
+            # Ring0's aggregated APIs are ring0's only, and the tenants' own are not known here.
+            if (each.resource.group, each.resource.version) in aggregated:
+                continue
             if each.verbs >= _NEEDED and not self._is_custom(each.resource):
                 self._stock[each.resource] = self._mirror(each.resource, None)
                 self._stock_kinds[each.resource.group, each.resource.kind] = each.resource

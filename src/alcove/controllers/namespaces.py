@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from alcove.api import objects
+from alcove.api.ids import SYSTEM
 from alcove.api.kinds.core.namespaces import FINALIZER
 from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, ObjectChange
-from alcove.client.keys import ObjectKey
-from alcove.client.resources import NAMESPACES, Resource
-from alcove.controllers import conditions, content_deletion
+from alcove.client.keys import HOME, ObjectKey
+from alcove.client.resources import API_SERVICES, NAMESPACES, TENANTS, Resource
+from alcove.controllers import aggregated_content, conditions, content_deletion
+from alcove.controllers.aggregated_content import AggregatedContent
 from alcove.controllers.conditions import Condition
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.deletion_executor import DeletionReports, carry_out
@@ -22,6 +24,8 @@ _PARSED = Condition(
     "All legacy kube types successfully parsed",
 )
 LOOK_AGAIN_SECONDS = 30.0
+ASK_AGAIN_SECONDS = 5.0
+"""For objects in aggregated APIs, of which no watch tells when they are gone."""
 
 
 class NamespaceController(Controller):
@@ -32,6 +36,8 @@ class NamespaceController(Controller):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._namespaces = self.mirror(NAMESPACES)
+        self._api_services = self.mirror(API_SERVICES)
+        self._tenants = self.mirror(TENANTS, tenant=SYSTEM, only=HOME)
         self._terminating: set[ObjectKey] = set()
         self._reports = DeletionReports()
         self.on(self._namespaces, self._on_namespace)
@@ -68,7 +74,8 @@ class NamespaceController(Controller):
         if FINALIZER not in objects.get(namespace, "spec", "finalizers", default=()):
             return DONE  # The content is deleted; only finalizers of other controllers remain.
         content = self.metadata_cache.of(key.tenant_key, key.name)
-        if not content:
+        aggregated = await self._delete_aggregated(key)
+        if not content and (aggregated is None or aggregated.is_empty):
             await self._finish(key, namespace)
             return DONE
         plan = content_deletion.plan_for_namespace(content)
@@ -79,9 +86,21 @@ class NamespaceController(Controller):
         if wait := self._reports.wait_seconds(key, namespace, now):
             return Result(after_seconds=wait)
         is_known = self.metadata_cache.is_synced(key.plane)
-        desired = [*content_deletion.conditions("Namespace", content, failures, is_known=is_known), _PARSED]
-        await self._report(key, namespace, desired, now)
-        return Result(after_seconds=LOOK_AGAIN_SECONDS)
+        desired = content_deletion.conditions(
+            "Namespace", content, failures, is_known=is_known, aggregated=aggregated
+        )
+        await self._report(key, namespace, [*desired, _PARSED], now)
+        return Result(after_seconds=LOOK_AGAIN_SECONDS if content else ASK_AGAIN_SECONDS)
+
+    async def _delete_aggregated(self, key: ObjectKey) -> AggregatedContent | None:
+        """None if there are no aggregated APIs that could have content."""
+        registered = self._api_services.list(key.plane, key.tenant)
+        if not registered:
+            return None
+        tenant = self._tenants.get(ObjectKey(HOME, SYSTEM, "", key.tenant))
+        if tenant is not None and "deletionTimestamp" in tenant["metadata"]:
+            return None
+        return await aggregated_content.delete(self.client(key), key, registered)
 
     async def _finish(self, key: ObjectKey, namespace: Object) -> None:
         remaining = [each for each in namespace["spec"]["finalizers"] if each != FINALIZER]
