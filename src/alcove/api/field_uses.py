@@ -155,11 +155,6 @@ ROWS = (
         FieldUse.STORED,
         "Kept for clients of older versions.",
     ),
-    Row(
-        "autoscaling.v2.ObjectMetricSource.* autoscaling.v2.MetricSpec.object",
-        FieldUse.REFUSED,
-        "No custom metrics API is served: the autoscaler's condition ScalingActive says so.",
-    ),
     # Fields that the API server itself acts on: schemas, conversions, defaults.
     Row(
         "apiextensions.v1.* meta.v1.* authorization.v1.*SelectorAttributes.* authorization.v1.* authentication.v1.* "

@@ -1,4 +1,4 @@
-"""Horizontal pod autoscaling by the use of CPU and memory."""
+"""Horizontal pod autoscaling by the use of CPU and memory, and by custom and external metrics."""
 
 from alcove.controllers.autoscaling.controller import HorizontalPodAutoscalerController
 

@@ -18,7 +18,7 @@ from alcove.client import paths
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import HORIZONTAL_POD_AUTOSCALERS, PODS, Resource
-from alcove.controllers.autoscaling import limits, samples, status, targets, usage
+from alcove.controllers.autoscaling import custom_metrics, limits, samples, status, targets, usage
 from alcove.controllers.autoscaling.samples import MetricsUnavailable
 from alcove.controllers.autoscaling.targets import CompetingAutoscalers
 from alcove.controllers.conditions import Condition
@@ -26,11 +26,6 @@ from alcove.controllers.controller import DONE, Controller, ControllerContext, R
 
 PERIOD_SECONDS = 15.0
 POD_METRICS = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
-_NO_CUSTOM = "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered"
-_NO_EXTERNAL = (
-    "unable to fetch metrics from external metrics API: no external metrics API (external.metrics.k8s.io) "
-    "registered"
-)
 
 
 class ScaleTarget(Struct):
@@ -40,6 +35,11 @@ class ScaleTarget(Struct):
     @property
     def replicas(self) -> int:
         return int(get(self.body, "spec", "replicas", default=0))
+
+    @property
+    def counted(self) -> int:
+        """The replicas that there are."""
+        return int(get(self.body, "status", "replicas", default=0))
 
     @property
     def selector(self) -> str:
@@ -59,7 +59,7 @@ class ScalingOutcome(Struct, kw_only=True):
 class HorizontalPodAutoscalerController(Controller):
     name = "horizontal-pod-autoscaler"
     resource = HORIZONTAL_POD_AUTOSCALERS
-    workers = 8
+    workers = 16
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
@@ -208,14 +208,8 @@ class HorizontalPodAutoscalerController(Controller):
             case "ContainerResource":
                 source = metric["containerResource"]
                 container = source["container"]
-            case "External":
-                name = get(metric, "external", "metric", "name")
-                raise MetricsUnavailable(
-                    f"unable to get external metric {key.namespace}/{name}: {_NO_EXTERNAL}"
-                )
-            case other:
-                name = get(metric, other[0].lower() + other[1:], "metric", "name")
-                raise MetricsUnavailable(f"unable to get metric {name}: {_NO_CUSTOM}")
+            case _:
+                return await self._custom_metric(key, hpa, scale, pods, metric)
         resource, target_spec = source["name"], source["target"]
         items = await self._read_metrics(key, scale.selector)
         samples_by_pod = samples.read(items, resource, container)
@@ -228,6 +222,39 @@ class HorizontalPodAutoscalerController(Controller):
             scale.replicas, pods, samples_by_pod, resource, target, _tolerance(hpa), self.clock()
         )
         return status.observed_metric(metric, desired)
+
+    async def _custom_metric(
+        self, key: ObjectKey, hpa: Object, scale: ScaleTarget, pods: Sequence[Object], metric: Object
+    ) -> status.ObservedMetric:
+        kind, client, tolerance = metric["type"], self.client(key), _tolerance(hpa)
+        source = metric[kind.lower()]
+        try:
+            match kind:
+                case "Pods":
+                    milli = samples.to_milli(source["target"]["averageValue"])
+                    by_pod = await custom_metrics.of_pods(client, key, source, scale.selector)
+                    target = usage.MetricTarget(milli=milli)
+                    desired = usage.replicas(
+                        scale.replicas, pods, by_pod, "", target, tolerance, self.clock()
+                    )
+                    return status.observed_custom_metric(metric, desired, "averageValue")
+                case "Object":
+                    value = await custom_metrics.of_object(client, key, source)
+                case _:
+                    value = await custom_metrics.external(client, key, source)
+            field = "value" if "value" in source["target"] else "averageValue"
+            target_milli = samples.to_milli(source["target"][field])
+            if field == "value":
+                desired = usage.replicas_for_value(scale.replicas, pods, value, target_milli, tolerance)
+            else:
+                desired = usage.replicas_for_average(
+                    scale.replicas, scale.counted, value, target_milli, tolerance
+                )
+        except MetricsUnavailable as error:
+            name = source["metric"]["name"]
+            shown = f"external metric {key.namespace}/{name}" if kind == "External" else f"metric {name}"
+            raise MetricsUnavailable(f"unable to get {shown}: {error}") from error
+        return status.observed_custom_metric(metric, desired, field)
 
     async def _read_metrics(self, key: ObjectKey, selector: str) -> Sequence[Object]:
         path = paths.collection(key.tenant, POD_METRICS, key.namespace)

@@ -49,6 +49,23 @@ def observed_metric(metric: Object, desired: Recommendation) -> ObservedMetric:
     return ObservedMetric(name, desired.replicas, {"type": kind, field: shown})
 
 
+_LABELS = {"Pods": "pods", "External": "external"}
+
+
+def observed_custom_metric(metric: Object, desired: Recommendation, field: str) -> ObservedMetric:
+    """Of a metric of type Pods, Object or External; `field` is that of the current value: `value` or
+    `averageValue`."""
+    kind = metric["type"]
+    source = metric[kind.lower()]
+    current = {field: str(Quantity(desired.average_milli * quantity.MILLI))}
+    shown: Object = {"metric": source["metric"], "current": current}
+    if kind == "Object":
+        shown["describedObject"] = source["describedObject"]
+    label = _LABELS.get(kind) or source["describedObject"]["kind"]
+    name = f"{label} metric {source['metric']['name']}"
+    return ObservedMetric(name, desired.replicas, {"type": kind, kind.lower(): shown})
+
+
 def updated(
     hpa: Object,
     current: int,

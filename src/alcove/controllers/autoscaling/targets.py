@@ -36,7 +36,8 @@ async def find(client: Client, tenant: TenantId, reference: Object) -> Resource:
     if stock is not None:
         return stock
     try:
-        served = await client.request("GET", f"/tenants/{tenant}/apis/{group}/{name}")
+        root = f"apis/{group}/{name}" if group else f"api/{name}"
+        served = await client.request("GET", f"/tenants/{tenant}/{root}")
     except ApiError as error:
         raise MetricsUnavailable(_no_match(kind, version)) from error
     for each in served.get("resources") or ():

@@ -136,6 +136,30 @@ def replicas(
     return Recommendation(_cautious(current, ratio, new_ratio, len(figures), tolerance), percent, average)
 
 
+def replicas_for_value(
+    current: int, selected: Sequence[Object], milli: int, target_milli: int, tolerance: Tolerance
+) -> Recommendation:
+    """The replicas for a value of which each ready pod takes a part. Raises MetricsUnavailable."""
+    if not selected:
+        raise MetricsUnavailable("no pods returned by selector while calculating replica count")
+    ratio = milli / target_milli
+    if not current:
+        return Recommendation(math.ceil(ratio), None, milli)
+    ready = sum(pods.phase(pod) == "Running" and pods.is_ready(pod) for pod in selected)
+    return Recommendation(current if tolerance.covers(ratio) else math.ceil(ratio * ready), None, milli)
+
+
+def replicas_for_average(
+    current: int, counted: int, milli: int, target_milli: int, tolerance: Tolerance
+) -> Recommendation:
+    """The replicas for a value whose part of one pod is to be `target_milli`. `counted` are the replicas that there
+    are."""
+    replicas = current
+    if not counted or not tolerance.covers(milli / (target_milli * counted)):
+        replicas = math.ceil(milli / target_milli)
+    return Recommendation(replicas, None, -(-milli // max(counted, 1)))
+
+
 def _assumed(groups: _Groups, target: MetricTarget, ratio: float, with_starting: bool) -> dict[str, int]:
     assumed: dict[str, int] = {}
     if ratio < 1.0:

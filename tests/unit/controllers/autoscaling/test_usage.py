@@ -140,3 +140,44 @@ def test_what_cannot_be_known() -> None:
 
 def test_a_tolerance_of_ones_own() -> None:
     assert size(10, pods(10), measured(*(540,) * 10), by_share(50), up=0.05) == 11
+
+
+@pytest.mark.parametrize(
+    ("current", "ready", "milli", "target", "expected"),
+    [
+        (3, 3, 20_000, 15_000, 4),
+        (3, 3, 16_000, 15_000, 3),
+        (3, 3, 1_000, 15_000, 1),
+        (3, 2, 30_000, 15_000, 4),
+        (0, 1, 30_000, 15_000, 2),
+        (3, 3, 0, 15_000, 0),
+    ],
+)
+def test_a_value_is_shared_by_the_ready_pods(
+    current: int, ready: int, milli: int, target: int, expected: int
+) -> None:
+    found = [*pods(ready), pod("waiting", "Pending", ready=False), pod("unready", ready=False)]
+    recommended = usage.replicas_for_value(current, found, milli, target, Tolerance())
+    assert (recommended.replicas, recommended.average_milli) == (expected, milli)
+
+
+def test_a_value_for_no_pods_is_not_known() -> None:
+    with pytest.raises(MetricsUnavailable):
+        usage.replicas_for_value(1, [], 1_000, 1_000, Tolerance())
+
+
+@pytest.mark.parametrize(
+    ("current", "counted", "milli", "target", "expected", "average"),
+    [
+        (3, 3, 30_000, 5_000, 6, 10_000),
+        (3, 3, 15_500, 5_000, 3, 5_167),
+        (3, 3, 4_000, 5_000, 1, 1_334),
+        (1, 0, 12_000, 5_000, 3, 12_000),
+        (5, 5, 0, 5_000, 0, 0),
+    ],
+)
+def test_an_average_counts_all_replicas(
+    current: int, counted: int, milli: int, target: int, expected: int, average: int
+) -> None:
+    recommended = usage.replicas_for_average(current, counted, milli, target, Tolerance())
+    assert (recommended.replicas, recommended.average_milli) == (expected, average)
