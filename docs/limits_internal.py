@@ -74,6 +74,8 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "apiserver.admission.derived.TENANTS_MAX",
         "apiserver.admission.policies.hooks.TENANTS_MOST",
         "apiserver.admission.policies.matching.TABLES_MOST",
+        "apiserver.aggregation.front_proxy.KEPT_MAX",
+        "apiserver.aggregation.registrations.TENANTS_KEPT_MAX",
         "apiserver.auth.revocations.LISTS_MAX",
         "apiserver.computing._SHARES_KEPT_MAX",
         "apiserver.crds.kinds.TENANTS_MOST",
