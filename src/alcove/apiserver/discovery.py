@@ -31,6 +31,8 @@ from alcove.apiserver.reader import ServedKinds
 from alcove.http.messages import JSON, HttpResponse
 
 ENCODINGS_MAX = 64
+_BYTES_PER_KIND = 100
+"""How large a document counts for each kind in it: a tenant with hundreds of CRDs has it made in a thread."""
 
 _AGGREGATED = "as=APIGroupDiscoveryList"
 _AGGREGATED_TYPE = b"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -76,7 +78,7 @@ class Discovery:
             priority = partial(self._priority, {kind.group for kind in shown})
             return orjson.dumps(_merged(shown, path, registered, found, priority))
 
-        size = sum(len(each or b"") for each in bodies)
+        size = _BYTES_PER_KIND * len(kinds) + sum(len(each or b"") for each in bodies)
         body = await self._threads.for_size(call.identity.tenant, size, merge)
         return self._response(call, body, is_aggregated)
 

@@ -123,6 +123,25 @@ async def api(server: LocalServer, folder: Path) -> AsyncIterator[Aggregated]:
                 made.caller.delete(f"{REGISTRATIONS}/{each['metadata']['name']}")
 
 
+async def test_built_in_group_versions_are_listed_and_cannot_be_taken(api: Aggregated) -> None:
+    printed = api.caller.kubectl("get", "apiservices", "v1.apps", "v1.")
+    assert printed.count("Local") == 2 and printed.count("True") == 2
+    listed = api.caller.get(REGISTRATIONS).json
+    assert all(each["spec"].get("service") is None for each in listed["items"])
+    refused = [
+        api.caller.delete(f"{REGISTRATIONS}/v1.apps"),
+        api.caller.patch(f"{REGISTRATIONS}/v1.apps", {"spec": {"service": {"namespace": "n", "name": "s"}}}),
+        api.caller.patch(f"{REGISTRATIONS}/v1.apps/status", {"status": {"conditions": []}}),
+        api.caller.post(REGISTRATIONS, {"metadata": {"name": "v1."}, "spec": {
+            "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1,
+            "service": {"namespace": "n", "name": "s"}}}),
+    ]  # fmt: skip
+    assert [each.status for each in refused] == [403] * 4, [each.body for each in refused]
+    assert 'the group version "v1" is served by this API server itself' in refused[-1].json["message"]
+    assert api.caller.delete(REGISTRATIONS).status == 200
+    assert len(api.caller.get(REGISTRATIONS).json["items"]) == len(listed["items"])
+
+
 async def test_requests_reach_the_extension_server_with_the_callers_identity(api: Aggregated) -> None:
     with api.extension() as extension:
         await api.ready(extension)

@@ -61,6 +61,7 @@ class ExtensionTrust(Plugin):
             self._checked = {each: entry for each, entry in self._checked.items() if each in tenants}
             for tenant in tenants:
                 await self._repair(store, tenant)
+                await asyncio.sleep(0)  # Few tenants have something to wait for.
             await asyncio.sleep(CHECK_SECONDS)
 
     async def _repair(self, store: Store, tenant: TenantId) -> None:
