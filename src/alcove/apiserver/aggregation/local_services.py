@@ -14,8 +14,8 @@ from alcove.api.kind import Scope
 from alcove.api.objects import Object
 from alcove.api.registry import KindRegistry
 from alcove.api.resources import API_SERVICES
+from alcove.apiserver import builtin
 from alcove.apiserver.cache.entries import CacheEntry
-from alcove.apiserver.rbac import builtin
 from alcove.apiserver.reader import CacheReader
 from alcove.store.base import ABSENT
 

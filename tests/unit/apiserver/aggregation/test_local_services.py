@@ -6,9 +6,9 @@ from alcove.api import registry
 from alcove.api.encode import encode
 from alcove.api.ids import SYSTEM, Key, Revision, TenantId
 from alcove.api.resources import API_SERVICES
+from alcove.apiserver import builtin
 from alcove.apiserver.aggregation import local_services
 from alcove.apiserver.cache.entries import CacheEntry
-from alcove.apiserver.rbac import builtin
 from alcove.testing.memory_reader import MemoryReader
 
 ACME = TenantId("acme")
