@@ -314,7 +314,7 @@ async def test_devices_mean_nothing_in_empty_folders(world: World) -> None:
         ({"image": {"reference": "x"}}, "image volumes are not supported"),
         ({"persistentVolumeClaim": {"claimName": "none"}}, 'persistentvolumeclaim "none" not found'),
         ({"ephemeral": {"volumeClaimTemplate": {}}}, "not found"),
-        ({"projected": {"sources": [{"clusterTrustBundle": {"path": "x"}}]}}, "not supported"),
+        ({"projected": {"sources": [{"clusterTrustBundle": {"path": "x"}}]}}, "not found"),
         ({"configMap": {"name": "m", "items": [{"key": "a", "path": "../../x"}]}}, "invalid path"),
     ],
 )
