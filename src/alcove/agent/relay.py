@@ -17,6 +17,8 @@ class RelaySide(asyncio.Protocol):
     def __init__(self) -> None:
         self.other: RelaySide | None = None
         self.transport: asyncio.Transport | None = None
+        self.is_ended = False
+        """Whether its peer sends nothing more."""
         self.closed: Callable[[], None] = lambda: None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -27,19 +29,26 @@ class RelaySide(asyncio.Protocol):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, seconds in _KEEPALIVE:
             sock.setsockopt(socket.IPPROTO_TCP, option, seconds)
+        if self.other is not None and self.other.is_ended:
+            self.transport.write_eof()
 
     def data_received(self, data: bytes) -> None:
         if self.other is not None and self.other.transport is not None:
             self.other.transport.write(data)
 
     def eof_received(self) -> bool:
-        """Half-closes the other side; responses still pass."""
-        if (
-            self.other is not None
-            and self.other.transport is not None
-            and self.other.transport.can_write_eof()
-        ):
-            self.other.transport.write_eof()
+        """Half-closes the other side; responses still pass. When both have ended, both are closed: a transport that
+        is kept open does not notice by itself that there is nothing left to do."""
+        self.is_ended = True
+        if self.other is None:
+            return True
+        other = self.other.transport
+        if self.other.is_ended:
+            if other is not None:
+                other.close()
+            return False
+        if other is not None and other.can_write_eof():
+            other.write_eof()
         return True
 
     def pause_writing(self) -> None:
