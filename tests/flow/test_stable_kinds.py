@@ -144,7 +144,7 @@ def test_a_migration_stores_objects_at_the_current_version(acme: Caller, name: s
     objects = f"/apis/example.com/v1/namespaces/default/{name}s"
     wait_until(lambda: acme.get(objects).status == 200)
     kind = {"apiVersion": "example.com/v1", "kind": name.capitalize()}
-    for number in range(3):
+    for number in range(105):  # More than one page.
         assert acme.post(objects, {**kind, "metadata": {"name": f"o{number}"}}).status == 201
     before = [each["metadata"]["resourceVersion"] for each in acme.get(objects).json["items"]]
     spec = versioned(name, "v1", "v2", storage="v2")["spec"]

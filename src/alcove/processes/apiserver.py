@@ -187,7 +187,7 @@ async def _serving(
 
     cache = Cache(store, publish, buffers)
     flow = FlowController(on_wait=metrics.flow_wait_seconds.observe, weight=weights(cache))
-    divisions = Divisions(cache, flow.limits.seats_per_tenant, flow.limits.queue_per_tenant_max)
+    divisions = Divisions(cache, flow.limits)
     # After the cache: history is shed before watches.
     hub = WatchHub(buffers, flow.charge, config.watches_per_tenant_max)
     crd_removal, revoked = CrdRemoval(), RevokedConnections()

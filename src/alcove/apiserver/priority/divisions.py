@@ -15,8 +15,9 @@ from alcove.api.resources import FLOW_SCHEMAS, PRIORITY_LEVELS
 from alcove.apiserver import builtin
 from alcove.apiserver.cache.entries import CacheEvent
 from alcove.apiserver.call import ApiCall
+from alcove.apiserver.flow import FlowLimits
 from alcove.apiserver.priority.flowschemas import FlowSchemas
-from alcove.apiserver.priority.levels import LevelSeats, config_of
+from alcove.apiserver.priority.levels import LevelSeats, WaitingLimits, config_of
 from alcove.apiserver.priority.request_flow import RequestFlow
 from alcove.apiserver.reader import CacheReader
 
@@ -33,6 +34,8 @@ class Division:
     def __init__(self, seats: LevelSeats) -> None:
         self.seats = seats
         self.is_stale = True
+        self.is_ending = False
+        """Nothing is stored any more: the division ends with its last request."""
         self._schemas: FlowSchemas
 
     def compile(self, schemas: Iterable[Object], levels: Iterable[Object]) -> None:
@@ -50,10 +53,10 @@ class Division:
 
 
 class Divisions:
-    def __init__(self, reader: CacheReader, seats_per_tenant: int, waiting_max: int) -> None:
+    def __init__(self, reader: CacheReader, limits: FlowLimits) -> None:
         self._reader = reader
-        self._seats_per_tenant = seats_per_tenant
-        self._waiting_max = waiting_max
+        self._seats_per_tenant = limits.seats_per_tenant
+        self._waiting = WaitingLimits(limits.queue_per_tenant_max, limits.queued_max)
         self._divisions: dict[TenantId, Division] = {}
 
     def load(self) -> None:
@@ -70,26 +73,28 @@ class Divisions:
     def _divide(self, tenant: TenantId) -> None:
         division = self._divisions.get(tenant)
         if division is None:
-            seats = LevelSeats(self._seats_per_tenant, self._waiting_max)
+            seats = LevelSeats(self._seats_per_tenant, self._waiting)
             division = self._divisions[tenant] = Division(seats)
         division.is_stale = True
 
     def of(self, tenant: TenantId) -> Division | None:
         """The tenant's division; None if the tenant has stored no configuration."""
         division = self._divisions.get(tenant)
-        if division is None or not division.is_stale:
-            return division
-        return self._compiled(tenant, division)
-
-    def _compiled(self, tenant: TenantId, division: Division) -> Division | None:
-        schemas, levels = self._stored(tenant, FLOW_SCHEMAS), self._stored(tenant, PRIORITY_LEVELS)
-        if not schemas and not levels and division.seats.is_idle:
+        if division is None:
+            return None
+        if division.is_stale:
+            self._compile(tenant, division)
+        if division.is_ending and division.seats.is_idle:
             del self._divisions[tenant]
             return None
+        return division
+
+    def _compile(self, tenant: TenantId, division: Division) -> None:
+        schemas, levels = self._stored(tenant, FLOW_SCHEMAS), self._stored(tenant, PRIORITY_LEVELS)
+        division.is_ending = not schemas and not levels
         division.compile(
             _with_built_in(tenant, FLOW_SCHEMAS, schemas), _with_built_in(tenant, PRIORITY_LEVELS, levels)
         )
-        return division
 
     def _stored(self, tenant: TenantId, resource: GroupResource) -> list[Object]:
         limit = STORED_LIMITS[resource] + len(builtin.built_in(tenant, resource))
@@ -100,7 +105,7 @@ class Divisions:
         division = self.of(tenant)
         if division is not None:
             return division.seats.nominal()
-        seats = LevelSeats(self._seats_per_tenant, self._waiting_max)
+        seats = LevelSeats(self._seats_per_tenant, self._waiting)
         seats.configure(map(config_of, _with_built_in(tenant, PRIORITY_LEVELS, ())))
         return seats.nominal()
 

@@ -57,6 +57,15 @@ def config_of(obj: Object) -> LevelConfig:
     )
 
 
+class WaitingLimits(Struct):
+    """How many requests may wait: of one tenant, and of all tenants whose seats are divided."""
+
+    of_tenant: int
+    of_all: int
+    now: int = 0
+    """Requests of all these tenants that wait now."""
+
+
 class _Waiter(Struct, eq=False):
     width: int
     queue: int
@@ -123,9 +132,10 @@ class PriorityLevel:
 class LevelSeats:
     """All levels of one tenant. Use it from one event loop only."""
 
-    def __init__(self, seats: int, waiting_max: int) -> None:
+    def __init__(self, seats: int, limits: WaitingLimits) -> None:
+        """`limits` are shared with other tenants."""
         self._seats = seats
-        self._waiting_max = waiting_max
+        self._limits = limits
         self._levels: dict[str, PriorityLevel] = {}
         self._held = 0
         self._released: list[tuple[PriorityLevel, int]] = []
@@ -174,10 +184,11 @@ class LevelSeats:
     async def acquire(self, level: PriorityLevel, flow: str, width: int) -> int:
         """Waits for seats, and returns how many were taken, for `release`. Raises TooManyRequests. A caller that
         waits no longer cancels it."""
-        if self._waiting >= self._waiting_max:
+        if self._waiting >= self._limits.of_tenant or self._limits.now >= self._limits.of_all:
             raise rejection(level.config.name, "too many requests of the tenant are waiting")
         waiter = level.enqueue(flow, _width(level, width))
         self._waiting += 1
+        self._limits.now += 1
         self._schedule()
         try:
             await waiter.granted
@@ -196,6 +207,7 @@ class LevelSeats:
     def _leave(self, level: PriorityLevel, waiter: _Waiter) -> None:
         level.leave(waiter)
         self._waiting -= 1
+        self._limits.now -= 1
 
     def _fits(self, level: PriorityLevel, width: int) -> bool:
         held = level.held + width

@@ -1,5 +1,7 @@
 """A tenant's configuration: divided from the first stored object on, whole again after the last one."""
 
+import asyncio
+
 from alcove.api.encode import encode
 from alcove.api.ids import Key, Revision, TenantId
 from alcove.api.objects import Object
@@ -7,6 +9,7 @@ from alcove.api.resources import FLOW_SCHEMAS, PODS, PRIORITY_LEVELS
 from alcove.apiserver import builtin
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
 from alcove.apiserver.call import ApiCall
+from alcove.apiserver.flow import FlowLimits
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.paths import parse
 from alcove.apiserver.priority.divisions import PRIORITY_LEVELS_MAX, Divisions
@@ -45,7 +48,7 @@ def changed(resource: object = FLOW_SCHEMAS) -> list[CacheEvent]:
 
 
 def test_a_tenant_without_configuration_is_not_divided() -> None:
-    divisions = Divisions(MemoryReader(), 600, 256)
+    divisions = Divisions(MemoryReader(), FlowLimits())
     divisions.load()
     assert divisions.of(ACME) is None
     divisions.notice(changed(PODS))
@@ -55,7 +58,7 @@ def test_a_tenant_without_configuration_is_not_divided() -> None:
 def test_what_is_stored_at_the_start_counts() -> None:
     reader = MemoryReader()
     reader.put(ACME, PRIORITY_LEVELS, level("low"))
-    divisions = Divisions(reader, 600, 256)
+    divisions = Divisions(reader, FlowLimits())
     divisions.load()
     assert divisions.of(ACME) is not None
     assert divisions.of(OTHER) is None
@@ -63,7 +66,7 @@ def test_what_is_stored_at_the_start_counts() -> None:
 
 def test_changes_apply_to_the_next_request() -> None:
     reader = MemoryReader()
-    divisions = Divisions(reader, 600, 256)
+    divisions = Divisions(reader, FlowLimits())
     reader.put(ACME, FLOW_SCHEMAS, schema("mine", "low"))
     divisions.notice(changed())
     division = divisions.of(ACME)
@@ -91,7 +94,7 @@ def test_changes_apply_to_the_next_request() -> None:
 
 def test_a_stored_level_replaces_the_built_in_one() -> None:
     reader = MemoryReader()
-    divisions = Divisions(reader, 600, 256)
+    divisions = Divisions(reader, FlowLimits())
     before = divisions.nominal_seats(ACME)
     reader.put(ACME, PRIORITY_LEVELS, level("global-default", 1000))
     divisions.notice(changed(PRIORITY_LEVELS))
@@ -103,7 +106,7 @@ def test_a_stored_level_replaces_the_built_in_one() -> None:
 
 def test_the_last_object_gone_the_tenant_is_whole_again() -> None:
     reader = MemoryReader()
-    divisions = Divisions(reader, 600, 256)
+    divisions = Divisions(reader, FlowLimits())
     reader.put(ACME, PRIORITY_LEVELS, level("low"))
     divisions.notice(changed(PRIORITY_LEVELS))
     assert divisions.of(ACME) is not None
@@ -112,10 +115,27 @@ def test_the_last_object_gone_the_tenant_is_whole_again() -> None:
     assert divisions.of(ACME) is None
 
 
+async def test_a_division_ends_with_its_last_request() -> None:
+    reader = MemoryReader()
+    divisions = Divisions(reader, FlowLimits())
+    reader.put(ACME, PRIORITY_LEVELS, level("low"))
+    divisions.notice(changed(PRIORITY_LEVELS))
+    division = divisions.of(ACME)
+    assert division is not None
+    flow = division.classify(call())
+    seats = division.seats.try_acquire(flow.level, 3)
+    reader.remove(ACME, PRIORITY_LEVELS, "", "low")
+    divisions.notice(changed(PRIORITY_LEVELS))
+    assert divisions.of(ACME) is division
+    flow.release(seats)
+    await asyncio.sleep(0)
+    assert divisions.of(ACME) is None
+
+
 def test_objects_beyond_the_bound_are_not_looked_at() -> None:
     reader = MemoryReader()
     for number in range(200):
         reader.put(ACME, PRIORITY_LEVELS, level(f"l{number}"))
-    divisions = Divisions(reader, 600, 256)
+    divisions = Divisions(reader, FlowLimits())
     divisions.load()
     assert len(divisions.nominal_seats(ACME)) <= PRIORITY_LEVELS_MAX + 16

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alcove.api.errors import TooManyRequests
-from alcove.apiserver.priority.levels import LevelConfig, LevelSeats, deal
+from alcove.apiserver.priority.levels import LevelConfig, LevelSeats, WaitingLimits, deal
 
 
 def config(
@@ -25,8 +25,10 @@ def config(
     )
 
 
-def made(*configs: LevelConfig, seats: int = 100, waiting: int = 1000) -> LevelSeats:
-    levels = LevelSeats(seats, waiting)
+def made(
+    *configs: LevelConfig, seats: int = 100, waiting: int = 1000, limits: WaitingLimits | None = None
+) -> LevelSeats:
+    levels = LevelSeats(seats, limits or WaitingLimits(waiting, 10_000))
     levels.configure(configs)
     return levels
 
@@ -148,6 +150,21 @@ async def test_the_waiting_requests_of_a_tenant_are_bounded() -> None:
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_the_waiting_requests_of_all_tenants_are_bounded() -> None:
+    limits = WaitingLimits(10, 2)
+    ours, theirs = (made(config("a", 1, queues=4), seats=1, limits=limits) for _ in range(2))
+    for levels in (ours, theirs):
+        taken(levels, "a")
+    waiting = [asyncio.create_task(levels_acquire(ours, "a")) for _ in range(2)]
+    await next_iteration()
+    with pytest.raises(TooManyRequests, match="are waiting"):
+        await levels_acquire(theirs, "a")
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert limits.now == 0
 
 
 async def test_requests_that_are_cancelled_leave_no_seats_behind() -> None:
