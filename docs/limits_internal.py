@@ -28,6 +28,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "agent.runtime.oci.MONITOR_SECONDS_MAX",
         "agent.volumes.local._CALL_SECONDS_MAX",
         "agent.volumes.local._CLOSED_SECONDS_MAX",
+        "apiserver.outbound.tunnels.SILENT_SECONDS_MAX",
         "apiserver.outbound.tunnels.UNACKNOWLEDGED_SECONDS_MAX",
         "apiserver.usage.usage_collector.FETCH_SECONDS_MAX",
         "scheduler.ledger.ANSWER_SECONDS_MAX",

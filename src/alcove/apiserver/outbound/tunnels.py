@@ -41,6 +41,8 @@ ATTEMPT_SECONDS_MAX = 3.0
 """For each attempt but the last, which has what remains of the call's timeout."""
 UNACKNOWLEDGED_SECONDS_MAX = 3
 """A node that does not acknowledge what was sent to it for this long is taken for dead."""
+SILENT_SECONDS_MAX = 15
+"""After which a node is probed on a connection without traffic: a watch of an aggregated API may have none for long."""
 AVOIDED_SECONDS = 10.0
 """A node that could not be reached is tried last for this long."""
 BACKENDS_READ_MAX = 16
@@ -172,8 +174,7 @@ class ServiceTunnels:
             self._avoid(route.node)
             raise
         try:
-            sock = agent.transport.get_extra_info("socket")
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_SECONDS_MAX * 1000)
+            _notice_death(agent.transport.get_extra_info("socket"))
             await ask(agent, address, "GET", route.path, {"Connection": "Upgrade", "Upgrade": TUNNEL})
             if agent.status != 101:
                 raise await error_of(agent)
@@ -183,6 +184,14 @@ class ServiceTunnels:
         stream = TransportStream()
         agent.hand_over(stream)
         return stream
+
+
+def _notice_death(sock: socket.socket) -> None:
+    """Ends the connection if the node does not acknowledge data, or, while there is none, a probe for its life."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_SECONDS_MAX * 1000)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENT_SECONDS_MAX)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, UNACKNOWLEDGED_SECONDS_MAX)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
 def _message(text: str, address: Address) -> str:
