@@ -58,6 +58,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "apiserver.watch.WRITE_BYTES_MAX",
         "http.accepting.ACCEPTED_AT_ONCE_MAX",
         "http.accepting.HANDSHAKES_AT_ONCE_MAX",
+        "http.accepting.STEPS_MAX",
         "http.limits.HttpLimits.early_body_bytes_max",
         "agent.server.usage.CONCURRENT_MAX",
         "apiserver.resources.listing.QUICK_BYTES_MAX",
