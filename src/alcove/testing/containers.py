@@ -89,7 +89,7 @@ async def _find(handler: str) -> tuple[RuntimeFlavor | None, str]:
 
 async def _prove(handler: str, folder: Path) -> RuntimeFlavor:
     # Its own cgroup: another process may run a canary at the same time.
-    canary = Canary(folder / "image", folder, f"/alcove-canary-{os.getpid()}")
+    canary = Canary(folder / "image", folder / "canary", f"/alcove-canary-{os.getpid()}")
     reasons: list[str] = []
     for flavor in TRIED[HandlerName(handler)]:
         try:

@@ -1,8 +1,9 @@
 """What extension servers read to trust this server: the config map `extension-apiserver-authentication` and the role
 that allows to read it, in `kube-system` of each tenant.
 
-Both are created with the namespace. Of tenants that have APIServices they are looked after: a deleted or outdated
-one is written again.
+Both are created with the tenant's first object that needs them: an APIService, or a binding of the role, which every
+extension server has. Of tenants that have APIServices they are looked after: a deleted or outdated one is written
+again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator
 import orjson
 from cryptography import x509
 
-from alcove.api import meta
+from alcove.api import meta, objects
 from alcove.api.encode import encode
 from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
 from alcove.api.objects import Object
@@ -22,7 +23,7 @@ from alcove.api.resources import API_SERVICES, CONFIG_MAPS, NAMESPACES
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.aggregation.front_proxy import COMMON_NAME, FrontProxy, ProxyCredentials
 from alcove.apiserver.cache.cache import Cache
-from alcove.apiserver.rbac.defaults import ROLES
+from alcove.apiserver.rbac.defaults import ROLE_BINDINGS, ROLES
 from alcove.apiserver.rbac.roletables import API_VERSION as RBAC_VERSION
 from alcove.store.base import ABSENT, RevisionMismatch, Store, StoreError, WriteOp
 
@@ -44,13 +45,15 @@ class ExtensionTrust(Plugin):
         self._checked: dict[TenantId, object] = {}
         """The config maps that were found good, by tenant."""
 
-    # An admission plugin: written with the namespace
+    # An admission plugin: written with the first object that needs it
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
-        return operation is Operation.CREATE and resource == NAMESPACES and not subresource
+        return operation is Operation.CREATE and resource in (API_SERVICES, ROLE_BINDINGS) and not subresource
 
     async def validate(self, attributes: Attributes) -> None:
-        if attributes.name == NAMESPACE:
+        if attributes.resource == ROLE_BINDINGS and not _binds_reader(attributes):
+            return
+        if self._has_namespace(attributes.tenant):
             attributes.also += self._missing(attributes.tenant)
 
     # A background task
@@ -65,7 +68,7 @@ class ExtensionTrust(Plugin):
             await asyncio.sleep(CHECK_SECONDS)
 
     async def _repair(self, store: Store, tenant: TenantId) -> None:
-        if self._cache.entry(Key(NAMESPACES, tenant, "", NAMESPACE)) is None:
+        if not self._has_namespace(tenant):
             return
         ops = [*self._missing(tenant), *self._outdated(tenant)]
         try:
@@ -77,6 +80,9 @@ class ExtensionTrust(Plugin):
             log.warning("failed to write extension server trust; retrying", extra={"error": str(error)})
 
     # What is to be written
+
+    def _has_namespace(self, tenant: TenantId) -> bool:
+        return self._cache.entry(Key(NAMESPACES, tenant, "", NAMESPACE)) is not None
 
     def _missing(self, tenant: TenantId) -> Iterator[WriteOp]:
         config_map = Key(CONFIG_MAPS, tenant, NAMESPACE, NAME)
@@ -110,6 +116,11 @@ class ExtensionTrust(Plugin):
             "selfLink": path,
         }
         return WriteOp(key, encode({**obj, "metadata": metadata}), ABSENT)
+
+
+def _binds_reader(attributes: Attributes) -> bool:
+    assert attributes.obj is not None
+    return attributes.namespace == NAMESPACE and objects.get(attributes.obj, "roleRef", "name") == READER
 
 
 def _role() -> Object:
