@@ -212,11 +212,11 @@ def _compile_rule(rule: Object, field: str, namespace: str, selection: _Selectio
             pods += _inside(block, selection.all_peers) if _has_names(ports) else ()
         else:
             selected = selection.peers(namespace, peer)
-            shared = [each for each in selected if each.shares_address and field == "to"]
-            whole = [each for each in selected if each not in shared]
-            blocks += _blocks(whole)
-            pods += whole
-            sharing += shared
+            if field == "to":
+                sharing += [each for each in selected if each.shares_address]
+                selected = [each for each in selected if not each.shares_address]
+            blocks += _blocks(selected)
+            pods += selected
     return _CompiledRule(tuple(dict.fromkeys(blocks)), tuple(pods), ports, tuple(sharing))
 
 

@@ -16,7 +16,7 @@ from alcove.testing.policy_world import OUTSIDE, OUTSIDE_RANGE, RANGES, PolicyWo
 from alcove.testing.reachability import Reachability
 
 CORNERS = corners(tuple(RANGES.values()), OUTSIDE_RANGE)
-SEEDS, SEEDS_SLOW = range(6), range(6, 300)
+SEEDS, SEEDS_SLOW = range(4), range(4, 300)
 
 
 @pytest.fixture(scope="module")
