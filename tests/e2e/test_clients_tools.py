@@ -1,4 +1,5 @@
-"""Tools of others, where they are installed: another kubectl (named by OTHER_KUBECTL), and Ansible's kubernetes.core."""
+"""Tools of others, where they are installed: kubectls of other releases (OTHER_KUBECTL has their paths, with colons between
+them), and Ansible's kubernetes.core. No registry has kubectl as a package, so it is not installed here."""
 
 import os
 import shutil
@@ -13,7 +14,7 @@ import pytest
 from alcove.testing import cluster
 from alcove.testing.server import Caller, wait_until
 
-OTHER = os.environ.get("OTHER_KUBECTL", "")
+OTHERS = [path for path in os.environ.get("OTHER_KUBECTL", "").split(os.pathsep) if path]
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(cluster.lacking()), reason=cluster.lacking()),
@@ -43,8 +44,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.RealCl
 
 
 class OtherKubectl:
-    def __init__(self, caller: Caller) -> None:
-        self._words = (OTHER, "--kubeconfig", str(caller.kubeconfig))
+    def __init__(self, path: str, caller: Caller) -> None:
+        self._words = (path, "--kubeconfig", str(caller.kubeconfig))
         self._cache = ("--cache-dir", str(caller.kubeconfig.with_suffix(".other-cache")))
 
     def __call__(self, *words: str, stdin: str = "") -> str:
@@ -58,9 +59,10 @@ class OtherKubectl:
         return subprocess.Popen([*self._words, *self._cache, *words], stdout=subprocess.PIPE, text=True)
 
 
-@pytest.mark.skipif(not OTHER, reason="needs OTHER_KUBECTL, the path of another kubectl")
-def test_another_kubectl(running: cluster.RealCluster, tmp_path: Path) -> None:
-    kubectl = OtherKubectl(running.make_tenant("shop"))
+@pytest.mark.skipif(not OTHERS, reason="needs OTHER_KUBECTL, the paths of other kubectls")
+@pytest.mark.parametrize("number", range(max(1, len(OTHERS))))
+def test_another_kubectl(running: cluster.RealCluster, tmp_path: Path, number: int) -> None:
+    kubectl = OtherKubectl(OTHERS[number], running.make_tenant(f"shop-{number}"))
     assert "deployment.apps/web created" in kubectl("apply", "-f", "-", stdin=MANIFEST % 1)
     kubectl("rollout", "status", "deployment/web", "--timeout=60s")
     assert "serverside-applied" in kubectl(
