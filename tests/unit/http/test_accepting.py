@@ -210,6 +210,7 @@ def test_clients_of_one_address_are_served_in_the_order_in_which_they_came(
 ) -> None:
     monkeypatch.setattr(accepting, "HANDSHAKES_MAX", 1)
     monkeypatch.setattr(accepting, "HANDSHAKE_KEPT_SECONDS", 0.05)
+    monkeypatch.setattr(accepting, "PATIENCE_SECONDS", 60.0)
     served: list[int] = []
 
     async def serve(number: int, client: socket.socket) -> None:
