@@ -1,4 +1,7 @@
-"""Lists the stalls of an event loop (`alcove.component.stall_recorder`) by what its thread did, the longest sum first."""
+"""Lists the stalls of an event loop (`alcove.component.stall_recorder`) by what its thread did.
+
+Those come first that took the most time apart from waiting for a core, which a busy machine does to everybody.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,22 @@ def report(stalls: Iterable[Stall]) -> Iterator[str]:
     groups: defaultdict[tuple[str, ...], list[Stall]] = defaultdict(list)
     for stall in stalls:
         groups[_where(stall.stacks.get(_LOOP, []))].append(stall)
-    ordered = sorted(groups.items(), key=lambda each: -sum(stall.ms for stall in each[1]))
+    ordered = sorted(groups.items(), key=lambda each: -sum(map(_own_ms, each[1])))
     for frames, found in ordered[:LISTED_MAX]:
-        worst = max(found, key=lambda stall: stall.ms)
+        worst = max(found, key=_own_ms)
         yield (
-            f"  stalled {len(found)} times for {sum(stall.ms for stall in found):.0f} ms, at most {worst.ms:.0f} ms: computed "
-            f"{worst.computed_ms:.0f}, waited for a core {worst.queued_ms:.0f}, other threads computed {worst.others_ms:.0f}"
+            f"  stalled {len(found)} times for {sum(stall.ms for stall in found):.0f} ms, without waiting for a core "
+            f"{sum(map(_own_ms, found)):.0f}; the worst {worst.ms:.0f} ms: computed {worst.computed_ms:.0f}, waited for a core "
+            f"{worst.queued_ms:.0f}, other threads computed {worst.others_ms:.0f}"
         )
         yield from (f"      {frame}" for frame in frames or ("no frame of this program",))
         for name, stack in worst.stacks.items():
             if name != _LOOP and stack and not any(each in stack[0] for each in _WAITING):
                 yield f"    beside it {name}: {' < '.join(_where(stack)[:3])}"
+
+
+def _own_ms(stall: Stall) -> float:
+    return max(stall.ms - stall.queued_ms, 0.0)
 
 
 def _where(stack: list[str]) -> tuple[str, ...]:
