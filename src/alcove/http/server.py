@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import perf_counter
 
 from alcove.http.accepting import Acceptor
 from alcove.http.connections import ConnectionSlot, ConnectionTable
@@ -15,6 +17,8 @@ from alcove.http.messages import HttpRequest, HttpResponse
 from alcove.http.serverconnection import HttpHandler, HttpServerConnection
 
 SWEEP_SECONDS = 5.0
+SENDING_SECONDS = 0.002
+"""For slices of large bodies in one iteration of the loop; further ones are written in the next."""
 
 
 def plain_error(error: HttpError) -> HttpResponse:
@@ -59,6 +63,9 @@ class HttpServer:
         self._connections: set[HttpServerConnection] = set()
         self._acceptor: Acceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._sending: OrderedDict[str, OrderedDict[HttpServerConnection, None]] = OrderedDict()
+        """Connections that have a slice of a large body to write, by their group; the next group first."""
+        self._is_sending_scheduled = False
         self.stopping = False
 
     async def __aenter__(self) -> HttpServer:
@@ -117,6 +124,29 @@ class HttpServer:
         self._connections.discard(connection)
         if slot.is_made:
             self.connections.closed(slot)
+
+    def send_later(self, connection: HttpServerConnection) -> None:
+        """Calls the connection's `write_slice` when it is its turn, which goes round between groups and within each
+        between connections."""
+        self._sending.setdefault(connection.slot.group, OrderedDict())[connection] = None
+        if not self._is_sending_scheduled:
+            self._is_sending_scheduled = True
+            self._loop.call_soon(self._send)
+
+    def _send(self) -> None:
+        self._is_sending_scheduled = False
+        until = perf_counter() + SENDING_SECONDS
+        while self._sending:
+            group, connections = self._sending.popitem(last=False)
+            connection, _ = connections.popitem(last=False)
+            if connections:
+                self._sending[group] = connections
+            connection.write_slice()
+            if perf_counter() >= until:
+                break
+        if self._sending and not self._is_sending_scheduled:
+            self._is_sending_scheduled = True
+            self._loop.call_soon(self._send)
 
     def idle_deadline(self) -> float:
         return self._loop.time() + self.limits.idle_seconds_max

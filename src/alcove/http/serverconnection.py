@@ -129,7 +129,7 @@ class HttpServerConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.paused = False
         if self._rest is not None:
-            self._write_rest()
+            self._server.send_later(self)
         elif self._stream is not None:
             self._stream.resume()
         elif self._is_draining:
@@ -272,7 +272,7 @@ class HttpServerConnection(asyncio.Protocol):
             self.transport.write(b"".join(head))
             self._rest = slices(body) if isinstance(body, bytes) else body.slices()
             self.deadline = self._server.response_deadline()
-            self._write_rest()
+            self._server.send_later(self)
 
     def _begin(self, head: list[bytes], response: HttpResponse) -> None:
         if response.status == 101:
@@ -298,14 +298,14 @@ class HttpServerConnection(asyncio.Protocol):
         Tunnel(self, body).begin(self.transport, early, is_paused=self.paused)
         self._set_queue_full(False)
 
-    def _write_rest(self) -> None:
-        """Write one slice of a large body, and schedule the next one after other events of the loop."""
+    def write_slice(self) -> None:
+        """Write one slice of a large body, unless the client reads too slowly; called by the server."""
         if self._rest is None or self.paused or self.transport.is_closing():
             return
         part = next(self._rest, None)
         if part is not None:
             self.transport.write(part)
-            asyncio.get_running_loop().call_soon(self._write_rest)
+            self._server.send_later(self)
         else:
             self._rest = None
             self._done()

@@ -7,7 +7,7 @@ import pytest
 from alcove.http import server
 from alcove.http.errors import HttpError
 from alcove.http.limits import HttpLimits
-from alcove.http.messages import HttpRequest, HttpResponse
+from alcove.http.messages import SLICE_BYTES, BodyParts, HttpRequest, HttpResponse
 from alcove.http.server import HttpServer
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -74,3 +74,30 @@ async def test_a_failing_handler_gets_the_owners_error_response() -> None:
         assert first.startswith(b"HTTP/1.1 500 ") and b"text/html" in first
         writer.write(GET)
         assert await reader.readuntil(b"<failed>")
+
+
+async def test_a_group_that_loads_much_does_not_delay_the_responses_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "SENDING_SECONDS", 0.0)
+    body = BodyParts([bytes(SLICE_BYTES + 1)] * 24)
+    order: list[str] = []
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        assert request.connection is not None
+        request.connection.claim(request.path[1:])
+        return HttpResponse(200, body)
+
+    async def load(made: HttpServer, group: str) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", made.port)
+        writer.write(f"GET /{group} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        await reader.readuntil(b"\r\n\r\n")
+        assert await reader.readexactly(len(body)) == bytes(body)
+        order.append(group)
+        writer.close()
+
+    async with HttpServer(answer, "127.0.0.1", 0, group_of=lambda _peer: "") as made, asyncio.timeout(60):
+        loading = [asyncio.create_task(load(made, "many")) for _ in range(12)]
+        await asyncio.sleep(0)
+        await asyncio.gather(load(made, "few"), *loading)
+    assert order.index("few") < 6
