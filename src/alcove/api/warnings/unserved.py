@@ -4,8 +4,10 @@ A field is named by its path; `[]` stands for each element of a list, and `=VALU
 field has a reader, is refused, or is in this table.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from msgspec import Struct
 
 from alcove.api.objects import Object
 
@@ -59,29 +61,48 @@ UNSERVED: Mapping[tuple[str, str], Mapping[str, str]] = {
 """By group and resource: the text for each path."""
 
 
+class _Field(Struct, frozen=True):
+    steps: tuple[str, ...]
+    only: str
+    """The value that it is about; empty for all."""
+    text: str
+
+
+def _field(path: str, text: str) -> _Field:
+    name, _, only = path.partition("=")
+    return _Field(tuple(name.split(".")), only, text)
+
+
+_FIELDS = {
+    resource: [_field(path, text) for path, text in fields.items()] for resource, fields in UNSERVED.items()
+}
+
+
 def warnings(resource: tuple[str, str], new: Object, old: Object | None) -> list[str]:
     """The warnings for fields that are set, if they were not set in `old`."""
     messages: list[str] = []
-    for path, text in UNSERVED.get(resource, {}).items():
-        field, _, only = path.partition("=")
-        before = dict(_found(old, field.split("."), "")) if old is not None else {}
-        for where, value in _found(new, field.split("."), ""):
-            if before.get(where) != value and only in ("", value):
-                messages.append(f"{where}: {text}")
+    for field in _FIELDS.get(resource, ()):
+        for where, value in _found(new, field.steps):
+            if field.only in ("", value) and (
+                old is None or dict(_found(old, field.steps)).get(where) != value
+            ):
+                messages.append(f"{where}: {field.text}")
     return messages
 
 
-def _found(value: Any, steps: list[str], path: str) -> Iterator[tuple[str, Any]]:
+def _found(value: Any, steps: Sequence[str], path: str = "") -> Sequence[tuple[str, Any]]:
     """Every non-empty value at the steps, with its path."""
-    if not steps:
-        if value:
-            yield path, value
-        return
-    name = steps[0].removesuffix("[]")
-    inner = value.get(name) if isinstance(value, dict) else None
-    where = f"{path}.{name}" if path else name
-    if steps[0] == name:
-        yield from _found(inner, steps[1:], where)
-        return
-    for index, element in enumerate(inner or ()):
-        yield from _found(element, steps[1:], f"{where}[{index}]")
+    for index, step in enumerate(steps):
+        name = step.removesuffix("[]")
+        value = value.get(name) if isinstance(value, dict) else None
+        if not value:
+            return ()
+        path = f"{path}.{name}" if path else name
+        if step != name:
+            rest = steps[index + 1 :]
+            return [
+                found
+                for number, element in enumerate(value)
+                for found in _found(element, rest, f"{path}[{number}]")
+            ]
+    return [(path, value)] if value else ()

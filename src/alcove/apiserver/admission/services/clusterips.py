@@ -7,8 +7,11 @@ and servers on one store rarely choose the same.
 
 import ipaddress
 import random
+import socket
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
+
+from msgspec import Struct
 
 from alcove.api import addresses, service_ips
 from alcove.api.addresses import Address, Network
@@ -56,9 +59,13 @@ class ClusterIps:
             if not is_settled:
                 self._set_families(attributes, setter, network)
             return
+        drawn: dict[str, Key] = {}
         if not (is_settled and spec.get("clusterIP")):
-            self._choose(attributes, setter, network)
+            drawn = self._choose(attributes, setter, network)
         for address in spec.get("clusterIPs") or ():
+            if address in drawn:
+                attributes.also.append(self.claim(drawn[address], service))
+                continue
             is_new = address not in before.get("clusterIPs", ())
             self._claim(attributes, _key(attributes.tenant, network, address), address, is_new=is_new)
 
@@ -102,13 +109,14 @@ class ClusterIps:
         setter.set(spec, "ipFamilies", families)
         _set_policy(setter, spec)
 
-    def _choose(self, attributes: Attributes, setter: Setter, name: str) -> None:
+    def _choose(self, attributes: Attributes, setter: Setter, name: str) -> dict[str, Key]:
+        """Set the addresses. Returns the claims of those that were drawn here, and so are free."""
         assert attributes.obj is not None
         spec, before = attributes.obj["spec"], attributes.old["spec"] if attributes.old is not None else {}
         network = self._cache.get(attributes.tenant, NETWORKS, "", name)
         ranges = service_ips.known_ranges(network) if network is not None else ()
         if network is None or not ranges or "deletionTimestamp" in network["metadata"]:
-            return
+            return {}
         available = _families(ranges)
         families = families_of(spec, available)
         _refuse(attributes, family_errors(spec, families, available))
@@ -118,23 +126,28 @@ class ClusterIps:
             if address not in before.get("clusterIPs", ()) and not is_external:
                 _refuse(attributes, _range_errors(chosen, address, ranges))
         if is_external and not chosen:
-            return
+            return {}
+        drawn: dict[str, Key] = {}
         for family in () if is_external else families[len(chosen) :]:
             of_family = [each for each in ranges if _family(each) == family]
-            chosen.append(self._free(attributes.tenant, name, of_family))
+            address, key = self._free(attributes.tenant, name, of_family)
+            chosen.append(address)
+            drawn[address] = key
         setter.set(spec, "clusterIP", chosen[0])
         setter.set(spec, "clusterIPs", chosen)
         setter.set(spec, "ipFamilies", families[: len(chosen)])
         _set_policy(setter, spec)
+        return drawn
 
-    def _free(self, tenant: TenantId, network: str, ranges: Sequence[Network]) -> str:
-        """A free address of the first range that has one. Raises InternalError."""
+    def _free(self, tenant: TenantId, network: str, ranges: Sequence[Network]) -> tuple[str, Key]:
+        """A free address of the first range that has one, and its claim. Raises InternalError."""
         claims = self._cache.count(tenant, IP_ADDRESSES)
         for cidr in ranges:
             for number in candidates(cidr, claims, self._chance):
-                address = str(cidr.network_address + number)
-                if self._cache.entry(_key(tenant, network, address)) is None:
-                    return address
+                address = _text(cidr, number)
+                key = _key(tenant, network, address)
+                if self._cache.entry(key) is None:
+                    return address, key
         raise InternalError("Internal error occurred: failed to allocate a serviceIP: range is full")
 
     # Claims
@@ -192,6 +205,30 @@ def _is_usable(address: Address, cidr: Network) -> bool:
     return address != cidr.network_address and not (cidr.version == 4 and address == cidr.broadcast_address)
 
 
+def _text(cidr: Network, offset: int) -> str:
+    if cidr.version == 4:
+        # A tenth of the time that the other way takes.
+        return socket.inet_ntoa((_usable(cidr).first + offset).to_bytes(4))
+    return str(cidr.network_address + offset)
+
+
+class _Usable(Struct, frozen=True):
+    """The addresses of a range that services get, as offsets."""
+
+    first: int
+    """The range's first address as a number."""
+    offsets: range
+    upper: range
+    """Taken at random, before the lower ones."""
+
+
+@lru_cache(maxsize=4096)
+def _usable(cidr: Network) -> _Usable:
+    usable = offsets(cidr)
+    lower = 0 if len(usable) < _LOWER_MIN else min(max(_LOWER_MIN, len(usable) // _LOWER_SHARE), _LOWER_MAX)
+    return _Usable(int(cidr.network_address), usable, usable[lower:])
+
+
 def offsets(cidr: Network) -> range:
     """Offsets of the range's usable addresses: not its first one and, in IPv4, not the last. Of a larger range than
     anybody can use up, only a part."""
@@ -200,14 +237,13 @@ def offsets(cidr: Network) -> range:
 
 def candidates(cidr: Network, claims: int, chance: random.Random) -> Iterator[int]:
     """Offsets to try, of which one is free if any is and at most `claims` addresses are taken."""
-    usable = offsets(cidr)
+    of_range = _usable(cidr)
+    usable, upper = of_range.offsets, of_range.upper
     if not usable:
         return
-    lower = 0 if len(usable) < _LOWER_MIN else min(max(_LOWER_MIN, len(usable) // _LOWER_SHARE), _LOWER_MAX)
-    upper = usable[lower:]
     for _ in range(PROBES_MAX if upper else 0):
         yield upper[chance.randrange(len(upper))]
     start = chance.randrange(len(upper)) if upper else 0
-    ordered = (upper[start:], upper[:start], usable[:lower])
+    ordered = (upper[start:], upper[:start], usable[: len(usable) - len(upper)])
     for _, number in zip(range(claims + 1), (each for part in ordered for each in part), strict=False):
         yield number
