@@ -21,6 +21,7 @@ All state is changed on the event loop only. A thread computes, reports, and end
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import concurrent.futures
 import ctypes
@@ -80,6 +81,7 @@ class _Job:
         "_turn",
         "cpu_seconds",
         "future",
+        "has_computed",
         "must_pause",
         "thread",
     )
@@ -92,8 +94,10 @@ class _Job:
         self._clock: int | None = None
         """The thread's CPU clock."""
         self.future: asyncio.Future[Any] = self._loop.create_future()
-        self.thread: threading.Thread | None = None
-        """None until its first turn, and after the computation has ended."""
+        self.thread: int | None = None
+        """The thread's id. None until its first turn, and after the computation has ended."""
+        self.has_computed = False
+        """Whether its thread has nothing left to do but to end."""
         self.cpu_seconds = 0.0
         self.must_pause = False
         """Set on the loop when another tenant waits for a turn."""
@@ -102,8 +106,8 @@ class _Job:
         """Give it a turn."""
         self.must_pause = False
         if self.thread is None:
-            self.thread = threading.Thread(target=self._run, name="computation", daemon=True)
-            self.thread.start()
+            # A `threading.Thread` would be waited for until it runs, which takes long on a busy machine.
+            self.thread = _thread.start_new_thread(self._run, ())
         else:
             self._turn.set()
 
@@ -111,9 +115,9 @@ class _Job:
         """Raise OutOfTime in the thread, at its next instruction."""
         # The id of a thread that has ended may be another thread's. New threads are started on the loop, as this is
         # called, so the id is not reused in between.
-        if self.thread is not None and self.thread.is_alive() and self.thread.ident is not None:
+        if self.thread is not None and not self.has_computed:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(self.thread.ident), ctypes.py_object(OutOfTime)
+                ctypes.c_ulong(self.thread), ctypes.py_object(OutOfTime)
             )
             self._turn.set()
 
@@ -149,6 +153,7 @@ class _Job:
             self._end(result, failure or error)
 
     def _end(self, result: Any, failure: BaseException | None) -> None:
+        self.has_computed = True
         self.cpu_seconds = time.thread_time()
         try:
             self._loop.call_soon_threadsafe(self._finish, result, failure)

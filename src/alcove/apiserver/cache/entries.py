@@ -60,7 +60,16 @@ class _Endpoint(_Parts):
         return (self.spec.droplet or "") if self.spec is not None else ""
 
 
+class _Uid(Struct):
+    uid: str = ""
+
+
+class _Identified(Struct):
+    metadata: _Uid
+
+
 _LABELS = msgspec.json.Decoder(_Parts)
+_UIDS = msgspec.json.Decoder(_Identified)
 _PARTS: dict[GroupResource, msgspec.json.Decoder[Any]] = {
     GroupResource("", "pods"): msgspec.json.Decoder(_Pod),
     GroupResource("mizar.com", "endpoints"): msgspec.json.Decoder(_Endpoint),
@@ -95,6 +104,11 @@ class CacheEntry:
         if self._object is None:
             self._object = orjson.loads(self.body)
         return self._object
+
+    @property
+    def uid(self) -> str:
+        """The object's uid, for which it is not decoded: it may be large."""
+        return _UIDS.decode(self.body).metadata.uid
 
     def forget_decoded(self) -> None:
         """Drops the decoded object, for entries that are history and will rarely be read again."""

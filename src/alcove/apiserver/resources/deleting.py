@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -157,9 +158,11 @@ async def delete_object(
             raise NotFound.of(resource, key.name)
         if is_built_in(entry):
             raise Forbidden.of(resource, key.name, _BUILT_IN.get(resource, _REPLACEABLE))
-        obj = entry.decode()
+        obj, old = await services.threads.for_size(
+            call.identity.tenant, len(entry.body), partial(_two_copies, entry)
+        )
         _check_preconditions(resource, entry, obj, options)
-        attributes = writing.attributes(call, kind, Operation.DELETE, None, entry.decode(), options.raw)
+        attributes = writing.attributes(call, kind, Operation.DELETE, None, old, options.raw)
         attributes.name = key.name
         attributes.dry_run = options.dry_run
         await services.admission.admit(attributes)
@@ -168,7 +171,7 @@ async def delete_object(
             removal.begin(obj, meta.format_time(services.clock()))
         planned = plan(kind, obj, options, services.clock())
         joined = [*attributes.also, *also]
-        is_same = planned.marked == entry.object and not joined
+        is_same = planned.marked == old and not joined
         # A repeated request does not change an object that is marked already: there is no event.
         if options.dry_run:
             return entry, planned.marked is None
@@ -188,6 +191,10 @@ async def delete_object(
                 raise
             await services.catch_up()
     raise Conflict.of(resource, key.name, writing.MODIFIED)
+
+
+def _two_copies(entry: CacheEntry) -> tuple[Object, Object]:
+    return entry.decode(), entry.decode()
 
 
 def _check_preconditions(
@@ -222,7 +229,7 @@ def _success(call: ApiCall, entry: CacheEntry) -> Object:
         "name": entry.key.name,
         "group": call.kind.group,
         "kind": call.kind.resource,
-        "uid": entry.object["metadata"]["uid"],
+        "uid": entry.uid,
     }
     details = {field: value for field, value in details.items() if value}
     # The revision of the deletion: a client with a cache knows up to where its watch must have come.

@@ -48,10 +48,11 @@ async def update(services: ApiServerServices, call: ApiCall) -> HttpResponse:
         error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise Invalid.of(kind.group, kind.kind, call.target.name, [error])
     revision = obj["metadata"].get("resourceVersion")
-    encoded = encode(await versions.to_storage(call.kind, kind, obj))
+    stored = await versions.to_storage(call.kind, kind, obj)
+    encoded = await writing.computed(services, call, partial(encode, stored))
 
     async def replaced(_old: Object) -> Object:
-        return _fresh(encoded, revision)
+        return await writing.computed(services, call, partial(_fresh, encoded, revision))
 
     entry = await change(services, call, kind, replaced, manager=manager)
     return await writing.answer(call, 200, entry)

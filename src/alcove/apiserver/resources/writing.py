@@ -264,7 +264,7 @@ def check_revision(kind: Kind, new: Object, entry: CacheEntry) -> None:
     """Raises Conflict if the client's resourceVersion or uid is not that of the newest state."""
     metadata = new["metadata"]
     requested, uid = metadata.get("resourceVersion"), metadata.get("uid")
-    current = entry.object["metadata"]["uid"] if uid else ""
+    current = entry.uid if uid else ""
     if uid and uid != current:
         message = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {current}"
         raise Conflict.of(kind.group_resource, entry.key.name, message)
