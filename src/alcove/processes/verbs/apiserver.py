@@ -140,10 +140,12 @@ def _run_apiserver(config: object, stalls: Path | None) -> None:
     from alcove.processes.apiserver import ApiServerConfig, serve, write_admin_kubeconfig
     from alcove.processes.memory import bound_collections
     from alcove.processes.open_files import raise_open_files_limit
+    from alcove.processes.priorities import raise_thread_priority
 
     assert isinstance(config, ApiServerConfig)
     bound_collections()
     raise_open_files_limit()
+    raise_thread_priority()
 
     async def run() -> None:
         stop = asyncio.Event()
