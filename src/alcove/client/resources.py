@@ -81,6 +81,9 @@ CLUSTER_ROLE_BINDINGS = Resource(
 CERTIFICATE_SIGNING_REQUESTS = Resource(
     "certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", False
 )
+POD_CERTIFICATE_REQUESTS = Resource(
+    "certificates.k8s.io", "v1", "podcertificaterequests", "PodCertificateRequest"
+)
 CLUSTER_TRUST_BUNDLES = Resource(
     "certificates.k8s.io", "v1", "clustertrustbundles", "ClusterTrustBundle", False
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alcove.controllers.apiservices import ApiServiceAvailability
 from alcove.controllers.autoscaling import HorizontalPodAutoscalerController
-from alcove.controllers.certificates import CertificateApproval, CertificateCleaning
+from alcove.controllers.certificates import CertificateApproval, CertificateCleaning, PodCertificateCleaning
 from alcove.controllers.clusterroles import ClusterRoleAggregation
 from alcove.controllers.controller import Controller
 from alcove.controllers.cronjobs import CronJobController
@@ -61,6 +61,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     ApiServiceAvailability,
     CertificateApproval,
     CertificateCleaning,
+    PodCertificateCleaning,
     GarbageCollector,
     PodGarbageCollector,
     NodeLifecycle,

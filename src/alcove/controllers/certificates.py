@@ -13,7 +13,11 @@ from alcove.api import meta, objects
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
 from alcove.client.keys import ObjectKey
-from alcove.client.resources import CERTIFICATE_SIGNING_REQUESTS, SUBJECT_ACCESS_REVIEWS
+from alcove.client.resources import (
+    CERTIFICATE_SIGNING_REQUESTS,
+    POD_CERTIFICATE_REQUESTS,
+    SUBJECT_ACCESS_REVIEWS,
+)
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.deletion import delete_if_unchanged
 
@@ -24,6 +28,10 @@ NODE_SERVING = "kubernetes.io/kubelet-serving"
 PENDING_SECONDS_MAX = 24 * 3600.0
 SETTLED_SECONDS_MAX = 3600.0
 """How long a request that was approved, denied or failed is kept for its requester."""
+
+
+POD_REQUEST_SECONDS_MAX = 15 * 60.0
+"""How long a request for a certificate of a pod is kept."""
 
 
 class CertificateRequests(Controller):
@@ -109,6 +117,35 @@ class CertificateCleaning(CertificateRequests):
             return Result(after_seconds=remaining_seconds)
         await delete_if_unchanged(self.client(key), CERTIFICATE_SIGNING_REQUESTS, key, request["metadata"])
         return DONE
+
+
+class PodCertificateCleaning(Controller):
+    """Deletes old requests for certificates of pods: whoever asked has the answer, or asks again."""
+
+    name = "pod-certificate-cleaning"
+    resource = POD_CERTIFICATE_REQUESTS
+    workers = 2
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._requests = self.mirror(POD_CERTIFICATE_REQUESTS, metadata_only=True)
+        self.on(self._requests)
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        request = self._requests.get(key)
+        if request is None:
+            return DONE
+        remaining_seconds = pod_request_removal_time(request) - self.clock()
+        if remaining_seconds > 0:
+            return Result(after_seconds=remaining_seconds)
+        await delete_if_unchanged(self.client(key), POD_CERTIFICATE_REQUESTS, key, request["metadata"])
+        return DONE
+
+
+def pod_request_removal_time(request: Object) -> float:
+    """When a request for a certificate of a pod may be deleted, answered or not, in epoch seconds."""
+    created: str = request["metadata"]["creationTimestamp"]
+    return meta.parse_time(created) + POD_REQUEST_SECONDS_MAX
 
 
 def final_conditions(request: Object) -> list[Object]:

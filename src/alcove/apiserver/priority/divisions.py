@@ -13,7 +13,7 @@ from alcove.api.ids import GroupResource, TenantId
 from alcove.api.objects import Object, name
 from alcove.api.resources import FLOW_SCHEMAS, PRIORITY_LEVELS
 from alcove.apiserver import builtin
-from alcove.apiserver.cache.entries import CacheEvent
+from alcove.apiserver.cache.entries import CacheEvent, CacheEventType
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.flow import FlowLimits
 from alcove.apiserver.priority.flowschemas import FlowSchemas
@@ -67,8 +67,16 @@ class Divisions:
 
     def notice(self, events: Sequence[CacheEvent]) -> None:
         for event in events:
-            if event.entry.key.resource in STORED_LIMITS:
-                self._divide(event.entry.key.tenant)
+            key = event.entry.key
+            if key.resource not in STORED_LIMITS:
+                continue
+            self._divide(key.tenant)
+            if event.kind is CacheEventType.DELETED and not self._has_stored(key.tenant):
+                # The tenant itself may be going, and send no further request.
+                self.of(key.tenant)
+
+    def _has_stored(self, tenant: TenantId) -> bool:
+        return any(True for resource in STORED_LIMITS for _ in self._reader.list(tenant, resource))
 
     def _divide(self, tenant: TenantId) -> None:
         division = self._divisions.get(tenant)

@@ -41,10 +41,10 @@ def call(user: str = "ann") -> ApiCall:
     return made
 
 
-def changed(resource: object = FLOW_SCHEMAS) -> list[CacheEvent]:
+def changed(resource: object = FLOW_SCHEMAS, kind: CacheEventType = CacheEventType.ADDED) -> list[CacheEvent]:
     key = Key(resource, ACME, "", "any")  # type: ignore[arg-type]
     entry = CacheEntry(key, Revision(1), encode({"apiVersion": "v1", "kind": "Any", "metadata": {}}))
-    return [CacheEvent(CacheEventType.ADDED, entry, None)]
+    return [CacheEvent(kind, entry, None)]
 
 
 def test_a_tenant_without_configuration_is_not_divided() -> None:
@@ -111,7 +111,8 @@ def test_the_last_object_gone_the_tenant_is_whole_again() -> None:
     divisions.notice(changed(PRIORITY_LEVELS))
     assert divisions.of(ACME) is not None
     reader.remove(ACME, PRIORITY_LEVELS, "", "low")
-    divisions.notice(changed(PRIORITY_LEVELS))
+    divisions.notice(changed(PRIORITY_LEVELS, CacheEventType.DELETED))
+    assert not divisions._divisions, "a tenant that is deleted leaves nothing behind"
     assert divisions.of(ACME) is None
 
 
