@@ -90,13 +90,23 @@ def test_requests_are_classified_by_user(acme: Caller, name: str) -> None:
     assert version_as(acme, "noxu").headers[FLOW_HEADER] == built_in
 
 
-def test_a_level_without_seats_refuses_its_users_only(acme: Caller, untouched: Caller, name: str) -> None:
+def rejected(server: LocalServer) -> float:
+    text = server.system.get("/metrics").body.decode()
+    series = 'apiserver_flowcontrol_rejected_requests_total{reason="priority-level"} '
+    return float(next(line for line in text.splitlines() if line.startswith(series)).split()[-1])
+
+
+def test_a_level_without_seats_refuses_its_users_only(
+    control_plane: LocalServer, acme: Caller, untouched: Caller, name: str
+) -> None:
+    before = rejected(control_plane)
     acme.post(LEVELS, level(name, 0, borrowingLimitPercent=0))
     acme.post(SCHEMAS, schema(name, name, "greedy"))
     refused = version_as(acme, "greedy")
     assert refused.status == 429 and refused.headers["retry-after"] == "1"
     assert f'priority level "{name}"' in refused.json["message"]
     assert FLOW_HEADER in refused.headers
+    assert rejected(control_plane) == before + 1
     assert version_as(acme, "modest").status == 200
     assert acme.get("/api/v1/namespaces").status == 200
     assert version_as(untouched, "greedy").status == 200

@@ -150,15 +150,19 @@ class ApiServerMetrics(Collector):
     def add(self, source: MetricSource) -> None:
         self._sources.append(source)
 
-    def add_flow(self, flow: FlowController) -> None:
-        """Adds `flow`'s metrics; waits are observed by
-        `FlowController(on_wait=metrics.flow_wait_seconds.observe)`."""
+    def add_flow(self, flow: FlowController, rejected_in_levels: Callable[[], int] = lambda: 0) -> None:
+        """Adds `flow`'s metrics, and the number of requests that a priority level of their own tenant rejected;
+        waits are observed by `FlowController(on_wait=metrics.flow_wait_seconds.observe)`."""
         prefix = "apiserver_flowcontrol"
         self.add(_gauge(f"{prefix}_current_executing_seats", "Seats in use.", lambda: flow.in_use))
         self.add(_gauge(f"{prefix}_current_inqueue_requests", "Requests waiting.", lambda: flow.waiting))
 
         def rejected() -> Labelled:
-            return [(("queue-full",), flow.rejected_full), (("time-out",), flow.rejected_late)]
+            return [
+                (("queue-full",), flow.rejected_full),
+                (("time-out",), flow.rejected_late),
+                (("priority-level",), rejected_in_levels()),
+            ]
 
         help_text = "Requests rejected by flow control."
         self.add(

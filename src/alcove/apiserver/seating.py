@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
+from alcove.api.errors import TooManyRequests
 from alcove.api.ids import ALL, GroupResource
 from alcove.apiserver import flow
 from alcove.apiserver.cache.cache import Cache
@@ -26,6 +27,8 @@ class RequestSeats:
         self._divisions = divisions
         self._meter = meter
         self._cache = cache
+        self.rejected_in_levels = 0
+        """Requests that a priority level of their own tenant rejected."""
 
     def take(self, call: ApiCall) -> Awaitable[None] | None:
         """Takes the request's seats: by the number of objects that a list visits, or the size of a write's body.
@@ -71,7 +74,11 @@ class RequestSeats:
                     level, schema.flow_of(call.identity, call.target), width
                 )
         except TimeoutError as error:
+            self.rejected_in_levels += 1
             raise rejection(level.config.name, "it waited for too long") from error
+        except TooManyRequests:
+            self.rejected_in_levels += 1
+            raise
         await self._queue(call, width)
 
     async def _queue(self, call: ApiCall, width: int) -> None:

@@ -240,7 +240,7 @@ async def _serving(
         registrations = Registrations(cache, custom)
         extension_connections = ExtensionConnections(dialer, front_proxy)
         extensions = ExtensionProxy(registrations, extension_connections, seats.release)
-        metrics.add_flow(flow)
+        metrics.add_flow(flow, lambda: seats.rejected_in_levels)
         metrics.add_audit(audit)
         metrics.add_cache(cache.counts)
         metrics.add_watchers(lambda: hub.count)
