@@ -1,8 +1,10 @@
 """FlowSchemas and PriorityLevelConfigurations: a tenant divides its share of the server between its own users."""
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any
 
+import orjson
 import pytest
 
 from alcove.api.objects import Object
@@ -114,12 +116,23 @@ def test_a_level_without_seats_refuses_its_users_only(
     assert version_as(acme, "greedy").status == 200
 
 
-def test_queued_requests_are_served_when_seats_are_given(acme: Caller, name: str) -> None:
+def test_a_crowd_in_one_level_is_served_or_told_to_wait_and_nobody_else_is(acme: Caller, name: str) -> None:
     queuing = {"type": "Queue", "queuing": {"queues": 4, "handSize": 2, "queueLengthLimit": 10}}
-    acme.post(LEVELS, level(name, 20, limitResponse=queuing))
-    acme.post(SCHEMAS, schema(name, name, "patient"))
-    for _ in range(50):
-        assert version_as(acme, "patient").status == 200
+    acme.post(LEVELS, level(name, 1, limitResponse=queuing, borrowingLimitPercent=0))
+    acme.post(SCHEMAS, schema(name, name, "crowd"))
+
+    def ask(user: str) -> list[int]:
+        caller = Caller(acme.kubeconfig)
+        codes = [version_as(caller, user).status for _ in range(20)]
+        caller.close()
+        return codes
+
+    with ThreadPoolExecutor(9) as pool:
+        crowd = [pool.submit(ask, "crowd") for _ in range(8)]
+        assert set(pool.submit(ask, "modest").result()) == {200}
+        codes = {code for each in crowd for code in each.result()}
+    assert 200 in codes and codes <= {200, 429}
+    wait_until(lambda: version_as(acme, "crowd").status == 200)
 
 
 def test_a_schema_says_whether_its_level_exists(acme: Caller, name: str) -> None:
@@ -152,6 +165,32 @@ def test_a_tenant_reads_its_own_metrics_only(control_plane: LocalServer, acme: C
     names = {each.split("{")[0] for each in text.splitlines() if not each.startswith("#")}
     assert names == {"apiserver_flowcontrol_nominal_limit_seats"}
     assert "apiserver_request_total" in control_plane.system.get("/metrics").body.decode()
+
+
+def test_the_operations_that_kubernetes_own_tests_use(acme: Caller, name: str) -> None:
+    label = f"example={name}"
+    body = schema("", "global-default", "nobody", 10_000)
+    body["metadata"] = {"generateName": "example-", "labels": {"example": name}}
+    made = [acme.post(SCHEMAS, body).json for _ in range(3)]
+    listed = acme.get(f"{SCHEMAS}?labelSelector={label}").json
+    assert len(listed["items"]) == 3
+    path = f"{SCHEMAS}/{made[0]['metadata']['name']}"
+    patch = {"metadata": {"annotations": {"patched": "true"}}, "spec": {"matchingPrecedence": 9999}}
+    patched = acme.patch(path, patch).json
+    assert (patched["spec"]["matchingPrecedence"], patched["metadata"]["generation"]) == (9999, 2)
+    wait_until(lambda: dangling(acme, made[0]["metadata"]["name"]))
+    newest = acme.get(path).json
+    newest["spec"]["matchingPrecedence"] = 9000
+    assert acme.put(path, newest).json["spec"]["matchingPrecedence"] == 9000
+    since = f"resourceVersion={listed['metadata']['resourceVersion']}&labelSelector={label}"
+    events = acme.get(f"{SCHEMAS}?watch=1&timeoutSeconds=1&{since}").body.splitlines()
+    shown = [orjson.loads(event) for event in events]
+    assert {event["type"] for event in shown} == {"MODIFIED"}
+    assert any(event["object"]["metadata"].get("annotations") == {"patched": "true"} for event in shown)
+    assert acme.delete(path).status == 200
+    assert acme.get(path).status == 404
+    assert acme.delete(f"{SCHEMAS}?labelSelector={label}").status == 200
+    assert acme.get(f"{SCHEMAS}?labelSelector={label}").json["items"] == []
 
 
 def test_mandatory_objects_cannot_be_changed_or_deleted(acme: Caller) -> None:
