@@ -8,8 +8,14 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from alcove.agent.cgroups import Cgroups
+from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.agent.runtime.oci import OciRuntime
+from alcove.controllers.apiservices import ApiServiceAvailability
+from alcove.controllers.namespaces import NamespaceController
+from alcove.testing.aggregated_api import AggregatedApi
 from alcove.testing.containers import ContainerLab, working_flavor
+from alcove.testing.controllers import RunningControllers
+from alcove.testing.loopback_pods import LoopbackRig
 from alcove.testing.nodeserver import NodeRig
 from alcove.testing.server import LocalServer
 
@@ -63,3 +69,19 @@ async def any_rig(
     ):
         yield started
         started.forget_pods()
+
+
+@pytest.fixture(scope="module")
+def availability(server: LocalServer) -> Iterator[None]:
+    with RunningControllers(server.admin_kubeconfig, (ApiServiceAvailability, NamespaceController)):
+        yield
+
+
+@pytest.fixture
+async def api(server: LocalServer, folder: Path, availability: None) -> AsyncIterator[AggregatedApi]:
+    lab = ContainerLab(HollowRuntime(), folder)
+    async with LoopbackRig(server, lab, f"things-{next(_NUMBERS)}") as rig:
+        made = AggregatedApi(server, rig)
+        yield made
+        rig.forget_pods()
+        made.unregister()

@@ -9,21 +9,22 @@ from cryptography import x509
 
 from alcove.api import registry
 from alcove.api.encode import encode
-from alcove.api.ids import Key, TenantId
+from alcove.api.ids import GroupResource, Key, TenantId
 from alcove.api.objects import Object
-from alcove.api.resources import CONFIG_MAPS, NAMESPACES
+from alcove.api.resources import API_SERVICES, CONFIG_MAPS, NAMESPACES
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.aggregation.front_proxy import FrontProxy
 from alcove.apiserver.aggregation.trust import NAME, NAMESPACE, READER, ExtensionTrust
 from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.identity import Identity
-from alcove.apiserver.rbac.defaults import ROLES
+from alcove.apiserver.rbac.defaults import ROLE_BINDINGS, ROLES
 from alcove.apiserver.watch_hub import WatchHub
 from alcove.store.base import WriteOp
 from alcove.store.sqlite import SqliteStore
 
 ACME = TenantId("acme")
+KINDS = registry.load()
 NOW = 1_800_000_000.0
 CONFIG_MAP, ROLE = Key(CONFIG_MAPS, ACME, NAMESPACE, NAME), Key(ROLES, ACME, NAMESPACE, READER)
 
@@ -69,25 +70,37 @@ async def running(directory: Path) -> AsyncIterator[Rig]:
         await store.close()
 
 
-async def test_both_are_written_with_the_namespace(tmp_path: Path) -> None:
+def attributes(resource: GroupResource, namespace: str, obj: Object) -> Attributes:
+    kind = KINDS.find(resource.group, "v1", resource.resource)
+    assert kind is not None
+    return Attributes(
+        operation=Operation.CREATE,
+        kind=kind,
+        tenant=ACME,
+        namespace=namespace,
+        name="x",
+        obj=obj,
+        identity=Identity(ACME, "someone"),
+    )
+
+
+async def test_both_are_written_with_the_first_object_that_needs_them(tmp_path: Path) -> None:
+    reader, other = ({"roleRef": {"kind": "Role", "name": name}} for name in (READER, "other"))
     async with running(tmp_path) as rig:
-        kind = registry.load().find("", "v1", "namespaces")
-        assert kind is not None
-        attributes = Attributes(
-            operation=Operation.CREATE,
-            kind=kind,
-            tenant=ACME,
-            namespace="",
-            name=NAMESPACE,
-            obj={},
-            identity=Identity(ACME, "someone"),
-        )
-        await rig.trust.validate(attributes)
-        assert [op.key for op in attributes.also] == [CONFIG_MAP, ROLE]
-        attributes.also.clear()
-        attributes.name = "default"
-        await rig.trust.validate(attributes)
-        assert not attributes.also
+        for write in (attributes(API_SERVICES, "", {}), attributes(ROLE_BINDINGS, NAMESPACE, reader)):
+            assert rig.trust.handles(Operation.CREATE, write.resource, "")
+            await rig.trust.validate(write)
+            assert [op.key for op in write.also] == [CONFIG_MAP, ROLE]
+        for write in (
+            attributes(ROLE_BINDINGS, NAMESPACE, other),
+            attributes(ROLE_BINDINGS, "default", reader),
+        ):
+            await rig.trust.validate(write)
+            assert not write.also
+        await rig.repair()
+        write = attributes(API_SERVICES, "", {})
+        await rig.trust.validate(write)
+        assert not write.also, "the tenant has them"
 
 
 async def test_the_config_map_has_what_servers_look_for(tmp_path: Path) -> None:
