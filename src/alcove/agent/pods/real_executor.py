@@ -307,7 +307,10 @@ class RealPodExecutor:
             context = self._contexts.context(
                 self.runtime.isolation, id, str(rootfs), shared, spec, container_spec
             )
-            config = container_config(spec, container_spec, image.config, variables, user, mounts, context)
+            name = self._hostname(pod)
+            config = container_config(
+                spec, container_spec, image.config, variables, user, mounts, context, name
+            )
         except (SpecRefused, VolumeFailure) as error:
             raise ContainerConfigError(str(error)) from error
         except MountFailed as error:

@@ -169,10 +169,12 @@ def container_config(
     user: User,
     mounts: Iterable[BindMount],
     context: ContainerContext,
+    hostname: str = "",
 ) -> Object:
-    """The configuration of a container. `variables` are resolved but not expanded, in order."""
+    """The configuration of a container. `variables` are resolved but not expanded, in order; `hostname` is that of the
+    pod."""
     have = security.capabilities(container, context.policy, context.capabilities)
-    env = _environment(container, image, variables, user)
+    env = _environment(container, image, variables, user, hostname)
     security_context: Object = container.get("securityContext") or {}
     process = {
         "terminal": bool(container.get("tty")),
@@ -211,15 +213,18 @@ def command(container: Object, image: ImageConfig, env: Mapping[str, str]) -> li
 
 
 def _environment(
-    container: Object, image: ImageConfig, variables: Sequence[tuple[str, str]], user: User
+    container: Object, image: ImageConfig, variables: Sequence[tuple[str, str]], user: User, hostname: str
 ) -> dict[str, str]:
-    """PATH, HOME and TERM, overridden by the image's variables, which the container's override."""
+    """PATH, HOME and TERM, overridden by the image's variables, which the container's override. HOSTNAME is set as
+    other runtimes set it: programs take it for the pod's name."""
     env = {"PATH": PATH, "HOME": user.home}
     if container.get("tty"):
         env["TERM"] = "xterm"
     for pair in image.env:
         name, _, value = pair.partition("=")
         env[name] = value
+    if hostname:
+        env["HOSTNAME"] = hostname
     return env | environment(variables)
 
 

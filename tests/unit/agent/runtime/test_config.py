@@ -46,9 +46,10 @@ def config_of(
     variables: tuple[tuple[str, str], ...] = (),
     mounts: tuple[BindMount, ...] = (),
     context: ContainerContext = PLACE,
+    hostname: str = "",
 ) -> Object:
     return container_config(
-        pod or {}, container, image, variables, User(1, 2, (3,), "/home"), mounts, context
+        pod or {}, container, image, variables, User(1, 2, (3,), "/home"), mounts, context, hostname
     )
 
 
@@ -85,6 +86,14 @@ def test_variables_of_the_container_come_over_those_of_the_image() -> None:
     ]  # fmt: skip
     assert config_of({}, image=ImageConfig(command=("x",)))["process"]["env"][0] == f"PATH={PATH}"
     assert "TERM=xterm" in config_of({"tty": True})["process"]["env"]
+
+
+def test_the_hostname_is_a_variable_that_the_container_may_change() -> None:
+    """As with other runtimes: operators take it for the name of their pod."""
+    image = ImageConfig(command=("x",), env=("HOSTNAME=build",))
+    assert "HOSTNAME=web-0" in config_of({}, image=image, hostname="web-0")["process"]["env"]
+    own = config_of({}, image=image, hostname="web-0", variables=(("HOSTNAME", "mine"),))
+    assert [each for each in own["process"]["env"] if each.startswith("HOSTNAME")] == ["HOSTNAME=mine"]
 
 
 def test_the_process() -> None:
