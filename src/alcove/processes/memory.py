@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +22,10 @@ COLLECT_AFTER = (700, 10, 2)
 """Arguments of gc.set_threshold: the oldest generation has about 20,000 objects when it is collected."""
 GROWN_RATIO, GROWN_BYTES = 2.0, 256 << 20
 """Growth since the last full collection that triggers the next one."""
+QUIET_SHARE = 0.2
+"""Of a core: a process that uses less is quiet, and has time for a full collection."""
+QUIET_WAIT_SECONDS_MAX = 600.0
+"""A full collection stops the process for tens of milliseconds, so it waits until the process is quiet, but not longer."""
 
 
 def bound_collections() -> None:
@@ -49,7 +53,7 @@ async def keep_trimmed(trim_seconds: float = TRIM_SECONDS, look_seconds: float =
     """Returns freed memory to the kernel every `trim_seconds`, and whenever the process has grown by TRIM_BYTES,
     until cancelled: a few milliseconds each time.
 
-    Runs a full collection when the process has grown a lot. Returns immediately without glibc.
+    Runs a full collection when the process has grown a lot, and is quiet. Returns immediately without glibc.
     """
     try:
         trim = ctypes.CDLL(None).malloc_trim
@@ -58,17 +62,24 @@ async def keep_trimmed(trim_seconds: float = TRIM_SECONDS, look_seconds: float =
         return
     trimmed = collected = resident_bytes()
     trimmed_at = perf_counter()
+    due_since: float | None = None
     while True:
+        used = process_time()
         await asyncio.sleep(look_seconds)
-        if resident_bytes() < trimmed + TRIM_BYTES and perf_counter() < trimmed_at + trim_seconds:
-            continue
-        trim(0)
-        trimmed, trimmed_at = resident_bytes(), perf_counter()
-        collected = min(collected, trimmed)
-        if trimmed > collected * GROWN_RATIO + GROWN_BYTES:
+        is_quiet = process_time() - used < QUIET_SHARE * look_seconds
+        if resident_bytes() >= trimmed + TRIM_BYTES or perf_counter() >= trimmed_at + trim_seconds:
+            trim(0)
+            trimmed, trimmed_at = resident_bytes(), perf_counter()
+            collected = min(collected, trimmed)
+            if trimmed <= collected * GROWN_RATIO + GROWN_BYTES:
+                due_since = None
+            elif due_since is None:
+                due_since = perf_counter()
+        if due_since is not None and (is_quiet or perf_counter() > due_since + QUIET_WAIT_SECONDS_MAX):
             _collect_everything()
             trim(0)
             trimmed = collected = resident_bytes()
+            due_since = None
 
 
 def _collect_everything() -> None:

@@ -46,6 +46,7 @@ def test_young_circles_go_and_no_collection_looks_at_everything_that_is_kept() -
 
 
 async def test_old_circles_go_when_the_process_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "QUIET_WAIT_SECONDS_MAX", 0.0)
     monkeypatch.setattr(memory, "GROWN_RATIO", 1.0)
     monkeypatch.setattr(memory, "GROWN_BYTES", 8 << 20)
     ring = _Ring()
@@ -65,6 +66,7 @@ async def test_old_circles_go_when_the_process_has_grown(monkeypatch: pytest.Mon
 
 async def test_a_process_that_grows_is_trimmed_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise hundreds of MiB that were allocated and freed meanwhile would be returned at once."""
+    monkeypatch.setattr(memory, "QUIET_WAIT_SECONDS_MAX", 0.0)
     monkeypatch.setattr(memory, "GROWN_RATIO", 1.0)
     monkeypatch.setattr(memory, "GROWN_BYTES", 8 << 20)
     monkeypatch.setattr(memory, "TRIM_BYTES", 16 << 20)
@@ -74,6 +76,27 @@ async def test_a_process_that_grows_is_trimmed_before_its_time(monkeypatch: pyte
     trimming = asyncio.create_task(keep_trimmed(3600.0, 0.01))
     await asyncio.sleep(0.05)
     grown = bytearray(os.urandom(32 << 20))
+    async with asyncio.timeout(30):
+        while lost() is not None:  # noqa: ASYNC110 - garbage collection has no event
+            await asyncio.sleep(0.01)
+    trimming.cancel()
+    assert grown
+
+
+async def test_a_busy_process_is_not_stopped_for_a_full_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "GROWN_RATIO", 1.0)
+    monkeypatch.setattr(memory, "GROWN_BYTES", 8 << 20)
+    monkeypatch.setattr(memory, "QUIET_SHARE", 0.0)
+    ring = _Ring()
+    lost = weakref.ref(ring)
+    bound_collections()  # The ring is frozen.
+    del ring
+    trimming = asyncio.create_task(keep_trimmed(0.01, 0.01))
+    await asyncio.sleep(0.05)
+    grown = bytearray(os.urandom(32 << 20))
+    await asyncio.sleep(0.3)
+    assert lost() is not None
+    monkeypatch.setattr(memory, "QUIET_SHARE", 1_000.0)
     async with asyncio.timeout(30):
         while lost() is not None:  # noqa: ASYNC110 - garbage collection has no event
             await asyncio.sleep(0.01)
