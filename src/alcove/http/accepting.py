@@ -261,7 +261,8 @@ class Acceptor:
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         session = TlsSession(tls.wrap_bio(incoming, outgoing, server_side=True), incoming, outgoing)
         async with asyncio.timeout(self._handshake_seconds_max):
-            incoming.write(await self._receive(arrival))
+            # It has sent something, so this is not a wait for the client.
+            incoming.write(await self._loop.sock_recv(arrival.sock, RECEIVED_BYTES_MAX))
             await complete(
                 session,
                 partial(self._loop.run_in_executor, self._threads),
