@@ -182,7 +182,7 @@ async def test_thousands_of_rules_are_listed_while_others_are_served(world: Worl
         await asyncio.sleep(0)
         turns += 1
     assert {"verbs": ["get"], "apiGroups": [""], "resources": ["r4999"]} in (await listing)["resourceRules"]
-    assert turns > 10
+    assert turns > 2
 
 
 async def test_self_subject_review(world: World) -> None:

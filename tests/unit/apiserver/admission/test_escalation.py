@@ -251,7 +251,7 @@ async def test_a_long_check_lets_others_be_served_meanwhile(world: World) -> Non
         turns += 1
     with pytest.raises(Forbidden, match="and 1950 more"):
         await writing
-    assert turns > 10
+    assert turns > 2
 
 
 def test_handles_writes_of_roles_and_bindings_only(world: World) -> None:
