@@ -43,6 +43,15 @@ def acme(cluster: RealCluster, system: Caller) -> Caller:
     return caller
 
 
+@pytest.fixture(scope="module")
+def trusted(cluster: RealCluster, system: Caller) -> Caller:
+    """Of a tenant that ring0 trusts with its nodes."""
+    caller = cluster.make_tenant("trusted")
+    answer = system.patch("/api/v1/tenants/trusted", {"spec": {"podSecurity": "privileged"}})
+    assert answer.status == 200, answer.body
+    return caller
+
+
 @pytest.mark.parametrize("handler", ["crun", "runc"])
 def test_ring0_looks_at_the_nodes_processes(
     cluster: RealCluster, system: Caller, acme: Caller, handler: str
@@ -97,11 +106,8 @@ def test_tenants_are_refused_when_they_ask(acme: Caller, field: str) -> None:
 
 
 def test_a_tenant_that_ring0_trusts_has_what_ring0_has(
-    cluster: RealCluster, system: Caller, tmp_path: Path
+    cluster: RealCluster, trusted: Caller, tmp_path: Path
 ) -> None:
-    trusted = cluster.make_tenant("trusted")
-    tenant = "/api/v1/tenants/trusted"
-    assert system.patch(tenant, {"spec": {"podSecurity": "privileged"}}).status == 200
     (tmp_path / "of-the-node").write_text("hello\n")
     script = f"cat /proc/{os.getpid()}/comm /node/of-the-node; grep CapEff /proc/self/status"
     wanted = pod("looks", script, hostPID=True, hostNetwork=True, restartPolicy="Never")
@@ -115,8 +121,6 @@ def test_a_tenant_that_ring0_trusts_has_what_ring0_has(
     assert (name, file) == (Path("/proc/self/comm").read_text().strip(), "hello")
     assert int(capabilities.split()[1], 16) >> 21 & 1, "a privileged container lacks CAP_SYS_ADMIN"
     remove(trusted, "looks")
-    system.patch(tenant, {"spec": {"podSecurity": None}})
-    assert trusted.post(PODS, wanted).status == 403
 
 
 def test_probes_reach_pods_on_the_nodes_network(system: Caller, acme: Caller) -> None:
@@ -182,13 +186,15 @@ def test_mounts_inside_a_host_path_are_read_only_too(
         mount_calls.unmount_all(inner)
 
 
-def test_a_host_port_of_ring0s_pod_is_served_by_its_node_until_the_pod_is_gone(
-    cluster: RealCluster, system: Caller
+@pytest.mark.parametrize("owner", ["system", "trusted"])
+def test_a_host_port_is_served_by_its_node_until_the_pod_is_gone(
+    owner: str, request: pytest.FixtureRequest
 ) -> None:
+    caller: Caller = request.getfixturevalue(owner)
     wanted = pod("ported", SERVES.format(8080))
     wanted["spec"]["containers"][0]["ports"] = [{"containerPort": 8080, "hostPort": 18080}]
-    create(system, wanted)
-    found = ready(system, "ported", 120)
+    create(caller, wanted)
+    found = ready(caller, "ported", 120)
     url = f"http://{found['status']['hostIP']}:18080/"
 
     def answer() -> bytes:
@@ -199,7 +205,7 @@ def test_a_host_port_of_ring0s_pod_is_served_by_its_node_until_the_pod_is_gone(
             return b""
 
     wait_until(lambda: answer() == b"hello\n", 60)
-    remove(system, "ported")
+    remove(caller, "ported")
     wait_until(lambda: answer() == b"", 60)
 
 

@@ -5,14 +5,12 @@ The API server's admission refuses the others; the node checks again, since anot
 """
 
 from alcove.agent.podkey import PodKey
-from alcove.api import objects
 from alcove.api.ids import SYSTEM
+from alcove.api.kinds.core.tenants import is_trusted
 from alcove.client.client import ListSelection
 from alcove.client.keys import HOME, ObjectKey
 from alcove.client.planes import Planes
 from alcove.client.resources import TENANTS
-
-TRUSTED_LEVEL = "privileged"
 
 
 def is_ring0(key: PodKey) -> bool:
@@ -34,4 +32,4 @@ class TrustedTenants:
         if key.plane not in (HOME, key.tenant):
             return False
         tenant = self._tenants.get(ObjectKey(HOME, SYSTEM, "", key.tenant))
-        return tenant is not None and objects.get(tenant, "spec", "podSecurity") == TRUSTED_LEVEL
+        return tenant is not None and is_trusted(tenant)

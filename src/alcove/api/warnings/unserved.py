@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from alcove.api.objects import Object
 
-_HOST_PORT = "is served for pods of the system tenant only; use a Service of type NodePort"
+_HOST_PORT = "is served only for pods of ring0 and of tenants that it trusts; use a Service of type NodePort"
 _NO_SELINUX = "has no effect: nodes do not use SELinux"
 _NO_MOUNT_OPTIONS = "has no effect: volumes are directories of the node"
 

@@ -3,7 +3,8 @@ an address of its own there, which is the source address of the forwarded packet
 
 Such an address is an endpoint of type `gateway`. It exists while the network has both ingress (an endpoint of
 type `door`, or domains of its tenant, whose Ingresses may serve them) and a pod on the node. Ring0 needs no
-domains for its Ingresses, so its networks always have such addresses.
+domains for its Ingresses, and its pods may have host ports, as those of tenants that it trusts, so their networks
+always have such addresses.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 
 from alcove.api import objects
 from alcove.api.ids import SYSTEM
+from alcove.api.kinds.core.tenants import is_trusted
 from alcove.api.kinds.mizar import GATEWAY, NODE_PORT, SIMPLE
 from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, ObjectChange
@@ -52,8 +54,8 @@ class GatewayController(Controller):
         self.on(self._tenants, self._of_tenant)
 
     def _of_tenant(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        old, is_served = change.old, change.kind is not ChangeType.DELETED and bool(domains_of(change.obj))
-        if is_served == (old is not None and bool(domains_of(old))):
+        before = change.old is not None and _has_ingress(change.old)
+        if before == (change.kind is not ChangeType.DELETED and _has_ingress(change.obj)):
             return ()
         pods = self._cache.endpoints.find("tenant-pods", HOME, SYSTEM, change.key.name)
         return {key_of(each) for pod in pods for each in _pod_location(pod)}
@@ -66,12 +68,12 @@ class GatewayController(Controller):
         return {key_of(each) for endpoint in endpoints for each in _gateway(endpoint)}
 
     def _is_served(self, pod_endpoints: list[Object]) -> bool:
-        """Whether Ingresses of the pods' tenant can be served."""
+        """Whether the pods' tenant may have ingress without node ports of services."""
         ref = OwnerRef.parse(spec_of(pod_endpoints[0], "pod")) if pod_endpoints else None
         if ref is None:
             return False
         tenant = self._tenants.get(tenant_key(ref.tenant))
-        return ref.tenant == SYSTEM or (tenant is not None and bool(domains_of(tenant)))
+        return ref.tenant == SYSTEM or (tenant is not None and _has_ingress(tenant))
 
     def _of_endpoint(self, change: ObjectChange) -> Iterable[ObjectKey]:
         kind = spec_of(change.obj, "type")
@@ -129,6 +131,10 @@ class GatewayController(Controller):
         except VpcError:
             return False
         return True
+
+
+def _has_ingress(tenant: Object) -> bool:
+    return bool(domains_of(tenant)) or is_trusted(tenant)
 
 
 def owner_of(vni: str, droplet: str) -> str:

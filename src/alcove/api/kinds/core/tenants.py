@@ -26,6 +26,7 @@ from alcove.api.validation import INT32_MAX, FieldErrors, check_choice, check_va
 FINALIZER = "arktos"
 MODES = ("Dedicated", "Shared")
 POD_SECURITY_LEVELS = ("baseline", "privileged", "restricted")
+TRUSTED_LEVEL = "privileged"
 DEFAULT_WEIGHT = 1
 REVOKED_MAX = 1_000
 """Entries of `spec.revokedCertificates`."""
@@ -119,6 +120,11 @@ def _check_revoked(entries: Sequence[Object], errors: FieldErrors) -> None:
 def allowed_cidrs(tenant: Object) -> list[str]:
     """The networks that are not public, and that ring0 allows the tenant's pods to reach."""
     return get(tenant, "spec", "egress", "allowedCIDRs", default=None) or []
+
+
+def is_trusted(tenant: Object) -> bool:
+    """Whether ring0 trusts the tenant with its nodes: its pods may have what ring0's may."""
+    return bool(get(tenant, "spec", "podSecurity") == TRUSTED_LEVEL)
 
 
 def _check_allowed_cidrs(cidrs: Sequence[str], errors: FieldErrors) -> None:
