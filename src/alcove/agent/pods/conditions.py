@@ -45,13 +45,12 @@ def pod_conditions(
 
 def _resize(pod: Object, view: PodRuntimeView, phase: str) -> list[Object]:
     """Conditions that exist only while a resize is not done."""
-    state = view.resize
-    if (
-        state.refused is None
-        or state.refused != resources_of(pod["spec"])
-        or phase in ("Succeeded", "Failed")
-    ):
+    state, wanted = view.resize, resources_of(pod["spec"])
+    if state.allocated in (None, wanted) or phase in ("Succeeded", "Failed"):
         return []
+    if state.refused != wanted:
+        # The status names the spec's generation already, so clients would take the resize for done.
+        return [_condition(RESIZE_IN_PROGRESS, True)]
     kind = RESIZE_IN_PROGRESS if state.reason == "Error" else RESIZE_PENDING
     return [_condition(kind, True, state.reason, state.message)]
 

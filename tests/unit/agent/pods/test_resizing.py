@@ -87,6 +87,8 @@ class Node:
 def test_a_resize_that_fits_is_made_and_leaves_no_condition() -> None:
     node, wanted = Node(), pod("3")
     assert node.view.resize.is_due(wanted["spec"], NOW)
+    # A status that is written meanwhile has the new generation and the old resources.
+    assert list(node.conditions(wanted)) == ["PodResizeInProgress"]
     assert node.resize(wanted) is None
     assert node.reported(wanted) == cpu("3") and node.conditions(wanted) == {}
     assert not node.view.resize.is_due(wanted["spec"], NOW)
