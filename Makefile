@@ -4,7 +4,7 @@ PY := .venv/bin/python
 # assertions of every file anew otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup packages fix check check-idly test test-alone test-slow test-fresh test-units soak bench up down docs dist lock clean
+.PHONY: help setup packages fix check check-idly test test-alone test-slow test-fresh test-units soak conformance bench up down docs dist lock clean
 
 help: ## Show what each target does
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -62,6 +62,9 @@ test-units: ## The steps of docs/production.md on a bare machine, under a system
 
 soak: setup ## A random mix of changes and failures, then a look for what is left (MINUTES=60, SEED=1; needs root)
 	MINUTES=$(or $(MINUTES),60) SEED=$(or $(SEED),1) .venv/bin/pytest -s tests/soak
+
+conformance: setup ## Kubernetes' conformance suite, compared with tests/conformance/results.txt (E2E_BIN=DIRECTORY; see docs/conformance.md)
+	$(PY) tests/conformance/run.py
 
 bench: setup ## Measure; every published figure comes from here
 	for each in apiserver controllers scheduler network dataplane dns pods webhooks abuse; do $(PY) -m bench.$$each --quick || exit; done
