@@ -47,14 +47,18 @@ LISTS += (
 )
 
 
+LATE = ("fe80::", "ff00::/8")
+
+
 def everything_in(node: LabNode) -> dict[str, str]:
     """What the node's kernel holds, as its own tools show; and names and pins of the lab's instances."""
     found = {}
     for command in LISTS:
         words = ["nsenter", f"--net=/run/netns/{node.name}", *command.split()]
         message = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-        # Link-local addresses come in the kernel's own time.
-        found[command] = "\n".join(line for line in message.splitlines() if "fe80::" not in line)
+        # Link-local addresses and the route of multicast come in the kernel's own time.
+        lines = (line for line in message.splitlines() if not any(each in line for each in LATE))
+        found[command] = "\n".join(lines)
     found["namespaces"] = " ".join(namespaces.names(f"alcove-{node.lab.token}"))
     found["pins"] = " ".join(sorted(path.name for path in BPF_ROOT.iterdir()))
     return found

@@ -290,7 +290,8 @@ def test_endpoints_that_are_no_pods_lead_nowhere_that_pods_may_not_go(
         for address, port in targets.items():
             answer = by_hand(hook, address, port)
             assert answer.status == 201, answer.body
-            wait_until(lambda address=address: address in hook.addresses())
+            # Those of the service of the same name that was deleted are gone.
+            wait_until(lambda address=address: hook.addresses() == [address])
             with hook.installed(timeoutSeconds=5):
                 answer = hook.create()
                 assert answer.status == 500, address
