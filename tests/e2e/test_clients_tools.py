@@ -1,5 +1,5 @@
 """Tools of others, where they are installed: kubectls of other releases (OTHER_KUBECTL has their paths, with colons between
-them), and Ansible's kubernetes.core. No registry has kubectl as a package, so it is not installed here."""
+them), and Ansible's kubernetes.core. The set-up installs none of them."""
 
 import os
 import shutil
