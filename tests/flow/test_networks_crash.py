@@ -56,7 +56,7 @@ def items(caller: Caller, path: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
 def test_everything_comes_to_its_place_and_goes_without_a_trace(cluster: LocalServer, seed: int) -> None:
     chance, name = random.Random(seed), f"t{seed}"
     tenant, ring0 = cluster.make_tenant(name), cluster.system
