@@ -200,7 +200,7 @@ def _own_part(registration: Registration, document: Any) -> tuple[Object, Object
     paths = {
         path: item
         for path, item in document.get("paths", {}).items()
-        if path == f"{registration.path}/" or path.startswith(f"{registration.path}/")
+        if path.startswith(f"{registration.path}/")
     }
     all_definitions = document.get("definitions", {})
     definitions: Object = {}
