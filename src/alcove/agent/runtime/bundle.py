@@ -165,6 +165,11 @@ class Bundle:
         """None if the container has not exited, or conmon has not recorded it yet."""
         return self._number(self.runtime_id)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the container exited with an unknown code."""
+        return self.exit_code() is not None and not (self.path / _LOST).exists()
+
     def set_lost(self) -> None:
         """Records that the container exited with an unknown code, because conmon was killed. Needs no disk
         space."""

@@ -237,6 +237,8 @@ class OciRuntime:
             oom_killed = True
             with suppress(OSError):  # For later calls; a full disk must not fail this one.
                 bundle.set_oom_killed()
+        # Of a pod without memory, the kernel may kill conmon too. It kills by SIGKILL.
+        exit_code = 128 + signals.SIGKILL if oom_killed and bundle.is_lost else bundle.exit_code() or 0
         process = bundle.process()
         is_on_host = (
             phase in (ContainerPhase.CREATED, ContainerPhase.RUNNING)
@@ -250,7 +252,7 @@ class OciRuntime:
             created_at=record.created_at,
             started_at=bundle.started_at,
             finished_at=bundle.finished_at,
-            exit_code=bundle.exit_code() or 0,
+            exit_code=exit_code,
             oom_killed=oom_killed,
             process=process.id if process is not None and is_on_host else 0,
         )

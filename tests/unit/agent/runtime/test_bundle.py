@@ -111,10 +111,16 @@ def test_an_exit_that_was_not_reported_is_recorded_on_a_full_disk(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    assert bundle.exit_code() is None
+    assert bundle.exit_code() is None and not bundle.is_lost
     bundle.set_lost()
-    assert bundle.exit_code() == 255
+    assert bundle.exit_code() == 255 and bundle.is_lost
     assert bundle.finished_at > 1, "it ended now, not when it was made"
+
+
+def test_a_code_that_conmon_has_recorded_is_known(tmp_path: Path) -> None:
+    bundle = Bundle.make(tmp_path, spec())
+    (bundle.path / bundle.runtime_id).write_text("255")
+    assert bundle.exit_code() == 255 and not bundle.is_lost
 
 
 def test_an_end_of_what_an_earlier_version_made(tmp_path: Path) -> None:
