@@ -77,6 +77,7 @@ def test_a_node_that_is_made_anew_still_has_what_an_absent_plane_has_there(plane
     assert planes.placed() == {"n0": CPU}
 
 
+@pytest.mark.slow
 def test_what_is_noted_of_a_plane_that_is_no_more_is_free(planes: TwoPlanes) -> None:
     planes.add_nodes(1)
     with planes.scheduler():
@@ -144,6 +145,7 @@ def test_a_plane_that_comes_back_later_is_served_then(planes: TwoPlanes) -> None
         wait_until(lambda: "b" in bound(planes.big), 40)
 
 
+@pytest.mark.slow
 def test_killed_at_any_point_no_pod_is_lost_and_no_node_given_twice(planes: TwoPlanes) -> None:
     planes.add_nodes(30)
     schedulers = [planes.scheduler(), planes.scheduler()]
@@ -168,6 +170,7 @@ def test_killed_at_any_point_no_pod_is_lost_and_no_node_given_twice(planes: TwoP
     assert planes.placed() == {f"n{number}": CPU for number in range(30)}
 
 
+@pytest.mark.slow
 def test_a_bad_network_costs_time_and_nothing_else(planes: TwoPlanes) -> None:
     planes.add_nodes(10)
     with BadNetwork(planes.own.address, seed=7) as network:

@@ -334,6 +334,7 @@ SEEDS = [(1, 30), *(pytest.param(seed, 120, marks=pytest.mark.slow) for seed in 
 
 @pytest.mark.parametrize(("seed", "count"), SEEDS)
 @pytest.mark.timeout(400)
+@pytest.mark.slow
 def test_killed_and_cut_off(shared: Path, tmp_path: Path, seed: int, count: int) -> None:
     wanted = calm(shared, seed, count)
     chance = random.Random(seed)
