@@ -41,7 +41,7 @@ from alcove.testing.conformance import (
 )
 
 LIST = Path(__file__).with_name("results.txt")
-HEADER = "Where each conformance test of Kubernetes passes; written by `make conformance UPDATE=1`."
+HEADER = "Where each conformance test of Kubernetes passes; `make conformance` compares with it, and with UPDATE=1 changes it."
 ALCOVE = Path(sys.executable).with_name("alcove")
 TENANT = "conformance"
 SERIAL = r"\[Serial\]|\[Disruptive\]"

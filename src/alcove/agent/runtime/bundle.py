@@ -12,6 +12,7 @@ oom-killed    exists if the container was killed because of its memory limit
 attach, ctl   conmon's sockets and pipes: streams, and reopening of the log
 """
 
+import asyncio
 import os
 import re
 import shutil
@@ -67,6 +68,25 @@ def process_of(pid: int) -> ProcessIdentity | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     return None if fields[0] in ("Z", "X") else ProcessIdentity(pid, int(fields[19]))
+
+
+async def process_exited(pid: int) -> None:
+    """Returns when the process has exited, immediately if there is none. It need not be a child."""
+    if process_of(pid) is None:
+        await asyncio.sleep(0)
+        return
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop = asyncio.get_running_loop()
+    exited = asyncio.Event()
+    loop.add_reader(descriptor, exited.set)
+    try:
+        await exited.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
 
 
 class Bundle:

@@ -5,7 +5,9 @@ the agent.
 
 import asyncio
 import os
+import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import orjson
@@ -112,3 +114,14 @@ def _send(bundle: Bundle, pipe: str, message: bytes) -> None:
         os.write(control, message)
     finally:
         os.close(control)
+
+
+def kill_creation(bundle: Bundle) -> None:
+    """Kills conmon and the runtime while they create the container: the runtime would go on without conmon, and the
+    container would exist after its deletion."""
+    monitor = bundle.monitor()
+    if monitor is None or bundle.process() is not None:
+        return
+    with suppress(ProcessLookupError):
+        if os.getpgid(monitor) == monitor:
+            os.killpg(monitor, signal.SIGKILL)

@@ -29,7 +29,7 @@ from alcove.agent.runtime.base import (
     NoSuchContainer,
     RuntimeFailure,
 )
-from alcove.agent.runtime.bundle import Bundle, ContainerRecord, process_of
+from alcove.agent.runtime.bundle import Bundle, ContainerRecord, process_exited
 from alcove.agent.runtime.exec_process import ExecProcesses, remove_leftovers
 from alcove.agent.runtime.flavors import GO, START_LOG, WAIT_CGROUPS_VARIABLE, RuntimeFlavor, script
 from alcove.agent.runtime.resources import oci_resources, visible_resources
@@ -137,7 +137,7 @@ class OciRuntime:
             if status.phase in (ContainerPhase.EXITED, ContainerPhase.BROKEN):
                 return status
             process = bundle.process()
-            await _process_exited(bundle.monitor() or (process.id if process is not None else 0))
+            await process_exited(bundle.monitor() or (process.id if process is not None else 0))
 
     async def kill(self, container: ContainerId, signal: int) -> None:
         bundle = self._find(container)
@@ -293,7 +293,7 @@ class OciRuntime:
     async def _delete(self, bundle: Bundle) -> None:
         """Safe to repeat, also after an agent was stopped at any point of it."""
         self._unstarted.discard(bundle.id)
-        _kill_creation(bundle)
+        conmon.kill_creation(bundle)
         is_deleted = await self._delete_state(bundle)
         self._kill_proxy(bundle)
         await self._stop_monitor(bundle)
@@ -334,7 +334,7 @@ class OciRuntime:
             return
         try:
             async with asyncio.timeout(MONITOR_SECONDS_MAX):
-                await _process_exited(monitor)
+                await process_exited(monitor)
         except TimeoutError:
             if bundle.monitor() == monitor:
                 with suppress(ProcessLookupError):
@@ -358,17 +358,6 @@ class OciRuntime:
         if child.returncode:
             raise CreateFailed(errors.decode(errors="replace").strip() or f"{arguments[0]} failed")
         return output
-
-
-def _kill_creation(bundle: Bundle) -> None:
-    """Kills conmon and the runtime while they create the container: the runtime would go on without conmon, and the
-    container would exist after its deletion."""
-    monitor = bundle.monitor()
-    if monitor is None or bundle.process() is not None:
-        return
-    with suppress(ProcessLookupError):
-        if os.getpgid(monitor) == monitor:
-            os.killpg(monitor, signals.SIGKILL)
 
 
 def _signal_start(bundle: Bundle) -> bool:
@@ -405,22 +394,3 @@ def _last_message(log: Path) -> str:
 
 def _content(path: Path) -> str:
     return path.read_text().strip() if path.exists() else ""
-
-
-async def _process_exited(pid: int) -> None:
-    """Returns when the process has exited, immediately if there is none. It need not be a child."""
-    if process_of(pid) is None:
-        await asyncio.sleep(0)
-        return
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    loop = asyncio.get_running_loop()
-    exited = asyncio.Event()
-    loop.add_reader(descriptor, exited.set)
-    try:
-        await exited.wait()
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)

@@ -56,6 +56,7 @@ class ExtensionDocuments:
         self._clock = clock
         self._kept: dict[TenantId, OrderedDict[DocumentKey, ExtensionDocument]] = {}
         self._bytes: dict[TenantId, int] = {}
+        self._bytes_total = 0
         self._fetching: dict[tuple[TenantId, DocumentKey], asyncio.Task[None]] = {}
 
     async def close(self) -> None:
@@ -114,14 +115,16 @@ class ExtensionDocuments:
                 self._drop(tenant, other)
         self._kept.setdefault(tenant, OrderedDict())[key] = document
         self._bytes[tenant] = self._bytes.get(tenant, 0) + document.size
+        self._bytes_total += document.size
         while self._bytes.get(tenant, 0) > TENANT_BYTES_MAX:
             self._drop(tenant, next(iter(self._kept[tenant])))
-        while sum(self._bytes.values()) > TOTAL_BYTES_MAX:
+        while self._bytes_total > TOTAL_BYTES_MAX:
             largest = max(self._bytes, key=self._bytes.__getitem__)
             self._drop(largest, next(iter(self._kept[largest])))
 
     def _drop(self, tenant: TenantId, key: DocumentKey) -> None:
         document = self._kept[tenant].pop(key)
         self._bytes[tenant] -= document.size
+        self._bytes_total -= document.size
         if not self._kept[tenant]:
             del self._kept[tenant], self._bytes[tenant]
