@@ -14,8 +14,9 @@ from ipaddress import ip_address
 from alcove.dataplane.namespaces import inside
 from alcove.testing.packets import checksum
 
-TIMEOUT = 2.0
-"""Timeout of checks that should succeed, long enough for a busy machine. Others use shorter timeouts."""
+TIMEOUT = 10.0
+"""Timeout of checks that should succeed: a lost first packet is sent again after one second and after three, and the machine
+may be busy. Others use shorter timeouts."""
 IMPATIENT = 0.04
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
-from dnslib import DNSRecord
+from dnslib import DNSError, DNSRecord
 
 from alcove.dns.upstream import Resolver
 from alcove.testing.nodecluster import AttachedPod, NodeCluster, node_cluster
@@ -36,14 +36,19 @@ def resolver() -> Iterator[Resolver]:
         sock.bind(("127.0.0.1", 0))
 
         def serve() -> None:
-            with suppress(OSError):
-                while True:
-                    question, peer = sock.recvfrom(4096)
+            while True:
+                question, peer = sock.recvfrom(4096)
+                if not question:
+                    return
+                with suppress(DNSError):  # Tests send malformed questions as well.
                     for answer in one_address(DNSRecord.parse(question)):
                         sock.sendto(answer, peer)
 
-        threading.Thread(target=serve, daemon=True).start()
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
         yield Resolver(*sock.getsockname())
+        sock.sendto(b"", sock.getsockname())
+        thread.join()
 
 
 @pytest.fixture(scope="module")
