@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from alcove.testing import forkserver
 from alcove.testing.server import Caller, LocalServer
 
 # How long an example takes depends on what else the machine does: --timeout bounds a test as a whole.
@@ -17,6 +18,8 @@ settings.register_profile("same", settings.get_profile("random"), derandomize=Tr
 settings.load_profile("same")
 
 _NUMBERS = count(1)
+
+forkserver.enable()
 
 # The tests themselves are over a million objects that stay to the end: no collection has to look at them.
 gc.disable()

@@ -15,7 +15,6 @@ import shutil
 import signal
 import string
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
@@ -65,17 +64,7 @@ class RealAgent(LocalProcess):
             node.instance,
         )
         super().__init__("agent", node.data / "agent.log", *words, "--bpf", str(BPF_ROOT), *options)
-
-    def start(self) -> None:
-        self._log.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "alcove.processes.main", self._verb, *self._arguments]
-        with self._log.open("a") as log:
-            self._process = subprocess.Popen(
-                ["nsenter", f"--net={namespaces.path_of(self.node.namespace)}", *command],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
+        self._namespace = namespaces.path_of(node.namespace)
 
 
 class RealNode:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
+import time
 from pathlib import Path
 from typing import Self
+
+from alcove.testing import forkserver
 
 STOP_SECONDS_MAX = 30.0
 
@@ -15,6 +15,8 @@ STOP_SECONDS_MAX = 30.0
 class LocalProcess:
     """`with LocalProcess("scheduler", log, …): …`"""
 
+    _namespace: Path | None = None
+    """The network namespace that it runs in; None for that of the test."""
     ready = "leading"
     """Prefix of its first output line, which reports readiness."""
 
@@ -22,7 +24,7 @@ class LocalProcess:
         self._verb = verb
         self._log = log
         self._arguments = arguments
-        self._process: subprocess.Popen[str] | None = None
+        self._process: forkserver.StartedProcess | None = None
 
     @property
     def pid(self) -> int:
@@ -39,14 +41,7 @@ class LocalProcess:
 
     def start(self) -> None:
         """Starts the process without waiting; `wait` waits until it is ready."""
-        self._log.parent.mkdir(parents=True, exist_ok=True)
-        with self._log.open("a") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "alcove.processes.main", self._verb, *self._arguments],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
+        self._process = forkserver.start([self._verb, *self._arguments], self._log, self._namespace)
 
     def wait(self) -> str:
         """Waits for readiness; returns its first line. Raises RuntimeError with its log if it did not become
@@ -62,7 +57,8 @@ class LocalProcess:
         assert self._process is not None
         self._process.send_signal(sent)
         if sent == signal.SIGSTOP:  # Its threads stop one after the other.
-            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
+            while not all(_is_stopped(each) for each in Path(f"/proc/{self._process.pid}/task").iterdir()):
+                time.sleep(0.001)
 
     def stop(self, sent: signal.Signals = signal.SIGTERM) -> None:
         if self._process is not None:
@@ -83,3 +79,7 @@ class LocalProcess:
 
     def __exit__(self, *_exc: object) -> None:
         self.stop()
+
+
+def _is_stopped(task: Path) -> bool:
+    return (task / "stat").read_text().rpartition(")")[2].split()[0] == "T"
