@@ -9,6 +9,8 @@ quote, backslash and unprintable character is escaped. Tracebacks follow in line
 
 from __future__ import annotations
 
+import faulthandler
+import io
 import json
 import logging
 import math
@@ -16,6 +18,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import Enum
 from types import TracebackType
 
@@ -50,12 +53,15 @@ class Form(Enum):
 
 
 def configure(component: str, level: Level = Level.INFO, form: Form = Form.TEXT) -> None:
-    """Set up logging for this process. An uncaught exception is logged too, in the same form."""
+    """Set up logging for this process. An uncaught exception is logged too, in the same form; a crash of the interpreter
+    writes where it happened."""
     handler = logging.StreamHandler()
     handler.setFormatter(TextFormatter(component) if form is Form.TEXT else JsonFormatter(component))
     handler.addFilter(add_request_id)
     logging.basicConfig(level=level.name, handlers=[handler], force=True)
     sys.excepthook = _log_uncaught
+    with suppress(io.UnsupportedOperation):  # Standard error is no file, as in tests.
+        faulthandler.enable()
 
 
 class TextFormatter(logging.Formatter):

@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -131,3 +132,9 @@ def test_an_exception_that_nobody_catches_is_a_log_line_and_an_exit_code() -> No
     assert done.returncode == 1
     assert line["message"] == "process failed; exiting" and line["error"] == "no\nluck"
     assert line["exception"].startswith("Traceback")
+
+
+def test_a_crash_of_the_interpreter_says_where_it_happened() -> None:
+    done = run("logs.configure('agent')\nimport os\nos.abort()")
+    assert done.returncode == -signal.SIGABRT
+    assert "Fatal Python error: Aborted" in done.stderr and "line " in done.stderr
