@@ -49,6 +49,8 @@ class Mirror:
         self._trim = trim
         self._indexes: list[Index] = []
         self._index_positions: dict[str, int] = {}
+        self._all_tenants: set[int] = set()
+        """Positions of the indexes that are searched over all tenants."""
         self._plane_mirrors: dict[PlaneId, PlaneMirror] = {}
         self._subscribers: list[Subscriber] = []
         self._owed: dict[tuple[PlaneId, TenantId], Revision] = {}
@@ -97,6 +99,15 @@ class Mirror:
         names = plane_mirror.found(self._index_positions[index], tenant, value) if plane_mirror else []
         return [ObjectKey(plane, tenant, *name) for name in names]
 
+    def find_keys_of_all(self, index: str, value: str) -> Iterator[ObjectKey]:
+        """The objects of all planes and tenants with this value in an index for which `index_tenants` was called.
+        The cost depends on their number only."""
+        position = self._index_positions[index]
+        for plane, plane_mirror in list(self._plane_mirrors.items()):
+            for tenant in plane_mirror.tenants_with(position, value):
+                for name in plane_mirror.found(position, tenant, value):
+                    yield ObjectKey(plane, tenant, *name)
+
     def everything(self) -> Iterator[ObjectKey]:
         """The keys of all objects."""
         for plane, plane_mirror in list(self._plane_mirrors.items()):
@@ -141,6 +152,13 @@ class Mirror:
         self._indexes.append(index)
         for plane_mirror in self._plane_mirrors.values():
             plane_mirror.add_index(index)
+
+    def index_tenants(self, name: str) -> None:
+        """Allow `find_keys_of_all` for an index."""
+        position = self._index_positions[name]
+        self._all_tenants.add(position)
+        for plane_mirror in self._plane_mirrors.values():
+            plane_mirror.index_tenants(position)
 
     # Freshness
 
@@ -217,6 +235,8 @@ class Mirror:
         plane_mirror = self._plane_mirrors[plane] = PlaneMirror(
             plane, self._trim, self._indexes, self._notify, accepts
         )
+        for position in self._all_tenants:
+            plane_mirror.index_tenants(position)
         return plane_mirror
 
     def speak(self, plane: PlaneId) -> None:

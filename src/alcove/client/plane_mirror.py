@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from sys import intern
 
 import msgspec
@@ -17,6 +17,9 @@ from alcove.client.keys import ObjectKey, PlaneId
 Name = tuple[str, str]
 """(namespace, name)"""
 Accepts = Callable[[TenantId, Name], bool]
+
+UNSORTED_MAX = 64
+"""The objects of a namespace are found by looking at all of a tenant's, up to this number of them."""
 
 _encode = msgspec.json.Encoder().encode
 """Not orjson's encoder: its results keep their whole output buffer alive, at least 4 KB."""
@@ -54,7 +57,11 @@ class PlaneMirror:
         self._notify = notify
         self._indexes: list[Index] = []
         self._tenants: dict[TenantId, dict[Name, _Entry]] = {}
+        self._namespaces: dict[TenantId, dict[str, dict[Name, None]]] = {}
+        """Names by namespace, of the tenants with more than UNSORTED_MAX objects."""
         self._names_by_index: list[dict[tuple[TenantId, str], dict[Name, None]]] = []
+        self._tenants_by_index: dict[int, dict[str, dict[TenantId, None]]] = {}
+        """The tenants that have objects with a value, for the indexes that are searched over all tenants."""
         self._listed: set[tuple[TenantId, Name]] | None = None
         self._waiting: list[tuple[Revision, asyncio.Future[None]]] = []
         for index in indexes:
@@ -97,6 +104,8 @@ class PlaneMirror:
             obj = self._trim(obj)
             indexed = tuple(index_values(index, obj) for index in self._indexes)
             entries[name] = _Entry(revision, _encode(obj), indexed)
+            if old is None:
+                self._sort(tenant, name, entries)
             self._reindex(tenant, name, old.indexed if old else (), indexed)
             key = ObjectKey(self.plane, tenant, *name)
             kind = ChangeType.UPDATED if old else ChangeType.ADDED
@@ -125,6 +134,7 @@ class PlaneMirror:
         entry = entries.pop(name, None) if entries is not None else None
         if entries is None or entry is None:
             return
+        self._unsort(tenant, name)
         if not entries:
             del self._tenants[tenant]
         self._reindex(tenant, name, entry.indexed, ())
@@ -132,6 +142,26 @@ class PlaneMirror:
         self._notify(ObjectChange(ChangeType.DELETED, ObjectKey(self.plane, tenant, *name), obj, entry.body))
 
     # Indexes
+
+    def _sort(self, tenant: TenantId, name: Name, entries: Mapping[Name, _Entry]) -> None:
+        """Adds a name to those of its namespace."""
+        namespaces = self._namespaces.get(tenant)
+        if namespaces is not None:
+            namespaces.setdefault(name[0], {})[name] = None
+        elif len(entries) > UNSORTED_MAX:
+            namespaces = self._namespaces[tenant] = {}
+            for each in entries:
+                namespaces.setdefault(each[0], {})[each] = None
+
+    def _unsort(self, tenant: TenantId, name: Name) -> None:
+        namespaces = self._namespaces.get(tenant)
+        if namespaces is None:
+            return
+        del namespaces[name[0]][name]
+        if not namespaces[name[0]]:
+            del namespaces[name[0]]
+            if not namespaces:
+                del self._namespaces[tenant]
 
     def add_index(self, index: Index) -> None:
         self._indexes.append(index)
@@ -148,19 +178,39 @@ class PlaneMirror:
     ) -> None:
         if old == new:
             return
-        for names_by_value, values in zip(self._names_by_index, old, strict=False):
+        for position, values in enumerate(old):
+            names_by_value = self._names_by_index[position]
             for value in values:
                 names = names_by_value[tenant, value]
                 names.pop(name, None)
                 if not names:
                     del names_by_value[tenant, value]
+                    self._forget_tenant(position, tenant, value)
         for position, values in enumerate(new):
             self._index(position, tenant, name, values)
 
     def _index(self, position: int, tenant: TenantId, name: Name, values: Iterable[str]) -> None:
         names_by_value = self._names_by_index[position]
+        tenants_by_value = self._tenants_by_index.get(position)
         for value in values:
             names_by_value.setdefault((tenant, value), {})[name] = None
+            if tenants_by_value is not None:
+                tenants_by_value.setdefault(value, {})[tenant] = None
+
+    def _forget_tenant(self, position: int, tenant: TenantId, value: str) -> None:
+        tenants_by_value = self._tenants_by_index.get(position)
+        if tenants_by_value is not None:
+            tenants = tenants_by_value[value]
+            del tenants[tenant]
+            if not tenants:
+                del tenants_by_value[value]
+
+    def index_tenants(self, position: int) -> None:
+        """Makes `tenants_with` possible for an index."""
+        if position not in self._tenants_by_index:
+            tenants_by_value = self._tenants_by_index[position] = {}
+            for tenant, value in self._names_by_index[position]:
+                tenants_by_value.setdefault(value, {})[tenant] = None
 
     # For readers
 
@@ -171,13 +221,21 @@ class PlaneMirror:
 
     def names(self, tenant: TenantId, namespace: str | None) -> list[Name]:
         entries = self._tenants.get(tenant, {})
-        return [name for name in entries if namespace is None or name[0] == namespace]
+        namespaces = self._namespaces.get(tenant)
+        if namespace is None:
+            return list(entries)
+        if namespaces is not None:
+            return list(namespaces.get(namespace, ()))
+        return [name for name in entries if name[0] == namespace]
 
     def tenants(self) -> list[TenantId]:
         return list(self._tenants)
 
     def found(self, position: int, tenant: TenantId, value: str) -> list[Name]:
         return list(self._names_by_index[position].get((tenant, value), ()))
+
+    def tenants_with(self, position: int, value: str) -> list[TenantId]:
+        return list(self._tenants_by_index[position].get(value, ()))
 
     def count(self) -> int:
         return sum(len(entries) for entries in self._tenants.values())

@@ -22,7 +22,7 @@ from alcove.client.resources import NODES, PODS
 from alcove.controllers.concurrency import gather_all
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.deletion import delete_if_unchanged
-from alcove.controllers.nodes.pods_by_node import NODE, node_of, on_node
+from alcove.controllers.nodes.pods_by_node import index_by_node, on_node
 
 NODE_GONE_SECONDS = 40.0
 FINISHED_MAX = 12_500
@@ -45,7 +45,8 @@ class PodGarbageCollector(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._pods = self.mirror(PODS, {NODE: node_of, FINISHED: _finished})
+        self._pods = self.mirror(PODS, {FINISHED: _finished})
+        index_by_node(self._pods)
         self._nodes = self.nodes()
         self._absent_since: dict[str, float] = {}
         """Nodes that do not exist although pods are bound to them, and since when."""

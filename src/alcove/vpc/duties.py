@@ -46,7 +46,7 @@ class DutyReconciler:
         names = [copies.names(index) for index in range(copies.desired)]
         current = {index: by_name.pop(name) for index, name in enumerate(names) if name in by_name}
         placed = {index: spec_of(each, "droplet") for index, each in current.items()}
-        homes = place_copies(copies.desired, placed, self._fleet.live.keys(), self._fleet.duties)
+        homes = place_copies(copies.desired, placed, self._fleet.live.keys(), self._fleet.by_load())
         for index, name in enumerate(names):
             spec = {**copies.spec, **self._home(homes[index])}
             if index in current:
@@ -60,7 +60,7 @@ class DutyReconciler:
 
     def home(self) -> Object:
         """The spec fields of the droplet that a first copy would be placed on."""
-        return self._home(place_copies(1, {}, self._fleet.live.keys(), self._fleet.duties)[0])
+        return self._home(place_copies(1, {}, self._fleet.live.keys(), self._fleet.by_load())[0])
 
     def _home(self, droplet: str) -> Object:
         if droplet == NOWHERE:

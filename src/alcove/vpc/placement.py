@@ -7,8 +7,8 @@ droplets than copies, the last copies stay unplaced.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 
 from msgspec import Struct
 
@@ -16,10 +16,10 @@ NOWHERE = ""
 
 
 def place_copies(
-    desired: int, placed: Mapping[int, str], live: Collection[str], load: Mapping[str, int]
+    desired: int, placed: Mapping[int, str], live: Collection[str], by_load: Iterable[str]
 ) -> dict[int, str]:
-    """Each copy's droplet, by the copy's index. `placed` holds the current droplets, `load` the number of
-    duties of each droplet."""
+    """Each copy's droplet, by the copy's index. `placed` holds the current droplets; `by_load` are the live ones,
+    those with the fewest duties first, of which only as many are read as are needed."""
     homes: dict[int, str] = {}
     used: set[str] = set()
     for index in range(desired):
@@ -29,8 +29,8 @@ def place_copies(
             used.add(droplet)
     unplaced = [index for index in range(desired) if index not in homes]
     if unplaced:
-        others = (droplet for droplet in live if droplet not in used)
-        chosen = heapq.nsmallest(len(unplaced), others, key=lambda each: (load.get(each, 0), each))
+        others = (droplet for droplet in by_load if droplet not in used)
+        chosen = list(islice(others, len(unplaced)))
         chosen += [NOWHERE] * (len(unplaced) - len(chosen))
         homes.update(zip(unplaced, chosen, strict=True))
     return homes

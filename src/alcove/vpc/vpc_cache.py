@@ -6,7 +6,9 @@
 | endpoints by `net`, `scope` | a subnet's endpoints; the endpoints of a VNI           |
 | endpoints by `owner`        | the endpoints of a pod, service or other owner by uid  |
 | dividers by `vpc`, bouncers by `net` | the duties of a VPC or subnet                 |
+| dividers by `owner`         | those of a VPC, without those of networks that share its range |
 | dividers, bouncers and endpoints by `droplet` | what a droplet serves or hosts       |
+| dividers and bouncers by `unplaced` | the duties that wait for a droplet             |
 
 All objects are in ring0, on the home plane.
 """
@@ -28,8 +30,11 @@ from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.resources import BOUNCERS, DIVIDERS, DROPLETS, SUBNETS, VPC_ENDPOINTS, VPCS, Resource
 from alcove.vpc import claims
+from alcove.vpc.states import is_provisioned
 
 Clock = Callable[[], float]
+UNPLACED = "unplaced"
+"""The name of an index, and the value by which it finds the duties that wait for a droplet."""
 
 
 def key_of(name: str) -> ObjectKey:
@@ -50,9 +55,14 @@ def _scope(endpoint: Object) -> Iterable[str]:
     return (scope,) if scope else ()
 
 
-def _owner(endpoint: Object) -> Iterable[str]:
-    owner = objects.labels(endpoint).get(OWNER_LABEL)
+def _owner(obj: Object) -> Iterable[str]:
+    owner = objects.labels(obj).get(OWNER_LABEL)
     return (owner,) if owner else ()
+
+
+def _unplaced(duty: Object) -> Iterable[str]:
+    """Dividers of flat networks need no droplet, and are provisioned without one."""
+    return () if spec_of(duty, "droplet") or is_provisioned(duty) else (UNPLACED,)
 
 
 class VpcCache:
@@ -64,8 +74,12 @@ class VpcCache:
         self.endpoints = self._mirror(
             VPC_ENDPOINTS, net=by_spec("net"), droplet=by_spec("droplet"), scope=_scope, owner=_owner
         )
-        self.bouncers = self._mirror(BOUNCERS, net=by_spec("net"), droplet=by_spec("droplet"))
-        self.dividers = self._mirror(DIVIDERS, vpc=by_spec("vpc"), droplet=by_spec("droplet"))
+        self.bouncers = self._mirror(
+            BOUNCERS, net=by_spec("net"), droplet=by_spec("droplet"), unplaced=_unplaced
+        )
+        self.dividers = self._mirror(
+            DIVIDERS, vpc=by_spec("vpc"), owner=_owner, droplet=by_spec("droplet"), unplaced=_unplaced
+        )
         self.droplets = self._mirror(DROPLETS)
 
     def _mirror(self, resource: Resource, **indexes: Index) -> Mirror:
@@ -94,9 +108,6 @@ class VpcCache:
         """The VPC's subnets by age, the oldest first, then by name."""
         subnets = self.subnets.find("vpc", HOME, SYSTEM, vpc)
         return sorted(subnets, key=lambda each: (each["metadata"]["creationTimestamp"], objects.name(each)))
-
-    def all_subnets(self) -> list[Object]:
-        return self.subnets.list(HOME, SYSTEM)
 
     def endpoints_of(self, owner_uid: str) -> list[Object]:
         return self.endpoints.find("owner", HOME, SYSTEM, owner_uid)

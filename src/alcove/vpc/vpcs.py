@@ -10,7 +10,6 @@ import copy
 
 from alcove.api import objects
 from alcove.api.ids import SYSTEM
-from alcove.api.kinds.mizar import OWNER_LABEL
 from alcove.api.kinds.ranges import read_number
 from alcove.api.objects import Object
 from alcove.client.keys import HOME
@@ -92,9 +91,7 @@ class VpcReconciler:
 
     def _dividers_of(self, vpc: Object) -> list[Object]:
         """Only the dividers that the VPC owns: networks that share its range have dividers in it too."""
-        dividers = self._cache.dividers.find("vpc", HOME, SYSTEM, objects.name(vpc))
-        uid = vpc["metadata"]["uid"]
-        return [each for each in dividers if objects.labels(each).get(OWNER_LABEL) == uid]
+        return self._cache.dividers.find("owner", HOME, SYSTEM, vpc["metadata"]["uid"])
 
     async def _update_status(
         self,

@@ -14,7 +14,7 @@ from alcove.client.client import ListSelection
 from alcove.client.errors import ServerBehind
 from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.mirror import OWED_MAX, Mirror
-from alcove.client.plane_mirror import PlaneMirror
+from alcove.client.plane_mirror import UNSORTED_MAX, PlaneMirror
 from alcove.client.resources import PODS
 from alcove.testing.clock import VirtualClock
 
@@ -211,6 +211,44 @@ def test_it_is_what_its_events_add_up_to(steps: list[tuple[bool, str, str, str]]
                 assert found == {name for (t, name), value in model.items() if t == tenant and value == app}
 
     asyncio.run(scenario())
+
+
+@given(STEPS)
+def test_objects_of_all_tenants_are_found_by_a_value(steps: list[tuple[bool, str, str, str]]) -> None:
+    async def scenario() -> None:
+        mirror = Mirror(ListSelection(PODS), {"app": by_app})
+        parts = {"a": mirror.add_plane(HOME)}
+        mirror.index_tenants("app")
+        parts["b"] = mirror.add_plane(PlaneId("b"))
+        model: dict[ObjectKey, str] = {}
+        for revision, (added, tenant, name, app) in enumerate(steps, 1):
+            obj, part = pod(tenant, name, revision, **({"app": app} if app else {})), parts[tenant]
+            if added:
+                put(part, obj)
+                model[key(TenantId(tenant), name, part.plane)] = app
+            else:
+                part.remove(obj, Revision(revision))
+                model.pop(key(TenantId(tenant), name, part.plane), None)
+        for app in ("web", "db"):
+            assert set(mirror.find_keys_of_all("app", app)) == {each for each in model if model[each] == app}
+
+    asyncio.run(scenario())
+
+
+async def test_a_namespace_is_listed_without_the_others_of_its_tenant(mirror: Mirror) -> None:
+    part = mirror.add_plane(HOME)
+    for number in range(3 * UNSORTED_MAX):
+        obj = pod("a", f"p{number}", number + 1)
+        obj["metadata"]["namespace"] = f"n{number % 40}"
+        put(part, obj)
+    in_n1 = {f"p{number}" for number in range(1, 3 * UNSORTED_MAX, 40)}
+    assert {each.name for each in mirror.keys(HOME, A, "n1")} == in_n1
+    assert len(part._namespaces[A]["n1"]) == len(in_n1)
+    for each in mirror.keys(HOME, A):
+        part.remove(
+            {"metadata": {"tenant": "a", "namespace": each.namespace, "name": each.name}}, Revision(999)
+        )
+    assert mirror.keys(HOME, A, "n1") == [] and part._namespaces == {}
 
 
 def test_the_controller_index_has_only_the_controlling_owner() -> None:

@@ -1,16 +1,40 @@
 """What is true of all controllers together."""
 
+import copy
 import time
+from functools import partial
+from itertools import count
 
-from alcove.api.ids import SYSTEM
+from alcove.api.ids import SYSTEM, Revision
+from alcove.api.kinds.mizar import OWNER_LABEL
+from alcove.api.objects import Object
+from alcove.client.changes import ObjectChange
 from alcove.client.client import ListSelection
 from alcove.client.events import EventRecorder
 from alcove.client.keys import HOME
+from alcove.client.plane_mirror import PlaneMirror
 from alcove.client.planes import Planes
-from alcove.client.resources import NODES
+from alcove.client.resources import (
+    DIVIDERS,
+    DROPLETS,
+    ENDPOINT_SLICES,
+    NAMESPACES,
+    NETWORKS,
+    NODES,
+    PODS,
+    SERVICES,
+    SUBNETS,
+    TENANTS,
+    VPC_ENDPOINTS,
+    VPCS,
+    Resource,
+)
 from alcove.controllers.all import CONTROLLERS
-from alcove.controllers.controller import Controller, ControllerContext
+from alcove.controllers.controller import Controller, ControllerContext, WatchSource
 from alcove.controllers.metadata_cache import MetadataCache
+from alcove.network.owners import NETWORK_MARK
+from alcove.testing.reads import count_reads
+from alcove.vpc.defaults import DEFAULT_SUBNET, DEFAULT_VPC
 
 
 def made(planes: Planes) -> list[Controller]:
@@ -34,3 +58,87 @@ async def test_nodes_are_ring0s_alone() -> None:
         made(planes)
         nodes = [each for each in planes.mirrors() if each.selection.resource == NODES]
         assert nodes == [planes.mirror(ListSelection(NODES), tenant=SYSTEM, only=HOME)]
+
+
+class FullMirrors:
+    """All controllers, which compute the keys to enqueue for each change, over mirrors that are filled by hand."""
+
+    def __init__(self, planes: Planes) -> None:
+        self._revisions = count(1)
+        self._parts: dict[Resource, list[PlaneMirror]] = {}
+        controllers = made(planes)
+        for mirror in planes.mirrors():
+            if not mirror.selection.fields:
+                part = mirror.add_plane(HOME)
+                self._parts.setdefault(mirror.selection.resource, []).append(part)
+        for controller in controllers:
+            for source in controller.sources:
+                source.subscribe(partial(self._enqueue, source))
+        self.enqueued = 0
+        self.add(VPCS, SYSTEM, DEFAULT_VPC, spec={"vni": 1, "status": "Provisioned"})
+        self.add(SUBNETS, SYSTEM, DEFAULT_SUBNET, spec={"vpc": DEFAULT_VPC, "status": "Provisioned"})
+
+    def _enqueue(self, source: WatchSource, change: ObjectChange) -> None:
+        self.enqueued += len(list(source.keys(change)))
+
+    def add(self, resource: Resource, tenant: str, name: str, namespace: str = "", **rest: Object) -> None:
+        uid = f"{resource.resource}/{tenant}/{namespace}/{name}"
+        metadata = {"creationTimestamp": "2026-01-01T00:00:00Z", "uid": uid, **rest.pop("metadata", {})}
+        if resource.namespaced:
+            metadata["namespace"] = namespace
+        revision = Revision(next(self._revisions))
+        metadata |= {"tenant": tenant, "name": name, "resourceVersion": str(revision)}
+        for part in self._parts.get(resource, ()):
+            part.put(copy.deepcopy({"metadata": metadata, **rest}), revision)
+
+    def add_tenant(self, name: str) -> None:
+        """A tenant with a flat network and a pod on a node of its own."""
+        self.add(TENANTS, SYSTEM, name, spec={}, status={"phase": "Active"})
+        self.add(NAMESPACES, name, "default", spec={}, status={"phase": "Active"})
+        self.add(NETWORKS, name, "default", spec={"type": "flat"}, status={"phase": "Ready"})
+        marks = {"annotations": {NETWORK_MARK: f"{name}/default"}, "labels": {OWNER_LABEL: f"of-{name}"}}
+        flat = {"vpc": DEFAULT_VPC, "vni": 7, "status": "Provisioned"}
+        self.add(DIVIDERS, SYSTEM, f"vni-{name}-d0", metadata=marks, spec=flat)
+        self.add(
+            SERVICES, name, "kube-dns-default", "kube-system", spec={"selector": {"app": "dns"}, "ports": []}
+        )
+        self.add(ENDPOINT_SLICES, name, "kube-dns", "kube-system", endpoints={})
+        self.add_node(f"node-of-{name}")
+        self.add(
+            PODS, name, "web", "default", spec={"nodeName": f"node-of-{name}", "containers": []}, status={}
+        )
+        endpoint = {
+            "vpc": DEFAULT_VPC,
+            "net": DEFAULT_SUBNET,
+            "vni": 7,
+            "type": "simple",
+            "pod": f"{name}/default/web",
+        }
+        self.add(VPC_ENDPOINTS, SYSTEM, f"1-{name}", spec={**endpoint, "droplet": f"node-of-{name}"})
+
+    def add_node(self, name: str, ready: str = "True") -> None:
+        self.add(NODES, SYSTEM, name, spec={}, status={"conditions": [{"type": "Ready", "status": ready}]})
+        self.add(DROPLETS, SYSTEM, name, spec={"status": "Provisioned" if ready == "True" else "NotReady"})
+
+    def remove(self, resource: Resource, tenant: str, name: str) -> None:
+        for part in self._parts.get(resource, ()):
+            part.remove({"metadata": {"tenant": tenant, "name": name, "uid": ""}, "spec": {}}, Revision(0))
+
+
+async def reads_of_changes(tenants: int) -> tuple[int, int]:
+    """What is read and enqueued for one more tenant and a node that comes, is lost and goes."""
+    async with Planes() as planes:
+        mirrors = FullMirrors(planes)
+        for number in range(tenants):
+            mirrors.add_tenant(f"t{number}")
+        mirrors.enqueued = 0
+        with count_reads() as reads:
+            mirrors.add_tenant("another")
+            mirrors.add_node("node-of-another", ready="False")
+            mirrors.remove(NODES, SYSTEM, "node-of-another")
+            mirrors.remove(TENANTS, SYSTEM, "another")
+    return reads.count, mirrors.enqueued
+
+
+async def test_what_a_tenant_or_node_enqueues_does_not_depend_on_how_many_others_there_are() -> None:
+    assert await reads_of_changes(100) == await reads_of_changes(10)

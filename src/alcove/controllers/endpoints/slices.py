@@ -13,7 +13,7 @@ from alcove.controllers.endpoints.backends import is_managed
 from alcove.controllers.endpoints.managed_slices import ManagedSlices
 from alcove.controllers.endpoints.service_watcher import ServiceWatcher
 from alcove.controllers.endpoints.slice_packing import EndpointZones
-from alcove.controllers.nodes.pods_by_node import NODE, node_of, on_node
+from alcove.controllers.nodes.pods_by_node import index_by_node, on_node
 
 
 class EndpointSlices(ServiceWatcher):
@@ -24,7 +24,7 @@ class EndpointSlices(ServiceWatcher):
         super().__init__(context)
         self._slices = ManagedSlices(self, slice_packing.MANAGER)
         self._nodes = self.nodes()
-        self._pods.add_index(NODE, node_of)
+        index_by_node(self._pods)
         self._zones = EndpointZones()
         self.on(self._nodes, self._services_on_node)
 

@@ -6,8 +6,13 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
+from msgspec import Struct
+
+from alcove.api import objects
 from alcove.api.errors import ApiError
 from alcove.api.ids import SYSTEM
+from alcove.api.kinds.mizar import OWNER_LABEL
+from alcove.api.objects import Object
 from alcove.api.service_ips import SERVICE_RANGES
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.errors import ClientError
@@ -18,11 +23,10 @@ from alcove.controllers.controller import Controller, ControllerContext, Keys, R
 from alcove.vpc.defaults import DEFAULT_RANGE, DEFAULT_SUBNET, DEFAULT_VPC, ensure_defaults
 from alcove.vpc.droplets import DropletSet, is_live
 from alcove.vpc.endpoints import EndpointReconciler
-from alcove.vpc.placement import NOWHERE
 from alcove.vpc.ranges import RangeUsage
 from alcove.vpc.states import is_provisioned
 from alcove.vpc.subnets import SubnetReconciler
-from alcove.vpc.vpc_cache import VpcCache, key_of, spec_of
+from alcove.vpc.vpc_cache import UNPLACED, VpcCache, key_of, spec_of
 from alcove.vpc.vpcs import VpcReconciler
 
 log = logging.getLogger(__name__)
@@ -41,18 +45,35 @@ def named_in(field: str) -> Keys:
 
 
 def served(duties: Mirror, field: str) -> Keys:
-    """The VPCs or subnets (named in `field`) of the duties on a changed droplet; if the droplet has become
-    live, also those of duties that are not assigned to a droplet."""
+    """The VPCs or subnets (named in `field`) of the duties on a droplet that changed what duties depend on; if
+    the droplet has become live, also those of duties that wait for a droplet."""
 
     def keys(change: ObjectChange) -> Iterable[ObjectKey]:
-        is_now_live = change.kind is not ChangeType.DELETED and is_live(change.obj)
-        was_live = change.old is not None and is_live(change.old)
+        now = _duty_facts(change.obj) if change.kind is not ChangeType.DELETED else _NO_DROPLET
+        before = _duty_facts(change.old) if change.old is not None else _NO_DROPLET
+        if now == before:
+            return ()
         affected = duties.find("droplet", HOME, SYSTEM, change.key.name)
-        if is_now_live and not was_live:
-            affected += duties.find("droplet", HOME, SYSTEM, NOWHERE)
+        if now.is_live and not before.is_live:
+            affected += duties.find(UNPLACED, HOME, SYSTEM, UNPLACED)
         return {key_of(spec_of(each, field)) for each in affected}
 
     return keys
+
+
+class _DutyFacts(Struct, frozen=True):
+    """What the duties on a droplet depend on."""
+
+    is_live: bool = False
+    ip: str = ""
+    mac: str = ""
+
+
+_NO_DROPLET = _DutyFacts()
+
+
+def _duty_facts(droplet: Object) -> _DutyFacts:
+    return _DutyFacts(is_live(droplet), spec_of(droplet, "ip"), spec_of(droplet, "mac"))
 
 
 class VpcController(Controller):
@@ -67,11 +88,21 @@ class VpcController(Controller):
         usage = RangeUsage([DEFAULT_RANGE, *SERVICE_RANGES])
         self._vpcs = VpcReconciler(cache, DropletSet(cache), usage)
         self.on(cache.vpcs)
-        self.on(cache.dividers, named_in("vpc"))
+        self.on(cache.dividers, self._of_divider)
         self.on(
             cache.subnets, lambda change: named_in("vpc")(change) if change.kind is ChangeType.DELETED else ()
         )
         self.on(cache.droplets, served(cache.dividers, "vpc"))
+
+    def _of_divider(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        """The VPC of the divider, unless it exists and the divider is not its own: each flat network has a
+        divider in the default VPC."""
+        name = spec_of(change.obj, "vpc")
+        vpc = self._cache.vpc(name)
+        owned = (change.obj, change.old) if change.old is not None else (change.obj,)
+        owner_uids = {objects.labels(each).get(OWNER_LABEL) for each in owned}
+        is_foreign = vpc is not None and vpc["metadata"]["uid"] not in owner_uids
+        return (key_of(name),) if name and not is_foreign else ()
 
     async def reconcile(self, key: ObjectKey) -> Result:
         if key.name == DEFAULT_VPC and self._cache.vpc(DEFAULT_VPC) is None:

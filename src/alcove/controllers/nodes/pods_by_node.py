@@ -24,8 +24,13 @@ def node_of(pod: Object) -> Iterable[str]:
 
 
 def on_node(pods: Mirror, node: str) -> Iterator[ObjectKey]:
-    for tenant_key in pods.spaces():
-        yield from pods.find_keys(NODE, tenant_key.plane, tenant_key.tenant, node)
+    """The pods of all tenants on the node, from a mirror with `index_by_node`."""
+    return pods.find_keys_of_all(NODE, node)
+
+
+def index_by_node(pods: Mirror) -> None:
+    pods.add_index(NODE, node_of)
+    pods.index_tenants(NODE)
 
 
 class PodsOnNodes(Controller):
@@ -38,7 +43,8 @@ class PodsOnNodes(Controller):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._nodes = self.nodes()
-        self._pods = self.mirror(PODS, {NODE: node_of})
+        self._pods = self.mirror(PODS)
+        index_by_node(self._pods)
         self.on(self._nodes, self._of_node)
         self.on(self._pods, self._of_pod)
 

@@ -20,7 +20,7 @@ from alcove.api.node_ports import claimed_port
 from alcove.api.objects import Object
 from alcove.api.pool_shares import PoolUse
 from alcove.client.changes import ChangeType, Index, ObjectChange
-from alcove.client.keys import ObjectKey
+from alcove.client.keys import HOME, ObjectKey
 from alcove.client.resources import SERVICES
 from alcove.controllers.controller import ControllerContext
 from alcove.controllers.services.claiming import ServiceClaims, owner_name
@@ -36,6 +36,13 @@ OUTSIDE_LABEL = "alcove.io/outside"
 EVERYBODY = "true"
 _BALANCED = "balanced"
 BALANCED: Index = lambda service: (_BALANCED,) if is_ours(service["spec"]) else ()  # noqa: E731
+_USER = "outside-user"
+
+
+def _user_of(subnet: Object) -> Iterable[str]:
+    """An index of subnets: the tenant that may use the pool, or EVERYBODY."""
+    user = objects.labels(subnet).get(OUTSIDE_LABEL)
+    return (user,) if user else ()
 
 
 def is_ours(spec: Object) -> bool:
@@ -47,6 +54,8 @@ class LoadBalancerController(ServiceClaims):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context, {_BALANCED: BALANCED})
+        self._services.index_tenants(_BALANCED)
+        self._cache.subnets.add_index(_USER, _user_of)
         self._allocator = AddressAllocator(self._cache, context.clock)
         self._on_services(is_ours, NODE_PORT)
         self.on(self._cache.endpoints, lambda change: self._service_of_deleted(change, NODE_PORT))
@@ -58,11 +67,7 @@ class LoadBalancerController(ServiceClaims):
             return ()
         if change.old is not None and is_pool(change.old):
             return ()
-        return [
-            key
-            for tenant_key in self._services.spaces()
-            for key in self._services.find_keys(_BALANCED, tenant_key.plane, tenant_key.tenant, _BALANCED)
-        ]
+        return self._services.find_keys_of_all(_BALANCED, _BALANCED)
 
     async def _allocate(self, key: ObjectKey, service: Object) -> None:
         if "deletionTimestamp" in service["metadata"]:
@@ -91,9 +96,12 @@ class LoadBalancerController(ServiceClaims):
 
     def _pools(self, tenant: TenantId) -> list[Object]:
         """The pools that the tenant may use, those reserved for it first."""
-        pools = [each for each in self._cache.all_subnets() if is_pool(each)]
-        reserved = [each for each in pools if objects.labels(each)[OUTSIDE_LABEL] == tenant]
-        return reserved + [each for each in pools if objects.labels(each)[OUTSIDE_LABEL] == EVERYBODY]
+        subnets = [
+            subnet
+            for user in (tenant, EVERYBODY)
+            for subnet in self._cache.subnets.find(_USER, HOME, SYSTEM, user)
+        ]
+        return [each for each in subnets if is_pool(each)]
 
     async def _claim(
         self, key: ObjectKey, service: Object, backing: ProviderNetwork, pools: list[Object]

@@ -33,6 +33,7 @@ class LocalProvisioner(Controller):
         )
         self._classes = self.mirror(STORAGE_CLASSES)
         self._volumes = self.mirror(PERSISTENT_VOLUMES, {"node": _node})
+        self._volumes.index_tenants("node")
         self._nodes = self.nodes()
         self.on(self._claims)
         self.on(self._classes, self._of_class)
@@ -53,10 +54,7 @@ class LocalProvisioner(Controller):
 
     def _of_node(self, change: ObjectChange) -> Iterable[ObjectKey]:
         if change.kind is ChangeType.DELETED:
-            for tenant_key in self._volumes.spaces():
-                yield from self._volumes.find_keys(
-                    "node", tenant_key.plane, tenant_key.tenant, change.key.name
-                )
+            yield from self._volumes.find_keys_of_all("node", change.key.name)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         if not key.namespace:
