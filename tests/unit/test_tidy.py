@@ -61,6 +61,12 @@ def test_only_the_http_package_parses_http() -> None:
     assert [path.relative_to(ROOT / "src" / "alcove") for path in users] == [Path("http/parsing.py")]
 
 
+def test_no_pipe_is_given_to_the_event_loop() -> None:
+    """uvloop closes its descriptor twice: the second time it may be a file that another thread has just opened."""
+    users = [path for path in SOURCE if re.search(r"\bconnect_(read|write)_pipe\(", path.read_text())]
+    assert users == []
+
+
 def test_no_path_of_a_developers_machine() -> None:
     own = Path(__file__)
     for path in tracked():

@@ -58,9 +58,11 @@ class AttackedCluster(Struct, frozen=True):
     def unharmed(self) -> Iterator[None]:
         """Fails if a file of the machine was changed in the block, or something was restarted."""
         files, restarts = HostTree.look(self.cluster), self._restarts()
-        yield
-        for name, process in self.cluster.processes.items():
-            assert process.is_running, f"{name} ended: {process.log[-3000:]}"
+        try:
+            yield
+        finally:
+            for name, process in self.cluster.processes.items():
+                assert process.is_running, f"{name} ended with {process.exit_code}: {process.log[-3000:]}"
         assert files.changes(HostTree.look(self.cluster)) == []
         assert self._restarts() == restarts, "something was restarted"
 

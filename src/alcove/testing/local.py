@@ -32,8 +32,14 @@ class LocalProcess:
         return self._process.pid
 
     @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative if it was killed by a signal."""
+        assert self._process is not None
+        return self._process.poll()
+
+    @property
     def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self.exit_code is None
 
     @property
     def log(self) -> str:

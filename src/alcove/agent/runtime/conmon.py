@@ -25,6 +25,7 @@ SANDBOX_LOG_BYTES_MAX = 64 << 10
 the file by a new one."""
 _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 _REOPEN_LOG = b"2 0 0\n"
+_ANSWER_BYTES_MAX = 64 << 10
 
 
 async def create(
@@ -73,24 +74,40 @@ def _arguments(runtime: Path, bundle: Bundle, spec: ContainerSpec) -> Sequence[s
 
 
 async def _read(descriptor: int) -> bytes:
-    """The line that conmon writes when the container was created, or creating it failed."""
+    """The line that conmon writes when the container was created, or creating it failed. Closes the descriptor.
+
+    Not by `connect_read_pipe`: uvloop closes the descriptor of a pipe twice, the second time perhaps a file that another
+    thread has opened meanwhile."""
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
-    file = os.fdopen(descriptor, "rb", buffering=0)
-    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
+    received = bytearray()
+    is_complete = asyncio.Event()
+
+    def receive() -> None:
+        data = os.read(descriptor, _ANSWER_BYTES_MAX)
+        received.extend(data)
+        if not data or b"\n" in data or len(received) > _ANSWER_BYTES_MAX:
+            loop.remove_reader(descriptor)
+            is_complete.set()
+
     try:
+        loop.add_reader(descriptor, receive)
         async with asyncio.timeout(CREATE_SECONDS_MAX):
-            return await reader.readline()
+            await is_complete.wait()
     except TimeoutError:
         raise CreateFailed(f"the runtime did not answer within {CREATE_SECONDS_MAX:.0f} seconds") from None
     finally:
-        transport.close()
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+    return bytes(received).partition(b"\n")[0]
 
 
 def _check(output: bytes) -> None:
     if not output:
         raise CreateFailed("conmon exited without output")
-    result = orjson.loads(output)
+    try:
+        result = orjson.loads(output)
+    except orjson.JSONDecodeError:
+        raise CreateFailed(f"conmon's answer is not JSON: {output[:200]!r}") from None
     if result.get("data", -1) < 0:
         raise CreateFailed((result.get("message") or "the runtime gave no reason").strip())
 

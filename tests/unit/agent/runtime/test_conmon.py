@@ -1,9 +1,14 @@
 """The arguments and messages of conmon, with a script in its place."""
 
+import asyncio
+import gc
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from alcove.agent.runtime import conmon
 from alcove.agent.runtime.base import ContainerId, ContainerSpec, CreateFailed
@@ -50,12 +55,47 @@ async def test_conmon_is_called_with_the_options_of_the_container(tmp_path: Path
         ('{"data": -1, "message": "no such file"}\n', "no such file"),
         ('{"data": -1}\n', "gave no reason"),
         ("", "without output"),
+        ("not JSON\n", "not JSON"),
+        ("x" * (1 << 17), "not JSON"),
     ],
 )
 async def test_a_failed_creation_is_an_error(tmp_path: Path, response: str, message: str) -> None:
     bundle, spec = make(tmp_path)
     with pytest.raises(CreateFailed, match=message):
         await conmon.create(program(tmp_path, response), Path("/runtime"), bundle, spec, {})
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("given", [b'{"data": 1}\n{"data": 2}\n', b'{"data": 1}', None])
+def test_the_descriptor_of_an_answer_is_closed_once(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], given: bytes | None
+) -> None:
+    """Closed again, it would be a file that was opened meanwhile."""
+
+    async def read() -> bytes:
+        reading, writing = os.pipe()
+        task = asyncio.create_task(conmon._read(reading))
+        await asyncio.sleep(0.01)
+        if given is None:
+            task.cancel()
+        else:
+            os.write(writing, given)
+        os.close(writing)
+        try:
+            return await task
+        finally:
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+            assert opened == [reading], "the number is free as soon as the answer is there"
+
+    opened: list[int] = []
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        if given is None:
+            with pytest.raises(asyncio.CancelledError):
+                runner.run(read())
+        else:
+            assert runner.run(read()) == b'{"data": 1}'
+    gc.collect()
+    os.close(opened[0])
 
 
 @pytest.mark.parametrize(
