@@ -155,6 +155,7 @@ def _serve(channel: socket.socket) -> None:
             continue
         pid = os.fork()
         if pid == 0:
+            channel.close()
             _run(request, *descriptors)
         opened = os.pidfd_open(pid)
         socket.send_fds(channel, [str(pid).encode()], [opened])
