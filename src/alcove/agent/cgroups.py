@@ -9,6 +9,7 @@ import errno
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
@@ -169,6 +170,13 @@ class Cgroups:
                         raise
                     removed = False
         return removed
+
+    def remove_if_empty(self, group: str) -> None:
+        """Removes the cgroup from the hierarchies where nothing is in it, and nothing below it: another cluster may be
+        creating its own there."""
+        for mount in self.mounts:
+            with suppress(OSError):
+                (mount.path / group.lstrip("/")).rmdir()
 
     def children(self, group: str) -> list[str]:
         """Names of the cgroups directly below."""

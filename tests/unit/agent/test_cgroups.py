@@ -169,3 +169,15 @@ def test_the_group_of_a_tenant_goes_with_its_last_pod(tmp_path: Path) -> None:
     groups.balance("/acme")
     assert not (tmp_path / "acme").exists()
     groups.balance("/acme")
+
+
+def test_a_group_that_another_cluster_is_in_stays(tmp_path: Path) -> None:
+    """The empty group of a cluster that was about to start went with the last one of another."""
+    groups = Cgroups(V2.format(root=tmp_path))
+    (tmp_path / "alcove/other").mkdir(parents=True)
+    groups.remove_if_empty("/alcove")
+    assert groups.children("/alcove") == ["other"]
+    groups.remove("/alcove/other")
+    groups.remove_if_empty("/alcove")
+    groups.remove_if_empty("/alcove")
+    assert not (tmp_path / "alcove").exists()

@@ -97,8 +97,7 @@ def _remove_groups(instances: Iterable[str]) -> None:
                 break
             groups.kill(f"{GROUP}/{instance}")
             time.sleep(0.02)
-    if not groups.children(GROUP):
-        groups.remove(GROUP)
+    groups.remove_if_empty(GROUP)
 
 
 def _kill_programs(*folders: Path) -> None:
