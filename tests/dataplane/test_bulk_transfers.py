@@ -20,7 +20,7 @@ from alcove.dataplane.model import (
 )
 from alcove.testing.networks import LabNetwork, apply_networks
 from alcove.testing.nodes import Lab, NamespacePod
-from alcove.testing.probes import connect, tcp_server
+from alcove.testing.probes import TIMEOUT, connect, tcp_server
 
 VNI = 6501
 DATA = os.urandom(3_000_000)
@@ -67,8 +67,8 @@ def digest_of(near: socket.socket, into: list[str]) -> None:
 def transfer(sender: socket.socket, receiver: socket.socket) -> bool:
     heard: list[str] = []
     reader = threading.Thread(target=digest_of, args=(receiver, heard))
-    sender.settimeout(10)
-    receiver.settimeout(10)
+    sender.settimeout(TIMEOUT)
+    receiver.settimeout(TIMEOUT)
     reader.start()
     sender.sendall(DATA)
     sender.shutdown(socket.SHUT_WR)
@@ -95,7 +95,7 @@ def test_both_ways_whole(pipes: Pipes, where: str, by: str, six: bool) -> None:
         (own, 8080) if by == "directly" else ((f"fd20::1:{last}" if six else f"172.20.1.{last}"), 80)
     )
     with tcp_server(server.namespace, own, 8080) as listener:
-        near = connect(pipes.client.namespace, target, port, timeout=2)
+        near = connect(pipes.client.namespace, target, port)
         assert near is not None
         far, _ = listener.accept()
         assert transfer(near, far)

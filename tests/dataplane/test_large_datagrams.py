@@ -23,6 +23,7 @@ from alcove.testing.networks import LabNetwork, apply_networks
 from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.packets import ROUTER_MAC, Tap, ethernet, ipv4, udp
 from alcove.testing.probes import IMPATIENT, TIMEOUT, opened, udp_socket
+from alcove.testing.server import wait_until
 
 VNI = 6001
 VIP, VIP6 = "172.20.0.20", "fd20::20"
@@ -111,7 +112,7 @@ def test_a_later_fragment_alone_is_dropped_where_ports_matter(field: Field) -> N
     with Tap(field.client.namespace, "eth0") as gun, Tap(field.near.namespace, "eth0") as tap:
         gun.send(ethernet(field.client.veth.mac, ROUTER_MAC, 0x0800, piece))
         assert tap.catch(b"lonely", timeout=0.02) is None
-    assert node.dropped(DropReason.FRAGMENT_UNKNOWN) == before + 1
+    wait_until(lambda: node.dropped(DropReason.FRAGMENT_UNKNOWN) == before + 1)
 
 
 def test_overlapping_fragments_do_not_change_the_ports(field: Field) -> None:

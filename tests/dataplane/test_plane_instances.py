@@ -1,6 +1,7 @@
 """Instances come and go: nothing is left behind, and two of them share a machine's one namespace."""
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,6 +49,9 @@ LISTS += (
 
 
 LATE = ("fe80::", "ff00::/8")
+"""Link-local addresses and the route of multicast come in the kernel's own time."""
+LAGGING = re.compile(r" state \S+| linkdown")
+"""What the kernel says of a link's carrier, up to a second after it has changed."""
 
 
 def everything_in(node: LabNode) -> dict[str, str]:
@@ -56,8 +60,9 @@ def everything_in(node: LabNode) -> dict[str, str]:
     for command in LISTS:
         words = ["nsenter", f"--net=/run/netns/{node.name}", *command.split()]
         message = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-        # Link-local addresses and the route of multicast come in the kernel's own time.
-        lines = (line for line in message.splitlines() if not any(each in line for each in LATE))
+        lines = (
+            LAGGING.sub("", line) for line in message.splitlines() if not any(each in line for each in LATE)
+        )
         found[command] = "\n".join(lines)
     found["namespaces"] = " ".join(namespaces.names(f"alcove-{node.lab.token}"))
     found["pins"] = " ".join(sorted(path.name for path in BPF_ROOT.iterdir()))

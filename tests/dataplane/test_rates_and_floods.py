@@ -25,12 +25,13 @@ from alcove.dataplane.netlink import Netlink
 from alcove.testing.networks import LabNetwork, apply_networks
 from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.packets import ROUTER_MAC, SYN, Tap, ethernet, ipv4, tcp
-from alcove.testing.probes import connect, tcp_server, udp_socket
+from alcove.testing.probes import TIMEOUT, connect, tcp_server, udp_socket
 
 # Rates are measured by the clock.
 pytestmark = pytest.mark.alone
 
 LOUD, QUIET = 7001, 7002
+TRIES = 5
 VIP = "172.20.0.30"
 
 
@@ -73,6 +74,16 @@ def received(client: NamespacePod, server: NamespacePod, seconds: float) -> floa
         return total / taken
 
 
+def at_least(wanted: float, client: NamespacePod, server: NamespacePod, seconds: float) -> float:
+    """The same; measured again if it is less than wanted, as the machine may have been busy. What comes is never more than
+    allowed."""
+    rates = [received(client, server, seconds)]
+    while rates[-1] < wanted and len(rates) < TRIES:
+        rates.append(received(client, server, seconds))
+    assert rates[-1] >= wanted, rates
+    return max(rates)
+
+
 @pytest.mark.parametrize("where", [0, 1])
 def test_a_port_keeps_to_its_rate(two_nodes: Lab, where: int) -> None:
     rate = 5_000_000
@@ -80,8 +91,8 @@ def test_a_port_keeps_to_its_rate(two_nodes: Lab, where: int) -> None:
     network.pods += pods(two_nodes, LOUD, (where, "server", 12)).pods
     client, server = network.pods
     apply_networks(two_nodes, network)
-    assert 0.8 * rate < received(client, server, 1.0) < 1.2 * rate
-    assert received(server, client, 0.3) > 4 * rate, "the other way is not limited"
+    assert at_least(0.8 * rate, client, server, 1.0) < 1.2 * rate
+    assert at_least(4 * rate, server, client, 0.3) > 4 * rate, "the other way is not limited"
 
 
 def test_a_pod_cannot_shake_off_its_rate(one_node: Lab) -> None:
@@ -111,12 +122,15 @@ def test_a_higher_class_goes_first_on_a_full_underlay() -> None:
         lab.nodes[0].set_port(second, traffic_class=TrafficClass.BEST_EFFORT)
         apply_networks(lab, network)
         got: dict[str, float] = {}
-        low = threading.Thread(target=lambda: got.update(low=received(second, fourth, 1.5)))
-        low.start()
-        got["high"] = received(first, third, 1.5)
-        low.join()
-        assert got["high"] > 3 * got["low"]
-        assert got["high"] + got["low"] < 1.3 * capacity
+        for _ in range(TRIES):
+            low = threading.Thread(target=lambda: got.update(low=received(second, fourth, 1.5)))
+            low.start()
+            got["high"] = received(first, third, 1.5)
+            low.join()
+            assert got["high"] + got["low"] < 1.3 * capacity
+            if got["high"] > 3 * got["low"]:
+                return
+        pytest.fail(f"the lower class got too much: {got}")
 
 
 @contextmanager
@@ -127,7 +141,7 @@ def quiet_connection(network: LabNetwork) -> Iterator[tuple[socket.socket, socke
         near = connect(client.namespace, VIP, 80)
         assert near is not None
         far, _ = listener.accept()
-        far.settimeout(5)
+        far.settimeout(TIMEOUT)
         try:
             yield near, far
         finally:
@@ -188,11 +202,11 @@ def test_a_node_that_was_cut_off_goes_on_where_it_was(two_nodes: Lab) -> None:
         with pytest.raises(TimeoutError):
             far.recv(64)
         two_nodes.nodes[1].cut(off=False)
-        far.settimeout(5)
+        far.settimeout(TIMEOUT)
         assert far.recv(64) == b"into the void"
         near.close()
         far.close()
     two_nodes.nodes[1].slow(2_000_000)
     assert received(client, server, 0.5) < 3_000_000
     two_nodes.nodes[1].slow(0)
-    assert received(client, server, 0.2) > 6_000_000
+    assert at_least(6_000_000, client, server, 0.2) > 6_000_000

@@ -13,7 +13,16 @@ from alcove.dataplane.model import DataplaneService, Protocol, ServiceBackend
 from alcove.testing.networks import LabNetwork, apply_networks
 from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.packets import ROUTER_MAC, Tap, crc32c, ethernet, ipv4, ipv6, sctp
-from alcove.testing.probes import connect, opened, ping, tcp_server, tcp_talks, udp_socket, udp_talks
+from alcove.testing.probes import (
+    TIMEOUT,
+    connect,
+    opened,
+    ping,
+    tcp_server,
+    tcp_talks,
+    udp_socket,
+    udp_talks,
+)
 
 VNI = 2001
 VIP, VIP6, OTHER_VIP = "172.20.0.10", "fd20::10", "172.20.0.11"
@@ -145,7 +154,7 @@ def test_an_established_connection_outlives_its_backends_entry(served: Served) -
         accepted, _ = tcp.accept()
         served.serve(service(served.far))
         client.sendall(b"still there?")
-        accepted.settimeout(5)
+        accepted.settimeout(TIMEOUT)
         assert accepted.recv(64) == b"still there?"
         accepted.sendall(b"yes")
         assert client.recv(64) == b"yes"
@@ -196,7 +205,7 @@ def test_two_flows_at_once_from_one_port_to_one_backend(served: Served, order: s
     if order == "two services":
         targets = [(VIP, 80), (OTHER_VIP, 80)]
     with tcp_server(backend.namespace, backend.address, 8080) as tcp:
-        tcp.settimeout(5)
+        tcp.settimeout(TIMEOUT)
         clients, servers = [], []
         for target, port in targets:
             client = connect(served.client.namespace, target, port, source_port=46000)
@@ -204,7 +213,7 @@ def test_two_flows_at_once_from_one_port_to_one_backend(served: Served, order: s
             clients.append(client)
             servers.append(tcp.accept()[0])
         for number, (client, server) in enumerate(zip(clients, servers, strict=True)):
-            server.settimeout(5)
+            server.settimeout(TIMEOUT)
             client.sendall(b"%d" % number)
             assert server.recv(16) == b"%d" % number
             server.sendall(b"ok")
@@ -234,8 +243,8 @@ def test_half_evicted_flow_heals(served: Served) -> None:
         client = connect(served.client.namespace, VIP, 80)
         assert client is not None
         accepted, _ = tcp.accept()
-        accepted.settimeout(5)
-        client.settimeout(5)
+        accepted.settimeout(TIMEOUT)
+        client.settimeout(TIMEOUT)
         memory = node.plane.memories.open(0)
         for kind in (FlowKind.REVERSE, FlowKind.FORWARD):
             # As after a pause: only what has not been used for a while is evicted.
@@ -312,7 +321,7 @@ def test_a_backends_icmp_error_comes_from_the_service(served: Served, where: str
     served.serve(service(backend, protocol=Protocol.UDP, six=six))
     family = socket.AF_INET6 if six else socket.AF_INET
     with opened(served.client.namespace, family, socket.SOCK_DGRAM) as asker:
-        asker.settimeout(2)
+        asker.settimeout(TIMEOUT)
         asker.connect((VIP6 if six else VIP, 80))
         asker.send(b"anybody?")
         with pytest.raises(ConnectionRefusedError):

@@ -15,7 +15,7 @@ from alcove.dataplane import namespaces
 from alcove.processes.machine import cluster, cluster_numbers, underlay
 from alcove.processes.machine.cluster import LocalCluster, LocalNode
 from alcove.testing.machine import FORWARDING, traces
-from alcove.testing.probes import connect, ping, tcp_server, tcp_talks
+from alcove.testing.probes import TIMEOUT, connect, ping, tcp_server, tcp_talks
 
 pytestmark = pytest.mark.root
 
@@ -118,7 +118,7 @@ def test_egress_is_through_this_machine(one: LocalCluster) -> None:
             client = connect(node, "198.18.77.2", 80)
             assert client is not None
             stack.enter_context(client)
-            server.settimeout(5)
+            server.settimeout(TIMEOUT)
             accepted, (address, _port) = server.accept()
             stack.enter_context(accepted)
             assert address == "198.18.77.1"
