@@ -100,7 +100,7 @@ async def test_running_containers_go_on_and_are_found_again(maker: Maker) -> Non
     await maker.runtime.start(container)
     waiting = asyncio.ensure_future(maker.runtime.wait(container))
     (maker.folder / "shared/end").touch()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         status = await waiting
     assert (status.phase, status.exit_code) == (ContainerPhase.EXITED, 5)
     assert lab.lines(container) == ["started", "ended"]
@@ -112,7 +112,7 @@ async def test_how_a_container_ended_is_known_though_nobody_watched(maker: Maker
     await _kill(process)
     lab = maker.lab()
     (maker.folder / "shared/end").touch()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while "ended" not in lab.lines(container):  # noqa: ASYNC110  It happens in another process.
             await asyncio.sleep(0.02)
         status = await maker.runtime.wait(container)
@@ -126,7 +126,7 @@ async def test_a_container_whose_watcher_was_killed_too_is_over_when_it_is_over(
     monitor = int((maker.folder / "run/containers" / container / "conmon.pid").read_text())
     os.kill(monitor, signal.SIGKILL)
     await maker.runtime.kill(container, signal.SIGKILL)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         status = await maker.runtime.wait(container)
     assert (status.phase, status.exit_code) == (ContainerPhase.EXITED, 255)
 
@@ -166,7 +166,7 @@ async def test_an_id_can_be_used_again_after_its_creation_was_given_up(
     await maker.runtime.delete(spec.id)
     await maker.runtime.create(spec)
     await maker.runtime.start(spec.id)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert (await maker.runtime.wait(spec.id)).exit_code == 0
 
 
@@ -193,6 +193,6 @@ async def test_no_process_waits_for_ever_for_a_container_that_nobody_starts(make
     (bundle / "pid").unlink()
     (bundle / "process").unlink(missing_ok=True)
     await maker.runtime.delete(spec.id)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while _processes_of(bundle):  # noqa: ASYNC110  It happens in other processes.
             await asyncio.sleep(0.05)

@@ -97,7 +97,7 @@ async def test_a_killed_container_ends_with_the_signal(any_lab: ContainerLab, nu
     await _said(any_lab, container, "ready")
     waiting = asyncio.gather(runtime.wait(container), runtime.wait(container))
     await runtime.kill(container, number)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for status in await waiting:
             assert (status.phase, status.exit_code, status.oom_killed) == (
                 ContainerPhase.EXITED,
@@ -336,7 +336,7 @@ async def test_exec_on_a_terminal(lab: ContainerLab) -> None:
     process = ExecSession(
         ["sh", "-c", "tty; test -t 0 && echo terminal"], tty=True, stdin=lower, stdout=lower, stderr=lower
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await lab.runtime.exec(container, process) == 0
     os.close(lower)
     output = b""
@@ -379,7 +379,7 @@ async def _attached(runtime: ContainerRuntime, container: ContainerId, data: byt
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(stream, data)
         output = b""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while b"you said" not in output:
                 output += (await loop.sock_recv(stream, 8_192))[1:]
         return output

@@ -34,7 +34,7 @@ class Screen:
 
     async def shows(self, text: bytes) -> None:
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await self._taken.wait()
                 source = DescriptorReader(self.upper)
                 while text not in self.shown and (data := await source.read()):
@@ -56,7 +56,7 @@ async def test_a_terminal_is_typed_at_shows_and_is_resized(lab: ContainerLab) ->
     await DescriptorWriter(screen.upper).write(b"hello\r")
     await screen.shows(b"heard hello")
     await screen.shows(b"ready")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         # gVisor passes signals on from a moment after the start; the size itself is seen at once.
         for width in itertools.cycle((88, 89)):
             fcntl.ioctl(screen.upper, termios.TIOCSWINSZ, struct.pack("HHHH", 44, width, 0, 0))
@@ -70,7 +70,7 @@ async def test_a_terminal_is_typed_at_shows_and_is_resized(lab: ContainerLab) ->
 async def test_what_cannot_be_started_says_so_on_the_terminal(lab: ContainerLab) -> None:
     container, screen = await sleeping(lab), Screen()
     process = ExecSession(["/no/such/command"], tty=True, on_terminal=screen.take)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await lab.runtime.exec(container, process) != 0
     await screen.shows(b"/no/such/command")
     os.close(screen.upper)
@@ -85,7 +85,7 @@ async def test_cancelling_a_terminal_ends_its_process(lab: ContainerLab) -> None
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     os.close(screen.upper)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while b"777" in await _processes(lab, container):
             pass
 

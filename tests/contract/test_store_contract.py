@@ -45,7 +45,7 @@ async def store(open_store: Open) -> AsyncIterator[Store]:
 async def take(store: Store, after: Revision, count: int) -> list[StoreEvent]:
     """The first `count` events after a revision."""
     events: list[StoreEvent] = []
-    async with asyncio.timeout(20), store.feed(after) as feed:
+    async with asyncio.timeout(60), store.feed(after) as feed:
         while len(events) < count:
             events += await anext(feed)
     return events
@@ -94,7 +94,7 @@ async def test_unique_an_event_comes_once_though_writes_go_on_while_a_feed_catch
     start = await store.revision()
     for n in range(300):
         await store.write([put(f"old{n}")])
-    async with asyncio.timeout(20), store.feed(start) as feed:
+    async with asyncio.timeout(60), store.feed(start) as feed:
         writing = asyncio.gather(*(store.write([put(f"new{n}")]) for n in range(300)))
         events: list[StoreEvent] = []
         while len(events) < 600:
@@ -479,7 +479,7 @@ async def test_compaction_twice_and_backwards_is_no_error(store: Store) -> None:
 async def test_compaction_keeps_no_reader_waiting(store: Store) -> None:
     """A consistent read waits until the feed has reached the newest revision, also if a compaction took it."""
     first = await store.write([put("gone")])
-    async with asyncio.timeout(20), store.feed(first) as feed:
+    async with asyncio.timeout(60), store.feed(first) as feed:
         second = await store.write([WriteOp(pod("gone"), None, last=b"secret")])
         await store.compact(second)
         newest = await store.revision()

@@ -181,7 +181,7 @@ async def test_last_bodies_go_with_history(etcd_endpoint: str, store: EtcdStore,
 
 
 async def test_opening_fails_when_etcd_is_unreachable() -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         with pytest.raises(StoreOpenError, match="etcd"):
             await EtcdStore.open(["127.0.0.1:1"])
 
@@ -205,7 +205,7 @@ async def test_a_write_without_an_answer_may_have_happened_and_one_that_was_not_
     server.send(signal.SIGCONT)
     await asyncio.to_thread(server.kill)
     with pytest.raises(StoreUnavailable) as refused:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 # Once the connection is known to be gone, nothing is sent.
                 with suppress(WriteOutcomeUnknown):
@@ -235,7 +235,7 @@ async def test_feed_survives_kill_9_of_etcd_without_gap_or_repetition(new_etcd: 
     with pytest.raises(StoreUnavailable):
         await store.write([put("nobody")])
     await asyncio.to_thread(server.start)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(acknowledged) < 40:
             await write_on(1)
     assert events[-1].revision >= acknowledged[-1]
@@ -253,7 +253,7 @@ async def test_feed_in_the_past_lets_its_consumer_set_the_pace(
     start = await store.revision()
     for _ in range(60):
         await store.write([put(f"p{number}") for number in range(50)])
-    async with asyncio.timeout(30), store.feed(start) as feed:
+    async with asyncio.timeout(60), store.feed(start) as feed:
         first = await anext(feed)
         # A consumer that takes its time holds up nobody's write.
         newest = await store.write([put("while-it-waits")])

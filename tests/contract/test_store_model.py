@@ -201,7 +201,7 @@ class StoreMachine(RuleBasedStateMachine):
 
         async def followed() -> list[StoreEvent]:
             events: list[StoreEvent] = []
-            async with asyncio.timeout(20), self.store.feed(after) as feed:
+            async with asyncio.timeout(60), self.store.feed(after) as feed:
                 while len(events) < len(expected):
                     events += await anext(feed)
             return events

@@ -183,14 +183,14 @@ def test_the_one_that_filled_it_goes_and_others_do_not_notice(cluster: SmallDisk
         wait_until(lambda: event_messages(acme, "late", "FailedMount"))
         ballast.hold()
         assert event_messages(acme, "late", "FailedMount")[0].endswith("No space left on device")
-        found = ended(acme, "fat", 40)
+        found = ended(acme, "fat")
         assert (found["status"]["phase"], found["status"]["reason"]) == ("Failed", "Evicted")
         assert "low on resource: ephemeral-storage" in found["status"]["message"]
-        wait_until(lambda: has_pressure(cluster), 20)
-        wait_until(lambda: "node.kubernetes.io/disk-pressure" in taints(cluster), 20)
+        wait_until(lambda: has_pressure(cluster))
+        wait_until(lambda: "node.kubernetes.io/disk-pressure" in taints(cluster))
         # What it had is free again: who waited goes on.
-        ready(acme, "late", 40)
-        ready(acme, "foreign", 60)
+        ready(acme, "late")
+        ready(acme, "foreign")
     ready(acme, "looked-after")
     found = acme.get(f"{PODS}/looked-after").json
     why = [
@@ -228,7 +228,7 @@ def test_a_pull_that_has_no_room_says_so(cluster: SmallDisk, acme: Caller) -> No
         assert str(data) not in first
     finally:
         ballast.unlink()
-    ready(acme, "unfetched", 60)
+    ready(acme, "unfetched")
     remove(acme, "unfetched")
 
 
@@ -237,9 +237,9 @@ def test_a_pull_that_has_no_room_says_so(cluster: SmallDisk, acme: Caller) -> No
 def test_pods_come_again_when_there_is_room(cluster: SmallDisk, acme: Caller) -> None:
     """A minute after: what comes and goes must not bring pods."""
     with Ballast(cluster):
-        wait_until(lambda: has_pressure(cluster), 30)
+        wait_until(lambda: has_pressure(cluster))
         create(acme, pod("waits", runtimeClassName="crun"))
-        wait_until(lambda: event_messages(acme, "waits", "FailedScheduling"), 20)
+        wait_until(lambda: event_messages(acme, "waits", "FailedScheduling"))
     wait_until(lambda: not has_pressure(cluster), 120)
-    ready(acme, "waits", 30)
+    ready(acme, "waits")
     remove(acme, "waits")

@@ -83,8 +83,8 @@ def test_what_is_in_memory_outlives_a_container_but_not_its_pod(cluster: RealClu
         wanted["spec"]["containers"] = [container("main", command, {"name": "cache", "mountPath": "/cache"})]
         uid = create(acme, wanted)
         until(acme, "kept", lambda found: _restarts(found) == 1, 120)
-        until(acme, "kept", lambda found: "running" in found["status"]["containerStatuses"][0]["state"], 60)
-        wait_until(lambda uid=uid: log_of(cluster, uid, attempt=1) == ["kept"], 60)
+        until(acme, "kept", lambda found: "running" in found["status"]["containerStatuses"][0]["state"])
+        wait_until(lambda uid=uid: log_of(cluster, uid, attempt=1) == ["kept"])
         remove(acme, "kept")
 
 
@@ -136,23 +136,23 @@ def test_limits_are_visible_inside_and_so_is_their_change(cluster: RealCluster, 
     wanted["spec"]["containers"][0]["resources"] = {"limits": amounts, "requests": amounts}
     uid = create(acme, wanted)
     ready(acme, "sized", 120)
-    wait_until(lambda: log_of(cluster, uid)[-1] == f"{64 << 20} 10000", 60)
+    wait_until(lambda: log_of(cluster, uid)[-1] == f"{64 << 20} 10000")
     more = {"memory": "96Mi", "cpu": "200m"}
     resized = {"spec": {"containers": [{"name": "main", "resources": {"limits": more, "requests": more}}]}}
     answer = acme.patch(f"{PODS}/sized/resize", resized, "strategic-merge-patch+json")
     assert answer.status == 200, answer.body
     wait_until(lambda: log_of(cluster, uid)[-1] == f"{96 << 20} 20000", 120)
-    status = until(acme, "sized", lambda found: _allocated(found) == more, 60)["status"]
+    status = until(acme, "sized", lambda found: _allocated(found) == more)["status"]
     assert status["containerStatuses"][0]["restartCount"] == 0
     huge = {"memory": "96Mi", "cpu": "1000"}
     resized["spec"]["containers"][0]["resources"] = {"limits": huge, "requests": huge}
     assert acme.patch(f"{PODS}/sized/resize", resized, "strategic-merge-patch+json").status == 200
-    found = until(acme, "sized", lambda found: condition(found, "PodResizePending") == "True", 60)
+    found = until(acme, "sized", lambda found: condition(found, "PodResizePending") == "True")
     reasons = {each["type"]: each.get("reason") for each in found["status"]["conditions"]}
     assert reasons["PodResizePending"] == "Infeasible" and _allocated(found) == more
     resized["spec"]["containers"][0]["resources"] = {"limits": more, "requests": more}
     assert acme.patch(f"{PODS}/sized/resize", resized, "strategic-merge-patch+json").status == 200
-    until(acme, "sized", lambda found: not condition(found, "PodResizePending"), 60)
+    until(acme, "sized", lambda found: not condition(found, "PodResizePending"))
     remove(acme, "sized")
 
 

@@ -31,7 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     ):
         for tenant in ("acme", "beta"):
             assert server.system.post("/api/v1/tenants", {"metadata": {"name": tenant}}).status == 201
-            wait_until(lambda tenant=tenant: tenant_is_ready(server, tenant), 30)
+            wait_until(lambda tenant=tenant: tenant_is_ready(server, tenant))
         yield server
 
 
@@ -123,13 +123,13 @@ def test_a_pod_that_goes_round_the_scheduler_takes_no_room_it_does_not_fit_in(
         status = acme.get(f"{PODS}/greedy").json.get("status", {})
         return bool(status.get("phase") == "Failed" and status.get("reason") == reason)
 
-    wait_until(refused, 30)
+    wait_until(refused)
     beta = cluster.as_tenant("beta")
     assert beta.post(PODS, pod("modest", resources={"requests": {"cpu": "100m"}})).status == 201
     running(beta, "modest")
     for caller, name in ((acme, "greedy"), (beta, "modest")):
         assert caller.delete(f"{PODS}/{name}").status == 200
-        wait_until(lambda caller=caller, name=name: caller.get(f"{PODS}/{name}").status == 404, 30)
+        wait_until(lambda caller=caller, name=name: caller.get(f"{PODS}/{name}").status == 404)
 
 
 def test_events_say_what_happened(cluster: LocalServer) -> None:
@@ -172,7 +172,7 @@ def test_a_deployment_is_whole(cluster: LocalServer) -> None:
     }
     path = "/apis/apps/v1/namespaces/default/deployments"
     assert caller.post(path, made).status == 201
-    wait_until(lambda: _ready_replicas(caller, f"{path}/web") == 5, 30)
+    wait_until(lambda: _ready_replicas(caller, f"{path}/web") == 5)
 
 
 def _ready_replicas(caller: Caller, path: str) -> int:
@@ -215,7 +215,7 @@ async def test_a_machine_without_the_rights_says_so(
     ready = asyncio.Event()
     working = asyncio.create_task(run(config, ready.set))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await ready.wait()
     finally:
         working.cancel()
@@ -236,7 +236,7 @@ def test_credentials_are_renewed_under_a_running_agent(cluster: LocalServer, tmp
         first.unlink()
         cluster.system.delete("/apis/certificates.k8s.io/v1/certificatesigningrequests/node-n5")
         way.write_bytes(node_kubeconfig(cluster, "n5").read_bytes())
-        wait_until(lambda: "kubeconfig reloaded" in agent.log, 20)
+        wait_until(lambda: "kubeconfig reloaded" in agent.log)
         wanted = pod("renewed")
         wanted["spec"]["nodeName"] = "n5"
         assert caller.post(PODS, wanted).status == 201

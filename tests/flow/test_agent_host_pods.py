@@ -204,9 +204,9 @@ def test_a_host_port_is_served_by_its_node_until_the_pod_is_gone(
         except (OSError, HTTPException):
             return b""
 
-    wait_until(lambda: answer() == b"hello\n", 60)
+    wait_until(lambda: answer() == b"hello\n")
     remove(caller, "ported")
-    wait_until(lambda: answer() == b"", 60)
+    wait_until(lambda: answer() == b"")
 
 
 def test_load_balancers_are_told_whether_the_node_has_endpoints(cluster: RealCluster, acme: Caller) -> None:
@@ -237,9 +237,9 @@ def test_load_balancers_are_told_whether_the_node_has_endpoints(cluster: RealClu
             return 0, 0
 
     ready(acme, "balanced", 120)
-    wait_until(lambda: answer() == (200, 1), 60)
+    wait_until(lambda: answer() == (200, 1))
     acme.patch(f"{services}/balanced", {"spec": {"selector": {"app": "another"}}})
-    wait_until(lambda: answer() == (503, 0), 60)
+    wait_until(lambda: answer() == (503, 0))
     acme.delete(f"{services}/balanced")
-    wait_until(lambda: answer() == (0, 0), 60)
+    wait_until(lambda: answer() == (0, 0))
     remove(acme, "balanced")

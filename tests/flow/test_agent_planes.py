@@ -95,7 +95,7 @@ def test_a_plane_that_is_away_changes_nothing_for_the_other(planes: Planes) -> N
         planes.own.start()
         assert is_ready(planes.beta, "stays")
         planes.create(planes.beta, "beta", "later")
-        wait_until(lambda: is_ready(planes.beta, "later"), 40)
+        wait_until(lambda: is_ready(planes.beta, "later"))
 
 
 def test_planes_come_and_go_while_the_agent_runs(planes: Planes, tmp_path: Path) -> None:

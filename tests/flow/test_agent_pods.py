@@ -86,7 +86,7 @@ def test_a_handler_that_no_node_has_fails_on_the_node_with_an_event(
 ) -> None:
     acme.post(CLASS, {"metadata": {"name": "unknown"}, "handler": "unconfigured"})
     create(acme, pod("unknown", runtimeClassName="unknown"))
-    wait_until(lambda: "FailedCreatePodSandBox" in reasons(acme, "unknown"), 60)
+    wait_until(lambda: "FailedCreatePodSandBox" in reasons(acme, "unknown"))
     assert acme.get(f"{PODS}/unknown").json["status"]["phase"] == "Pending"
     acme.delete(f"{PODS}/unknown")
     gone(acme, "unknown")
@@ -95,7 +95,7 @@ def test_a_handler_that_no_node_has_fails_on_the_node_with_an_event(
 def test_a_tenants_own_class_does_not_weaken_isolation(cluster: RealCluster, acme: Caller) -> None:
     acme.post(CLASS, {"metadata": {"name": "sneaky"}, "handler": "crun"})
     create(acme, pod("sneaky", runtimeClassName="sneaky"))
-    wait_until(lambda: "FailedCreatePodSandBox" in reasons(acme, "sneaky"), 20)
+    wait_until(lambda: "FailedCreatePodSandBox" in reasons(acme, "sneaky"))
     assert acme.get(f"{PODS}/sneaky").json["status"]["phase"] == "Pending"
     acme.delete(f"{PODS}/sneaky")
     gone(acme, "sneaky")
@@ -314,7 +314,7 @@ def test_a_volume_that_outgrows_its_limit_ends_its_pod(acme: Caller) -> None:
     wanted["spec"]["volumes"] = [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]
     wanted["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
     create(acme, wanted)
-    found = ended(acme, "fat", 40)
+    found = ended(acme, "fat")
     assert found["status"]["reason"] == "Evicted"
     assert 'EmptyDir volume "v" exceeds the limit "1Mi"' in found["status"]["message"]
     wait_until(lambda: "Evicted" in reasons(acme, "fat"))
@@ -386,7 +386,7 @@ def test_a_sandbox_that_is_killed_is_made_again_with_the_same_address(
         status = found["status"]["containerStatuses"][0]
         return bool(status["restartCount"] >= 1 and condition(found, "Ready") == "True")
 
-    after = until(acme, name, is_back, 60)
+    after = until(acme, name, is_back)
     assert after["status"]["podIP"] == before["status"]["podIP"]
     acme.delete(f"{PODS}/{name}")
     gone(acme, name)
@@ -399,7 +399,7 @@ def test_nothing_of_a_deleted_pod_is_left(cluster: RealCluster, acme: Caller) ->
     assert traces(data, uid)
     acme.delete(f"{PODS}/leaves")
     gone(acme, "leaves")
-    wait_until(lambda: not traces(data, uid), 10)
+    wait_until(lambda: not traces(data, uid))
     tenant_group = pod_group(cluster.nodes[0], "acme", uid).rpartition("/")[0]
     assert uid not in Cgroups.of_machine().children(tenant_group)
     assert not [name for name in namespaces.names("alcove-") if uid in name]

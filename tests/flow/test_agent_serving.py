@@ -102,7 +102,7 @@ async def test_a_serving_certificate_is_renewed_in_time(server: LocalServer, tmp
         keeping.cancel()
         now[0] += 0.91 * 365 * 86400
         keeping = asyncio.create_task(serving.keep(renewed.set))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await renewed.wait()
         assert serving.path.read_bytes() != content
         keeping.cancel()
@@ -238,14 +238,14 @@ def test_an_agent_outlives_its_first_certificate(server: LocalServer, tmp_path: 
     old = tmp_path / "old"
     old.write_bytes(begun)
     with LocalAgent(path, tmp_path / "agent", "n7", "--hollow") as agent:
-        wait_until(lambda: path.read_bytes() != begun, 12.0)
+        wait_until(lambda: path.read_bytes() != begun)
 
         def renewed_at() -> str:
             return str(server.system.get(f"{LEASE}/n7").json["spec"]["renewTime"])
 
-        wait_until(lambda: time.time() > ends + 1, 20.0)
+        wait_until(lambda: time.time() > ends + 1)
         last = renewed_at()
-        wait_until(lambda: renewed_at() > last, 20.0)
+        wait_until(lambda: renewed_at() > last)
         assert "Unauthorized" not in agent.log, "not one request was made with the old one after its end"
     with pytest.raises(Unauthorized, match="expired"):
         asyncio.run(_look(old))

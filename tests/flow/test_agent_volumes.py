@@ -82,7 +82,7 @@ def test_data_outlives_pods_and_not_its_claim(cluster: RealCluster, acme: Caller
         acme.delete(f"{PODS}/{name}")
         gone(acme, name)
     assert acme.delete(f"{CLAIMS}/data").status == 200
-    wait_until(lambda: acme.get(f"{VOLUMES}/{volume}").status == 404, 30)
+    wait_until(lambda: acme.get(f"{VOLUMES}/{volume}").status == 404)
     assert list((data_of(cluster) / "volumes/local").iterdir()) == []
     assert mounts_of(cluster) == []
 
@@ -123,11 +123,11 @@ def test_a_pod_waits_for_what_it_names_and_says_so(acme: Caller) -> None:
         events = acme.get("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=waits").json
         return any('configmap "late" not found' in each["message"] for each in events["items"])
 
-    wait_until(is_reported, 30)
+    wait_until(is_reported)
     state = acme.get(f"{PODS}/waits").json["status"]["containerStatuses"][0]["state"]
     assert state["waiting"]["reason"] == "ContainerCreating"
     assert acme.post("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "late"}}).status == 201
-    ready(acme, "waits", 60)
+    ready(acme, "waits")
     acme.delete(f"{PODS}/waits")
     gone(acme, "waits")
 
@@ -153,7 +153,7 @@ def test_volumes_outlive_the_agent_and_go_with_the_pod(cluster: RealCluster, acm
     assert state["message"] == "one\ntwo\n"
     acme.delete(f"{PODS}/outlives")
     gone(acme, "outlives")
-    wait_until(lambda: not mounts_of(cluster), 30)
+    wait_until(lambda: not mounts_of(cluster))
     wait_until(lambda: not list((data_of(cluster) / "volumes/pods").iterdir()))
 
 
@@ -190,7 +190,7 @@ def test_an_image_that_is_loaded_runs_at_once(cluster: RealCluster, acme: Caller
     until(acme, "loaded", lambda found: _reason(found) == "ErrImageNeverPull")
     archive = _archive(tmp_path, "shop/web:v1")
     asyncio.run(commands.load(data_of(cluster) / "images", archive))
-    state = ended(acme, "loaded", 60)["status"]["containerStatuses"][0]["state"]["terminated"]
+    state = ended(acme, "loaded")["status"]["containerStatuses"][0]["state"]["terminated"]
     assert (state["message"], state["exitCode"]) == ("loaded", 0)
     refused: Object = pod("nowhere")
     refused["spec"]["containers"][0]["image"] = "UPPER/case"

@@ -79,7 +79,7 @@ def make_tenant(planes: Planes) -> Caller:
     """Ring0 makes it at home; its administrator is on its own plane."""
     assert planes.home.system.post("/api/v1/tenants", DEDICATED).status == 201
     planes.join()
-    wait_until(lambda: planes.own.system.get(ADMIN).status == 200, 20)
+    wait_until(lambda: planes.own.system.get(ADMIN).status == 200)
     return planes.own.as_tenant("big")
 
 
@@ -138,7 +138,7 @@ def test_a_plane_that_is_away_keeps_nobody_waiting(planes: Planes) -> None:
         wait_until(lambda: pods(small) == 2)
         planes.own.start()
         wait_until(lambda: big.post(DEPLOYMENTS, deployment("web", 2)).status == 201)
-        wait_until(lambda: pods(big) == 2, 20)
+        wait_until(lambda: pods(big) == 2)
 
 
 def test_whoever_takes_over_makes_nothing_twice(planes: Planes) -> None:
@@ -152,7 +152,7 @@ def test_whoever_takes_over_makes_nothing_twice(planes: Planes) -> None:
             wait_until(lambda: pods(big) > 0)
             first.send(signal.SIGSTOP)
             second.wait()
-            wait_until(lambda: pods(big) == 60, 30)
+            wait_until(lambda: pods(big) == 60)
             first.send(signal.SIGCONT)
             wait_until(lambda: "lost leadership" in first.log)
             wait_until(lambda: replicas(big) == 60)
@@ -170,7 +170,7 @@ def test_a_tenant_that_is_deleted_leaves_nothing_on_its_plane(planes: Planes) ->
         wait_until(lambda: big.post(DEPLOYMENTS, deployment("web", 2)).status == 201)
         wait_until(lambda: pods(big) == 2)
         planes.home.system.delete("/api/v1/tenants/big")
-        wait_until(lambda: planes.home.system.get("/api/v1/tenants/big").status == 404, 30)
+        wait_until(lambda: planes.home.system.get("/api/v1/tenants/big").status == 404)
         for path in ("/api/v1/tenants/big/namespaces", "/api/v1/tenants/big/namespaces/default/pods"):
             assert planes.own.system.get(path).json.get("items", []) == []
         assert planes.own.system.get("/api/v1/tenants/big").status == 404
@@ -186,5 +186,5 @@ def test_a_tenant_whose_plane_is_away_waits_for_it_to_be_emptied(planes: Planes)
         wait_until(lambda: "failed to fence plane" in (planes.directory / "controllers.log").read_text())
         assert planes.home.system.get("/api/v1/tenants/big").status == 200
         planes.own.start()
-        wait_until(lambda: planes.home.system.get("/api/v1/tenants/big").status == 404, 30)
+        wait_until(lambda: planes.home.system.get("/api/v1/tenants/big").status == 404)
         assert planes.own.system.get("/api/v1/tenants/big").status == 404

@@ -178,7 +178,7 @@ def test_a_name_leads_to_its_tenants_pods_by_every_node_it_is_on(
                     answers.add(answer)
                 return answers == wanted
 
-            wait_until(all_heard, 20.0)
+            wait_until(all_heard)
 
 
 def test_its_status_has_the_addresses(cluster: NodeCluster, pods: dict[str, list[AttachedPod]]) -> None:
@@ -198,7 +198,7 @@ def test_another_tenant_does_not_get_a_name_that_it_was_not_granted(
     cluster: NodeCluster, pods: dict[str, list[AttachedPod]]
 ) -> None:
     make_ingress(cluster, "red", "first", "wanted.example")
-    wait_until(lambda: ask(cluster, 0, "wanted.example").startswith("red/"), 20.0)
+    wait_until(lambda: ask(cluster, 0, "wanted.example").startswith("red/"))
     second = make_ingress(cluster, "blue", "second", "wanted.example")
     events = "/api/v1/tenants/blue/namespaces/default/events"
     wait_until(
@@ -219,7 +219,7 @@ def test_https_with_the_tenants_own_certificate(
     path = "/api/v1/tenants/blue/namespaces/default/secrets"
     cluster.must(cluster.server.system.post(path, secret))
     make_ingress(cluster, "blue", "secure", "shop.secure.example", "cert")
-    wait_until(lambda: ask(cluster, 1, "shop.secure.example", chain).startswith("blue/"), 20.0)
+    wait_until(lambda: ask(cluster, 1, "shop.secure.example", chain).startswith("blue/"))
 
 
 def test_what_nobody_has_is_not_found(cluster: NodeCluster, pods: dict[str, list[AttachedPod]]) -> None:

@@ -47,4 +47,4 @@ def test_no_tenant_is_left_incomplete(tmp_path: Path) -> None:
                     made = first.system.post("/api/v1/tenants", {"metadata": {"name": tenant}})
                     assert made.status == 201, made.body
                 for tenant in TENANTS:
-                    wait_until(lambda tenant=tenant: is_complete(first, tenant), 60)
+                    wait_until(lambda tenant=tenant: is_complete(first, tenant))

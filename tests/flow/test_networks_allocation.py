@@ -187,7 +187,7 @@ async def _scenario(path: Path, chance: random.Random) -> None:
     there = {each["spec"]["ip"]: each for each in await endpoints(path, address_range)}
     for ip, owner in held.items():
         assert there[ip]["metadata"]["labels"]["mizar.com/owner"] == owner, "an acknowledged claim stays"
-    async with allocator(path) as last, asyncio.timeout(10):
+    async with allocator(path) as last, asyncio.timeout(60):
         pool = last.pool(address_range)
         # What was sent before a cut may still arrive: a new allocator comes to know exactly what the objects say.
         while pool.used != len(await endpoints(path, address_range)):  # noqa: ASYNC110 - there is no event for it
@@ -213,6 +213,6 @@ async def test_the_index_of_a_deleted_subnet_is_dropped(path: Path) -> None:
         await one.claim(address_range, purpose(1))
         assert one._pools
         await asked.delete(SYSTEM, SUBNETS, address_range.net)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while one._pools:  # noqa: ASYNC110 - waits for the mirror
                 await asyncio.sleep(0.01)

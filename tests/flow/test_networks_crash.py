@@ -78,8 +78,8 @@ def test_everything_comes_to_its_place_and_goes_without_a_trace(cluster: LocalSe
     for _ in range(LIVES):
         live(cluster, chance)
     with RunningControllers(cluster.admin_kubeconfig, CONTROLLERS):
-        wait_until(lambda: all(each["status"]["phase"] == "Ready" for each in items(tenant, NETWORKS)), 30)
-        wait_until(lambda: is_in_place(ring0, tenant, name), 30)
+        wait_until(lambda: all(each["status"]["phase"] == "Ready" for each in items(tenant, NETWORKS)))
+        wait_until(lambda: is_in_place(ring0, tenant, name))
     for path in (
         "/api/v1/namespaces/default/pods?gracePeriodSeconds=0",
         "/api/v1/namespaces/default/services",
@@ -89,8 +89,8 @@ def test_everything_comes_to_its_place_and_goes_without_a_trace(cluster: LocalSe
     for _ in range(LIVES):
         live(cluster, chance)
     with RunningControllers(cluster.admin_kubeconfig, CONTROLLERS):
-        wait_until(lambda: not items(tenant, NETWORKS), 30)
-        wait_until(lambda: not left(ring0, name), 30)
+        wait_until(lambda: not items(tenant, NETWORKS))
+        wait_until(lambda: not left(ring0, name))
     assert not items(tenant, "/apis/networking.k8s.io/v1/ipaddresses")
 
 

@@ -123,7 +123,7 @@ def test_a_node_that_falls_silent_is_lost_and_its_pods_of_all_tenants_leave(
             place(each, "stays", "living")
             place(each, "goes", "silent", {**EXISTS, "tolerationSeconds": 1})
             place(each, "clings", "silent", EXISTS)
-        wait_until(lambda: "unreachable:NoExecute" in taints(server, "silent"), seconds_max=30)
+        wait_until(lambda: "unreachable:NoExecute" in taints(server, "silent"))
         check_all_left(server, one, two)
 
 

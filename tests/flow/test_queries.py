@@ -64,7 +64,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set
             return server.system.request("GET", "/metrics").body.decode()
 
         # Something is reconciled and scheduled: series with labels have samples then.
-        wait_until(lambda: "alcove_scheduler_nodes 1.0" in _metrics(ports[1]), 30)
+        wait_until(lambda: "alcove_scheduler_nodes 1.0" in _metrics(ports[1]))
         texts = [own(), *map(_metrics, ports)]
         yield _series(texts)
 

@@ -27,7 +27,7 @@ def test_pods_of_both_planes_share_the_nodes(planes: TwoPlanes) -> None:
         for number in range(12):
             create(planes.small, f"s{number}", cpu="1")
             create(planes.big, f"b{number}", cpu="1")
-        wait_until(lambda: len(bound(planes.small)) + len(bound(planes.big)) == 4 * CPU, 20)
+        wait_until(lambda: len(bound(planes.small)) + len(bound(planes.big)) == 4 * CPU)
         assert planes.placed() == {f"n{number}": CPU for number in range(4)}
         # Neither got all: turns go by shares, whichever plane they are on.
         assert 4 <= len(bound(planes.big)) <= 12
@@ -51,7 +51,7 @@ def test_a_plane_that_is_away_keeps_what_it_has_even_over_a_restart(planes: TwoP
         wait_until(lambda: _has_reported_or_bound(planes.small, 4))
         assert len(bound(planes.small)) <= 2
         planes.own.start()
-        wait_until(lambda: len(bound(planes.small)) == 2, 30)
+        wait_until(lambda: len(bound(planes.small)) == 2)
     after = planes.placed()
     assert all(used <= CPU for used in after.values())
     assert sum(after.values()) == sum(before.values()) + 2
@@ -71,7 +71,7 @@ def test_a_node_that_is_made_anew_still_has_what_an_absent_plane_has_there(plane
             create(planes.small, f"s{number}", cpu="1")
         wait_until(lambda: _has_reported_or_bound(planes.small, 4))
         planes.own.start()
-        wait_until(lambda: len(bound(planes.small)) == 1, 30)
+        wait_until(lambda: len(bound(planes.small)) == 1)
         create(planes.small, "last", cpu="1")
         wait_until(lambda: planes.small.get(f"{PODS}/last").json["status"].get("conditions"))
     assert planes.placed() == {"n0": CPU}
@@ -91,7 +91,7 @@ def test_what_is_noted_of_a_plane_that_is_no_more_is_free(planes: TwoPlanes) -> 
     with planes.home_scheduler():
         create(planes.small, "s", cpu=str(CPU))
         wait_until(lambda: _has_reported_or_bound(planes.small, 1))
-        wait_until(lambda: "s" in bound(planes.small), 60)
+        wait_until(lambda: "s" in bound(planes.small))
 
 
 def test_planes_come_and_go_with_their_files(planes: TwoPlanes, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_planes_come_and_go_with_their_files(planes: TwoPlanes, tmp_path: Path) 
         assert "later" not in bound(planes.big)
         assert all(used <= CPU for used in planes.placed().values())
         kubeconfig.write_bytes(planes.own.admin_kubeconfig.read_bytes())
-        wait_until(lambda: sum(planes.placed().values()) == CPU, 30)
+        wait_until(lambda: sum(planes.placed().values()) == CPU)
 
 
 def test_a_leader_whose_fence_is_taken_away_takes_it_again(planes: TwoPlanes) -> None:
@@ -126,7 +126,7 @@ def test_a_leader_whose_fence_is_taken_away_takes_it_again(planes: TwoPlanes) ->
         wait_until(lambda: bound(planes.big))
         assert planes.own.system.delete(LEASE).status == 200
         create(planes.big, "after", cpu="1")
-        wait_until(lambda: "after" in bound(planes.big), 30)
+        wait_until(lambda: "after" in bound(planes.big))
 
 
 def _has_reported_or_bound(caller: Caller, count: int) -> bool:
@@ -142,7 +142,7 @@ def test_a_plane_that_comes_back_later_is_served_then(planes: TwoPlanes) -> None
         wait_until(lambda: "s" in bound(planes.small))
         planes.own.start()
         create(planes.big, "b", cpu="1")
-        wait_until(lambda: "b" in bound(planes.big), 40)
+        wait_until(lambda: "b" in bound(planes.big))
 
 
 @pytest.mark.slow
@@ -163,7 +163,7 @@ def test_killed_at_any_point_no_pod_is_lost_and_no_node_given_twice(planes: TwoP
             killed.kill()
             killed.start()
             wait_until(lambda gone=leader: planes.leader() != gone)
-        wait_until(lambda: len(bound(planes.small)) + len(bound(planes.big)) == 120, 60)
+        wait_until(lambda: len(bound(planes.small)) + len(bound(planes.big)) == 120)
     finally:
         for each in schedulers:
             each.stop()
@@ -183,5 +183,5 @@ def test_a_bad_network_costs_time_and_nothing_else(planes: TwoPlanes) -> None:
                 create(planes.big, f"b{number}", cpu="1")
                 create(planes.small, f"s{number}", cpu="1")
             network.cut()
-            wait_until(lambda: len(bound(planes.small)) + len(bound(planes.big)) == 40, 60)
+            wait_until(lambda: len(bound(planes.small)) + len(bound(planes.big)) == 40)
             assert planes.placed() == {f"n{number}": CPU for number in range(10)}

@@ -153,7 +153,7 @@ def test_a_migration_stores_objects_at_the_current_version(acme: Caller, name: s
     wait_until(lambda: acme.get(newer).status == 200)
     wanted = {"resource": {"group": "example.com", "resource": f"{name}s"}}
     assert acme.post(MIGRATIONS, {"metadata": {"name": name}, "spec": wanted}).status == 201
-    wait_until(lambda: conditions(acme, f"{MIGRATIONS}/{name}").get("Succeeded") == "True", 60)
+    wait_until(lambda: conditions(acme, f"{MIGRATIONS}/{name}").get("Succeeded") == "True")
     found = acme.get(f"{MIGRATIONS}/{name}").json["status"]
     assert int(found["resourceVersion"]) > 0
     after = [each["metadata"]["resourceVersion"] for each in acme.get(objects).json["items"]]
@@ -163,4 +163,4 @@ def test_a_migration_stores_objects_at_the_current_version(acme: Caller, name: s
 def test_a_migration_of_nothing_that_is_served_fails(acme: Caller, name: str) -> None:
     wanted = {"resource": {"group": "example.com", "resource": "nothings"}}
     assert acme.post(MIGRATIONS, {"metadata": {"name": name}, "spec": wanted}).status == 201
-    wait_until(lambda: conditions(acme, f"{MIGRATIONS}/{name}").get("Failed") == "True", 60)
+    wait_until(lambda: conditions(acme, f"{MIGRATIONS}/{name}").get("Failed") == "True")

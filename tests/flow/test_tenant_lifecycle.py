@@ -48,7 +48,7 @@ def is_ready(server: LocalServer, name: str) -> bool:
 
 def delete(server: LocalServer, name: str) -> None:
     assert server.system.delete(f"/api/v1/tenants/{name}").status == 200
-    wait_until(lambda: server.system.get(f"/api/v1/tenants/{name}").status == 404, seconds_max=30)
+    wait_until(lambda: server.system.get(f"/api/v1/tenants/{name}").status == 404)
 
 
 def conditions(answer: ServerResponse) -> dict[str, dict[str, str]]:
@@ -237,7 +237,7 @@ def test_nothing_is_left_in_the_store(own: tuple[LocalServer, Path]) -> None:
     make(server, "stays")
     fill(server, "gone")
     assert server.system.delete("/api/v1/tenants/gone").status == 200
-    wait_until(lambda: server.system.get("/api/v1/tenants/gone").status == 404, seconds_max=60)
+    wait_until(lambda: server.system.get("/api/v1/tenants/gone").status == 404)
     server.stop()
     left = tenants_in(store)
     assert "gone" not in left and {"stays"} == left - before

@@ -143,7 +143,7 @@ def test_nothing_is_kept_of_tenants_that_are_gone(server: LocalServer, controlle
         ring0.delete(f"/api/v1/tenants/{tenant}")
     for tenant in GO:
         path = f"/api/v1/tenants/{tenant}"
-        wait_until(lambda: ring0.get(path).status == 404, seconds_max=60)  # noqa: B023 - called at once
+        wait_until(lambda: ring0.get(path).status == 404)  # noqa: B023 - called at once
     left: list[Counter[str]] = []
 
     def is_clean() -> bool:
@@ -151,7 +151,7 @@ def test_nothing_is_kept_of_tenants_that_are_gone(server: LocalServer, controlle
         return not left[0]
 
     try:
-        wait_until(is_clean, seconds_max=90)
+        wait_until(is_clean)
     except BaseException:
         pytest.fail(f"still named: {dict(left[0])}")
     finally:

@@ -80,7 +80,7 @@ class Node:
         await self._pool.close()
 
     async def wipe_until(self, check: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not check():
                 await self.wiper.round()
                 await asyncio.sleep(0.02)

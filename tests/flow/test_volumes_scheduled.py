@@ -100,7 +100,7 @@ def test_a_stateful_sets_claims_get_volumes_where_its_pods_are(
 ) -> None:
     for caller in (tenant_admins(), tenant_admins()):
         caller.kubectl("create", "-f", "-", stdin=json.dumps(stateful_set(3)))
-        wait_until(lambda: len(placed(caller)) == 3 and all(placed(caller).values()), seconds_max=60)  # noqa: B023 - called at once
+        wait_until(lambda: len(placed(caller)) == 3 and all(placed(caller).values()))  # noqa: B023 - called at once
         volumes = {
             each["metadata"]["name"]: each for each in caller.get("/api/v1/persistentvolumes").json["items"]
         }
@@ -115,7 +115,7 @@ def test_a_stateful_sets_claims_get_volumes_where_its_pods_are(
 
 def test_the_tenant_goes_with_its_volumes(nodes: LocalServer, tenant_admin: Caller) -> None:
     tenant_admin.kubectl("create", "-f", "-", stdin=json.dumps(stateful_set(1)))
-    wait_until(lambda: all(placed(tenant_admin).values()) and placed(tenant_admin), seconds_max=60)
+    wait_until(lambda: all(placed(tenant_admin).values()) and placed(tenant_admin))
     tenant = tenant_admin.get(PODS).json["items"][0]["metadata"]["tenant"]
     nodes.system.delete(f"/api/v1/tenants/{tenant}")
     volumes = f"/api/v1/tenants/{tenant}/persistentvolumes"
@@ -129,7 +129,7 @@ def test_the_tenant_goes_with_its_volumes(nodes: LocalServer, tenant_admin: Call
             each["metadata"].get("finalizers") for each in nodes.system.get(volumes).json.get("items", [])
         ]
 
-    wait_until(lambda: held() == [["alcove.io/local-volume"]], seconds_max=60)
+    wait_until(lambda: held() == [["alcove.io/local-volume"]])
     name = nodes.system.get(volumes).json["items"][0]["metadata"]["name"]
     nodes.system.patch(f"{volumes}/{name}", {"metadata": {"finalizers": []}})
-    wait_until(lambda: nodes.system.get(f"/api/v1/tenants/{tenant}").status == 404, seconds_max=60)
+    wait_until(lambda: nodes.system.get(f"/api/v1/tenants/{tenant}").status == 404)

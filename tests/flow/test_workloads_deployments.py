@@ -87,7 +87,7 @@ def test_rolling_out_and_back(tenant_admin: Caller) -> None:
         history = tenant_admin.kubectl("rollout", "history", "deploy/web")
         assert [line.split()[0] for line in history.splitlines() if line[:1].isdigit()] == ["1", "2"]
         tenant_admin.kubectl("rollout", "undo", "deploy/web")
-        wait_until(lambda: images(tenant_admin) == ["v1"] * 4, 20)
+        wait_until(lambda: images(tenant_admin) == ["v1"] * 4)
         tenant_admin.kubectl("rollout", "status", "deploy/web", "--timeout=20s")
     deployment = tenant_admin.get(f"{DEPLOYMENTS}/web").json
     assert deployment["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "3"
@@ -105,7 +105,7 @@ def test_a_broken_image_stops_the_rollout_and_is_reported(tenant_admin: Caller) 
         tenant_admin.post(DEPLOYMENTS, made("web", 4, progressDeadlineSeconds=2))
         tenant_admin.kubectl("rollout", "status", "deploy/web", "--timeout=20s")
         tenant_admin.kubectl("set", "image", "deploy/web", "c=broken")
-        wait_until(lambda: reason(tenant_admin, "web") == "ProgressDeadlineExceeded", 20)
+        wait_until(lambda: reason(tenant_admin, "web") == "ProgressDeadlineExceeded")
     assert images(tenant_admin).count("v1") == 3, "no more than a quarter is taken away"
     assert images(tenant_admin).count("broken") == 2, "what is taken away, and the surge"
     message = tenant_admin.kubectl("rollout", "status", "deploy/web", "--timeout=5s", check=False)
@@ -136,7 +136,7 @@ def test_pausing_holds_back_a_template_but_not_scaling(tenant_admin: Caller) -> 
         wait_until(lambda: images(tenant_admin) == ["v1"] * 3)
         wait_until(lambda: reason(tenant_admin, "web") == "DeploymentPaused")
         tenant_admin.kubectl("rollout", "resume", "deploy/web")
-        wait_until(lambda: images(tenant_admin) == ["v2"] * 3, 20)
+        wait_until(lambda: images(tenant_admin) == ["v2"] * 3)
 
 
 def test_history_is_kept_to_its_limit(tenant_admin: Caller) -> None:
@@ -145,8 +145,8 @@ def test_history_is_kept_to_its_limit(tenant_admin: Caller) -> None:
         for image in ("v2", "v3", "v4"):
             tenant_admin.kubectl("rollout", "status", "deploy/web", "--timeout=20s")
             tenant_admin.kubectl("set", "image", "deploy/web", f"c={image}")
-        wait_until(lambda: images(tenant_admin) == ["v4"], 20)
-        wait_until(lambda: len(items(tenant_admin, SETS)) == 2, 20)
+        wait_until(lambda: images(tenant_admin) == ["v4"])
+        wait_until(lambda: len(items(tenant_admin, SETS)) == 2)
 
 
 def test_tenants_deployments_of_one_name_do_not_meet(tenant_admins: Callable[[], Caller]) -> None:
@@ -162,5 +162,5 @@ def test_tenants_deployments_of_one_name_do_not_meet(tenant_admins: Callable[[],
 @pytest.mark.slow
 def test_a_thousand_pods_are_made_once_each(tenant_admin: Caller) -> None:
     tenant_admin.post(DEPLOYMENTS, made("web", 1000))
-    wait_until(lambda: status(tenant_admin, "web").get("replicas") == 1000, 30)
+    wait_until(lambda: status(tenant_admin, "web").get("replicas") == 1000)
     assert len(items(tenant_admin, PODS)) == 1000

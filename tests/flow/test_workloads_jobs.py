@@ -104,7 +104,7 @@ def test_a_deleted_job_leaves_no_pods_behind(tenant_admin: Caller) -> None:
     tenant_admin.post(JOBS, made("sum", parallelism=2, completions=2))
     wait_until(lambda: len(unfinished(tenant_admin)) == 2)
     tenant_admin.kubectl("delete", "job", "sum", "--wait=false")
-    wait_until(lambda: not pods(tenant_admin), 20)
+    wait_until(lambda: not pods(tenant_admin))
 
 
 def test_a_finished_job_goes_after_its_time(tenant_admin: Caller) -> None:
@@ -139,7 +139,7 @@ def test_a_pod_that_its_job_released_does_not_keep_its_namespace_for_ever(tenant
     wait_until(lambda: not tenant_admin.get(f"{its}/{name}").json["metadata"].get("ownerReferences"))
     wait_until(lambda: not tenant_admin.get(f"{its}/{name}").json["metadata"].get("finalizers"))
     assert tenant_admin.delete("/api/v1/namespaces/released").status == 200
-    wait_until(lambda: gone(tenant_admin, "/api/v1/namespaces/released"), 30)
+    wait_until(lambda: gone(tenant_admin, "/api/v1/namespaces/released"))
 
 
 def test_pods_orphaned_with_their_job_are_not_tracked_any_more(tenant_admin: Caller) -> None:

@@ -108,7 +108,7 @@ def test_a_refused_pod_is_reported_and_created_later(tenant_admin: Caller) -> No
     )
     assert "Error creating: pods" in message
     tenant.kubectl("delete", "quota", "few")
-    wait_until(lambda: "conditions" not in status(tenant, "web") and len(pods(tenant, "web")) == 3, 30)
+    wait_until(lambda: "conditions" not in status(tenant, "web") and len(pods(tenant, "web")) == 3)
 
 
 def test_replication_controllers_do_the_same(tenant_admin: Caller) -> None:

@@ -77,7 +77,7 @@ def test_scaling_down_keeps_claims_or_lets_them_go(tenant_admin: Caller) -> None
     wait_until(lambda: len(names(tenant_admin, CLAIMS)) == 3)
     tenant_admin.kubectl("scale", "sts/db", "--replicas=1")
     wait_until(lambda: names(tenant_admin) == ["db-0"])
-    wait_until(lambda: names(tenant_admin, CLAIMS) == ["data-db-0"], 20)
+    wait_until(lambda: names(tenant_admin, CLAIMS) == ["data-db-0"])
     tenant_admin.kubectl("delete", "sts", "db")
     wait_until(lambda: not names(tenant_admin))
     assert names(tenant_admin, CLAIMS) == ["data-db-0"]

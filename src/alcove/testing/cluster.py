@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 import signal
-import string
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,11 +31,10 @@ from alcove.testing.controlplane import LocalControllers
 from alcove.testing.local import LocalProcess
 from alcove.testing.nodes import BPF_ROOT
 from alcove.testing.scheduler import LocalScheduler
-from alcove.testing.server import Caller, LocalServer, wait_until
+from alcove.testing.server import WAIT_SECONDS_MAX, Caller, LocalServer, wait_until
 
 PODS = "/api/v1/namespaces/default/pods"
 _MTU = "1550"
-_LETTERS = string.ascii_lowercase + string.digits
 
 
 def lacking() -> str:
@@ -72,8 +69,7 @@ class RealNode:
 
     def __init__(self, directory: Path, name: str) -> None:
         self.name = name
-        # Unique among all tests that run on this machine at the same time.
-        self.instance = "t" + "".join(secrets.choice(_LETTERS) for _ in range(3))
+        self.instance = "t" + nodes.claim_token("alcove-t{}-node")
         self.namespace = f"alcove-{self.instance}-node"
         self.data = directory / name
         self._link = f"alcove-{self.instance}"
@@ -98,8 +94,6 @@ class RealNode:
         cgroups.kill(f"/alcove/{self.instance}")
         _kill_monitors(self.data)
         wait_until(lambda: cgroups.remove(f"/alcove/{self.instance}"))
-        if not cgroups.children("/alcove"):
-            cgroups.remove("/alcove")
         mounted = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
         for path in sorted((each for each in mounted if each.startswith(str(self.data))), reverse=True):
             subprocess.run(["umount", "-l", path], check=False)
@@ -167,7 +161,7 @@ class LocalCluster:
         """A tenant whose network is ready."""
         answer = self.server.system.post("/api/v1/tenants", {"metadata": {"name": name}})
         assert answer.status == 201, answer.body
-        wait_until(lambda: tenant_is_ready(self.server, name), 30)
+        wait_until(lambda: tenant_is_ready(self.server, name))
         return self.server.as_tenant(name)
 
 
@@ -292,7 +286,9 @@ def condition(found: Object, kind: str) -> str:
     return next((each["status"] for each in conditions if each["type"] == kind), "")
 
 
-def until(caller: Caller, name: str, holds: Callable[[Object], object], seconds_max: float = 30.0) -> Object:
+def until(
+    caller: Caller, name: str, holds: Callable[[Object], object], seconds_max: float = WAIT_SECONDS_MAX
+) -> Object:
     """Waits until the condition holds; returns the pod. The error on timeout shows its status and events."""
     found: Object = {}
 
@@ -312,17 +308,17 @@ def until(caller: Caller, name: str, holds: Callable[[Object], object], seconds_
     return found
 
 
-def ready(caller: Caller, name: str, seconds_max: float = 30.0) -> Object:
+def ready(caller: Caller, name: str, seconds_max: float = WAIT_SECONDS_MAX) -> Object:
     return until(caller, name, lambda found: condition(found, "Ready") == "True", seconds_max)
 
 
-def ended(caller: Caller, name: str, seconds_max: float = 30.0) -> Object:
+def ended(caller: Caller, name: str, seconds_max: float = WAIT_SECONDS_MAX) -> Object:
     return until(
         caller, name, lambda found: (found.get("status") or {}).get("phase") in TERMINAL, seconds_max
     )
 
 
-def gone(caller: Caller, name: str, seconds_max: float = 30.0) -> None:
+def gone(caller: Caller, name: str, seconds_max: float = WAIT_SECONDS_MAX) -> None:
     wait_until(lambda: caller.get(f"{PODS}/{name}").status == 404, seconds_max)
 
 

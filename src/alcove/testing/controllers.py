@@ -25,7 +25,7 @@ from alcove.controllers.controller import Controller, ControllerOptions
 from alcove.controllers.metrics import ControllerMetrics
 from alcove.controllers.runner import ControllerRunner, work
 
-START_SECONDS_MAX = 30.0
+START_SECONDS_MAX = 90.0
 
 
 class RunningControllers:

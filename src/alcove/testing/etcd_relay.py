@@ -21,7 +21,7 @@ import grpc.aio  # type: ignore[import-untyped]
 
 WATCH = "/etcdserverpb.Watch/Watch"
 RANGE = "/etcdserverpb.KV/Range"
-START_SECONDS_MAX = 10.0
+START_SECONDS_MAX = 60.0
 
 
 class EtcdRelay(grpc.GenericRpcHandler):  # type: ignore[misc]

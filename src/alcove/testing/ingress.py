@@ -86,7 +86,7 @@ class ProxyLab:
         """The whole response, until the proxy closes the connection."""
         reader, writer = await self.connect()
         writer.write(raw)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             answer = await reader.read()
         writer.close()
         return answer

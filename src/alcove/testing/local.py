@@ -9,7 +9,7 @@ from typing import Self
 
 from alcove.testing import forkserver
 
-STOP_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 90.0
 
 
 class LocalProcess:

@@ -131,7 +131,7 @@ class SimulatedMachine:
             _signal(found, signal.SIGSTOP)
             known |= found
         _signal(known, signal.SIGKILL)
-        wait_until(lambda: not self.processes(), 20)
+        wait_until(lambda: not self.processes())
         _await_reaped(known)
         return sorted(known)
 
@@ -149,8 +149,7 @@ class SimulatedMachine:
         for name in groups.children(GROUP):
             if name.startswith(asked.token):
                 wait_until(partial(groups.remove, f"{GROUP}/{name}"))
-        if not groups.children(GROUP):
-            groups.remove(GROUP)
+        groups.remove_if_empty(GROUP)
         for folder in (self.data / "nodes").glob("*/runtimes"):
             # The boot id cannot be changed: write another one to the recorded file.
             (folder / reboots.MARK).write_text(str(uuid4()))

@@ -130,9 +130,7 @@ class NodeCluster:
         path = f"/api/v1/tenants/{tenant}/namespaces/default/services"
         spec = {"network": "own", "ports": [{"port": 80, "targetPort": 8080}], **spec}
         self.must(self.server.system.post(path, {"metadata": {"name": name}, "spec": spec}))
-        found = wait_until(
-            lambda: self.server.system.get(f"{path}/{name}").json["spec"].get("clusterIP"), 30.0
-        )
+        found = wait_until(lambda: self.server.system.get(f"{path}/{name}").json["spec"].get("clusterIP"))
         return str(found)
 
     def service_address(self, tenant: str, namespace: str, name: str) -> str:

@@ -31,7 +31,7 @@ from alcove.testing.agent import node_kubeconfig
 from alcove.testing.nodes import UNDERLAY, Lab, LabNode
 from alcove.testing.server import LocalServer
 
-SECONDS_MAX = 30.0
+SECONDS_MAX = 90.0
 INGRESS_PORT = 80
 T = TypeVar("T")
 

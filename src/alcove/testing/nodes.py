@@ -53,6 +53,17 @@ def _unmount(path: Path) -> None:
         path.rmdir()
 
 
+def claim_token(form: str) -> str:
+    """Three letters that no other test on this machine has. The namespace whose name `form` makes of them is taken by an
+    empty file: two tests with the same name would share the namespace."""
+    namespaces.FOLDER.mkdir(parents=True, exist_ok=True)
+    while True:
+        token = "".join(secrets.choice(string.ascii_lowercase) for _ in range(3))
+        with suppress(FileExistsError):
+            namespaces.path_of(form.format(token)).touch(exist_ok=False)
+            return token
+
+
 def lacking() -> str:
     """Why nodes cannot be created on this machine. Empty if they can."""
     return needs.namespaces() or needs.bpf() or needs.tools("nft", "nsenter", "tc")
@@ -227,12 +238,13 @@ class Lab:
         self.count = nodes
         self.started = started
         self.changes = settings
-        self.token = "".join(secrets.choice(string.ascii_lowercase) for _ in range(3))
+        self.token = ""
         self.nodes: list[LabNode] = []
         self.hosts: dict[str, int] = {}
 
     def __enter__(self) -> "Lab":
         mount()
+        self.token = claim_token("lab-{}-underlay")
         with ExitStack() as undo:
             undo.callback(self.close)
             self.underlay = namespaces.make(f"lab-{self.token}-underlay")
@@ -257,7 +269,7 @@ class Lab:
     def _await_underlay(self) -> None:
         """Waits until all nodes are reachable on the underlay. Raises TimeoutError."""
         for node in self.nodes[1:]:
-            for _ in range(100):
+            for _ in range(1200):
                 if ping(node.namespace, str(self.nodes[0].address), timeout=0.05):
                     break
             else:

@@ -175,7 +175,7 @@ class NodeRig:
     ) -> Done:
         """Runs the installed kubectl as `caller`."""
         process = await self.begin(caller, *arguments, env=env)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             out, errors = await process.communicate(stdin or b"")
         assert process.returncode is not None
         return Done(process.returncode, out.decode(errors="replace"), errors.decode(errors="replace"))

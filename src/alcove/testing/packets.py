@@ -13,6 +13,7 @@ ETH_P_ALL, ETH_P_IP, ETH_P_ARP, ETH_P_IPV6, ETH_P_VLAN = 3, 0x0800, 0x0806, 0x86
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 ROUTER_MAC = "02:00:00:00:00:01"
 SYN, ACK, FIN, RST = 0x02, 0x10, 0x01, 0x04
+CATCH_SECONDS_MAX = 30.0
 
 
 def checksum(data: bytes) -> int:
@@ -137,13 +138,13 @@ class Tap:
         with inside(namespace):
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
             self.socket.bind((interface, ETH_P_ALL))
-        self.socket.settimeout(0.3)
 
     def send(self, frame: bytes) -> None:
         self.socket.send(frame)
 
-    def catch(self, wanted: bytes = b"", timeout: float = 0.3) -> bytes | None:
-        """The next received frame that contains `wanted`. None on timeout."""
+    def catch(self, wanted: bytes = b"", timeout: float = CATCH_SECONDS_MAX) -> bytes | None:
+        """The next received frame that contains `wanted`. None on timeout; checks for frames that should not come use
+        a shorter one."""
         self.socket.settimeout(timeout)
         try:
             while True:

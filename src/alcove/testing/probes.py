@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from alcove.dataplane.namespaces import inside
 from alcove.testing.packets import checksum
 
-TIMEOUT = 10.0
+TIMEOUT = 30.0
 """Timeout of checks that should succeed: a lost first packet is sent again after one second and after three, and the machine
 may be busy. Others use shorter timeouts."""
 IMPATIENT = 0.04

@@ -13,7 +13,7 @@ import selectors
 import socket
 import struct
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Self
 
@@ -95,7 +95,7 @@ class Reachability:
         self._questions.clear()
         for attempt in attempts:
             self._begin(attempt)
-        self._wait(set(wanted))
+        self._wait(set(wanted), self._ask)
         # Of attempts that have not succeeded as well: the kernel would go on trying, and succeed as soon as it may.
         open_clients = self._succeeded & set(kept)
         self._forget([each for each in self._clients if each not in open_clients])
@@ -107,7 +107,7 @@ class Reachability:
         for attempt in attempts:
             with suppress(OSError):
                 self._clients[attempt].send(_QUESTION)
-        self._wait(set(wanted))
+        self._wait(set(wanted), lambda _attempt: None)
         return set(self._succeeded)
 
     def _forget(self, attempts: Iterable[Attempt]) -> None:
@@ -134,8 +134,12 @@ class Reachability:
         self._ask(attempt)
 
     def _ask(self, attempt: Attempt) -> None:
-        """Sends the question of a protocol that does not repeat by itself."""
-        if attempt.protocol == "UDP":
+        """Sends the question of a protocol that does not repeat by itself, or connects again after a refusal: a node hears
+        of a new service later than the API server."""
+        if attempt.protocol == "TCP" and self._clients[attempt] not in self._selector.get_map():
+            self._forget([attempt])
+            self._begin(attempt)
+        elif attempt.protocol == "UDP":
             # An ICMP error of an earlier question may be reported here.
             with suppress(OSError):
                 self._clients[attempt].send(attempt.question or _QUESTION)
@@ -145,7 +149,7 @@ class Reachability:
             with suppress(OSError):
                 self._sctp[attempt.source_address].sendto(packet, (attempt.address, 0))
 
-    def _wait(self, wanted: set[Attempt]) -> None:
+    def _wait(self, wanted: set[Attempt], ask_again: Callable[[Attempt], None]) -> None:
         end = time.monotonic() + PATIENCE_SECONDS
         again = time.monotonic() + RESEND_SECONDS
         while (missing := wanted - self._succeeded) and time.monotonic() < end:
@@ -153,7 +157,7 @@ class Reachability:
             if time.monotonic() > again:
                 again = time.monotonic() + RESEND_SECONDS
                 for attempt in missing:
-                    self._ask(attempt)
+                    ask_again(attempt)
         quiet_until = time.monotonic() + QUIET_SECONDS
         while (left := quiet_until - time.monotonic()) > 0:
             self._turn(left)

@@ -53,7 +53,7 @@ class ReplicatedCluster:
                     stack.callback(process.stop)
                     process.start()
                     self.processes[lease].append(process)
-            wait_until(lambda: all(self._holder(lease) for lease in self.processes), 30)
+            wait_until(lambda: all(self._holder(lease) for lease in self.processes))
             hollow = ("--hollow", "--count", str(self._nodes))
             stack.enter_context(LocalAgent(kubeconfig, self._directory / "nodes", "n", *hollow))
             self._stack = stack.pop_all()
@@ -95,12 +95,12 @@ class ReplicatedCluster:
         server = self.servers[0]
         answer = server.system.post("/api/v1/tenants", {"metadata": {"name": name}})
         assert answer.status == 201, answer.body
-        wait_until(lambda: tenant_is_ready(server, name), 30)
+        wait_until(lambda: tenant_is_ready(server, name))
         return server.as_tenant(name).kubeconfig
 
     def leading(self, lease: str) -> LocalProcess:
         """The lease holder; waits until there is one."""
-        pid = wait_until(lambda: self._holder(lease), 30)
+        pid = wait_until(lambda: self._holder(lease))
         return next(each for each in self.processes[lease] if each.is_running and each.pid == pid)
 
     def _holder(self, lease: str) -> int:

@@ -27,7 +27,11 @@ from alcove.apiserver.rbac.nodes import NODE_USER_PREFIX, NODES_GROUP
 from alcove.cli import credentials
 from alcove.cli.connection import CliConnection, load
 from alcove.cli.kubeconfig import KubeconfigCertificate, render
+from alcove.testing.claims import free_port
 from alcove.testing.local import LocalProcess
+
+WAIT_SECONDS_MAX = 90.0
+"""For what should happen in a moment, on a machine that does ten other things."""
 
 
 class ServerResponse(Struct, frozen=True):
@@ -81,7 +85,9 @@ class Caller:
     ) -> tuple[http.client.HTTPResponse, bytes]:
         for attempt in (1, 2):
             if self._connection is None:
-                self._connection = http.client.HTTPSConnection(*self._where, context=self._tls, timeout=30)
+                self._connection = http.client.HTTPSConnection(
+                    *self._where, context=self._tls, timeout=WAIT_SECONDS_MAX
+                )
             try:
                 self._connection.request(method, path, data, headers)
                 response = self._connection.getresponse()
@@ -137,7 +143,7 @@ def _kubectl(
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=2 * WAIT_SECONDS_MAX,
         env={**os.environ, **env},
     )
     if check and done.returncode != 0:
@@ -151,10 +157,11 @@ class LocalServer(LocalProcess):
     ready = "serving "
 
     def __init__(self, directory: Path, *options: str, port: int = 0) -> None:
+        """`port`: by default one that nobody else gets while the server is stopped."""
         super().__init__("apiserver", directory / "log")
         self.directory = directory
         self._options = options
-        self._port = port
+        self._port = port or free_port()
         self._callers: dict[tuple[str, str], Caller] = {}
 
     @property
@@ -244,7 +251,7 @@ class LocalServer(LocalProcess):
         assert answer.status == 201, answer.body
 
 
-def wait_until(check: Any, seconds_max: float = 30.0) -> Any:
+def wait_until(check: Any, seconds_max: float = WAIT_SECONDS_MAX) -> Any:
     """Polls until `check` returns a truthy result, and returns it. Raises AssertionError on timeout.
 
     A field or item that is not there yet is "not yet": objects get their status after they are made.

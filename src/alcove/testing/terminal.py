@@ -14,7 +14,7 @@ import struct
 import termios
 from collections.abc import Mapping
 
-SEES_SECONDS_MAX = 30.0
+SEES_SECONDS_MAX = 90.0
 ASK_SECONDS = 0.5
 
 

@@ -49,7 +49,7 @@ def test_a_joined_machine_runs_the_agent(alcove: Alcove, cluster: LocalServer, t
             stderr=log,
         )
     try:
-        wait_until(lambda: _is_ready(cluster, "joined"), 20)
+        wait_until(lambda: _is_ready(cluster, "joined"))
         early = alcove("node", "leave", "--data", str(tmp_path / "node"))
         assert early.exit_code == 1 and f"pid {agent.pid}" in early.stderr
     except AssertionError as error:

@@ -183,7 +183,7 @@ def test_without_root_nodes_are_hollow_and_it_says_why(their_home: Path) -> None
         done = as_nobody("up", "--no-demo", "--port", port)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "! root: no" in done.stdout and "hollow" in done.stdout
-        wait_until(lambda: "Ready" in as_nobody("status").stdout, 20)
+        wait_until(lambda: "Ready" in as_nobody("status").stdout)
         assert as_nobody("doctor").returncode == 1
     finally:
         gone = as_nobody("destroy", "--yes")

@@ -121,7 +121,7 @@ class Fleet:
             return wanted == found
 
         try:
-            wait_until(is_right, 90.0)
+            wait_until(is_right)
         except AssertionError:
             for wanted, found in seen:
                 assert found == wanted

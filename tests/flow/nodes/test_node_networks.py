@@ -9,7 +9,7 @@ import pytest
 from alcove.client.kubeconfig import load
 from alcove.dataplane.maps import PathTaken
 from alcove.testing.nodecluster import AttachedPod, NodeCluster
-from alcove.testing.podprobes import TENANTS, WORLD, asked, reaches
+from alcove.testing.podprobes import TENANTS, WORLD, asked, reaches, resolves
 from alcove.testing.probes import IMPATIENT, connect, ping, tcp_server, tcp_talks
 from alcove.testing.server import wait_until
 
@@ -52,13 +52,13 @@ def test_a_network_knows_its_own_names(
     pod = pods[tenant][0]
     assert pod.attachment.nameservers == (cluster.service_address(tenant, "kube-system", "kube-dns-own"),)
     address = cluster.make_service(tenant, f"only-{tenant}")
-    wait_until(lambda: asked(pod, f"only-{tenant}.default.svc.cluster.local") == [address], 1.0)
+    resolves(pod, f"only-{tenant}.default.svc.cluster.local", [address])
     other = next(each for each in TENANTS if each != tenant)
     assert asked(pods[other][0], f"only-{tenant}.default.svc.cluster.local") == ["NXDOMAIN"]
     api = cluster.service_address(tenant, "default", "kubernetes-own")
-    assert asked(pod, "kubernetes.default.svc.cluster.local") == [api]
+    resolves(pod, "kubernetes.default.svc.cluster.local", [api])
     dashed = pod.address.replace(".", "-")
-    assert asked(pods[tenant][2], f"{dashed}.default.pod.cluster.local") == [pod.address]
+    resolves(pods[tenant][2], f"{dashed}.default.pod.cluster.local", [pod.address])
     assert asked(pod, "example.com") == ["NXDOMAIN"], "there is no way out"
 
 
@@ -102,12 +102,12 @@ def test_policies_hold_while_they_are_there(cluster: NodeCluster, pods: dict[str
     spec["policyTypes"] = ["Ingress", "Egress"]
     path = "/apis/networking.k8s.io/v1/tenants/red/namespaces/default/networkpolicies"
     with tcp_server(near.namespace, near.address, 8080):
-        assert reaches(beside, near.address, 8080)
+        wait_until(lambda: reaches(beside, near.address, 8080))
         cluster.must(cluster.server.system.post(path, {"metadata": {"name": "guard"}, "spec": spec}))
         wait_until(lambda: not reaches(beside, near.address, 8080))
         wait_until(lambda: reaches(far, near.address, 8080))
         with pytest.raises(TimeoutError):
-            asked(near, "kubernetes.default.svc.cluster.local")
+            asked(near, "kubernetes.default.svc.cluster.local", timeout=0.5)
         near.node.call(near.node.network.dial(near.key, 8080)).close()
         dns = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}
         more = {"spec": {"egress": [{"to": [dns], "ports": [{"port": 53, "protocol": "UDP"}]}]}}
@@ -119,7 +119,7 @@ def test_policies_hold_while_they_are_there(cluster: NodeCluster, pods: dict[str
 
 def _answers(pod: AttachedPod) -> bool:
     try:
-        return asked(pod, "kubernetes.default.svc.cluster.local") != ["NXDOMAIN"]
+        return asked(pod, "kubernetes.default.svc.cluster.local", timeout=0.5) != ["NXDOMAIN"]
     except TimeoutError:
         return False
 
@@ -160,8 +160,8 @@ def test_a_network_may_be_ipv6(cluster: NodeCluster) -> None:
     with tcp_server(far.namespace, far.address, 8080) as server:
         assert tcp_talks(near.namespace, far.address, 8080, server)
     api = cluster.service_address("red", "default", "kubernetes-six")
-    assert asked(near, "kubernetes.default.svc.cluster.local", "AAAA") == [api]
-    assert reaches(near, api, 443)
+    resolves(near, "kubernetes.default.svc.cluster.local", [api], "AAAA")
+    wait_until(lambda: reaches(near, api, 443))
     with tcp_server(near.namespace, near.address, 7070):
         near.node.call(near.node.network.dial(near.key, 7070)).close()
     for pod in (near, far):
@@ -196,11 +196,11 @@ def test_a_network_may_have_a_vpc_of_ring0s_and_give_it_to_another(cluster: Node
         pod = cluster.place_pod("red", 0, name)
         assert pod.address == "10.20.1.2"
         api = cluster.service_address("red", "default", f"kubernetes-{name}")
-        assert asked(pod, "kubernetes.default.svc.cluster.local") == [api]
+        resolves(pod, "kubernetes.default.svc.cluster.local", [api])
         cluster.remove_pod(pod)
         cluster.must(system.delete(f"/apis/arktos.futurewei.com/v1/tenants/red/networks/{name}"))
         networks = f"/apis/arktos.futurewei.com/v1/tenants/red/networks/{name}"
-        wait_until(partial(_is_gone, cluster, networks), 20.0)
+        wait_until(partial(_is_gone, cluster, networks))
 
 
 def _is_gone(cluster: NodeCluster, path: str) -> bool:
@@ -240,6 +240,6 @@ def test_flat_networks_share_a_range_and_nothing_else(cluster: NodeCluster) -> N
             for other in placed[next(each for each in TENANTS if each != tenant)]:
                 assert not reaches(other, far.address, 8080)
         address = cluster.service_address(tenant, "default", "kubernetes-default")
-        assert asked(near, "kubernetes.default.svc.cluster.local") == [address]
+        resolves(near, "kubernetes.default.svc.cluster.local", [address])
     for pod in (each for both in placed.values() for each in both):
         cluster.remove_pod(pod)

@@ -9,7 +9,7 @@ import pytest
 from alcove.dataplane import links, namespaces
 from alcove.dataplane.netlink import Netlink
 from alcove.testing.nodecluster import AttachedPod, NodeCluster
-from alcove.testing.podprobes import TrafficStream, asked, reaches
+from alcove.testing.podprobes import TrafficStream, asked, reaches, resolves
 from alcove.testing.probes import IMPATIENT, connect, ping, tcp_server, tcp_talks
 from alcove.testing.server import wait_until
 
@@ -52,10 +52,10 @@ def test_an_agent_that_starts_again_drops_nothing(pods: dict[str, list[AttachedP
                 near.node.start()
                 again = near.node.call(near.node.network.attach(near.key, near.obj))
                 assert again == near.attachment
-                assert not namespaces.path_of(stray).exists(), "no record speaks of it"
+                wait_until(lambda: not namespaces.path_of(stray).exists())  # noqa: B023 - called at once
                 stream.must_flow()
         assert near.key in near.node.network.attached()
-        assert asked(near, "kept.default.svc.cluster.local") == [address]
+        resolves(near, "kept.default.svc.cluster.local", [address])
         assert tcp_talks(near.namespace, address, 80, server)
 
 
@@ -130,17 +130,16 @@ def test_networks_go_on_without_an_api_server(
     cluster.server.kill()
     try:
         with tcp_server(far.namespace, far.address, 8080):
-            assert reaches(near, address, 80)
+            wait_until(lambda: reaches(near, address, 80))
         assert asked(near, "kept.default.svc.cluster.local") == [address]
         assert near.node.call(near.node.network.attach(near.key, near.obj)) == near.attachment
         near.node.stop()
         near.node.start()
         with tcp_server(far.namespace, far.address, 8080):
-            assert reaches(near, address, 80), (
-                "also when the agent starts meanwhile: what it cannot know, it leaves"
-            )
+            # Also when the agent starts meanwhile: what it cannot know, it leaves.
+            wait_until(lambda: reaches(near, address, 80))
     finally:
         cluster.server.start()
-    wait_until(near.node.network.is_running, 60.0)
+    wait_until(near.node.network.is_running)
     later = cluster.make_service("blue", "later")
-    wait_until(lambda: asked(near, "later.default.svc.cluster.local") == [later], 60.0)
+    resolves(near, "later.default.svc.cluster.local", [later])

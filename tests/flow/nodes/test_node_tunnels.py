@@ -45,9 +45,11 @@ def test_a_tunnel_ends_in_the_tenants_own_network(
     assert red.address == blue.address
     with tcp_server(blue.namespace, blue.address, 8443):
         assert not arrives(red.node, red.address, 8443)
-        assert arrives(red.node, red.address, 8443, tenant_key=TenantKey(HOME, TenantId("blue")))
+        wait_until(
+            partial(arrives, red.node, red.address, 8443, tenant_key=TenantKey(HOME, TenantId("blue")))
+        )
     with tcp_server(red.namespace, red.address, 8443):
-        assert arrives(red.node, red.address, 8443)
+        wait_until(partial(arrives, red.node, red.address, 8443))
     for network in ("another", ""):
         assert not arrives(red.node, red.address, 8443, network)
     assert not arrives(cluster.nodes[2], red.address, 8443), "a node without the network"

@@ -64,7 +64,7 @@ async def test_a_shell_on_a_terminal(any_rig: NodeRig, server: LocalServer, env:
         terminal.resize(101, 42)
         await terminal.sees("42 101", asking="stty size\r")
         terminal.type("exit 7\r")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await terminal.process.wait() == 7
 
 
@@ -73,11 +73,11 @@ async def test_a_process_ends_with_its_client(rig: NodeRig, server: LocalServer)
     acme = server.as_tenant("acme")
     running = await rig.begin(acme, "exec", "left", "--", "sh", "-c", "echo begun; exec sleep 4321")
     assert running.stdout is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await running.stdout.readline() == b"begun\n"
     running.kill()
     await running.wait()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while "4321" in (await rig.kubectl(acme, "exec", "left", "--", "ps")).out:
             pass
 
@@ -103,13 +103,13 @@ async def test_a_process_that_reads_nothing_ends_with_its_client_too(
     acme = server.as_tenant("acme")
     running = await rig.begin(acme, "exec", "-i", "deaf", "--", "sh", "-c", "echo begun; exec sleep 5432")
     assert running.stdin is not None and running.stdout is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await running.stdout.readline() == b"begun\n"
     # More than what is between them can hold, or so little that nothing is left to be sent.
     await fill(running.stdin, size)
     running.kill()
     await running.wait()
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(60):
         while "5432" in (await rig.kubectl(acme, "exec", "deaf", "--", "ps")).out:
             pass
 
@@ -140,7 +140,7 @@ async def test_a_node_that_dies_ends_the_client(rig: NodeRig, server: LocalServe
         server.as_tenant("acme"), "exec", "dies", "--", "sh", "-c", "echo begun; sleep 1000"
     )
     assert running.stdout is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await running.stdout.readline() == b"begun\n"
         await rig.stop()
         assert await running.wait() != 0
@@ -170,7 +170,7 @@ async def test_who_attaches_talks_to_the_process_itself(
     attached = await any_rig.begin(server.as_tenant("acme"), "attach", "-i", "listens", env=env)
     assert attached.stdin is not None and attached.stdout is not None
     attached.stdin.write(b"hello\n")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while b"you said hello" not in await attached.stdout.readline():
             pass
         attached.stdin.close()

@@ -29,7 +29,7 @@ async def forwarded(
     process = await rig.begin(caller, "port-forward", pod, f":{port}", env=env)
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             line = (await process.stdout.readline()).decode()
         assert line.startswith("Forwarding from 127.0.0.1:"), line
         yield int(line.split(":")[1].split()[0])
@@ -46,7 +46,7 @@ async def serves(rig: NodeRig, caller: Caller, pod: str) -> None:
 
 
 async def answered(port: int, request: bytes) -> bytes:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request)
         output = await reader.read()
@@ -74,7 +74,7 @@ async def test_a_port_that_nobody_listens_at(rig: NodeRig, server: LocalServer, 
     await rig.pod("acme", "deaf", [{"name": "main"}])
     process = await rig.begin(server.as_tenant("acme"), "port-forward", "deaf", ":9999", env=env)
     assert process.stdout is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         port = int((await process.stdout.readline()).decode().split(":")[1].split()[0])
         with suppress(ConnectionResetError):  # If kubectl closes it before it has read.
             assert await answered(port, b"hello") == b""
@@ -102,7 +102,7 @@ async def test_a_plain_websocket(rig: NodeRig, server: LocalServer) -> None:
         await socket.send_bytes(b"\x00GET /none HTTP/1.0\r\n\r\n")
         assert (await socket.receive_bytes()).startswith(b"\x00HTTP/1.1 404")
         # The pod's side has closed: who reads to the end gets there.
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             async for message in socket:
                 assert message.data[:1] == b"\x00"
         assert socket.close_code == 1000
