@@ -44,7 +44,7 @@ async def test_waiting_minds_a_clock_that_is_set(monkeypatch: pytest.MonkeyPatch
     await asyncio.sleep(0.05)
     assert not waiting.done()
     now[0] = 2e9
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(60):
         await waiting
 
 

@@ -277,7 +277,7 @@ async def run(container: Object, codes: Sequence[int], until: object) -> list[ob
     prober = Prober(Pod(Runtime(codes)), container, ID, ears.heard_of(), probe_slots())  # type: ignore[arg-type]
     task = asyncio.create_task(prober.run(False))
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while until not in ears.heard and not task.done():
                 ears.changed.clear()
                 waiting = asyncio.create_task(ears.changed.wait())

@@ -18,7 +18,7 @@ async def test_volumes_that_take_long_to_remove_do_not_delay_another_tenant() ->
     long = [asyncio.create_task(threads.run(HOG, end.wait)) for _ in range(3 * THREADS_MAX)]
     try:
         await asyncio.sleep(0)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await threads.run(QUIET, lambda: "done") == "done"
         assert not any(task.done() for task in long)
     finally:
@@ -35,7 +35,7 @@ async def test_a_cancelled_caller_waits_until_its_files_are_no_longer_used() -> 
         ended.set()
 
     task = asyncio.create_task(threads.run(HOG, work))
-    assert await asyncio.to_thread(began.wait, 10)
+    assert await asyncio.to_thread(began.wait, 60)
     task.cancel()
     _, waiting = await asyncio.wait({task}, timeout=0.05)
     assert waiting

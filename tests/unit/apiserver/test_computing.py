@@ -94,7 +94,7 @@ async def test_an_evaluation_makes_room_for_other_tenants() -> None:
 
     long = asyncio.create_task(threads.run(A, evaluate_until_done))
     queued = asyncio.create_task(threads.run(A, lambda: None))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await threads.run(B, lambda: None)
     # Those of the same tenant wait for their turn.
     assert not long.done() and not queued.done()
@@ -126,21 +126,22 @@ async def test_a_computation_that_takes_too_long_is_stopped() -> None:
 
 
 async def test_a_cancelled_request_stops_its_computation() -> None:
-    threads, stopped = ComputeThreads(), threading.Event()
+    threads, begun, stopped = ComputeThreads(), threading.Event(), threading.Event()
 
     def compute() -> None:
         try:
+            begun.set()
             spin(lambda: False)
         finally:
             stopped.set()
 
     task = asyncio.create_task(threads.run(A, compute))
     queued = asyncio.create_task(threads.run(A, lambda: None))
-    await asyncio.sleep(0.01)
+    assert await asyncio.to_thread(begun.wait, 60)
     queued.cancel()
     task.cancel()
     await asyncio.gather(task, queued, return_exceptions=True)
-    assert await asyncio.to_thread(stopped.wait, 20)
+    assert await asyncio.to_thread(stopped.wait, 60)
     assert await threads.run(A, lambda: 1) == 1
 
 

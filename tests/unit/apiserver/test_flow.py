@@ -60,7 +60,7 @@ class Crowd:
             gate.set()
 
     async def finish(self) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not all(task.done() for task in self.tasks):
                 self.release()
                 await asyncio.sleep(0)
@@ -242,7 +242,7 @@ async def test_waiting_too_long_rejects_with_retry_after() -> None:
 async def test_a_waiting_request_times_out_by_itself() -> None:
     flow = FlowController(FlowLimits(seats=10, seats_per_tenant=8, seats_of_system=2, wait_seconds_max=0.01))
     assert flow.try_acquire(A, 8)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with pytest.raises(TooManyRequests):
             await flow.acquire(A)
 
@@ -436,7 +436,7 @@ async def test_time_on_the_loop_takes_seats_of_the_iteration() -> None:
     assert flow.try_acquire(A)
     flow.charge(A, 0.03)
     assert not flow.try_acquire(A)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await flow.acquire(A)
     assert flow.in_use == 2
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
 
@@ -51,10 +51,14 @@ async def stored(client: Client, namespace: str) -> dict[str, str]:
     return {obj["metadata"]["name"]: obj["metadata"]["resourceVersion"] for obj in objs}
 
 
-async def churn(client: Client, namespace: str, chance: random.Random, steps: int) -> None:
-    """Creates, changes and deletes config maps at random."""
+async def churn(
+    client: Client, namespace: str, chance: random.Random, steps: int, is_enough: Callable[[], bool]
+) -> None:
+    """Creates, changes and deletes config maps at random: at least so often, and until it is enough."""
     there: dict[str, None] = {}
-    for number in range(steps):
+    for number in count():
+        if number >= steps and is_enough():
+            return
         if not there or chance.random() < 0.5:
             name = f"c{number}"
             await client.create(SYSTEM, CONFIG_MAPS, {"metadata": {"name": name}}, namespace=namespace)
@@ -83,18 +87,22 @@ async def test_a_mirror_converges_whatever_happens_to_its_watches(
             lambda change: last.set() if change.key.of("last", namespace) == change.key else None
         )
         planes.join(HOME, faulty)
-        await churn(client, namespace, chance, 120)
+
+        def has_suffered() -> bool:
+            """Whether watches were resumed, and a list was read again: how many events a fault can hit is left to
+            chance."""
+            resumed = any("resourceVersion=" in each for each in faulty.requests)
+            return resumed and sum("sendInitialEvents" in each for each in faulty.requests) > 1
+
+        await churn(client, namespace, chance, 120, has_suffered)
         faulty.odds = CALM
         await client.create(SYSTEM, CONFIG_MAPS, {"metadata": {"name": "last"}}, namespace=namespace)
         expected = await stored(client, namespace)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await last.wait()
             # If it came with a new list, what is not in the list is removed at its end.
             while held(mirror, namespace) != expected:  # noqa: ASYNC110 - the mirror tells of no such moment
                 await asyncio.sleep(0.01)
-    resumed = [each for each in faulty.requests if "resourceVersion=" in each]
-    listed = [each for each in faulty.requests if "sendInitialEvents" in each]
-    assert resumed and len(listed) > 1
 
 
 async def test_own_writes_are_seen_after_waiting(pool: HttpPool, namespace: str) -> None:
@@ -157,18 +165,18 @@ async def test_a_joining_plane_is_announced_only_when_it_is_synced(
         maps.subscribe(record)
         joining = asyncio.create_task(planes.join_whole(other, slow))
         await asyncio.sleep(0)  # It has begun.
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await maps.synced()
         late = planes.mirror(ListSelection(SERVICE_ACCOUNTS))
         late.subscribe(record)
         assert not changes and not joining.done() and not spaces.is_synced(other)
         slow.go_on.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await joining
         assert (ChangeType.ADDED, "early", True) in changes
         assert late.is_synced(other)
         await client.delete(tenant, CONFIG_MAPS, "early", namespace="default")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await gone.wait()
         assert [kind for kind, name, _ in changes if name == "early"] == [
             ChangeType.ADDED,

@@ -24,6 +24,8 @@ from alcove.testing.resolver import Script, one_address, scripted
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 QUICK = UpstreamLimits(attempt_seconds=0.2, total_seconds=1.0, in_flight_max=16)
+"""Where nobody answers."""
+PATIENT = UpstreamLimits(attempt_seconds=1.0, total_seconds=30.0, in_flight_max=16)
 QUESTION = DnsQuestion(name_of("www.example.org"), QTYPE.A)
 FORWARDED_LIMITS = UpstreamLimits(attempt_seconds=0.1, total_seconds=0.2)
 
@@ -84,20 +86,20 @@ async def test_ids_differ_and_ports_too() -> None:
 
 async def test_forged_replies_do_not_count() -> None:
     async with scripted(forged_then_right) as server:
-        reply = await Upstream([server.resolver], QUICK).ask(ACME, QUESTION)
+        reply = await Upstream([server.resolver], PATIENT).ask(ACME, QUESTION)
         assert reply.tail.endswith(bytes([198, 51, 100, 7]))
 
 
 async def test_a_truncated_reply_is_queried_again_over_tcp() -> None:
     async with scripted(truncated) as server:
-        reply = await Upstream([server.resolver], QUICK).ask(ACME, QUESTION)
+        reply = await Upstream([server.resolver], PATIENT).ask(ACME, QUESTION)
         assert reply.counts[0] == 1
         assert len(server.asked_by_tcp) == 1
 
 
 async def test_another_server_is_asked_when_one_is_silent_and_preferred_from_then_on() -> None:
     async with scripted(silent) as mute, scripted() as speaking:
-        upstream = Upstream([mute.resolver, speaking.resolver], QUICK)
+        upstream = Upstream([mute.resolver, speaking.resolver], PATIENT)
         for _ in range(3):
             assert (await upstream.ask(ACME, QUESTION)).counts[0] == 1
         assert len(mute.asked) == 1
@@ -107,19 +109,19 @@ async def test_another_server_is_asked_when_one_is_silent_and_preferred_from_the
 @pytest.mark.parametrize("rcode", [Rcode.SERVFAIL, Rcode.REFUSED])
 async def test_another_server_is_asked_when_one_fails(rcode: Rcode) -> None:
     async with scripted(failing(rcode)) as failed, scripted() as speaking:
-        reply = await Upstream([failed.resolver, speaking.resolver], QUICK).ask(ACME, QUESTION)
+        reply = await Upstream([failed.resolver, speaking.resolver], PATIENT).ask(ACME, QUESTION)
         assert reply.rcode == Rcode.NOERROR
 
 
 async def test_a_failure_of_all_servers_is_returned() -> None:
     async with scripted(failing(Rcode.REFUSED)) as one, scripted(failing(Rcode.SERVFAIL)) as two:
-        reply = await Upstream([one.resolver, two.resolver], QUICK).ask(ACME, QUESTION)
+        reply = await Upstream([one.resolver, two.resolver], PATIENT).ask(ACME, QUESTION)
         assert reply.rcode == Rcode.SERVFAIL
 
 
 async def test_a_name_that_does_not_exist_is_an_answer() -> None:
     async with scripted(failing(Rcode.NXDOMAIN)) as server, scripted() as other:
-        reply = await Upstream([server.resolver, other.resolver], QUICK).ask(ACME, QUESTION)
+        reply = await Upstream([server.resolver, other.resolver], PATIENT).ask(ACME, QUESTION)
         assert reply.rcode == Rcode.NXDOMAIN
         assert other.asked == []
 

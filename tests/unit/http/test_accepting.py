@@ -5,7 +5,6 @@ import contextlib
 import socket
 import ssl
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -114,11 +113,9 @@ def test_all_of_many_clients_that_come_together_are_served(run: Run, tls: ssl.SS
 @pytest.mark.parametrize("run", RUNS)
 def test_clients_that_say_nothing_take_no_place_from_others(run: Run, tls: ssl.SSLContext) -> None:
     async def test() -> None:
-        async with serving(tls) as made:
+        async with serving(tls, handshake_seconds_max=600.0, unauthenticated_seconds_max=600.0) as made:
             clients = [silent(made) for _ in range(2 * accepting.HANDSHAKES_MAX)]
-            began = time.monotonic()
             await ask(made)
-            assert time.monotonic() - began < accepting.HANDSHAKE_KEPT_SECONDS + 5
             for client in clients:
                 client.close()
 
@@ -154,7 +151,7 @@ def test_behind_a_queue_of_its_address_the_newest_client_is_served_first(
     def begun(_tls: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:
         order.append(name)
         if name == "first":
-            go_on.wait(30)
+            go_on.wait(60)
 
     async def test() -> None:
         async with serving(tls) as made:
@@ -247,18 +244,26 @@ def test_a_client_that_does_not_authenticate_in_time_is_closed(
 ) -> None:
     monkeypatch.setattr(server, "SWEEP_SECONDS", 0.05)
 
-    async def test() -> None:
-        async with serving(tls, unauthenticated_seconds_max=0.3) as made:
+    async def is_shown(seconds: float) -> bool:
+        """False if the machine was so busy that a client who does authenticate was too late as well."""
+        async with serving(tls, unauthenticated_seconds_max=seconds) as made:
             client = silent(made)
-            stranger, user = await connected(made), await connected(made)
-            user[1].write(GET.replace(b"/", b"/login", 1))
-            await user[0].readuntil(b"ok")
+            try:
+                stranger, user = await connected(made), await connected(made)
+                user[1].write(GET.replace(b"/", b"/login", 1))
+                await user[0].readuntil(b"ok")
+            except (OSError, asyncio.IncompleteReadError):
+                return False
             with contextlib.suppress(ConnectionError):
                 assert await stranger[0].read() == b""
             loop = asyncio.get_running_loop()
             assert await loop.sock_recv(client, 1) == b""
             user[1].write(GET)
             await user[0].readuntil(b"ok")
+            return True
+
+    async def test() -> None:
+        assert await is_shown(0.3) or await is_shown(3.0) or await is_shown(20.0)
 
     run(test())
 
@@ -275,7 +280,7 @@ def test_connections_that_end_in_any_state_leave_no_open_file(run: Run, tls: ssl
                 for _ in range(8):
                     silent(made, sent).close()
             await ask(made)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while made.connections.count > counted or open_files() > before:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
 
@@ -326,7 +331,7 @@ def test_a_connection_that_is_closed_while_its_transport_is_made_is_lost_for_its
         with contextlib.suppress(ConnectionError):
             reader, _ = await asyncio.open_connection("127.0.0.1", acceptor.port, ssl=trusting())
             await reader.read()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while table.count:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         acceptor.close()
@@ -342,7 +347,7 @@ def test_a_server_that_stops_closes_connections_in_any_state(tls: ssl.SSLContext
             await ask(made)
         loop = asyncio.get_running_loop()
         for client in clients:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 try:
                     while await loop.sock_recv(client, 10_000):
                         pass

@@ -26,7 +26,7 @@ async def test_buffered_data_is_sent_before_closing() -> None:
         request.close()
         other.setblocking(False)
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert await loop.sock_recv(other, 100) == b"last words"
 
 

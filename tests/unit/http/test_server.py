@@ -34,7 +34,7 @@ async def connected(made: HttpServer) -> tuple[asyncio.StreamReader, asyncio.Str
 
 
 async def test_one_connection_too_many_is_closed() -> None:
-    async with serving(connections_max=2) as made, asyncio.timeout(10):
+    async with serving(connections_max=2) as made, asyncio.timeout(60):
         kept = [await connected(made) for _ in range(2)]
         for reader, _ in kept:
             await reader.readuntil(b"ok")
@@ -47,14 +47,14 @@ async def test_one_connection_too_many_is_closed() -> None:
 
 async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "SWEEP_SECONDS", 0.05)
-    async with serving(idle_seconds_max=0.3) as made, asyncio.timeout(10):
+    async with serving(idle_seconds_max=0.3) as made, asyncio.timeout(60):
         reader, _ = await connected(made)
         await reader.readuntil(b"ok")
         assert await reader.read() == b""
 
 
 async def test_a_server_that_stops_closes_its_connections() -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async with serving() as made:
             reader, _ = await connected(made)
             await reader.readuntil(b"ok")
@@ -68,7 +68,7 @@ async def test_a_failing_handler_gets_the_owners_error_response() -> None:
     def render(error: HttpError) -> HttpResponse:
         return HttpResponse(error.status, b"<failed>", b"text/html")
 
-    async with HttpServer(fail, "127.0.0.1", 0, render_error=render) as made, asyncio.timeout(10):
+    async with HttpServer(fail, "127.0.0.1", 0, render_error=render) as made, asyncio.timeout(60):
         reader, writer = await connected(made)
         first = await reader.readuntil(b"<failed>")
         assert first.startswith(b"HTTP/1.1 500 ") and b"text/html" in first

@@ -84,7 +84,7 @@ async def connected(server: HttpServer) -> tuple[asyncio.StreamReader, asyncio.S
 
 
 async def test_after_a_101_bytes_are_the_takeovers() -> None:
-    async with serving() as (handler, server), asyncio.timeout(10):
+    async with serving() as (handler, server), asyncio.timeout(60):
         reader, writer = await connected(server)
         writer.write(ASK)
         head = await reader.readuntil(b"\r\n\r\n")
@@ -98,7 +98,7 @@ async def test_after_a_101_bytes_are_the_takeovers() -> None:
 
 
 async def test_connections_of_a_peer_are_closed_also_after_an_upgrade() -> None:
-    async with serving() as (handler, server), asyncio.timeout(10):
+    async with serving() as (handler, server), asyncio.timeout(60):
         reader, writer = await connected(server)
         writer.write(ASK)
         await reader.readuntil(b"\r\n\r\n")
@@ -114,7 +114,7 @@ async def test_connections_of_a_peer_are_closed_also_after_an_upgrade() -> None:
 
 
 async def test_bytes_that_came_with_the_request_are_not_lost() -> None:
-    async with serving() as (handler, server), asyncio.timeout(10):
+    async with serving() as (handler, server), asyncio.timeout(60):
         handler.go.clear()
         reader, writer = await connected(server)
         writer.write(ASK + b"early")
@@ -130,7 +130,7 @@ async def test_bytes_that_came_with_the_request_are_not_lost() -> None:
 
 
 async def test_a_rejected_upgrade_leaves_the_connection_usable() -> None:
-    async with serving() as (_, server), asyncio.timeout(10):
+    async with serving() as (_, server), asyncio.timeout(60):
         reader, writer = await connected(server)
         writer.write(ASK.replace(b"/up", b"/no") + PLAIN)
         assert b" 403 " in await reader.readuntil(b"}")
@@ -140,7 +140,7 @@ async def test_a_rejected_upgrade_leaves_the_connection_usable() -> None:
 
 
 async def test_a_request_before_the_one_that_changes_the_protocol_is_answered_first() -> None:
-    async with serving() as (handler, server), asyncio.timeout(10):
+    async with serving() as (handler, server), asyncio.timeout(60):
         handler.go.clear()
         reader, writer = await connected(server)
         writer.write(ASK.replace(b"/up", b"/no").replace(b"Upgrade", b"X-Other") + ASK + b"data")
@@ -152,7 +152,7 @@ async def test_a_request_before_the_one_that_changes_the_protocol_is_answered_fi
 
 
 async def test_a_client_that_disconnects_before_the_response_cancels_the_takeover() -> None:
-    async with serving() as (handler, server), asyncio.timeout(10):
+    async with serving() as (handler, server), asyncio.timeout(60):
         handler.go.clear()
         _, writer = await connected(server)
         writer.write(ASK)
@@ -161,12 +161,12 @@ async def test_a_client_that_disconnects_before_the_response_cancels_the_takeove
         await asyncio.sleep(0.02)
         handler.go.set()
         await asyncio.sleep(0.02)
+        await until(lambda: handler.done == len(handler.takeovers))
         assert all(each.stopped == 1 for each in handler.takeovers)
-        assert handler.done == len(handler.takeovers)
 
 
 async def test_a_server_that_stops_ends_takeovers() -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async with serving() as (handler, server):
             reader, writer = await connected(server)
             writer.write(ASK)
@@ -176,7 +176,7 @@ async def test_a_server_that_stops_ends_takeovers() -> None:
 
 
 async def test_every_protocol_that_is_offered_is_seen() -> None:
-    async with serving() as (handler, server), asyncio.timeout(10):
+    async with serving() as (handler, server), asyncio.timeout(60):
         reader, writer = await connected(server)
         lines = (
             b"X-Stream-Protocol-Version: v4\r\nX-Stream-Protocol-Version: v3\r\nAccept: a\r\nAccept: b\r\n"
@@ -200,7 +200,7 @@ async def test_a_client_that_does_not_read_does_not_fill_the_memory_with_respons
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 12)
         writer.write(PLAIN * 500)
         before = -1
-        while seen != before:
+        while not seen or seen != before:
             before = seen
             await asyncio.sleep(0.1)
         # What the kernel holds, and one response more.

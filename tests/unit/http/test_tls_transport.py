@@ -80,7 +80,7 @@ def test_nothing_is_delivered_while_reading_is_paused(tmp_path: Path) -> None:
                 peer.tls.write(b"%d" % number)
             sock.send(peer.outgoing.read())  # Three records in one segment.
             for number in range(3):
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     await protocol.changed.wait()
                 protocol.changed.clear()
                 await asyncio.sleep(0)
@@ -100,7 +100,7 @@ def test_a_peer_that_does_not_read_does_not_keep_a_closed_connection_open(
         async with connected(tmp_path, protocol):
             protocol.transport.write(bytes(8 << 20))
             protocol.transport.close()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await protocol.lost.wait()
 
     uvloop.run(test())

@@ -65,7 +65,7 @@ async def test_feed_skips_revisions_that_left_no_history() -> None:
         return []
 
     feeds = Feeds(asyncio.get_running_loop(), nothing, Revision(9), Revision(0))
-    async with asyncio.timeout(5), feeds.after(Revision(3)) as feed:
+    async with asyncio.timeout(60), feeds.after(Revision(3)) as feed:
         feeds.publish([event(10)], Revision(10))
         assert await revisions(feed, 1) == [10]
     assert log.reads == 0

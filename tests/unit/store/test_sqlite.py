@@ -151,6 +151,9 @@ async def test_full_disk_refuses_writes_until_there_is_room(small_disk: Path) ->
 async def test_dead_process_makes_the_store_unavailable_and_loses_nothing(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "store.db")
     await store.write([op("kept")])
+    # It must not answer before it dies.
+    os.kill(store.worker_pid, signal.SIGSTOP)
+    await asyncio.to_thread(os.waitid, os.P_PID, store.worker_pid, os.WSTOPPED | os.WNOWAIT)
     writes = [asyncio.create_task(store.write([op(f"p{n}")])) for n in range(100)]
     await asyncio.sleep(0)
     os.kill(store.worker_pid, signal.SIGKILL)

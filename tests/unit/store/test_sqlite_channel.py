@@ -68,4 +68,4 @@ async def test_process_stops_on_request_and_needs_no_installed_package(tmp_path:
     process = await WorkerProcess.start()
     assert await process.writes.call("open", f"{tmp_path}/x.db", None, 0.0) == (0, 0)
     assert await process.reads.call("newest", 0, {}, None, True) == []
-    await asyncio.wait_for(process.stop(), 10)
+    await asyncio.wait_for(process.stop(), 60)

@@ -41,5 +41,5 @@ def test_serving_ends_with_the_channel() -> None:
     serving.start()
     ours.sendall(b"\x00\x00\x01\x00half a request")
     ours.close()
-    serving.join(timeout=10)
+    serving.join(timeout=60)
     assert not serving.is_alive()

@@ -38,7 +38,7 @@ def all_at_once(ask: Callable[[], str], rounds: int) -> Counter[str]:
 
 def _ask(ask: Callable[[], str], rounds: int, together: Barrier, answers: list[str]) -> None:
     for _ in range(rounds):
-        together.wait(20)
+        together.wait(60)
         try:
             answers.append(ask())
         except Exception as error:

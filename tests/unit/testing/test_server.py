@@ -28,8 +28,8 @@ def answer_once_each(listener: socket.socket, context: ssl.SSLContext) -> None:
         while True:
             with context.wrap_socket(listener.accept()[0], server_side=True) as connection:
                 received = b""
-                while not received.endswith(b"{}"):
-                    received += connection.recv(65536)
+                while not received.endswith(b"{}") and (part := connection.recv(65536)):
+                    received += part
                 connection.sendall(ANSWER)
 
 

@@ -131,11 +131,11 @@ def test_the_cost_grows_neither_with_the_range_nor_with_its_fill(network: str) -
     pool = AddressIndex(ip_network(network))
     seconds = []
     for _ in range(30):
-        begin = time.perf_counter()
+        begin = time.thread_time()
         for _ in range(2_000):
             address = pool.lowest(0.0)
             assert address is not None
             pool.held(address)
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(time.thread_time() - begin)
     # The least disturbed of several, at both ends: a busy machine must not decide.
     assert min(seconds[-8:]) < 3 * min(seconds[:8])

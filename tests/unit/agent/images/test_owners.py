@@ -25,11 +25,11 @@ def name_for(store: ImageStore, *owners: str) -> None:
 
 
 async def _until(check: Callable[[], bool]) -> None:
-    for _ in range(500):
+    for _ in range(3_000):
         if check():
             return
         await asyncio.sleep(0.02)
-    raise AssertionError("not so within 10 s")
+    raise AssertionError("not so within 60 s")
 
 
 def _make(server: LocalServer) -> str:

@@ -154,7 +154,7 @@ async def test_an_answer_may_come_before_the_request_has_ended(lab: ProxyLab) ->
     await lab.backend(answering(refusal))
     reader, writer = await lab.connect()
     writer.write(f"POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 1000\r\n\r\n".encode() + b"x" * 10)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         answer = await reader.read()
     assert answer.startswith(b"HTTP/1.1 401")
     assert b"Connection: close" in answer
@@ -210,7 +210,7 @@ async def test_a_websocket_may_be_refused(lab: ProxyLab) -> None:
 
 
 async def test_an_upgrade_to_http2_is_ignored(lab: ProxyLab) -> None:
-    lab.server.limits = replace(SMALL, idle_seconds_max=0.2)
+    lab.server.limits = replace(SMALL, idle_seconds_max=1.0)
     seen: list[bytes] = []
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -276,7 +276,7 @@ async def test_a_stream_ends_when_its_client_disconnects(lab: ProxyLab) -> None:
     await read_head(reader)
     assert b"tick" in await reader.read(100), "each event is passed on as it comes"
     writer.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await ended.wait()
 
 

@@ -46,7 +46,7 @@ async def test_a_node_without_networks_answers_that_there_is_nothing() -> None:
     port, networks = free_port(), Nothing()
     async with Planes() as planes:
         running = asyncio.create_task(serve(planes, networks, lambda *_: None, bind("127.0.0.1", port), []))
-        for _ in range(100):
+        for _ in range(3_000):
             await asyncio.sleep(0.01)
             if networks.listeners:
                 break

@@ -25,7 +25,7 @@ class Reader:
         self._changed.set()
 
     async def has(self, text: bytes) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while text not in self.data:
                 self._changed.clear()
                 await self._changed.wait()
@@ -83,7 +83,7 @@ async def following(path: Path) -> AsyncIterator[tuple[Reader, asyncio.Event]]:
     task = asyncio.create_task(read(path, LogOptions(follow=True), ended, reader.write))
     yield reader, ended
     ended.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await task
 
 

@@ -10,7 +10,7 @@ async def test_a_source_is_read_to_its_end() -> None:
     waiting = asyncio.create_task(source.read())
     await asyncio.sleep(0)
     os.write(writing, b"said")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await waiting == b"said"
         os.close(writing)
         assert await source.read() == b""
@@ -24,7 +24,7 @@ async def test_output_before_the_exit_is_read_though_others_hold_the_pipe() -> N
     waiting = asyncio.create_task(_all(source))
     await asyncio.sleep(0.01)
     source.finish()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await waiting == b"last words"
     os.close(writing)
     os.close(reading)
@@ -46,12 +46,12 @@ async def test_a_sink_waits_for_its_reader() -> None:
     os.set_blocking(reading, False)
     source = DescriptorReader(reading)
     received = b""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(received) < len(data):
             received += await source.read()
         await task
     assert received == data
     os.close(reading)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await DescriptorWriter(writing).write(b"nobody is there")
     os.close(writing)

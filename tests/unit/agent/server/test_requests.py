@@ -16,7 +16,7 @@ async def served() -> AsyncIterator[tuple[HttpServerStream, asyncio.StreamWriter
     server = await asyncio.start_server(
         lambda reader, writer: made.set_result(HttpServerStream(reader, writer)), "127.0.0.1", 0
     )
-    async with server, asyncio.timeout(10):
+    async with server, asyncio.timeout(60):
         _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         stream = await made
         try:

@@ -90,7 +90,7 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
     """On uvloop, as agents do."""
 
     async def bounded() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await work()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

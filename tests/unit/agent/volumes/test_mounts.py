@@ -151,7 +151,7 @@ def test_a_link_that_is_swapped_all_the_time_never_leads_out(volume: VolumePath,
     attacker.start()
     refused = right = 0
     try:
-        for _ in range(2_000):
+        while refused + right < 2_000 or not refused or not right:
             try:
                 [mount] = mounts(volume, subPath="swapped")
             except VolumeFailure:
@@ -163,7 +163,6 @@ def test_a_link_that_is_swapped_all_the_time_never_leads_out(volume: VolumePath,
     finally:
         ended.set()
         attacker.join()
-    assert right and refused, "the race was on"
     assert sorted(path.name for path in (tmp_path / "outside").iterdir()) == ["file"]
 
 

@@ -91,4 +91,4 @@ def test_hostile_texts_take_linear_time(name: str) -> None:
         "%" * 200_000,
     ):
         STRING_FORMATS[name](text)
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 20

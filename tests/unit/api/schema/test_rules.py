@@ -279,7 +279,7 @@ def test_a_costly_rule_is_stopped_with_the_message_of_kubernetes() -> None:
         "spec: Invalid value: \"object\": 'operation cancelled: actual cost limit exceeded': "
         "no further validation rules will be run due to call cost exceeds limit for rule: slow"
     ]
-    assert time.process_time() - started < 3
+    assert time.process_time() - started < 20
 
 
 def test_many_rules_together_run_out_of_the_objects_budget() -> None:
@@ -296,7 +296,7 @@ def test_many_rules_together_run_out_of_the_objects_budget() -> None:
     assert errors[0].endswith(
         "validation failed due to running out of cost budget, no further validation rules will be run"
     )
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 20
 
 
 def test_too_much_text_in_rules_is_refused_before_it_is_compiled() -> None:

@@ -342,7 +342,7 @@ def test_alternatives_under_long_lists_are_cut_off(part: Any, value: Any) -> Non
     started = time.process_time()
     (error,) = check({"x": value}, MISSING)
     assert "too large for its schema" in error.body
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 20
 
 
 JSON = st.recursive(

@@ -287,7 +287,7 @@ async def test_a_costly_expression_denies_quickly(world: World) -> None:
     started = time.process_time()
     error = await refusal(world, write({**deployment(), "data": {str(n): "" for n in range(1_000)}}))
     assert "running out of cost budget" in error.message
-    assert time.process_time() - started < 3
+    assert time.process_time() - started < 20
 
 
 @pytest.mark.parametrize("failure_policy", ["Fail", "Ignore"])
@@ -309,7 +309,7 @@ async def test_many_parameters_of_a_costly_policy_cost_no_more_than_one_request_
     while not judged.done():
         await asyncio.sleep(0)
         turns += 1
-    assert time.process_time() - began < 3
+    assert time.process_time() - began < 20
     assert turns > 10, "others have their turns meanwhile"
     error = judged.exception()
     assert (error is None) == (failure_policy == "Ignore")

@@ -55,7 +55,7 @@ class Rig:
 
 @pytest.fixture
 def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
-    monkeypatch.setattr(documents, "WAIT_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(documents, "WAIT_SECONDS_MAX", 0.5)
     return Rig()
 
 
@@ -74,22 +74,24 @@ async def test_only_the_first_request_waits_for_a_server_that_hangs(rig: Rig) ->
     loop = asyncio.get_running_loop()
     started = loop.time()
     assert await rig.get() == [None]
-    assert loop.time() - started >= 0.1
+    assert loop.time() - started >= documents.WAIT_SECONDS_MAX
     assert len(rig.servers.asked) == 1
     rig.servers.go_on.set()
     await asyncio.gather(*rig.documents._fetching.values())
     assert await rig.get() == [b"/apis/x.io/v1"]
 
 
-async def test_a_failure_is_kept_for_a_moment_and_nobody_waits_again(rig: Rig) -> None:
+async def test_a_failure_is_kept_for_a_moment_and_nobody_waits_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rig.servers.answer = lambda _path: ServiceUnavailable("down")
     assert await rig.get() == await rig.get() == [None]
     assert len(rig.servers.asked) == 1
     rig.now = documents.FAILED_SECONDS + 1
     rig.servers.go_on.clear()
-    started = asyncio.get_running_loop().time()
-    assert await rig.get() == [None]
-    assert asyncio.get_running_loop().time() - started < 0.1
+    monkeypatch.setattr(documents, "WAIT_SECONDS_MAX", 600.0)
+    async with asyncio.timeout(60):
+        assert await rig.get() == [None]
     await asyncio.sleep(0)
     assert len(rig.servers.asked) == 2
     await rig.documents.close()

@@ -54,16 +54,21 @@ async def test_costly_certificates_are_not_verified_on_the_event_loop(
 ) -> None:
     client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client_context.load_verify_locations(cadata=hostile.authority.decode())
-    started = time.thread_time()
-    with (
-        socket.create_connection(("127.0.0.1", hostile.port)) as sock,
-        client_context.wrap_socket(sock, server_hostname="127.0.0.1"),
-    ):
-        cost = time.thread_time() - started
-    started = time.thread_time()
-    for _ in range(2):
+    handshakes, webhook_calls = [], []
+    for _ in range(4):
+        started = time.thread_time()
+        with (
+            socket.create_connection(("127.0.0.1", hostile.port)) as sock,
+            client_context.wrap_socket(sock, server_hostname="127.0.0.1"),
+        ):
+            handshakes.append(time.thread_time() - started)
+        started = time.thread_time()
         assert "EOF" in await fails(calls, client_of(hostile)), "the handshake itself succeeds"
-    assert time.thread_time() - started < cost, "two calls cost the loop's thread less than one handshake"
+        webhook_calls.append(time.thread_time() - started)
+    # The cheapest of each, since whatever else runs on the machine makes both cost more.
+    assert min(webhook_calls) < min(handshakes) / 2, (
+        "a call costs the loop's thread less than half a handshake"
+    )
 
 
 async def test_costly_handshakes_of_a_tenant_do_not_delay_another(

@@ -86,7 +86,7 @@ def test_no_page_takes_long(piece: str) -> None:
     page = (piece * (PAGE_BYTES_MAX // len(piece))).encode()
     began = time.process_time()
     rewrite_page(page, "", PATH, HOST)
-    assert time.process_time() - began < 10
+    assert time.process_time() - began < 40
 
 
 def test_compressed_pages_stay_compressed() -> None:

@@ -173,14 +173,22 @@ async def test_idle_relays_are_closed() -> None:
         await reader.read()
         writer.close()
 
-    async with relayed(silent, idle_seconds_max=0.2) as (reader, writer, ended):
-        await reader.readuntil(b"\r\n\r\n")
-        for _ in range(4):
-            await asyncio.sleep(0.1)
-            writer.write(b"still here")
-        assert ended.count == 0
-        assert await reader.read() == b""
-        await until(lambda: ended.count == 1)
+    loop = asyncio.get_running_loop()
+    for idle_seconds_max in (0.2, 1.0, 5.0):
+        async with relayed(silent, idle_seconds_max=idle_seconds_max) as (reader, writer, ended):
+            await reader.readuntil(b"\r\n\r\n")
+            longest, written_at = 0.0, loop.time()
+            for _ in range(4):
+                await asyncio.sleep(idle_seconds_max / 2)
+                writer.write(b"still here")
+                longest, written_at = max(longest, loop.time() - written_at), loop.time()
+            was_open = ended.count == 0
+            assert await reader.read() == b""
+            await until(lambda: ended.count == 1)
+        if was_open:
+            return
+        assert longest > 0.9 * idle_seconds_max, "a relay in use was closed"
+    pytest.fail("the machine was too busy for the result to be known")
 
 
 async def test_a_log_comes_as_a_body_to_its_end() -> None:
@@ -226,7 +234,7 @@ async def test_an_agents_error_is_returned_to_the_client(answer: bytes, message:
         writer.write(b"HTTP/1.1 404 Status\r\nContent-Length: %d\r\n\r\n%b" % (len(answer), answer))
 
     listener = await asyncio.start_server(refuse, "127.0.0.1", 0)
-    async with listener, asyncio.timeout(10):
+    async with listener, asyncio.timeout(60):
         port = listener.sockets[0].getsockname()[1]
         _, agent_connection = await asyncio.get_running_loop().create_connection(
             HttpClientConnection, "127.0.0.1", port
@@ -248,7 +256,7 @@ async def test_an_agent_that_hangs_up_or_talks_nonsense_is_an_error() -> None:
             writer.close()
 
         listener = await asyncio.start_server(rude, "127.0.0.1", 0)
-        async with listener, asyncio.timeout(10):
+        async with listener, asyncio.timeout(60):
             port = listener.sockets[0].getsockname()[1]
             _, agent_connection = await asyncio.get_running_loop().create_connection(
                 HttpClientConnection, "127.0.0.1", port

@@ -85,7 +85,7 @@ async def test_a_dead_or_unknown_node_is_missing_and_later_asked_again_without_w
     fleet.now += KEPT_SECONDS
     fleet.dead.clear()
     fleet.hangs.add("dead")
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(60):
         assert await fleet.collecting.of(["a", "dead"]) == {"a": SUMMARY}
     await asyncio.sleep(0)
     assert fleet.requested.count("dead") == 2
@@ -93,15 +93,16 @@ async def test_a_dead_or_unknown_node_is_missing_and_later_asked_again_without_w
     fleet.hangs.clear()
     fleet.now += KEPT_SECONDS
     await fleet.collecting.of(["dead"])
-    await asyncio.sleep(0.01)
-    assert await fleet.collecting.of(["dead"]) == {"dead": SUMMARY}
+    async with asyncio.timeout(60):
+        while await fleet.collecting.of(["dead"]) != {"dead": SUMMARY}:  # noqa: ASYNC110 - asked in the background
+            await asyncio.sleep(0.01)
 
 
 async def test_a_node_that_hangs_is_not_waited_for_long() -> None:
     fleet = Fleet()
     fleet.add("a", "hangs")
     fleet.hangs.add("hangs")
-    was, usage_collector.WAIT_SECONDS_MAX = usage_collector.WAIT_SECONDS_MAX, 0.05
+    was, usage_collector.WAIT_SECONDS_MAX = usage_collector.WAIT_SECONDS_MAX, 0.5
     try:
         assert await fleet.collecting.of(["a", "hangs"]) == {"a": SUMMARY}
     finally:

@@ -17,6 +17,7 @@ from alcove.processes.machine.cluster_request import (
 )
 from alcove.processes.machine.components import components
 from alcove.processes.up import _degradation, explain
+from alcove.testing.claims import free_port
 
 
 def hollow(**more: object) -> RequestedCluster:
@@ -39,12 +40,6 @@ def taken() -> Iterator[int]:
         yield int(other.getsockname()[1])
 
 
-def free() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_a_new_cluster_takes_the_usual_port_or_the_next_that_is_free(tmp_path: Path) -> None:
     made = decide(tmp_path, hollow(), False).cluster
     assert PORT <= made.port < PORT + 50
@@ -55,7 +50,7 @@ def test_a_new_cluster_takes_the_usual_port_or_the_next_that_is_free(tmp_path: P
 
 
 def test_what_was_asked_before_is_asked_again(tmp_path: Path) -> None:
-    before = saved(tmp_path, nodes=3, port=free(), listen=("192.0.2.1",))
+    before = saved(tmp_path, nodes=3, port=free_port(), listen=("192.0.2.1",))
     assert decide(tmp_path, hollow(), False).cluster == before
     assert decide(tmp_path, hollow(nodes=0), False).cluster.nodes == 0
 

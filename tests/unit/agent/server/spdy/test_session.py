@@ -41,7 +41,7 @@ class Pipe:
 
 
 async def accepted(session: SpdySession) -> SpdyStream:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         stream = await session.accept()
     assert stream is not None
     return stream
@@ -84,7 +84,7 @@ async def test_data_without_a_reader_pauses_the_session() -> None:
     await asyncio.sleep(0.01)
     assert not other.done()
     assert len(await stream.read()) == BYTES_MAX + 1
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert (await other) is not None
     running.cancel()
 
@@ -110,7 +110,7 @@ async def test_a_client_whose_input_is_not_read_is_pinged(monkeypatch: pytest.Mo
     await asyncio.sleep(0.05)
     assert own not in pipe.sent
     pipe.data(1, bytes(BYTES_MAX + 1))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while own not in pipe.sent:  # noqa: ASYNC110 - there is no callback for sent data
             await asyncio.sleep(0.001)
     await stream.read()
@@ -141,7 +141,7 @@ async def test_numbers_out_of_order_end_the_session(numbers: tuple[int, ...]) ->
     session = SpdySession(pipe)
     for number in numbers:
         pipe.open(number)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await session.run()
 
 
