@@ -17,9 +17,14 @@ _SPEC = ("taints", "unschedulable")
 _STATUS = ("capacity", "allocatable", "conditions", "nodeInfo")
 
 
-def visible(cache: Cache, tenant: TenantId) -> frozenset[str]:
-    """The nodes that run pods of the tenant."""
-    return frozenset(entry.indexed for entry in cache.entries(tenant, PODS) if entry.indexed)
+def visible(cache: Cache, tenant: TenantId) -> list[str]:
+    """The nodes that run pods of the tenant, in order of names."""
+    return sorted(cache.indexed_values(tenant, PODS))
+
+
+def is_visible(cache: Cache, tenant: TenantId, node: str) -> bool:
+    """Whether the node runs a pod of the tenant."""
+    return bool(cache.indexed_generation(tenant, PODS, node))
 
 
 def shown(entry: CacheEntry) -> CacheEntry:

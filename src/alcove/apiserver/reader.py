@@ -28,7 +28,7 @@ class CacheReader(ObjectReader, Protocol):
         ...
 
     def indexed(self, tenant: TenantId, resource: GroupResource, value: str) -> Iterable[Object]:
-        """Objects of one tenant whose indexed field (`cache/entries.py`: a pod's node) has this value, in
+        """Objects of one tenant whose first indexed field (`cache/entries.py`: a pod's node) has this value, in
         no order. The cost depends on their number only."""
         ...
 

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from alcove.api.errors import ApiError, Expired, Forbidden, InternalError
-from alcove.api.ids import SYSTEM, GroupResource, Revision, TenantId
-from alcove.apiserver.cache.entries import INDEXED_FIELDS, CacheEntry, CacheEvent, CacheEventType
+from alcove.api.ids import SYSTEM, Revision, TenantId
+from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
 from alcove.apiserver.render import ObjectView, render
 from alcove.apiserver.watch_events import bookmark, encode, error_event
 from alcove.apiserver.watch_hub import WatchHub, WatchScope
@@ -378,9 +378,3 @@ class ConvertingWatcher(Watcher):
         self._queue.clear()
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
-
-
-def indexed_value(resource: GroupResource, exact: dict[str, str]) -> str | None:
-    """The value that a field selector requires of the resource's indexed field; None if it requires none."""
-    path = INDEXED_FIELDS.get(resource)
-    return exact.get(".".join(path)) if path else None

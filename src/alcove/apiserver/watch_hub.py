@@ -19,7 +19,7 @@ from msgspec import Struct
 from alcove.api.errors import TooManyRequests
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.apiserver.buffers import TenantBuffers
-from alcove.apiserver.cache.entries import CacheEvent
+from alcove.apiserver.cache.entries import CacheEvent, IndexedValue
 
 if TYPE_CHECKING:
     from alcove.apiserver.watch import Watcher
@@ -40,12 +40,17 @@ class WatchScope(Struct, frozen=True):
     tenant: TenantId | None
     namespace: str | None
     name: str | None = None
-    indexed: str | None = None
-    """A value of the resource's indexed field: a pod's node."""
+    indexed: IndexedValue | None = None
+    """A value of one of the resource's indexed fields: a pod's node."""
 
     @property
-    def shape(self) -> tuple[bool, bool, bool, bool]:
-        return (self.tenant is None, self.namespace is None, self.name is not None, self.indexed is not None)
+    def shape(self) -> ScopeShape:
+        position = self.indexed.position if self.indexed is not None else None
+        return (self.tenant is None, self.namespace is None, self.name is not None, position)
+
+
+ScopeShape = tuple[bool, bool, bool, int | None]
+"""Which parts of a scope are wildcards, and the position of the indexed field."""
 
 
 class WatchHub:
@@ -61,7 +66,7 @@ class WatchHub:
         self._charge = charge
         self._per_tenant_max = per_tenant_max
         self._watchers: dict[WatchScope, set[Watcher]] = {}
-        self._shapes: dict[GroupResource, Counter[tuple[bool, bool, bool, bool]]] = {}
+        self._shapes: dict[GroupResource, Counter[ScopeShape]] = {}
         self._by_tenant: dict[TenantId, set[Watcher]] = {}
         """By the tenant of the user who watches."""
         self._unflushed: OrderedDict[TenantId, OrderedDict[Watcher, None]] = OrderedDict()
@@ -175,8 +180,8 @@ class WatchHub:
         shapes = self._shapes.get(key.resource)
         if not shapes:
             return
-        for all_tenants, all_namespaces, by_name, by_index in tuple(shapes):
-            for indexed in _indexed_values(event) if by_index else (None,):
+        for all_tenants, all_namespaces, by_name, position in tuple(shapes):
+            for indexed in _indexed_values(event, position) if position is not None else (None,):
                 scope = WatchScope(
                     key.resource,
                     None if all_tenants else key.tenant,
@@ -191,9 +196,9 @@ def _held_bytes(watcher: Watcher) -> int:
     return watcher.held_bytes
 
 
-def _indexed_values(event: CacheEvent) -> Iterable[str]:
+def _indexed_values(event: CacheEvent, position: int) -> Iterable[IndexedValue]:
     """Both the new and the old value: a watcher of the old one gets a DELETED event."""
-    values = {event.entry.indexed}
+    values = {event.entry.indexed[position]}
     if event.previous is not None:
-        values.add(event.previous.indexed)
-    return values
+        values.add(event.previous.indexed[position])
+    return [IndexedValue(position, value) for value in values]

@@ -59,8 +59,9 @@ class MemoryReader:
         return entry
 
     def indexed(self, tenant: TenantId, resource: GroupResource, value: str) -> Iterable[Object]:
-        path = INDEXED_FIELDS.get(resource)
-        return [obj for obj in self.list(tenant, resource) if path and value == objects.get(obj, *path)]
+        [field, *_] = INDEXED_FIELDS.get(resource) or ("",)
+        path = field.split(".")
+        return [obj for obj in self.list(tenant, resource) if field and value == objects.get(obj, *path)]
 
     def indexed_generation(self, tenant: TenantId, resource: GroupResource, value: str) -> int:
         # Changes more often than necessary: the tenant's other objects count too.

@@ -7,16 +7,17 @@ import pytest
 
 from alcove.api import registry
 from alcove.api.errors import TooManyRequests
-from alcove.api.ids import Key, Revision, TenantId
+from alcove.api.ids import SYSTEM, GroupResource, Key, Revision, TenantId
 from alcove.api.resources import CONFIG_MAPS
 from alcove.apiserver import watch_events, watch_hub
-from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
+from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType, indexed_value
 from alcove.apiserver.negotiate import ResponseForm
 from alcove.apiserver.render import ObjectView
 from alcove.apiserver.watch import FIRST_AT_ONCE_MAX, PENDING_BYTES_MAX, PENDING_EVENTS_MAX, Watcher
 from alcove.apiserver.watch_hub import WatchHub, WatchScope
 
 ACME = TenantId("acme")
+VPC_ENDPOINTS = GroupResource("mizar.com", "endpoints")
 COUNT = 5 * FIRST_AT_ONCE_MAX + 7
 
 
@@ -74,6 +75,31 @@ def watcher(hub: WatchHub, view: ObjectView, count: int = COUNT, tenant: TenantI
         seconds_max=60,
         bookmarks=True,
     )
+
+
+def endpoint(number: int, vni: int) -> CacheEntry:
+    spec = {"droplet": f"n{number % 10}", "vni": vni, "net": f"s{vni % 10}"}
+    body = orjson.dumps(
+        {"apiVersion": "v1", "kind": "Endpoint", "metadata": {"name": f"e{number}"}, "spec": spec}
+    )
+    return CacheEntry(Key(VPC_ENDPOINTS, SYSTEM, "", f"e{number}"), Revision(number), body)
+
+
+@pytest.mark.parametrize("networks", [10, 100])
+async def test_an_endpoint_is_offered_only_to_watches_of_its_network_node_or_subnet(
+    networks: int, view: ObjectView
+) -> None:
+    hub = WatchHub()
+    for field, count in (("spec.droplet", 10), ("spec.vni", networks), ("spec.net", 10)):
+        letter = {"spec.droplet": "n", "spec.vni": "", "spec.net": "s"}[field]
+        for number in range(count):
+            watching = watcher(hub, view, count=0)
+            value = indexed_value(VPC_ENDPOINTS, {field: f"{letter}{number}"})
+            watching.scopes = [WatchScope(VPC_ENDPOINTS, SYSTEM, None, None, value)]
+            hub.add(watching)
+    moved = CacheEvent(CacheEventType.MODIFIED, endpoint(7, vni=5), endpoint(7, vni=4))
+    offered = list(hub._interested(moved))
+    assert len(offered) == 5  # By its node, and by both of its networks and subnets.
 
 
 @pytest.fixture(autouse=True)

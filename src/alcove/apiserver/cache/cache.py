@@ -11,7 +11,7 @@ from alcove.api.ids import GroupResource, Key, Revision, TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.buffers import TenantBuffers
 from alcove.apiserver.cache.collections import CacheCollection, IndexedObjects
-from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
+from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType, IndexedValue
 from alcove.apiserver.cache.history import Histories
 from alcove.apiserver.cache.snapshot import CacheSnapshot, Namespaces
 from alcove.store.base import FeedLagged, Store, StoreChangeType, StoreEvent
@@ -80,11 +80,8 @@ class Cache:
         snapshot = await self._store.snapshot(Revision(oldest))
         self._floor = self.revision = snapshot.revision
         for record in snapshot.records:
-            self._collection(record.key.resource).apply(
-                CacheEventType.ADDED, CacheEntry(record.key, record.revision, record.body)
-            )
-        for collection in self._collections.values():
-            self._forget_history(collection, snapshot.revision)
+            entry = CacheEntry(record.key, record.revision, record.body)
+            self._collection(record.key.resource).load(entry)
         while True:
             with suppress(FeedLagged):
                 await self._apply_feed(newest)
@@ -117,13 +114,6 @@ class Cache:
         if self.revision >= newest and self._loaded is not None and not self._loaded.done():
             self._loaded.set_result(None)
 
-    @staticmethod
-    def _forget_history(collection: CacheCollection, floor: Revision) -> None:
-        collection.floor = floor
-        for tenant_objects in collection.tenants.values():
-            tenant_objects.forget(floor)
-            tenant_objects.floor = floor
-
     def _apply(self, batch: Sequence[StoreEvent], upto: Revision) -> None:
         events: list[CacheEvent] = []
         for change in batch:
@@ -142,9 +132,6 @@ class Cache:
         """Drops history up to a revision, and the collections of tenants that have no objects left."""
         for collection in self._collections.values():
             collection.forget(upto)
-        self._histories.forget_unused(
-            {tenant for collection in self._collections.values() for tenant in collection.tenants}
-        )
 
     def _collection(self, resource: GroupResource) -> CacheCollection:
         collection = self._collections.get(resource)
@@ -203,6 +190,14 @@ class Cache:
         collection = self._collections.get(resource)
         return collection.ordered(tenant, namespace, after) if collection else iter(())
 
+    def indexed_entries(
+        self, tenant: TenantId | None, resource: GroupResource, value: IndexedValue
+    ) -> Iterator[CacheEntry]:
+        """Entries with a value of an indexed field, in order of tenant, namespace, name; of all tenants if
+        `tenant` is None. The cost depends on their number only."""
+        collection = self._collections.get(resource)
+        return collection.indexed(tenant, value) if collection else iter(())
+
     def changed(self, tenant: TenantId | None, resource: GroupResource) -> Revision:
         """The revision of the last change of the tenant's objects of this resource."""
         collection = self._collections.get(resource)
@@ -226,6 +221,8 @@ class Cache:
         collection = self._collections.get(resource)
         if collection is None:
             return 0
+        if tenant is None and namespace is None:
+            return collection.size
         if tenant is None:
             return sum(tenant_objects.count(namespace) for tenant_objects in collection.tenants.values())
         tenant_objects = collection.tenants.get(tenant)
@@ -260,14 +257,20 @@ class Cache:
         return CacheSnapshot(tenant, found)
 
     def indexed(self, tenant: TenantId, resource: GroupResource, value: str) -> Iterable[Object]:
-        group = self._group(tenant, resource, value)
+        group = self._group(tenant, resource, IndexedValue(0, value))
         return [entry.object for entry in group.entries.values()] if group else []
 
     def indexed_generation(self, tenant: TenantId, resource: GroupResource, value: str) -> int:
-        group = self._group(tenant, resource, value)
+        group = self._group(tenant, resource, IndexedValue(0, value))
         return group.changed if group else 0
 
-    def _group(self, tenant: TenantId, resource: GroupResource, value: str) -> IndexedObjects | None:
+    def indexed_values(self, tenant: TenantId, resource: GroupResource) -> Sequence[str]:
+        """The values of the resource's first indexed field that the tenant's objects have, in no order."""
+        collection = self._collections.get(resource)
+        tenant_objects = collection.tenants.get(tenant) if collection else None
+        return tenant_objects.indexed_values(0) if tenant_objects else ()
+
+    def _group(self, tenant: TenantId, resource: GroupResource, value: IndexedValue) -> IndexedObjects | None:
         collection = self._collections.get(resource)
         tenant_objects = collection.tenants.get(tenant) if collection else None
         return tenant_objects.indexed(value) if tenant_objects else None

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 
 from alcove.api.ids import Revision, TenantId
-from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
-from alcove.apiserver.cache.history import Histories, TenantHistory
+from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType, IndexedValue
+from alcove.apiserver.cache.history import Histories
 
 HISTORY_EVENTS_MAX = 1024
 """Events kept per tenant and resource for watches that resume; one that resumes before them gets `Expired`."""
@@ -46,7 +46,7 @@ class NamespaceBucket:
 
 
 class IndexedObjects:
-    """The objects of one tenant that share a value of the indexed field."""
+    """The objects of one tenant that share a value of an indexed field."""
 
     __slots__ = ("changed", "entries")
 
@@ -57,23 +57,36 @@ class IndexedObjects:
         """Revision of the newest change, including removals."""
 
 
+_NO_HISTORY: deque[CacheEvent] = deque()
+"""Shared by all collections without history: most have none, and an empty deque takes as much as an object."""
+_NO_INDEX: dict[IndexedValue, IndexedObjects] = {}
+
+
 class TenantCollection:
     """One tenant's objects of one resource."""
 
-    __slots__ = ("_indexed", "_kept", "buckets", "changed", "floor", "history")
+    __slots__ = ("_indexed", "_parent", "buckets", "changed", "floor", "history", "size")
 
-    def __init__(self, floor: Revision, kept: TenantHistory) -> None:
-        self._kept = kept
+    def __init__(self, parent: CacheCollection) -> None:
+        self._parent = parent
         self.buckets: dict[str, NamespaceBucket] = {}
-        self.changed = floor
+        self.size = 0
+        """The number of objects."""
+        self.changed = parent.floor
         """Revision of the newest change."""
-        self.history: deque[CacheEvent] = deque()
-        self.floor = floor
+        self.history: deque[CacheEvent] = _NO_HISTORY
+        self.floor = parent.floor
         """History is complete after this revision."""
-        self._indexed: dict[str, IndexedObjects] = {}
-        """By the value of the indexed field; a group without objects is removed."""
+        self._indexed: dict[IndexedValue, IndexedObjects] = _NO_INDEX
+        """A group without objects is removed."""
 
     def apply(self, event_kind: CacheEventType, entry: CacheEntry) -> CacheEvent:
+        event = CacheEvent(event_kind, entry, self.store(event_kind, entry))
+        self._remember(event)
+        return event
+
+    def store(self, event_kind: CacheEventType, entry: CacheEntry) -> CacheEntry | None:
+        """Applies a change without history; returns the state before it."""
         bucket = self.buckets.get(entry.key.namespace)
         if bucket is None:
             bucket = self.buckets[entry.key.namespace] = NamespaceBucket()
@@ -81,49 +94,81 @@ class TenantCollection:
             previous = bucket.remove(entry.key.name)
             if not bucket.entries:
                 del self.buckets[entry.key.namespace]
+            self.size -= previous is not None
         else:
             previous = bucket.put(entry)
-        if entry.indexed or (previous is not None and previous.indexed):
+            self.size += previous is None
+        if entry.indexed:
             self._index(event_kind, entry, previous)
         self.changed = entry.revision
-        event = CacheEvent(event_kind, entry, previous)
-        self.history.append(event)
-        if len(self.history) > HISTORY_EVENTS_MAX:
-            self.forget_oldest()
-        self._kept.added(self, event)
-        return event
+        return previous
 
     def _index(self, event_kind: CacheEventType, entry: CacheEntry, previous: CacheEntry | None) -> None:
         name_key = (entry.key.namespace, entry.key.name)
         stays = event_kind is not CacheEventType.DELETED
-        if previous is not None and previous.indexed and not (stays and previous.indexed == entry.indexed):
-            group = self._indexed[previous.indexed]
-            group.changed = entry.revision
-            del group.entries[name_key]
-            if not group.entries:
-                del self._indexed[previous.indexed]
-        if stays and entry.indexed:
-            indexed = self._indexed.get(entry.indexed)
-            if indexed is None:
-                indexed = self._indexed[entry.indexed] = IndexedObjects()
-            indexed.entries[name_key] = entry
-            indexed.changed = entry.revision
+        for position, value in enumerate(entry.indexed):
+            before = previous.indexed[position] if previous is not None else ""
+            if before and not (stays and before == value):
+                self._remove_indexed(IndexedValue(position, before), name_key, entry)
+            if stays and value:
+                indexed_value = IndexedValue(position, value)
+                group = self._indexed.get(indexed_value)
+                if group is None:
+                    group = self._add_group(indexed_value, entry.key.tenant)
+                group.entries[name_key] = entry
+                group.changed = entry.revision
 
-    def indexed(self, value: str) -> IndexedObjects | None:
+    def _add_group(self, value: IndexedValue, tenant: TenantId) -> IndexedObjects:
+        if self._indexed is _NO_INDEX:
+            self._indexed = {}
+        group = self._indexed[value] = IndexedObjects()
+        self._parent.tenants_by_value.setdefault(value, {})[tenant] = None
+        return group
+
+    def _remove_indexed(self, value: IndexedValue, name_key: tuple[str, str], entry: CacheEntry) -> None:
+        group = self._indexed[value]
+        group.changed = entry.revision
+        del group.entries[name_key]
+        if not group.entries:
+            del self._indexed[value]
+            tenants = self._parent.tenants_by_value[value]
+            del tenants[entry.key.tenant]
+            if not tenants:
+                del self._parent.tenants_by_value[value]
+
+    def indexed(self, value: IndexedValue) -> IndexedObjects | None:
         return self._indexed.get(value)
 
-    def forget_oldest(self) -> None:
+    def indexed_values(self, position: int) -> list[str]:
+        """The values of an indexed field that objects have."""
+        return [each.value for each in self._indexed if each.position == position]
+
+    # History
+
+    def _remember(self, event: CacheEvent) -> None:
+        if self.history is _NO_HISTORY:
+            self.history = deque()
+            self._parent.with_history[event.entry.key.tenant] = self
+        self.history.append(event)
+        if len(self.history) > HISTORY_EVENTS_MAX:
+            self._forget_oldest()
+        self._parent.histories.of(event.entry.key.tenant).added(self, event)
+
+    def _forget_oldest(self) -> None:
         event = self.history.popleft()
         self.floor = event.revision
-        self._kept.dropped(event)
+        self._parent.floor_max = max(self._parent.floor_max, self.floor)
+        self._parent.histories.of(event.entry.key.tenant).dropped(event)
 
     def forget(self, upto: Revision) -> None:
         while self.history and self.history[0].revision <= upto:
-            self.forget_oldest()
+            self._forget_oldest()
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.buckets and not self.history
+    def release_history(self) -> bool:
+        """Frees the memory of a history without events; returns whether there is none."""
+        if not self.history:
+            self.history = _NO_HISTORY
+        return self.history is _NO_HISTORY
 
     def ordered(self, namespace: str | None, after: tuple[str, str] = ("", "")) -> Iterator[CacheEntry]:
         """Entries after (namespace, name), in that order."""
@@ -140,36 +185,78 @@ class TenantCollection:
         if namespace is not None:
             bucket = self.buckets.get(namespace)
             return len(bucket.entries) if bucket else 0
-        return sum(len(bucket.entries) for bucket in self.buckets.values())
+        return self.size
 
 
 class CacheCollection:
     """All tenants' objects of one resource."""
 
-    __slots__ = ("_histories", "changed", "floor", "tenants")
+    __slots__ = (
+        "changed",
+        "floor",
+        "floor_max",
+        "histories",
+        "size",
+        "tenants",
+        "tenants_by_value",
+        "with_history",
+    )
 
     def __init__(self, floor: Revision, histories: Histories) -> None:
-        self._histories = histories
+        self.histories = histories
         self.tenants: dict[TenantId, TenantCollection] = {}
+        self.tenants_by_value: dict[IndexedValue, dict[TenantId, None]] = {}
+        """The tenants that have objects with a value of an indexed field."""
+        self.with_history: dict[TenantId, TenantCollection] = {}
+        """Those of `tenants` that may have history."""
+        self.size = 0
+        """The number of objects."""
         self.changed = floor
         self.floor = floor
+        """History of tenants that are not in `tenants` is complete after this revision."""
+        self.floor_max = floor
+        """History of all tenants is complete after this revision."""
 
     def apply(self, kind: CacheEventType, entry: CacheEntry) -> CacheEvent:
-        collection = self.tenants.get(entry.key.tenant)
-        if collection is None:
-            collection = TenantCollection(self.floor, self._histories.of(entry.key.tenant))
-            self.tenants[entry.key.tenant] = collection
+        collection = self._of(entry.key.tenant)
         self.changed = entry.revision
-        return collection.apply(kind, entry)
+        size = collection.size
+        event = collection.apply(kind, entry)
+        self.size += collection.size - size
+        return event
+
+    def load(self, entry: CacheEntry) -> None:
+        """Adds an object that existed before the history begins."""
+        self._of(entry.key.tenant).store(CacheEventType.ADDED, entry)
+        self.changed = max(self.changed, entry.revision)
+        self.size += 1
+
+    def _of(self, tenant: TenantId) -> TenantCollection:
+        collection = self.tenants.get(tenant)
+        if collection is None:
+            collection = self.tenants[tenant] = TenantCollection(self)
+        return collection
 
     def forget(self, upto: Revision) -> None:
-        """Drops history up to a revision, and tenants that have neither objects nor history."""
-        for tenant, collection in list(self.tenants.items()):
+        """Drops history up to a revision, and tenants that have neither objects nor history. The cost depends on
+        what changed since the last call."""
+        for tenant, collection in list(self.with_history.items()):
             collection.forget(upto)
-            if collection.is_empty:
-                # A new tenant of this name begins where this one's history ends.
-                self.floor = max(self.floor, collection.floor)
-                del self.tenants[tenant]
+            if collection.release_history():
+                del self.with_history[tenant]
+                if not collection.size:
+                    # A new tenant of this name begins where this one's history ends.
+                    self.floor = max(self.floor, collection.floor)
+                    del self.tenants[tenant]
+
+    def indexed(self, tenant: TenantId | None, value: IndexedValue) -> Iterator[CacheEntry]:
+        """Entries with a value of an indexed field, in order of tenant, namespace, name; of all tenants if
+        `tenant` is None. The cost depends on their number only."""
+        for each in sorted(self.tenants_by_value.get(value, ())) if tenant is None else (tenant,):
+            collection = self.tenants.get(each)
+            group = collection.indexed(value) if collection is not None else None
+            if group is not None:
+                yield from (group.entries[name_key] for name_key in sorted(group.entries))
 
     def ordered(
         self, tenant: TenantId | None, namespace: str | None, after: tuple[str, str, str] = ("", "", "")
@@ -186,10 +273,13 @@ class CacheCollection:
 
     def history(self, tenant: TenantId | None, after: Revision) -> list[CacheEvent] | None:
         """Events after `after`, in order; None if some may have been dropped."""
-        collections = [self.tenants[tenant]] if tenant in self.tenants else []
         if tenant is None:
-            collections = list(self.tenants.values())
-        if after < max((collection.floor for collection in collections), default=self.floor):
+            collections, floor = list(self.with_history.values()), self.floor_max
+        else:
+            collection = self.tenants.get(tenant)
+            collections = [collection] if collection is not None else []
+            floor = collection.floor if collection is not None else self.floor
+        if after < floor:
             return None
         events = [
             event for collection in collections for event in collection.history if event.revision > after

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from sys import intern
 from typing import Any
@@ -15,11 +16,29 @@ from alcove.api.ids import GroupResource, Key, Revision
 from alcove.api.objects import Object
 from alcove.api.resources import PODS
 
-INDEXED_FIELDS = {
-    PODS: ("spec", "nodeName"),
-    GroupResource("mizar.com", "endpoints"): ("spec", "droplet"),
+_VPC_ENDPOINTS = GroupResource("mizar.com", "endpoints")
+INDEXED_FIELDS: dict[GroupResource, tuple[str, ...]] = {
+    PODS: ("spec.nodeName",),
+    _VPC_ENDPOINTS: ("spec.droplet", "spec.vni", "spec.net"),
 }
-"""Fields by which watchers are indexed: a node's agent watches the pods and endpoints of its node."""
+"""Fields by which objects and watchers are indexed: a node's agent watches the pods and endpoints of its node, the
+endpoints of each network that has a pod there, and those of the subnets that it is a bouncer of."""
+
+
+class IndexedValue(Struct, frozen=True):
+    """A value of one of the resource's INDEXED_FIELDS."""
+
+    position: int
+    value: str
+
+
+def indexed_value(resource: GroupResource, exact: Mapping[str, str]) -> IndexedValue | None:
+    """The value that a field selector requires of an indexed field; None if it requires none."""
+    for position, field in enumerate(INDEXED_FIELDS.get(resource, ())):
+        if field in exact:
+            return IndexedValue(position, exact[field])
+    return None
+
 
 _NO_LABELS: dict[str, str] = {}
 
@@ -32,8 +51,9 @@ class _Parts(Struct):
     metadata: _Metadata
 
     @property
-    def indexed(self) -> str:
-        return ""
+    def indexed(self) -> tuple[object, ...]:
+        """The values of the resource's INDEXED_FIELDS."""
+        return ()
 
 
 class _PodSpec(Struct, rename="camel"):
@@ -44,20 +64,24 @@ class _Pod(_Parts):
     spec: _PodSpec | None = None
 
     @property
-    def indexed(self) -> str:
-        return (self.spec.node_name or "") if self.spec is not None else ""
+    def indexed(self) -> tuple[object, ...]:
+        return (self.spec.node_name,) if self.spec is not None else (None,)
 
 
 class _EndpointSpec(Struct):
     droplet: str | None = None
+    vni: Any = None
+    net: str | None = None
 
 
 class _Endpoint(_Parts):
     spec: _EndpointSpec | None = None
 
     @property
-    def indexed(self) -> str:
-        return (self.spec.droplet or "") if self.spec is not None else ""
+    def indexed(self) -> tuple[object, ...]:
+        return (
+            (self.spec.droplet, self.spec.vni, self.spec.net) if self.spec is not None else (None, None, None)
+        )
 
 
 class _Uid(Struct):
@@ -71,8 +95,8 @@ class _Identified(Struct):
 _LABELS = msgspec.json.Decoder(_Parts)
 _UIDS = msgspec.json.Decoder(_Identified)
 _PARTS: dict[GroupResource, msgspec.json.Decoder[Any]] = {
-    GroupResource("", "pods"): msgspec.json.Decoder(_Pod),
-    GroupResource("mizar.com", "endpoints"): msgspec.json.Decoder(_Endpoint),
+    PODS: msgspec.json.Decoder(_Pod),
+    _VPC_ENDPOINTS: msgspec.json.Decoder(_Endpoint),
 }
 
 
@@ -92,11 +116,15 @@ class CacheEntry:
         # Only these parts are decoded: objects may be large.
         try:
             parts = _PARTS.get(key.resource, _LABELS).decode(body)
+            indexed = parts.indexed
         except msgspec.ValidationError:
             # Written by a version that checked less: it has no labels and is in no index.
-            parts = _Parts(_Metadata())
+            parts, indexed = _Parts(_Metadata()), (None,) * len(INDEXED_FIELDS.get(key.resource, ()))
         self.labels: dict[str, str] = _interned(parts.metadata.labels)
-        self.indexed: str = intern(parts.indexed)
+        self.indexed: tuple[str, ...] = tuple(
+            intern(str(value)) if value is not None else "" for value in indexed
+        )
+        """The values of the resource's INDEXED_FIELDS; empty for one that is not set."""
 
     @property
     def object(self) -> Object:
@@ -104,6 +132,11 @@ class CacheEntry:
         if self._object is None:
             self._object = orjson.loads(self.body)
         return self._object
+
+    @property
+    def node(self) -> str:
+        """The node of a pod; empty if it has none."""
+        return self.indexed[0]
 
     @property
     def uid(self) -> str:

@@ -61,7 +61,10 @@ class TenantHistory:
         self.bytes -= cost
         self.count -= 1
         self._histories.changed(self, -cost)
-        if len(self._order) > 2 * self.count + 64:
+        if not self.count:
+            self._order.clear()
+            self._histories.forget(self.tenant)
+        elif len(self._order) > 2 * self.count + 64:
             self._order = deque(pair for pair in self._order if pair[0] > pair[1].floor)
 
     def shrink(self, bytes_max: int) -> None:
@@ -84,6 +87,7 @@ class Histories:
         self._per_tenant_max = per_tenant_max
         self._total_max = total_max
         self._tenants: dict[TenantId, TenantHistory] = {}
+        """Those of tenants that have events."""
         self.bytes = 0
         buffers.add_shedder(self.shed)
 
@@ -110,11 +114,9 @@ class Histories:
         if history is not None:
             history.shrink(max(history.bytes - count, 0))
 
-    def forget_unused(self, used: set[TenantId]) -> None:
-        """Forgets tenants that have no events and no collections."""
-        for tenant, history in list(self._tenants.items()):
-            if not history.count and tenant not in used:
-                del self._tenants[tenant]
+    def forget(self, tenant: TenantId) -> None:
+        """Forgets a tenant that has no events."""
+        del self._tenants[tenant]
 
     def _level(self) -> None:
         """Cuts the largest histories to a common level."""

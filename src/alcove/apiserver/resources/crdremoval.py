@@ -15,7 +15,7 @@ from alcove.api.encode import encode
 from alcove.api.errors import ApiError, NotFound
 from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
 from alcove.api.resources import CRDS, TENANTS
-from alcove.apiserver.cache.entries import CacheEntry, CacheEvent
+from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds import removal
 from alcove.apiserver.identity import MASTERS, Identity
@@ -35,20 +35,34 @@ RETRY_SECONDS = 5.0
 class CrdRemoval:
     def __init__(self) -> None:
         self._woken = asyncio.Event()
+        self._terminating: dict[Key, None] = {}
+        """The CRDs that are being deleted: not searched for among those of all tenants."""
         self._awaited: set[GroupResource] = set()
 
     def notice(self, events: Sequence[CacheEvent]) -> None:
         """Takes the cache's events and wakes the task if one concerns it."""
         for event in events:
-            resource = event.entry.key.resource
-            if resource == CRDS or resource in self._awaited:
+            key = event.entry.key
+            if key.resource == CRDS:
+                if event.kind is not CacheEventType.DELETED and _is_terminating(event.entry):
+                    self._terminating[key] = None
+                    self._woken.set()
+                else:
+                    self._terminating.pop(key, None)
+            if key.resource in self._awaited:
                 self._woken.set()
 
     async def run(self, services: ApiServerServices) -> None:
+        existing = services.cache.entries(None, CRDS)
+        self._terminating.update((entry.key, None) for entry in existing if _is_terminating(entry))
         while True:
             self._woken.clear()
+            self._awaited.clear()
             failed = False
-            for entry in _terminating(services):
+            for key in list(self._terminating):
+                entry = services.cache.entry(key)
+                if entry is None:
+                    continue
                 try:
                     await self._remove(services, entry)
                 except (ApiError, RevisionMismatch):
@@ -68,7 +82,7 @@ class CrdRemoval:
     async def _remove(self, services: ApiServerServices, entry: CacheEntry) -> None:
         crd = entry.decode()
         now = meta.format_time(services.clock())
-        tenants = [TenantId(objects.name(each)) for each in services.cache.list(SYSTEM, TENANTS)]
+        tenants = (TenantId(each.key.name) for each in services.cache.entries(SYSTEM, TENANTS))
         remaining = 0
         for belonging in removal.belongings(entry.key.tenant, crd, tenants):
             self._awaited.add(belonging.resource)
@@ -95,13 +109,11 @@ class CrdRemoval:
                 )
 
 
-def _terminating(services: ApiServerServices) -> list[CacheEntry]:
-    return [
-        entry
-        for entry in services.cache.entries(None, CRDS)
-        if entry.object["metadata"].get("deletionTimestamp")
-        and removal.FINALIZER in (entry.object["metadata"].get("finalizers") or ())
-    ]
+def _is_terminating(definition: CacheEntry) -> bool:
+    if b'"deletionTimestamp"' not in definition.body:
+        return False  # Without decoding it: definitions are large.
+    metadata = definition.object["metadata"]
+    return bool(metadata.get("deletionTimestamp")) and removal.FINALIZER in (metadata.get("finalizers") or ())
 
 
 async def _delete(services: ApiServerServices, entry: CacheEntry) -> int:

@@ -19,7 +19,7 @@ from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.render import render_list
 from alcove.apiserver.resources import lookup, versions
-from alcove.apiserver.resources.matching import Matches, matcher
+from alcove.apiserver.resources.matching import Matches, exact_fields, matcher
 from alcove.apiserver.resources.options import ListOptions, list_options
 from alcove.apiserver.resources.reading import check_reached
 from alcove.apiserver.services import ApiServerServices
@@ -69,17 +69,21 @@ def list_objects(
         if options.revision:
             raise BadRequest("specifying resource version is not allowed when using continue")
         if token.rv == INCONSISTENT:
-            return _page(services, call, options, _current(services, call, token.start), cache.revision)
+            entries = _current(services, call, options, token.start)
+            return _page(services, call, options, entries, cache.revision)
         return _at(services, call, options, Revision(token.rv), token.start)
     if options.match == "Exact":
         assert options.revision is not None
         return _at(services, call, options, options.revision, ("", "", ""))
     check_reached(cache, options.revision)
-    return _page(services, call, options, _current(services, call, ("", "", "")), cache.revision)
+    return _page(services, call, options, _current(services, call, options, ("", "", "")), cache.revision)
 
 
-def _current(services: ApiServerServices, call: ApiCall, after: Position) -> Iterable[CacheEntry]:
-    return lookup.every(services, call.list_tenant, call.kind.storage_resource, call.list_namespace, after)
+def _current(
+    services: ApiServerServices, call: ApiCall, options: ListOptions, after: Position
+) -> Iterable[CacheEntry]:
+    resource, exact = call.kind.storage_resource, exact_fields(options.fields)
+    return lookup.candidates(services, call.list_tenant, resource, call.list_namespace, exact, after)
 
 
 def _at(
@@ -89,7 +93,7 @@ def _at(
     check_reached(cache, revision)
     resource = call.kind.storage_resource
     if all(cache.changed(each, resource) <= revision for each in lookup.sources(call.list_tenant, resource)):
-        return _page(services, call, options, _current(services, call, after), revision)
+        return _page(services, call, options, _current(services, call, options, after), revision)
     return _past(services, call, options, revision, after)
 
 

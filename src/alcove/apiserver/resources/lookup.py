@@ -3,7 +3,7 @@ APIServices of built-in kinds, and the CRDs that ring0 shares."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from alcove.api.encode import encode
@@ -11,7 +11,7 @@ from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
 from alcove.api.resources import API_SERVICES, CRDS
 from alcove.apiserver import builtin
 from alcove.apiserver.aggregation import local_services
-from alcove.apiserver.cache.entries import CacheEntry
+from alcove.apiserver.cache.entries import CacheEntry, indexed_value
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds import sharing
 from alcove.apiserver.services import ApiServerServices
@@ -64,6 +64,32 @@ def every(
         return services.cache.entries(tenant, resource, namespace, after)
     stored = [services.cache.entries(source, resource) for source in sources(tenant, resource)]
     return overlaid(services, tenant, resource, stored, after[2])
+
+
+def candidates(
+    services: ApiServerServices,
+    tenant: TenantId | None,
+    resource: GroupResource,
+    namespace: str | None,
+    exact: Mapping[str, str],
+    after: tuple[str, str, str] = ("", "", ""),
+) -> Iterator[CacheEntry]:
+    """As `every`, without entries that an index shows not to have the field values of `exact`. Others that do not
+    have them may be among the entries."""
+    value = indexed_value(resource, exact)
+    name = exact.get("metadata.name")
+    if value is not None and value.value:
+        for entry in services.cache.indexed_entries(tenant, resource, value):
+            key = entry.key
+            is_inside = namespace is None or key.namespace == namespace
+            if is_inside and (key.tenant, key.namespace, key.name) > after:
+                yield entry
+    elif name and tenant is not None and namespace is not None and not is_overlaid(tenant, resource):
+        found = services.cache.entry(Key(resource, tenant, namespace, name))
+        if found is not None and (tenant, namespace, name) > after:
+            yield found
+    else:
+        yield from every(services, tenant, resource, namespace, after)
 
 
 def is_overlaid(tenant: TenantId | None, resource: GroupResource) -> bool:

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 from alcove.api.errors import BadRequest
 from alcove.api.kind import Kind, Scope
-from alcove.api.resources import PODS
 from alcove.api.selectors import FieldSelector, LabelSelector
-from alcove.apiserver.cache.entries import CacheEntry
+from alcove.apiserver.cache.entries import INDEXED_FIELDS, CacheEntry
 
 Matches = Callable[[CacheEntry], bool]
 
@@ -35,6 +34,9 @@ def matcher(kind: Kind, labels: LabelSelector, fields: FieldSelector) -> Matches
 
 def _field_test(kind: Kind, fields: FieldSelector) -> Matches:
     getters = kind.strategy.fields
+    positions = {
+        field: position for position, field in enumerate(INDEXED_FIELDS.get(kind.storage_resource, ()))
+    }
     for term in fields.terms:
         is_supported = term.field == "metadata.name" or term.field in getters
         if not is_supported and not (term.field == "metadata.namespace" and kind.scope is Scope.NAMESPACE):
@@ -47,8 +49,8 @@ def _field_test(kind: Kind, fields: FieldSelector) -> Matches:
                     return entry.key.name
                 case "metadata.namespace":
                     return entry.key.namespace
-                case "spec.nodeName" if entry.key.resource == PODS:
-                    return entry.indexed
+            if field in positions:
+                return entry.indexed[positions[field]]  # Without decoding the object.
             return getters[field](entry.object)
 
         return fields.matches(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alcove.api.errors import NotFound
 from alcove.api.ids import SYSTEM, Key
-from alcove.api.resources import NODES, PODS
+from alcove.api.resources import NODES
 from alcove.apiserver import nodes
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
@@ -24,14 +24,16 @@ def applies(call: ApiCall) -> bool:
 def get(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     name = call.target.name
     entry = services.cache.entry(Key(NODES, SYSTEM, "", name))
-    if entry is None or name not in nodes.visible(services.cache, call.tenant):
+    if entry is None or not nodes.is_visible(services.cache, call.tenant, name):
         raise NotFound.of(NODES, name)
     return HttpResponse(200, render(call.view, nodes.shown(entry)), call.view.content_type)
 
 
 def list_nodes(services: ApiServerServices, call: ApiCall) -> HttpResponse:
-    matches = _matcher(services, call, list_options(call))
-    entries = [nodes.shown(entry) for entry in services.cache.entries(SYSTEM, NODES) if matches(entry)]
+    matches = selected(call, list_options(call))
+    keys = (Key(NODES, SYSTEM, "", name) for name in nodes.visible(services.cache, call.tenant))
+    existing = (entry for key in keys if (entry := services.cache.entry(key)) is not None)
+    entries = [nodes.shown(entry) for entry in existing if matches is None or matches(entry)]
     body = render_list(call.view, entries, services.cache.revision, {})
     return HttpResponse(200, body, call.view.content_type)
 
@@ -44,16 +46,10 @@ def watch(services: ApiServerServices, call: ApiCall) -> watching.Answer:
 
 def _matcher(services: ApiServerServices, call: ApiCall, options: ListOptions) -> Matches:
     by_selector = selected(call, options)
-    cache = services.cache
-    visible: frozenset[str] = frozenset()
-    generation: int | None = None
 
     def matches(entry: CacheEntry) -> bool:
-        nonlocal visible, generation
-        newest = cache.generation(call.tenant, PODS)
-        if newest != generation:
-            visible, generation = nodes.visible(cache, call.tenant), newest
-        return entry.key.name in visible and (by_selector is None or by_selector(entry))
+        is_visible = nodes.is_visible(services.cache, call.tenant, entry.key.name)
+        return is_visible and (by_selector is None or by_selector(entry))
 
     return matches
 

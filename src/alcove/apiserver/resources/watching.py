@@ -12,7 +12,7 @@ from alcove.api.errors import Expired
 from alcove.api.ids import GroupResource, Revision, TenantId
 from alcove.apiserver import watch
 from alcove.apiserver.cache.cache import Cache
-from alcove.apiserver.cache.entries import CacheEntry, CacheEvent
+from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, indexed_value
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.render import ObjectView
 from alcove.apiserver.resources import lookup, overlays, versions
@@ -104,7 +104,7 @@ def _watch(
         initial = _initial(services, call, options, tenant, view)
     elif overlay is None:
         initial = (event for event in history if _in_scope(event, call))
-    indexed = watch.indexed_value(resource, exact)
+    indexed = indexed_value(resource, exact)
     watcher = create_watcher(
         services.hub,
         [WatchScope(resource, source, namespace, name, indexed) for source in sources],
@@ -144,8 +144,8 @@ def _initial(
     view: ObjectView,
 ) -> Iterator[CacheEntry | bytes]:
     """The existing objects, of which those that match are sent as ADDED, and the bookmark that ends them."""
-    name = call.target.name
-    for entry in lookup.every(services, tenant, call.kind.storage_resource, call.list_namespace):
+    name, exact = call.target.name, exact_fields(options.fields)
+    for entry in lookup.candidates(services, tenant, call.kind.storage_resource, call.list_namespace, exact):
         if not name or entry.key.name == name:
             yield entry
     if options.initial_events:

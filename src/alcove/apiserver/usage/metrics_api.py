@@ -54,15 +54,15 @@ class MetricsApi:
         return [entry for entry in entries if matches is None or matches(entry)]
 
     async def _pods(self, call: ApiCall) -> list[CacheEntry]:
-        entries = [entry for entry in self._entries(call) if entry.indexed]
-        summaries = await self._collector.of(entry.indexed for entry in entries)
+        entries = [entry for entry in self._entries(call) if entry.node]
+        summaries = await self._collector.of(entry.node for entry in entries)
         usage_by_pod = _by_pod(summaries)
         metrics: list[CacheEntry] = []
         for index, entry in enumerate(entries):
             if index % AT_ONCE_MAX == AT_ONCE_MAX - 1:
                 await asyncio.sleep(0)
             key = entry.key
-            usage = usage_by_pod.get((entry.indexed, key.tenant, key.namespace, key.name))
+            usage = usage_by_pod.get((entry.node, key.tenant, key.namespace, key.name))
             # The usage may be of an earlier pod of the same name.
             if usage is not None and entry.decode()["metadata"]["uid"] == usage.uid:
                 metrics.append(self._entry(call, entry, _pod_metrics(entry, usage)))
