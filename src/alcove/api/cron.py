@@ -87,6 +87,25 @@ class Schedule(Struct, frozen=True):
                     return moment
         return None
 
+    def last(self, since: float, until: float, zone: tzinfo = UTC) -> float | None:
+        """Return the latest run after `since` and not after `until`, or None if there is none.
+
+        It is found by binary search: years of minutes cost a few dozen steps.
+        """
+        first = self.next_after(since, zone)
+        if first is None or first > until:
+            return None
+        low, high = int(first) - 1, int(until)
+        # A run follows `low` in time, none follows `high`.
+        while high - low > 1:
+            middle = (low + high) // 2
+            candidate = self.next_after(middle, zone)
+            if candidate is not None and candidate <= until:
+                low = middle
+            else:
+                high = middle
+        return self.next_after(low, zone)
+
     def _days_from(self, day: date) -> Iterator[date]:
         last_year = day.year + SEARCH_YEARS
         one_day = timedelta(days=1)
@@ -147,7 +166,7 @@ def _descriptor(text: str) -> Schedule | Every:
     if not text.startswith(_EVERY):
         raise CronError(f"unrecognized descriptor: {text}")
     try:
-        seconds = _duration_seconds(text.removeprefix(_EVERY))
+        seconds = duration_seconds(text.removeprefix(_EVERY))
     except CronError as error:
         raise CronError(f"failed to parse duration {text}: {error}") from None
     return Every(max(1, int(seconds)))
@@ -227,8 +246,8 @@ _DURATION_PART = re.compile(r"([0-9]{0,12}\.?[0-9]{0,12})([^0-9.]+)")
 _DURATION_SECONDS_MAX = 2**63 / 1e9
 
 
-def _duration_seconds(text: str) -> float:
-    """Parse a duration as Go writes it: `1h30m`, `1.5h`, `90s`."""
+def duration_seconds(text: str) -> float:
+    """Parse a duration as Go writes it: `1h30m`, `1.5h`, `90s`. Raises CronError."""
     if text == "0":
         return 0.0
     total, at = 0.0, 1 if text[:1] in ("+", "-") else 0

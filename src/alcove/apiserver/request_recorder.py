@@ -9,6 +9,7 @@ import orjson
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
+from alcove.apiserver.activity import UserActivity
 from alcove.apiserver.audit import AuditEntry, AuditLog
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.metrics import ApiServerMetrics, RequestKey, level_metrics
@@ -23,11 +24,13 @@ class RequestRecorder:
         metrics: ApiServerMetrics,
         audit: AuditLog,
         nominal_seats: Callable[[TenantId], Mapping[str, int]],
+        activity: UserActivity,
     ) -> None:
         """`nominal_seats` returns the seats of each of a tenant's priority levels."""
         self._metrics = metrics
         self._audit = audit
         self._nominal_seats = nominal_seats
+        self._activity = activity
 
     def begin(self, call: ApiCall) -> None:
         """Call it when the request's target and verb are resolved."""
@@ -38,6 +41,7 @@ class RequestRecorder:
         )
         call.series.begin()
         self._metrics.tenants.count(call.tenant)
+        self._activity.note(call.identity, call.started)
 
     def finish(self, call: ApiCall, response: HttpResponse) -> None:
         if call.series is None:

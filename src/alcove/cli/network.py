@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alcove.cli.errors import exit_on_error
-from alcove.cli.options import FormatOption, KubeconfigOption, OutputFormat, TenantOption
-from alcove.cli.tenant import NameArgument
+from alcove.cli.options import FormatOption, KubeconfigOption, OutputFormat, TenantArgument, TenantOption
 
 if TYPE_CHECKING:
     from alcove.api.objects import Object
@@ -34,7 +33,7 @@ def list_(
 
 @app.command("show")
 def show_(
-    tenant: NameArgument,
+    tenant: TenantArgument,
     name: Annotated[str, typer.Argument(help="Name of the network.")] = "default",
     form: FormatOption = OutputFormat.TABLE,
     via: KubeconfigOption = None,

@@ -26,6 +26,9 @@ KubeconfigOption = Annotated[
         help="Kubeconfig of ring0; default: $KUBECONFIG, else that of this machine's cluster, else ~/.kube/config.",
     ),
 ]
+TenantArgument = Annotated[
+    str, typer.Argument(help="Name of the tenant.", show_default=False, autocompletion=suggestions.tenants)
+]
 FormatOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")]
 WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the operation is complete.")]
 TimeoutOption = Annotated[

@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alcove.cli import suggestions
+from alcove.cli import sleep, suggestions
 from alcove.cli.errors import CliError, ExitCode, exit_on_error
-from alcove.cli.options import FormatOption, KubeconfigOption, OutputFormat, TimeoutOption, WaitOption
+from alcove.cli.options import (
+    FormatOption,
+    KubeconfigOption,
+    OutputFormat,
+    TenantArgument,
+    TimeoutOption,
+    WaitOption,
+)
 
 if TYPE_CHECKING:
     from alcove.api.objects import Object
@@ -17,14 +24,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Manage tenants and their credentials.", no_args_is_help=True)
 
-NameArgument = Annotated[
-    str, typer.Argument(help="Name of the tenant.", show_default=False, autocompletion=suggestions.tenants)
-]
-
 
 @app.command()
 def create(
-    name: NameArgument,
+    name: TenantArgument,
     weight: Annotated[
         int | None, typer.Option(min=1, help="Weight in fair sharing; tenants have 1 by default.")
     ] = None,
@@ -112,7 +115,9 @@ def list_(form: FormatOption = OutputFormat.TABLE, via: KubeconfigOption = None)
 
 
 @app.command("show")
-def show_(name: NameArgument, form: FormatOption = OutputFormat.TABLE, via: KubeconfigOption = None) -> None:
+def show_(
+    name: TenantArgument, form: FormatOption = OutputFormat.TABLE, via: KubeconfigOption = None
+) -> None:
     """Show a tenant with its networks and pods."""
     from alcove.api.columns.alcove import NETWORK, TENANT
     from alcove.cli import output
@@ -175,7 +180,7 @@ def _wait_deleted(session: CliSession, name: str, seconds_max: float) -> None:
 
 @app.command()
 def kubeconfig(
-    tenant: NameArgument,
+    tenant: TenantArgument,
     user: Annotated[str, typer.Option(help="Name of the user.")] = "admin",
     group: Annotated[list[str] | None, typer.Option(help="Group of the user; repeatable.")] = None,
     output: Annotated[
@@ -202,7 +207,7 @@ def kubeconfig(
 
 @app.command()
 def revoke(
-    tenant: NameArgument,
+    tenant: TenantArgument,
     user: Annotated[
         str | None, typer.Option(help="Only this user's certificates; default: every user's.")
     ] = None,
@@ -232,3 +237,7 @@ def revoke(
         time.sleep(max(moment - time.time(), 0.0))
     whose = f"certificate {serial}" if serial else f"certificates of {user or 'all users'}"
     typer.echo(f"tenant/{tenant}: {whose} revoked; to get a new one: alcove tenant kubeconfig {tenant}")
+
+
+for command in (sleep.sleep, sleep.wake):
+    app.command()(command)

@@ -34,6 +34,7 @@ from alcove.controllers.serviceaccounts import ServiceAccountController
 from alcove.controllers.services.addresses import ServiceAddressController
 from alcove.controllers.services.balancers import LoadBalancerController
 from alcove.controllers.services.nodeports import NodePortController
+from alcove.controllers.sleep import SleepController, SleepingPods
 from alcove.controllers.statefulsets import StatefulSetController
 from alcove.controllers.storageversions import StorageVersionMigrator
 from alcove.controllers.tenants import TenantController
@@ -50,6 +51,8 @@ from alcove.controllers.volumes import (
 
 CONTROLLERS: tuple[type[Controller], ...] = (
     TenantController,
+    SleepController,
+    SleepingPods,
     NamespaceController,
     ServiceAccountController,
     RootCaController,

@@ -21,6 +21,7 @@ from alcove.api.errors import ApiError
 from alcove.api.ids import SYSTEM, Key, TenantId
 from alcove.api.objects import Object
 from alcove.api.registry import KindRegistry
+from alcove.apiserver.activity import UserActivity
 from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.admission.order import AdmissionSettings, plugins
 from alcove.apiserver.admission.services.clusterips import ClusterIps
@@ -245,7 +246,8 @@ async def _serving(
         metrics.add_cache(cache.counts)
         metrics.add_watchers(lambda: hub.count)
         metrics.add_streams(lambda: streams.counting.total)
-        recorder = RequestRecorder(metrics, audit, divisions.nominal_seats)
+        activity = UserActivity()
+        recorder = RequestRecorder(metrics, audit, divisions.nominal_seats, activity)
         documents = ExtensionDocuments(extensions)
         discovery = Discovery(
             custom, registrations, documents, threads, local_services.group_priorities(kinds)
@@ -314,6 +316,7 @@ async def _serving(
                     tasks.restart("history cache trimming", partial(_trim_history, store, cache))
                     tasks.restart("CRD removal", partial(crd_removal.run, services))
                     tasks.restart("extension server trust", partial(trust.run, store))
+                    tasks.restart("activity of tenants", partial(activity.run, services))
                     tasks.restart("memory trimming", keep_trimmed)
                     yield RunningApiServer(url, authority, app, cache.lost)
                     tasks.cancel()

@@ -176,6 +176,8 @@ class FairShareQueue:
     def objection(self, account: TenantShare, amounts: Mapping[str, int]) -> str:
         """Why the tenant may not place a pod with these requests now. Empty if it may."""
         limits = account.limits
+        if limits.is_asleep:
+            return "the tenant is asleep; `alcove tenant wake` wakes it"
         for resource, most in limits.most.items():
             used, requested = account.used.get(resource, 0), amounts.get(resource, 0)
             if requested and used + requested > most:

@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from alcove.api import objects
 from alcove.api.ids import TenantId
+from alcove.api.kinds.core.sleep import is_asleep
 from alcove.api.objects import Object, get
 from alcove.scheduler import resource_amounts
 from alcove.scheduler.resource_amounts import Amounts
@@ -41,6 +42,8 @@ class TenantLimits(Struct, frozen=True):
     """Quota: maximum total requests of the tenant's pods, by resource."""
     least: Mapping[str, int] = {}
     """Guaranteed minimum, by resource."""
+    is_asleep: bool = False
+    """Whether the tenant sleeps: its pods are not placed."""
 
 
 class GuaranteedMinimum(Struct, frozen=True):
@@ -84,6 +87,7 @@ def read_limits(tenant: Object) -> TenantLimits:
         weight if isinstance(weight, int) and weight > 0 else 1,
         _requested(get(spec, "quota", "hard")),
         _requested(get(spec, "quota", "min")),
+        is_asleep(tenant),
     )
 
 

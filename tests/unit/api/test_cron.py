@@ -194,3 +194,18 @@ def test_zones() -> None:
     for name in ("Mars/Olympus", "../../etc/passwd", "", "Europe", "/etc/localtime"):
         with pytest.raises(cron.CronError, match="unknown time zone"):
             cron.load_zone(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "since", "until", "expected"),
+    [
+        ("0 20 * * *", "2024-07-08T00:00", "2024-07-09T19:59:59", "2024-07-08T20:00"),
+        ("0 20 * * *", "2024-07-08T00:00", "2024-07-09T20:00", "2024-07-09T20:00"),
+        ("0 20 * * *", "2024-07-08T20:00", "2024-07-09T19:00", None),
+        ("* * * * *", "2014-07-08T00:00", "2024-07-09T19:59:30", "2024-07-09T19:59"),
+    ],
+)
+def test_the_last_time_in_an_interval(text: str, since: str, until: str, expected: str | None) -> None:
+    schedule = cron.parse(text)
+    assert isinstance(schedule, cron.Schedule)
+    assert schedule.last(at(since), at(until)) == (None if expected is None else at(expected))

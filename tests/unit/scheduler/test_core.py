@@ -217,6 +217,22 @@ def test_ceiling_of_a_tenant_blocks_and_is_lifted() -> None:
     assert desk.placed() == {"second": "n"}
 
 
+def test_pods_of_a_tenant_that_is_asleep_wait_until_it_wakes() -> None:
+    def tenant(status: str) -> Object:
+        conditions = [{"type": "Asleep", "status": status}]
+        return {"metadata": {"name": str(TENANT)}, "status": {"conditions": conditions}}
+
+    desk = Desk(node("n1", cpu="4"))
+    desk.see(ObjectKind.TENANT, tenant("True"), SYSTEM)
+    desk.pod("p1")
+    desk.pod("p2", OTHER)
+    bound, waiting = desk.decide()
+    assert isinstance(bound, BindPod) and bound.pod.name == "p2"
+    assert isinstance(waiting, Unschedulable) and "asleep" in waiting.text
+    desk.see(ObjectKind.TENANT, tenant("False"), SYSTEM)
+    assert desk.placed() == {"p1": "n1"}
+
+
 def test_what_a_tenant_is_guaranteed_is_kept_for_it() -> None:
     desk = Desk(node("n", cpu="4"))
     guaranteed = {"metadata": {"name": str(OTHER)}, "spec": {"quota": {"min": {"requests.cpu": "3"}}}}

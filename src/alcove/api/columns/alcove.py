@@ -3,6 +3,7 @@
 from alcove.api import objects
 from alcove.api.columns.base import AGE, NAME, NONE, WIDE, at
 from alcove.api.kind import PrinterColumn
+from alcove.api.kinds.core.sleep import is_asleep
 from alcove.api.objects import Object
 
 
@@ -12,9 +13,14 @@ def _phase(obj: Object, _now: float) -> str:
     return str(objects.get(obj, "status", "phase", default=""))
 
 
+def _tenant_phase(tenant: Object, now: float) -> str:
+    phase = _phase(tenant, now)
+    return "Asleep" if phase == "Active" and is_asleep(tenant) else phase
+
+
 TENANT = (
     NAME,
-    PrinterColumn("Phase", _phase, description="Phase: Active or Terminating."),
+    PrinterColumn("Phase", _tenant_phase, description="Phase: Active, Asleep or Terminating."),
     PrinterColumn(
         "Mode",
         at("spec", "controlPlane", "mode", default="Shared"),

@@ -234,6 +234,32 @@ _TENANT_SPEC = _record(
                 },
             },
         ),
+        "sleep": _record(
+            "When the tenant sleeps: its pods end and are not scheduled until it wakes; its other objects stay.",
+            {
+                "asleep": {
+                    "type": "boolean",
+                    "description": "Whether the tenant sleeps until this is unset, whatever the other fields say.",
+                },
+                "wakeTime": {
+                    **_text("A time at which the tenant wakes, until another field puts it to sleep again."),
+                    "format": "date-time",
+                },
+                "afterInactivity": _text(
+                    "How long after the last request of its users the tenant falls asleep, for example `2h30m`; at "
+                    "least `1m`. The next request wakes it."
+                ),
+                "schedule": _record(
+                    "Times at which the tenant falls asleep and wakes.",
+                    {
+                        "sleep": _text("When it falls asleep, as a cron expression such as `0 20 * * 1-5`."),
+                        "wake": _text("When it wakes, as a cron expression."),
+                        "timeZone": _text("Time zone of both, for example `Europe/Berlin`; default UTC."),
+                    },
+                    ("sleep",),
+                ),
+            },
+        ),
         "egress": _record(
             "External addresses that the tenant's pods may reach, in networks that have egress.",
             {
@@ -289,6 +315,10 @@ _TENANT_STATUS = _record(
     {
         "phase": _text("Lifecycle phase of the tenant.", "Active", "Terminating"),
         "endpoint": _text("Address of the API server that serves the tenant."),
+        "lastActivityTime": {
+            **_text("Last request of the tenant's users, to a tenth of `spec.sleep.afterInactivity`."),
+            "format": "date-time",
+        },
         "quota": _record(
             "Quota usage of the tenant; written only by the API server.",
             {

@@ -26,6 +26,7 @@ from alcove.apiserver.admission.serviceaccount import ServiceAccount
 from alcove.apiserver.admission.services.plugin import ServiceAllocation
 from alcove.apiserver.admission.services.ranges import ServiceRanges
 from alcove.apiserver.admission.signers import Signers
+from alcove.apiserver.admission.sleep import SleepAdmission
 from alcove.apiserver.admission.storage import ClaimResize, LocalVolumeAdmission, StorageProtection
 from alcove.apiserver.admission.tolerationseconds import DefaultTolerationSeconds
 from alcove.apiserver.admission.webhooks.caller import WebhookCaller
@@ -77,6 +78,7 @@ def plugins(
     return (
         TenantLifecycle(cache, settings.home),
         NamespaceLifecycle(cache),
+        SleepAdmission(cache),
         NodeRestriction(cache),
         DaemonSetAdmission(cache, tenants_may=settings.tenant_daemon_sets),
         LimitRanger(cache),

@@ -22,6 +22,7 @@ from alcove.api.ids import SYSTEM, GroupVersionKind, Key
 from alcove.api.kinds.core.pods import subresources
 from alcove.api.objects import Object
 from alcove.api.resources import NODES, POD_DISRUPTION_BUDGETS, PODS, PODS_BINDING, TENANTS
+from alcove.apiserver.admission.sleep import check_awake
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.resources import body, deleting, patching, updating, writing
@@ -60,6 +61,7 @@ async def bind(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     binding = body.read_as(call, node, BINDING.api_version, BINDING.kind)
     name = call.target.name or objects.name(binding)
     _check_may_bind(services, call, name)
+    check_awake(services.cache, call.tenant, name)
     if objects.name(binding) not in ("", name):
         raise BadRequest(
             f"the name of the object ({objects.name(binding)}) does not match the name on the URL ({name})"

@@ -22,6 +22,7 @@ from alcove.controllers.controller import (
 )
 from alcove.controllers.cronjobs import plan
 from alcove.controllers.cronjobs.due import MISSED_MAX, DueRun, due
+from alcove.controllers.sleep.sleepers import Sleepers
 from alcove.controllers.terminating import is_terminating
 
 RESYNC_SECONDS_MAX = 3600.0
@@ -37,6 +38,7 @@ class CronJobController(Controller):
         super().__init__(context)
         self._cron_jobs = self.mirror(CRON_JOBS)
         self._jobs = self.mirror(JOBS, {"controller": controller_uid})
+        self._sleepers = Sleepers(self, self._cron_jobs)
         self.on(self._cron_jobs)
         self.on(self._jobs, owner_of(CRON_JOBS))
 
@@ -51,7 +53,7 @@ class CronJobController(Controller):
             self._delete(key, cron_job, job) for job in plan.beyond_history_limit(cron_job, jobs)
         )
         await self._write(key, cron_job, plan.status(cron_job, jobs))
-        if cron_job["spec"].get("suspend"):
+        if cron_job["spec"].get("suspend") or key.tenant in self._sleepers:
             return DONE
         try:
             due_run = due(cron_job, self.clock())

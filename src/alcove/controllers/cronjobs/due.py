@@ -42,7 +42,8 @@ def due(cron_job: Object, now: float) -> DueRun:
     following = schedule.next_after(now, time_zone)
     if first is None or first > now:
         return DueRun(None, following)
-    return DueRun(_last(schedule, time_zone, first, now), following, _missed(schedule, time_zone, first, now))
+    last = schedule.last(since, now, time_zone)
+    return DueRun(last, following, _missed(schedule, time_zone, first, now))
 
 
 def _every(seconds: int, last_scheduled: float, since: float, now: float) -> DueRun:
@@ -53,23 +54,6 @@ def _every(seconds: int, last_scheduled: float, since: float, now: float) -> Due
     if intervals < 1 or last < since:
         return DueRun(None, following)
     return DueRun(last, following, min(intervals - 1, MISSED_MAX))
-
-
-def _last(schedule: cron.Schedule, time_zone: tzinfo, first: float, now: float) -> float:
-    """The latest scheduled time up to now, by binary search: years of missed minutes cost a few dozen
-    steps."""
-    low, high = int(first) - 1, int(now)
-    # The next time after `low` has come, the next after `high` has not.
-    while high - low > 1:
-        middle = (low + high) // 2
-        candidate = schedule.next_after(middle, time_zone)
-        if candidate is not None and candidate <= now:
-            low = middle
-        else:
-            high = middle
-    last = schedule.next_after(low, time_zone)
-    assert last is not None
-    return last
 
 
 def _missed(schedule: cron.Schedule, time_zone: tzinfo, first: float, now: float) -> int:

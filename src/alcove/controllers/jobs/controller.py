@@ -18,6 +18,7 @@ from alcove.controllers.controller import (
 )
 from alcove.controllers.jobs import accounting, completion, plan, status
 from alcove.controllers.jobs.finalizers import controlling_job, remove_finalizer
+from alcove.controllers.sleep.sleepers import Sleepers
 from alcove.controllers.terminating import is_namespace_or_tenant_missing, is_terminating
 from alcove.controllers.workloads import controller_refs
 from alcove.controllers.workloads.creation import TenantRequestLimits, slow_start
@@ -44,6 +45,7 @@ class JobController(Controller):
         self._pods = self.mirror(PODS, {**controller_refs.OWNING, "tracked": tracked_job})
         self._selectors = SelectorIndex(self._jobs)
         self._limits = TenantRequestLimits()
+        self._sleepers = Sleepers(self, self._jobs)
         self.on(self._jobs)
         self.on(self._pods, owner_or_selectors(JOBS, self._selectors))
 
@@ -60,6 +62,8 @@ class JobController(Controller):
             # All pods that the job controls, whatever their labels: its deletion may be waiting for theirs.
             await self._release(key, self._tracked(key))
             return DONE
+        if key.tenant in self._sleepers:
+            job["spec"]["suspend"] = True  # Only here: the object is not changed.
         return await self._advance(key, job, owned)
 
     async def _advance(self, key: ObjectKey, job: Object, owned: list[Object]) -> Result:

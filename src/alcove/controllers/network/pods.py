@@ -15,6 +15,7 @@ from alcove.api import objects
 from alcove.api.errors import NotFound
 from alcove.api.ids import SYSTEM
 from alcove.api.kinds.core.networks import network_of
+from alcove.api.kinds.core.pods.copies import READINESS_ANNOTATION, SUBNET_ANNOTATION, VPC_ANNOTATION
 from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import ObjectKey
@@ -34,9 +35,6 @@ from alcove.vpc.errors import AddressUnavailable, RangeFull, RequestRefused
 from alcove.vpc.states import is_provisioned
 from alcove.vpc.vpc_cache import VpcCache, spec_of
 
-VPC_ANNOTATION = "mizar.com/vpc"
-SUBNET_ANNOTATION = "mizar.com/subnet"
-READINESS_ANNOTATION = "arktos.futurewei.com/network-readiness"
 FAILED = "FailedProvision"
 NICS_IGNORED = "NicsIgnored"
 

@@ -1,7 +1,5 @@
 """CronJobs: jobs on a schedule."""
 
-import re
-
 from alcove.api import cron
 from alcove.api.fields import FieldError, invalid, not_supported, required
 from alcove.api.kind import Strategy
@@ -9,12 +7,12 @@ from alcove.api.kinds.batch.jobspecs import validate_job_spec
 from alcove.api.kinds.batch.policies import default_failure_policy
 from alcove.api.kinds.checks import child, fill, not_negative, one_of_required
 from alcove.api.kinds.core.pods import default_pod_template
+from alcove.api.kinds.timezones import check_time_zone
 from alcove.api.objects import Object, name
 
 CONCURRENCY_POLICIES = ("Allow", "Forbid", "Replace")
 NAME_LENGTH_MAX_BYTES = 52
 """A job's name adds eleven characters to it and must be a DNS label."""
-_ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 
 
 def default_cron_job(obj: Object) -> None:
@@ -33,7 +31,7 @@ def validate_cron_job(obj: Object) -> list[FieldError]:
     errors = _schedule(spec.get("schedule", ""), "spec.schedule")
     errors += not_negative(spec, "spec", "startingDeadlineSeconds")
     if "timeZone" in spec:
-        errors += _time_zone(spec["timeZone"], "spec.timeZone")
+        errors += check_time_zone(spec["timeZone"], "spec.timeZone")
     policy = spec.get("concurrencyPolicy", "")
     errors += one_of_required(policy, CONCURRENCY_POLICIES, "spec.concurrencyPolicy")
     errors += _job_template((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
@@ -56,22 +54,6 @@ def _schedule(schedule: str, path: str) -> list[FieldError]:
         cron.parse(schedule)
     except cron.CronError as error:
         return [invalid(path, schedule, str(error))]
-    return []
-
-
-def _time_zone(zone: str, path: str) -> list[FieldError]:
-    if not zone:
-        return [invalid(path, zone, "timeZone must be nil or non-empty string")]
-    for part in zone.split("/"):
-        if part in (".", "..") or part.startswith("-") or not _ZONE_PART.fullmatch(part):
-            return [invalid(path, zone, f"unknown time zone {zone}")]
-    if zone.lower() == "local":
-        message = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-        return [invalid(path, zone, message)]
-    try:
-        cron.load_zone(zone)
-    except cron.CronError as error:
-        return [invalid(path, zone, str(error))]
     return []
 
 

@@ -18,6 +18,7 @@ from alcove.api.kinds.core.lifecycles import (
     validate_phase,
 )
 from alcove.api.kinds.core.resources import check_amount, check_quota_resource_name
+from alcove.api.kinds.core.sleep import check_sleep
 from alcove.api.kinds.metadata import immutable
 from alcove.api.objects import Object, get
 from alcove.api.quantity import QuantityError
@@ -74,6 +75,7 @@ def _validate(tenant: Object) -> list[FieldError]:
     _check_revoked(spec.get("revokedCertificates") or [], errors)
     _check_allowed_cidrs(allowed_cidrs(tenant), errors)
     _check_domains(spec.get("domains") or [], errors)
+    errors += check_sleep(tenant)
     check_finalizers(tenant, errors)
     return errors
 

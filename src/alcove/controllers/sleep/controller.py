@@ -1,0 +1,52 @@
+"""The sleep controller: decides which tenants are asleep, and writes it to the condition `Asleep` of the Tenant.
+
+Nobody else decides it. The scheduler does not place pods of a tenant that is asleep, the API server accepts no pod with a
+node for it, its jobs and cron jobs are treated as suspended, and `SleepingPods` ends the pods that run.
+"""
+
+from __future__ import annotations
+
+from alcove.api import meta
+from alcove.api.ids import SYSTEM
+from alcove.api.kinds.core.sleep import ASLEEP, inactivity_seconds, is_asleep, sleep_of
+from alcove.client.keys import HOME, ObjectKey
+from alcove.client.resources import TENANTS
+from alcove.controllers import conditions
+from alcove.controllers.conditions import Condition
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
+from alcove.controllers.sleep.plan import decide
+
+RESYNC_SECONDS_MAX = 3600.0
+"""Timers do not notice when the wall clock is set, so the decision is made again at least this often."""
+
+
+class SleepController(Controller):
+    name = "sleep"
+    resource = TENANTS
+    workers = 4
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._tenants = self.mirror(TENANTS, tenant=SYSTEM, only=HOME)
+        self.on(self._tenants)
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        tenant = self._tenants.get(key)
+        if tenant is None or "deletionTimestamp" in tenant["metadata"]:
+            return DONE
+        status = tenant.setdefault("status", {})
+        if not sleep_of(tenant) and not is_asleep(tenant) and "lastActivityTime" not in status:
+            return DONE
+        now, before = self.clock(), dict(status)
+        if inactivity_seconds(tenant) is None:
+            status.pop("lastActivityTime", None)
+        else:
+            status.setdefault("lastActivityTime", meta.format_time(now))
+        decision = decide(tenant, now)
+        condition = Condition(ASLEEP, decision.is_asleep, decision.reason, decision.message)
+        status["conditions"] = conditions.updated(before.get("conditions") or [], [condition], now)
+        if status != before:
+            await self.client(key).update(SYSTEM, TENANTS, tenant, subresource="status")
+        if decision.next_change is None:
+            return DONE
+        return Result(min(max(decision.next_change - now, 0.0) + 0.1, RESYNC_SECONDS_MAX))
