@@ -477,7 +477,10 @@ def test_nothing_is_left_open(changing: Changing) -> None:
         changing.go(plane, state)
         plane.drops()
         plane.paths()
-        plane.samples().close()
+        traffic = plane.open_traffic(VNI)
+        assert traffic is not None
+        traffic.flows()
+        traffic.close()
         plane.close()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 

@@ -395,16 +395,15 @@ def test_an_icmp_error_of_an_allowed_connection_is_delivered(policed: Policed, w
 
 def test_a_refusal_is_counted_and_shown_with_its_policy(policed: Policed) -> None:
     node = policed.lab.nodes[1]
-    samples = node.plane.samples()
-    samples.read()
     profile = allow(OTHERS, WEB)
     policed.police(policed.far, ingress=profile)
     before = node.dropped(DropReason.POLICY_INGRESS)
     assert connect(policed.client.namespace, policed.far.address, 80, timeout=IMPATIENT) is None
     wait_until(lambda: node.dropped(DropReason.POLICY_INGRESS) > before)
-    shown = [one for one in samples.read() if one.reason == DropReason.POLICY_INGRESS]
-    samples.close()
-    assert shown
-    assert (str(shown[0].source), str(shown[0].target)) == (policed.client.address, policed.far.address)
-    assert (shown[0].vni, shown[0].target_port, shown[0].protocol) == (VNI, 80, 6)
-    assert shown[0].policy == compile_profile(profile).name
+    ends = (policed.client.address, policed.far.address, 80, Protocol.TCP)
+    [shown] = [
+        each
+        for each in node.dropped_flows(VNI)
+        if (str(each.source), str(each.target), each.target_port, each.protocol) == ends
+    ]
+    assert (shown.reason, shown.policy) == (DropReason.POLICY_INGRESS, compile_profile(profile).name)

@@ -33,6 +33,11 @@ def network_path(plane: str, tenant: str, network: str) -> str:
     return "/" + "/".join(quote(part, safe="") for part in ("networks", plane, tenant, network))
 
 
+def flows_path(plane: str, tenant: str = "") -> str:
+    """The flows of a tenant's networks on the node; without a tenant, of all tenants of the plane."""
+    return "/" + "/".join(quote(part, safe="") for part in ("flows", plane, *((tenant,) if tenant else ())))
+
+
 class ResourceUsage(Struct, frozen=True):
     cpu_nanocores: int
     """Average over the summary's window: a whole core is 1,000,000,000."""
@@ -63,3 +68,62 @@ class NodeSummary(Struct, frozen=True):
     window_seconds: float
     node: ResourceUsage | None
     pods: tuple[PodUsage, ...]
+
+
+class FlowEnd(Struct, frozen=True, omit_defaults=True):
+    """One end of a flow. Only the tenant's own objects have names."""
+
+    address: str = ""
+    port: int = 0
+    kind: str = ""
+    """Pod, Service or Gateway (the network's: DNS, probes, traffic from outside); empty for other addresses."""
+    namespace: str = ""
+    name: str = ""
+
+
+class FlowPolicy(Struct, frozen=True):
+    """A policy's part in the verdict."""
+
+    direction: str
+    """`ingress` or `egress`."""
+    policy: str
+    """`namespace/name` of a NetworkPolicy."""
+    allows: bool
+    """False if the flow was dropped: the policy selects the pod, and none that does allows the flow."""
+
+
+class FlowReport(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A connection, or what was dropped of one, as seen on one node. `source` opened it."""
+
+    tenant: str
+    network: str
+    direction: str
+    """As this node sees it: `egress`, `ingress`, or `local` if both ends are on it."""
+    verdict: str
+    """`forwarded` or `dropped`."""
+    protocol: str
+    source: FlowEnd
+    destination: FlowEnd
+    start: float
+    """Epoch seconds of the first and the last packet, exact to about a second."""
+    end: float
+    service: FlowEnd | None = None
+    """What the source had connected to, if the node translated it to `destination`."""
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    packets_sent: int = 0
+    packets_received: int = 0
+    tcp_flags: str = ""
+    reason: str = ""
+    """Why it was dropped, in one word."""
+    message: str = ""
+    """Why it was dropped, in a sentence."""
+    policies: tuple[FlowPolicy, ...] = ()
+
+
+class NodeFlows(Struct, frozen=True):
+    """The flows that were asked for, the newest first."""
+
+    flows: tuple[FlowReport, ...] = ()
+    left_out: int = 0
+    """How many more matched."""

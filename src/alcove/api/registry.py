@@ -41,7 +41,7 @@ from alcove.api.kinds import (
     storagemigration,
 )
 from alcove.api.objects import Object
-from alcove.api.schema import alcove_schemas, kubernetes_schemas, metrics
+from alcove.api.schema import alcove_schemas, kubernetes_schemas, metrics, sight
 from alcove.api.schema.definitions import Definitions
 from alcove.api.schema.node import SchemaNode
 from alcove.api.warnings.base import DEPRECATED
@@ -227,6 +227,9 @@ GROUPS: tuple[GroupVersionKinds, ...] = (
     GroupVersionKinds("metrics.k8s.io", "v1beta1", metrics.PACKAGE, {"nodes": Strategy(), "pods": Strategy()}, (
         Row("nodes", "NodeMetrics", _RING0, verbs=_READ),
         Row("pods", "PodMetrics", _NAMESPACE, verbs=_READ),
+    )),
+    GroupVersionKinds("sight.alcove.io", "v1alpha1", sight.PACKAGE, {"flows": Strategy()}, (
+        Row("flows", "Flow", _NAMESPACE, verbs=("list",)),
     )),
     GroupVersionKinds("arktos.futurewei.com", "v1", alcove_schemas.ARKTOS, arktos.STRATEGIES, (
         Row("networks", "Network", _TENANT, ("net", "ne"), _STATUS),

@@ -42,8 +42,7 @@ INLINE int check_policy(struct __sk_buff *skb, struct packet *pkt, const struct 
 		ends.target_out = target->policy_out;
 	}
 	if (!has_policy(&ends)) {
-		if (may_open(pkt))
-			note_opener(pkt, port->memory, speaks_as_gateway(pkt, port) ? FLOW_EXEMPT : 0);
+		note_opener(skb, pkt, port->memory, speaks_as_gateway(pkt, port) ? FLOW_EXEMPT : 0);
 		return REASON_NONE;
 	}
 	ends.exempt = speaks_as_gateway(pkt, port);
@@ -212,6 +211,14 @@ INLINE int from_pod_frame(struct __sk_buff *skb, struct packet *pkt, const struc
 	return from_port(skb, pkt, port);
 }
 
+/* A drop is recorded for the pod that caused it, also if the packet does not say so. */
+INLINE void blame(struct packet *pkt, const struct port *port)
+{
+	if (port->flags & PORT_GATEWAY || (pkt->family && port_owns_source(port, pkt)))
+		return;
+	pkt->flow.source = pkt->family == 6 ? port->address6 : port->address4;
+}
+
 SEC("tc")
 int from_pod(struct __sk_buff *skb)
 {
@@ -222,6 +229,8 @@ int from_pod(struct __sk_buff *skb)
 	if (port) {
 		pkt.vni = port->vni;
 		verdict = from_pod_frame(skb, &pkt, port);
+		if (verdict < 0)
+			blame(&pkt, port);
 	}
 	return verdict < 0 ? drop(skb, &pkt, -verdict) : verdict;
 }

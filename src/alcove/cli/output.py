@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from alcove.api.objects import Object
 
 GAP = "   "
+_C1 = re.compile("[\x7f-\x9f]")
 _COLOURS = {
     "green": {"Active", "Ready", "Running", "Succeeded", "Provisioned", "ok", "yes", "up", "True"},
     "yellow": {"Pending", "Terminating", "Init", "starting", "warning", "SchedulingDisabled"},
@@ -48,7 +50,7 @@ def show(
             rows = [[_cell(each.value(item, now)) for each in visible] for item in items]
             if with_tenant:
                 heads = ["TENANT", *heads]
-                rows = [[tenant_of(item), *row] for item, row in zip(items, rows, strict=True)]
+                rows = [[escape(tenant_of(item)), *row] for item, row in zip(items, rows, strict=True)]
             table(heads, rows)
 
 
@@ -124,7 +126,18 @@ def tenant_of(item: Object) -> str:
 def to_json(value: Any) -> str:
     import orjson
 
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    return _escape_c1(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
+def to_json_line(value: Any) -> str:
+    import orjson
+
+    return _escape_c1(orjson.dumps(value).decode())
+
+
+def _escape_c1(text: str) -> str:
+    """JSON need not escape these, but some terminals obey them."""
+    return _C1.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def to_yaml(value: Any) -> str:
@@ -140,7 +153,16 @@ def _mappings(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[di
 
 
 def _cell(value: object) -> str:
-    return "<none>" if value is None else str(value)
+    return "<none>" if value is None else escape(str(value))
+
+
+def escape(text: str) -> str:
+    """The text without characters that a terminal would obey: tenants choose names and messages."""
+    return text if text.isprintable() else "".join(map(_visible, text))
+
+
+def _visible(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
 
 
 def _padded(cell: str, width: int, is_value: bool) -> str:

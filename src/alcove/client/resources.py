@@ -102,3 +102,5 @@ VPC_ENDPOINTS = Resource("mizar.com", "v1", "endpoints", "Endpoint", False)
 BOUNCERS = Resource("mizar.com", "v1", "bouncers", "Bouncer", False)
 DIVIDERS = Resource("mizar.com", "v1", "dividers", "Divider", False)
 DROPLETS = Resource("mizar.com", "v1", "droplets", "Droplet", False)
+
+FLOWS = Resource("sight.alcove.io", "v1alpha1", "flows", "Flow")

@@ -1,21 +1,14 @@
-"""Dropped packets: counters by reason, and samples with network, flow and policy."""
+"""Counters of dropped packets by reason, and of the paths of the others."""
 
 import ctypes
-import mmap
-import os
 from collections.abc import Iterator
 from enum import IntEnum
 
 from msgspec import Struct
 
-from alcove.dataplane.address import Address, unpack
 from alcove.dataplane.bpf import Map, library
 from alcove.dataplane.errors import KernelRefused
-from alcove.dataplane.maps import DROP_COUNT, DROP_SAMPLE, INDEX, PathTaken
-
-SAMPLES_BYTES = 256 * 1024
-_BUSY, _DISCARD = 1 << 31, 1 << 30
-_HEADER_BYTES = 8
+from alcove.dataplane.maps import DROP_COUNT, INDEX, PathTaken
 
 
 class DropReason(IntEnum):
@@ -59,20 +52,6 @@ class DropCount(Struct, frozen=True):
     bytes: int
 
 
-class DropSample(Struct, frozen=True):
-    reason: DropReason
-    vni: int
-    source: Address
-    target: Address
-    source_port: int
-    target_port: int
-    protocol: int
-    policy: int
-    """The name of the profile that denied the packet (see `policies.compile_profile`); 0 if none did."""
-    link: int
-    length: int
-
-
 def _cpus() -> int:
     return int(library().libbpf_num_possible_cpus())
 
@@ -100,53 +79,3 @@ def read_counts(drops: Map) -> dict[DropReason, DropCount]:
 
 def read_paths(paths: Map) -> dict[PathTaken, int]:
     return {path: sum(int.from_bytes(raw, "little") for raw in _per_cpu(paths, path)) for path in PathTaken}
-
-
-class DropSamples:
-    """Reads the ring buffer of samples. Reading consumes them, so there must be one reader only."""
-
-    def __init__(self, descriptor: int) -> None:
-        page = os.sysconf("SC_PAGE_SIZE")
-        self.consumer = mmap.mmap(descriptor, page, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
-        # The kernel maps the data twice in a row, so a record is contiguous even at the end of the ring.
-        size = page + 2 * SAMPLES_BYTES
-        self.producer = mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page)
-        self.data_offset = page
-
-    def read(self) -> list[DropSample]:
-        """All available samples; never blocks."""
-        at = int.from_bytes(self.consumer[:8], "little")
-        end = int.from_bytes(self.producer[:8], "little")
-        samples = []
-        while at < end:
-            start = self.data_offset + at % SAMPLES_BYTES
-            header = int.from_bytes(self.producer[start : start + 4], "little")
-            if header & _BUSY:
-                break
-            length = header & ~(_BUSY | _DISCARD)
-            if not header & _DISCARD:
-                start += _HEADER_BYTES
-                samples.append(_sample(self.producer[start : start + DROP_SAMPLE.size]))
-            at += (length + _HEADER_BYTES + 7) // 8 * 8
-        self.consumer[:8] = at.to_bytes(8, "little")
-        return samples
-
-    def close(self) -> None:
-        self.consumer.close()
-        self.producer.close()
-
-
-def _sample(raw: bytes) -> DropSample:
-    fields = DROP_SAMPLE.unpack(raw)
-    return DropSample(
-        reason=DropReason(fields["reason"]),
-        vni=fields["vni"],
-        source=unpack(fields["source"]),
-        target=unpack(fields["target"]),
-        source_port=int.from_bytes(fields["sport"], "big"),
-        target_port=int.from_bytes(fields["dport"], "big"),
-        protocol=fields["proto"],
-        policy=fields["policy"],
-        link=fields["ifindex"],
-        length=fields["length"],
-    )

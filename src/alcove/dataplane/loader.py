@@ -4,6 +4,7 @@ An instance has a directory in the BPF file system:
 
     maps-LAYOUT/NAME          the maps, shared by every version of the programs that has this layout
     maps-LAYOUT/memory-SLOT   each network's memory
+    maps-LAYOUT/dropped-SLOT  what was dropped of each network's packets
     programs/VERSION/NAME
 
 VERSION is a digest of the object and the constants it was loaded with. The same version is reused without the
@@ -22,11 +23,24 @@ from msgspec import Struct
 from alcove.dataplane import bpf
 from alcove.dataplane.bpf import ArrayMap, Map
 from alcove.dataplane.errors import KernelRefused
-from alcove.dataplane.maps import FLOW, INDEX, MEMORIES, MEMORIES_MAX, SHAPES, TUPLE, MapName, layout_version
+from alcove.dataplane.maps import (
+    DROP_TABLES,
+    DROPPED,
+    FLOW,
+    INDEX,
+    MEMORIES,
+    MEMORIES_MAX,
+    SHAPES,
+    TUPLE,
+    MapName,
+    layout_version,
+)
 from alcove.dataplane.namespaces import mount_bpf
 
 PROGRAMS = ("from_pod", "from_underlay", "from_vxlan", "from_exit")
 MAP_LRU_HASH = 9
+DROPPED_ENTRIES = 512
+"""Flows of one network of which drops are remembered; the oldest make room for new ones."""
 
 
 class Programs(Struct, frozen=True):
@@ -105,38 +119,39 @@ class Pins:
         _remove_directory(self.folder)
 
 
-class NetworkMemories:
-    """The network memories: one bounded table per network, in the slot that the network's entries refer
-    to."""
+class SlotTables:
+    """One bounded table per network, in the slot that the network's entries refer to."""
 
-    def __init__(self, pins: Pins) -> None:
-        self.pins = pins
-        self.outer = pins.open_map(MEMORIES, INDEX.size, 4)
-        self.slots = {int(path.name.removeprefix("memory-")) for path in pins.maps_folder.glob("memory-*")}
+    def __init__(self, pins: Pins, outer: str, prefix: str, value_size: int) -> None:
+        self._folder = pins.maps_folder
+        self._prefix = prefix
+        self._value_size = value_size
+        self.outer = pins.open_map(outer, INDEX.size, 4)
+        self.slots = {int(path.name.removeprefix(prefix)) for path in self._folder.glob(f"{prefix}*")}
 
     def ensure(self, slot: int, entries: int) -> None:
-        """Creates a memory of that size in the slot. An existing one keeps its size and content."""
+        """Creates a table of that size in the slot. An existing one keeps its size and content."""
         if not 0 <= slot < MEMORIES_MAX:
             raise ValueError(f"invalid memory slot {slot}: must be less than {MEMORIES_MAX}")
         if slot in self.slots:
             return
         path = self.path(slot)
-        memory = bpf.create_map("memory", MAP_LRU_HASH, TUPLE.size, FLOW.size, entries)
+        table = bpf.create_map(self._prefix.strip("-"), MAP_LRU_HASH, TUPLE.size, self._value_size, entries)
         try:
             path.unlink(missing_ok=True)
-            bpf.pin(memory.fd, path)
-            self.outer.put(INDEX.pack(slot), memory.fd.to_bytes(4, "little"))
+            bpf.pin(table.fd, path)
+            self.outer.put(INDEX.pack(slot), table.fd.to_bytes(4, "little"))
         finally:
-            memory.close()
+            table.close()
         self.slots.add(slot)
 
     def restore(self) -> None:
-        """Puts every pinned memory into its slot, as a kill may have come between the two steps of
+        """Puts every pinned table into its slot, as a kill may have come between the two steps of
         `ensure`."""
         for slot in self.slots:
-            memory = self.open(slot)
-            self.outer.put(INDEX.pack(slot), memory.fd.to_bytes(4, "little"))
-            memory.close()
+            table = self.open(slot)
+            self.outer.put(INDEX.pack(slot), table.fd.to_bytes(4, "little"))
+            table.close()
 
     def drop(self, slot: int) -> None:
         self.outer.delete(INDEX.pack(slot))
@@ -144,10 +159,43 @@ class NetworkMemories:
         self.slots.discard(slot)
 
     def open(self, slot: int) -> Map:
-        return Map.pinned(self.path(slot), TUPLE.size, FLOW.size)
+        return Map.pinned(self.path(slot), TUPLE.size, self._value_size)
 
     def path(self, slot: int) -> Path:
-        return self.pins.maps_folder / f"memory-{slot}"
+        return self._folder / f"{self._prefix}{slot}"
+
+
+class NetworkMemories:
+    """The tables that networks' packets fill: flows, and what was dropped."""
+
+    def __init__(self, pins: Pins) -> None:
+        self.flows = SlotTables(pins, MEMORIES, "memory-", FLOW.size)
+        self.drops = SlotTables(pins, DROP_TABLES, "dropped-", DROPPED.size)
+
+    @property
+    def slots(self) -> set[int]:
+        return self.flows.slots | self.drops.slots
+
+    def ensure(self, slot: int, entries: int) -> None:
+        """Creates the tables of a slot, with that many flows. Existing ones keep their size and content."""
+        self.drops.ensure(slot, DROPPED_ENTRIES)
+        self.flows.ensure(slot, entries)
+
+    def restore(self) -> None:
+        self.flows.restore()
+        self.drops.restore()
+
+    def drop(self, slot: int) -> None:
+        self.flows.drop(slot)
+        self.drops.drop(slot)
+
+    def open(self, slot: int) -> Map:
+        """The flows of a slot."""
+        return self.flows.open(slot)
+
+    def close(self) -> None:
+        self.flows.outer.close()
+        self.drops.outer.close()
 
 
 class _ProgramInfo(ctypes.Structure):

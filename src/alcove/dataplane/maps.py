@@ -38,7 +38,7 @@ class StructLayout:
 
 CONFIG = StructLayout(
     "config", node="4s", underlay="I", vxlan="I", exit="I", tunnel_port="2s", nat_low="H", nat_high="H",
-    router_mac="6s", exit_mac="6s", path_ticks="H", node6="16s",
+    router_mac="6s", exit_mac="6s", path_ticks="H", node6="16s", count_flows="I",
 )  # fmt: skip
 PORT = StructLayout(
     "port", vni="I", memory="I", mac="6s", flags="H", priority="I", tos="B", pad="3x", ifindex="I", pad2="4x",
@@ -78,18 +78,20 @@ TUPLE = StructLayout(
 FLOW = StructLayout(
     "flow", peer="16s", peer_port="2s", own_port="2s", tick="I", flags="I", node="4s", first="Q", second="Q"
 )
-DROP_COUNT = StructLayout("drop_count", packets="Q", bytes="Q", sampled="Q")
-DROP_SAMPLE = StructLayout(
-    "drop_sample", source="16s", target="16s", sport="2s", dport="2s", proto="B", pad="3x", policy="Q", vni="I",
-    ifindex="I", length="I", reason="I",
+TRACK = StructLayout(
+    "track", bytes_out="Q", bytes_back="Q", packets_out="I", tick="I", flags="B", tcp_flags="B", start="H",
+    packets_back="I", out="Q", **{"in": "Q"},
 )  # fmt: skip
+DROP_COUNT = StructLayout("drop_count", packets="Q", bytes="Q")
+DROPPED = StructLayout("dropped", packets="Q", bytes="Q", policy="Q", start="I", tick="I")
 INDEX = StructLayout("", index="I")
 WORD = StructLayout("", word="I")
 CLASS = StructLayout("", named="Q")
 
 LAYOUTS = (
     CONFIG, PORT, BUCKET, ENDPOINT_KEY, ENDPOINT, NODE, ROUTE_KEY, ROUTE, FORBIDDEN_KEY, SERVICE_KEY, SERVICE,
-    BACKEND_KEY, BACKEND, MEMBER_KEY, PEER_KEY, RULE_KEY, NETWORK_KEY, NODE_PORT_KEY, TUPLE, FLOW, DROP_COUNT,
+    BACKEND_KEY, BACKEND, MEMBER_KEY, PEER_KEY, RULE_KEY, NETWORK_KEY, NODE_PORT_KEY, TUPLE, FLOW, TRACK, DROP_COUNT,
+    DROPPED,
 )  # fmt: skip
 
 
@@ -121,6 +123,14 @@ class FlowKind(IntEnum):
     FRAGMENT = 4
     AFFINITY = 5
     PATH = 6
+
+
+class FlowFlag(IntFlag):
+    SWAPPED = 0x1
+    EXEMPT = 0x2
+    HAIRPIN = 0x4
+    CLOSED = 0x8
+    GUESSED = 0x10
 
 
 class PathTaken(IntEnum):
@@ -201,4 +211,5 @@ def port_key(ifindex: int) -> bytes:
 
 
 MEMORIES = "memories"
+DROP_TABLES = "drop_tables"
 MEMORIES_MAX = 4096

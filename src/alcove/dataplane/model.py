@@ -192,3 +192,5 @@ class DataplaneSettings(Struct, frozen=True):
     """The node's IPv6 address. Without one, external traffic of pods is IPv4 only."""
     underlay_bytes_per_second: int = 0
     """The underlay's capacity, shared between the traffic classes; 0 means unknown, without shaping."""
+    count_flows: bool = True
+    """Whether connections have counters. Without them the data plane is what it is compared with in `bench.sight`."""

@@ -34,8 +34,9 @@ from alcove.dataplane.desired import (
     endpoint_key,
     gateway_name,
 )
-from alcove.dataplane.drops import DropCount, DropReason, DropSamples, read_counts, read_paths
+from alcove.dataplane.drops import DropCount, DropReason, read_counts, read_paths
 from alcove.dataplane.errors import KernelRefused, ProgramRejected, Unsupported
+from alcove.dataplane.flows import NetworkTraffic
 from alcove.dataplane.gateways import Gateways
 from alcove.dataplane.instance import BPF_ROOT, checked, handle_of, instance_links, remove
 from alcove.dataplane.loader import NetworkMemories, Pins, Programs
@@ -107,6 +108,7 @@ class DataPlane:
             self.settings.node.packed, self.underlay.index, vxlan.index, egress.index,
             self.settings.tunnel_port.to_bytes(2, "big"), low, high, pack_mac(ROUTER_MAC), pack_mac(egress.mac),
             ticks(self.settings.path_seconds), pack(self.settings.node6) if self.settings.node6 else NO_ADDRESS,
+            int(self.settings.count_flows),
         )  # fmt: skip
         self.checkpoint("load programs")
         self.programs = self._load(program, constants)
@@ -248,7 +250,7 @@ class DataPlane:
         """As `apply`, but reads back maps, links and programs first and repairs them. `gateways` is the
         number of gateways to check, in turn; each takes some milliseconds."""
         self.held = read_back(self.maps)
-        self.memories.outer.close()
+        self.memories.close()
         self.memories = NetworkMemories(self.pins)
         self.memories.restore()
         vxlan = self._ensure_vxlan()
@@ -302,18 +304,24 @@ class DataPlane:
     def paths(self) -> dict[PathTaken, int]:
         return read_paths(self.path_counts)
 
-    def samples(self) -> DropSamples:
-        """A reader of unread and future drop samples; the caller closes it."""
-        ring = self.pins.open_map("samples", 0, 0)
+    def open_traffic(self, vni: int) -> NetworkTraffic | None:
+        """The tables of the network's flows and drops, for the caller to read and close in any thread; None if
+        the network is not on this node."""
+        slot = self.slots().get(vni)
+        if slot is None or slot not in self.memories.flows.slots & self.memories.drops.slots:
+            return None
+        flows = self.memories.flows.open(slot)
         try:
-            return DropSamples(ring.fd)
-        finally:
-            ring.close()
+            return NetworkTraffic(flows, self.memories.drops.open(slot))
+        except BaseException:
+            flows.close()
+            raise
 
     def close(self) -> None:
         """Closes all descriptors; programs and maps stay active in the kernel."""
         self.netlink.close()
-        for one in (*self.maps.values(), self.drop_counts, self.path_counts, self.memories.outer):
+        self.memories.close()
+        for one in (*self.maps.values(), self.drop_counts, self.path_counts):
             one.close()
         for descriptor in self.programs.descriptors.values():
             os.close(descriptor)

@@ -38,6 +38,8 @@ class EndpointAllocation(Struct, frozen=True):
     node_port: tuple[int, str] | None = None
     ports: tuple[NamedPort, ...] = ()
     """The pod's named ports."""
+    created: str = ""
+    """When, in RFC 3339: addresses are used again."""
 
 
 class PodNic(Struct, frozen=True):
@@ -75,6 +77,7 @@ def allocation_of(endpoint: Object) -> EndpointAllocation:
         droplet=spec_of(endpoint, "droplet"),
         node_port=claimed_port(objects.name(endpoint)),
         ports=portnames.read(endpoint),
+        created=objects.get(endpoint, "metadata", "creationTimestamp", default=""),
     )
 
 

@@ -80,6 +80,24 @@ class PodRules(Struct, frozen=True):
     egress: Rules | None = None
 
 
+class NamedRules(Struct, frozen=True):
+    """What one policy allows a pod in one direction."""
+
+    policy: str
+    """`namespace/name`."""
+    rules: Rules
+
+
+class SelectingPolicies(Struct, frozen=True):
+    """The policies that select a pod, by direction. Without any, the direction is not restricted."""
+
+    ingress: tuple[NamedRules, ...] = ()
+    egress: tuple[NamedRules, ...] = ()
+
+    def rules(self) -> PodRules:
+        return PodRules(_joined(self.ingress), _joined(self.egress))
+
+
 def allows(rules: Rules | None, peer: Address, protocol: str, port: int) -> bool:
     """Whether a connection may be opened: from the peer, or to it, on the destination's port."""
     return rules is None or any(
@@ -126,20 +144,25 @@ class PolicySet:
             self._policies.setdefault(objects.namespace(policy), []).append(compiled)
 
     def rules(self, pod: PolicyPeer) -> PodRules:
-        selecting = [
+        return self.selecting(pod).rules()
+
+    def selecting(self, pod: PolicyPeer) -> SelectingPolicies:
+        policies = [
             policy for policy in self._policies.get(pod.namespace, ()) if policy.selector.matches(pod.labels)
         ]
-        return PodRules(
-            _joined([policy.ingress_of(pod) for policy in selecting if policy.has_ingress]),
-            _joined([policy.egress for policy in selecting if policy.has_egress]),
+        return SelectingPolicies(
+            tuple(
+                NamedRules(policy.name, policy.ingress_of(pod)) for policy in policies if policy.has_ingress
+            ),
+            tuple(NamedRules(policy.name, policy.egress) for policy in policies if policy.has_egress),
         )
 
 
-def _joined(allowed: list[Rules]) -> Rules | None:
+def _joined(policies: tuple[NamedRules, ...]) -> Rules | None:
     """The union of the policies' rules; None if no policy applies to the direction."""
-    if not allowed:
+    if not policies:
         return None
-    return tuple(dict.fromkeys(rule for rules in allowed for rule in rules))
+    return tuple(dict.fromkeys(rule for each in policies for rule in each.rules))
 
 
 class _Selection:
@@ -183,6 +206,7 @@ class _Policy:
     def __init__(self, policy: Object, selection: _Selection) -> None:
         spec = policy.get("spec") or {}
         namespace = objects.namespace(policy)
+        self.name = f"{namespace}/{objects.name(policy)}"
         types = spec.get("policyTypes") or (["Ingress", "Egress"] if spec.get("egress") else ["Ingress"])
         self.selector: LabelSelector = selectors.from_object(spec.get("podSelector") or {})
         self._ingress = [

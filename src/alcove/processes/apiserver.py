@@ -73,6 +73,7 @@ from alcove.apiserver.reviews import Reviews
 from alcove.apiserver.routes import Routes
 from alcove.apiserver.seating import RequestSeats
 from alcove.apiserver.services import ApiServerServices
+from alcove.apiserver.sight.flows_api import FlowsApi
 from alcove.apiserver.streams.agents import AgentConnector
 from alcove.apiserver.streams.connect import StreamHandler
 from alcove.apiserver.streams.proxy_targets import path_of
@@ -235,9 +236,9 @@ async def _serving(
         streams = StreamHandler(
             services, authorizer, agents, plane=config.admission.home, release=seats.release
         )
-        subresources = Subresources(
-            services, TokenRequests(cache, tokens, clock), reviews, streams, MetricsApi(services, usage)
-        )
+        virtual = MetricsApi(services, usage), FlowsApi(services, agents, config.admission.home)
+        token_requests = TokenRequests(cache, tokens, clock)
+        subresources = Subresources(services, token_requests, reviews, streams, *virtual)
         registrations = Registrations(cache, custom)
         extension_connections = ExtensionConnections(dialer, front_proxy)
         extensions = ExtensionProxy(registrations, extension_connections, seats.release)

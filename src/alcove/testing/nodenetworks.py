@@ -51,6 +51,7 @@ class LabNodeNetwork:
         self._resolvers = resolvers
         self.events: list[tuple[str, str, str]] = []
         """Tenant, object and reason of the events that the node's network records."""
+        self.messages: list[str] = []
 
     def start(self) -> None:
         self.node.start()
@@ -98,7 +99,8 @@ class LabNodeNetwork:
             tasks.create_task(CniServer(self.network, planes, self.cni_socket).run())
             tasks.create_task(ingress.serve(planes, self.network, lambda *_: None, plain, []))
 
-    def _note(self, tenant_key: TenantKey, involved: Object, reason: str, _message: str) -> None:
+    def _note(self, tenant_key: TenantKey, involved: Object, reason: str, message: str) -> None:
+        self.messages.append(message)
         self.events.append((tenant_key.tenant, involved["name"], reason))
 
     def record_of(self, key: PodKey) -> Path:

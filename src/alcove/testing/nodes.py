@@ -7,7 +7,7 @@ import os
 import secrets
 import string
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_interface, ip_network
 from pathlib import Path
@@ -20,6 +20,7 @@ from alcove.dataplane import links, namespaces
 from alcove.dataplane.address import Prefix
 from alcove.dataplane.apply import Checkpoint
 from alcove.dataplane.drops import DropReason
+from alcove.dataplane.flows import ObservedDrop, ObservedFlow
 from alcove.dataplane.maps import PathTaken
 from alcove.dataplane.model import DataplaneSettings, DataplaneState, Interface, Veth
 from alcove.dataplane.namespaces import inside
@@ -194,6 +195,19 @@ class LabNode:
     def dropped(self, reason: DropReason) -> int:
         count = self.plane.drops().get(reason)
         return count.packets if count else 0
+
+    def flows(self, vni: int) -> list[ObservedFlow]:
+        """The connections of the network that this node has seen."""
+        traffic = self.plane.open_traffic(vni)
+        assert traffic is not None
+        with closing(traffic):
+            return traffic.flows()
+
+    def dropped_flows(self, vni: int) -> list[ObservedDrop]:
+        traffic = self.plane.open_traffic(vni)
+        assert traffic is not None
+        with closing(traffic):
+            return traffic.drops()
 
     def took(self, path: PathTaken) -> int:
         return self.plane.paths()[path]

@@ -136,6 +136,7 @@ def test_verbs_are_those_of_a_real_server(kinds: KindRegistry) -> None:
         "componentstatuses": ("get", "list"),
         "nodes.metrics.k8s.io": ("get", "list"),
         "pods.metrics.k8s.io": ("get", "list"),
+        "flows.sight.alcove.io": ("list",),
         "namespaces": one_by_one,
         "tenants": one_by_one,
         "selfsubjectreviews.authentication.k8s.io": ("create",),

@@ -1,5 +1,6 @@
 """Tables for people: aligned, and coloured only on a terminal."""
 
+import json
 import sys
 
 import pytest
@@ -32,3 +33,14 @@ def test_colours_are_for_terminals(
     monkeypatch.setenv("TERM", "xterm")
     assert ("\x1b[" in output.paint("Ready")) is coloured
     assert output.paint("whatever") == "whatever"
+
+
+def test_what_a_terminal_would_obey_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Tenants write the messages of events, and much else that operators look at."""
+    hostile = "a\x1b[2J\x9b31m\r\nb\u202e\x7f"
+    output.show_rows(("NAME",), [(hostile,)], OutputFormat.TABLE)
+    assert capsys.readouterr().out == "NAME\na\\x1b[2J\\x9b31m\\r\\nb\\u202e\\x7f\n"
+    output.show_rows(("NAME",), [(hostile,)], OutputFormat.JSON)
+    shown = capsys.readouterr().out
+    assert not {"\x1b", "\x9b", "\x7f", "\r"} & set(shown)
+    assert json.loads(shown) == [{"name": hostile}]

@@ -49,22 +49,12 @@ def test_every_struct_is_as_in_c(tmp_path: Path) -> None:
     assert compiles(assertions, tmp_path) == ""
 
 
-def test_the_sample_is_as_in_c(tmp_path: Path) -> None:
-    """Its flow is spelled out in the mirror."""
-    fields = maps.DROP_SAMPLE.offsets()
-    nested = {"source", "target", "sport", "dport", "proto"}
-    assertions = [f"sizeof(struct drop_sample) == {maps.DROP_SAMPLE.size}"]
-    for name, offset in fields.items():
-        member = f"flow.{name}" if name in nested else name
-        assertions.append(f"offsetof(struct drop_sample, {member}) == {offset}")
-    assert compiles(assertions, tmp_path) == ""
-
-
 def test_every_enumerator_and_flag_is_as_in_c(tmp_path: Path) -> None:
     assertions = [*enum_assertions(DropReason, "REASON_"), f"REASON_COUNT == {len(DropReason)}"]
     assertions += [*enum_assertions(maps.PathTaken, "PATH_"), f"PATH_COUNT == {len(maps.PathTaken)}"]
     assertions += enum_assertions(maps.RouteKind, "ROUTE_") + enum_assertions(maps.FlowKind, "FLOW_")
     assertions += enum_assertions(maps.PortFlag, "PORT_") + enum_assertions(maps.EndpointFlag, "ENDPOINT_")
+    assertions += enum_assertions(maps.FlowFlag, "FLOW_")
     assertions += [f"ROUTE_SELF == {maps.ROUTE_SELF}", f"ROUTE_NODES == {maps.ROUTE_NODES_MAX}"]
     assertions += [f"SERVICE_DIRECT == {maps.SERVICE_DIRECT}", f"MEMORIES == {maps.MEMORIES_MAX}"]
     assert compiles(assertions, tmp_path) == ""

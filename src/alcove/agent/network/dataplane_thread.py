@@ -18,6 +18,7 @@ from alcove.api.kinds.ranges import gateway
 from alcove.dataplane import links, namespaces
 from alcove.dataplane.apply import RefusedEntries
 from alcove.dataplane.errors import KernelRefused
+from alcove.dataplane.flows import NetworkTraffic
 from alcove.dataplane.linkstate import default_route
 from alcove.dataplane.model import DataplaneState, Veth
 from alcove.dataplane.netlink import Netlink
@@ -88,6 +89,10 @@ class DataplaneThread:
     def remove_veths(self, namespace: str, names: tuple[str, ...]) -> "asyncio.Future[None]":
         """Removes veths by name, and the namespace unless its name is empty. Idempotent."""
         return self._submit(lambda: self._remove(namespace, names))
+
+    def open_traffic(self, vni: int) -> "asyncio.Future[NetworkTraffic | None]":
+        """As `DataPlane.open_traffic`."""
+        return self._submit(lambda: self._plane.open_traffic(vni))
 
     def clean_up(self, prefix: str, keep: set[str]) -> "asyncio.Future[None]":
         """Removes all namespaces whose names begin with `prefix`, except those in `keep`."""

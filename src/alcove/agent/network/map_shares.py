@@ -275,12 +275,15 @@ _LOSSES = {
 
 
 def note_pod(note: NetworkNote, node: str, key: PodKey) -> None:
-    involved = _reference("Pod", key.namespace, key.name, key.uid)
     message = (
         f"pod is denied all connections: its network policy rules, or those of all of the tenant's pods on node "
         f"{node}, are too many"
     )
-    note(TenantKey(key.plane, key.tenant), involved, TOO_MANY_RULES, message)
+    note(key.tenant_key, pod_reference(key), TOO_MANY_RULES, message)
+
+
+def pod_reference(key: PodKey) -> Object:
+    return _reference("Pod", key.namespace, key.name, key.uid)
 
 
 def _reference(kind: str, namespace: str, name: str, uid: str) -> Object:

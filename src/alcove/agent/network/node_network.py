@@ -21,12 +21,14 @@ from alcove.agent.network.apiserver_proxy import Address
 from alcove.agent.network.attachment import Attachment, NetworkNotReady
 from alcove.agent.network.attachment_records import AttachmentRecord, VethRecord
 from alcove.agent.network.desired_state import with_rules
+from alcove.agent.network.drop_events import DropEvents
 from alcove.agent.network.environment import environment
 from alcove.agent.network.map_shares import NetworkNote
 from alcove.agent.network.network_dialer import INNER_DEVICE, OUTER_DEVICE
 from alcove.agent.network.reconciler import NetworkReconciler, NodeNetworkConfig
 from alcove.agent.network.services import cluster_addresses
 from alcove.agent.network.tenant_view import TenantNetworkView
+from alcove.agent.network.traffic import TrafficReader
 from alcove.agent.network.view import NetworkView
 from alcove.agent.podkey import PodKey
 from alcove.agent.trusted_tenants import is_ring0
@@ -37,6 +39,7 @@ from alcove.api.objects import Object
 from alcove.api.quantity import QuantityError
 from alcove.client.keys import PlaneId, TenantKey
 from alcove.client.planes import Planes
+from alcove.component.tasks import BackgroundTasks
 from alcove.dataplane.drops import DropCount, DropReason
 from alcove.dataplane.errors import DataPlaneError
 from alcove.dataplane.model import TrafficClass, Veth
@@ -75,10 +78,17 @@ class NodeNetwork:
         events; `is_trusted` says whether a pod may have the node's network and ports."""
         self._is_trusted = is_trusted
         self._reconciler = NetworkReconciler(plane, planes, config, api_server, note)
+        self.traffic = TrafficReader(self._reconciler)
+        self._drop_events = DropEvents(self._reconciler, note)
 
     async def run(self) -> None:
         """Runs until cancelled; the data plane keeps working after that."""
-        await self._reconciler.run()
+        async with BackgroundTasks() as tasks:
+            events = tasks.restart("events of drops", self._drop_events.run)
+            try:
+                await self._reconciler.run()
+            finally:
+                events.cancel()
 
     def listen(self, on_change: Callable[[], None]) -> None:
         """Calls `on_change` whenever anything in `present` may have changed."""

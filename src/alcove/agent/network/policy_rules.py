@@ -13,7 +13,7 @@ from alcove.agent.podkey import PodKey
 from alcove.api import objects
 from alcove.api.kinds.mizar import SIMPLE
 from alcove.dataplane.model import TrafficProfile
-from alcove.network.policy import PolicyPeer, PolicySet
+from alcove.network.policy import PolicyPeer, PolicySet, SelectingPolicies
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ class PolicyRules:
         """Uid and peer, by namespace and name."""
         self._current: dict[PodKey, Profiles] = {}
         self._last: dict[PodKey, Profiles] = {}
+        self._selecting: dict[PodKey, SelectingPolicies] = {}
         self.excessive: set[PodKey] = set()
         """Pods that are denied everything because they have too many rules."""
 
@@ -51,6 +52,7 @@ class PolicyRules:
         """Invalidates all rules, because policies, namespaces, pods or addresses have changed."""
         self._policies = None
         self._current.clear()
+        self._selecting.clear()
         self.excessive.clear()
 
     def for_pod(self, backing: NetworkBacking, key: PodKey) -> Profiles:
@@ -61,8 +63,13 @@ class PolicyRules:
             self._current[key] = self._last[key] = self._evaluate(backing, key)
         return self._current[key]
 
+    def selecting(self, key: PodKey) -> SelectingPolicies | None:
+        """The policies that the pod's current rules were made from; None if there are no such rules."""
+        return self._selecting.get(key)
+
     def forget(self, key: PodKey) -> None:
         self._last.pop(key, None)
+        self._selecting.pop(key, None)
         self.excessive.discard(key)
 
     def _evaluate(self, backing: NetworkBacking, key: PodKey) -> Profiles:
@@ -75,7 +82,8 @@ class PolicyRules:
             # The API does not show the pod yet, or no longer.
             if peer is None or uid != key.uid:
                 return _CLOSED
-            return limited(profiles(self._policies.rules(peer)))
+            selecting = self._selecting[key] = self._policies.selecting(peer)
+            return limited(profiles(selecting.rules()))
         except TooManyRules:
             self.excessive.add(key)
             return _CLOSED

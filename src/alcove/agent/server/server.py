@@ -12,6 +12,7 @@ from functools import partial
 
 import msgspec
 
+from alcove.agent.network.flow_reports import FlowSelection
 from alcove.agent.network.network_dialer import connect_node
 from alcove.agent.runtime.base import ContainerPhase, NoSuchContainer, RuntimeFailure
 from alcove.agent.server import attach, channels, forward, logs, tunnel
@@ -35,7 +36,7 @@ from alcove.api.errors import (
     ServiceUnavailable,
 )
 from alcove.api.ids import TenantId
-from alcove.api.node_api import POD_VERBS, PORT
+from alcove.api.node_api import POD_VERBS, PORT, NodeFlows
 from alcove.client.keys import HOME, PlaneId, TenantKey
 from alcove.component import request_ids
 from alcove.component.tasks import BackgroundTasks, spawn, stop
@@ -52,7 +53,10 @@ TENANT_CONNECTIONS_MAX = 256
 _RING0 = "ring0"
 WATCH_SECONDS = 15.0
 CLOSE_SECONDS_MAX = 5.0
+FLOWS_DEFAULT = 1_000
 
+ReadFlows = Callable[[PlaneId, TenantId | None, FlowSelection], Awaitable[NodeFlows]]
+"""Plane, tenant (None for all) and which of its flows."""
 DialNetwork = Callable[[TenantKey, str, Address, int], Awaitable[socket.socket]]
 """Tenant, network, address and port."""
 
@@ -70,14 +74,17 @@ class AgentServer:
         node: str = "",
         metrics: Callable[[], bytes] = bytes,
         dial_network: DialNetwork | None = None,
+        flows: ReadFlows | None = None,
     ) -> None:
-        """`dial_network` connects from a tenant's network; None if the node has none."""
+        """`dial_network` connects from a tenant's network, and `flows` reads its flows; None if the node has
+        none."""
         self._pods = pods
         self._callers = callers
         self._host, self._port = host, port
         self._meter = meter or UsageMeter(pods)
         self._node_api = NodeApi(node, pods, self._meter, metrics)
         self._dial_network = dial_network
+        self._flows = flows
         self._connections: dict[asyncio.Task[None], StreamWriter] = {}
         bounds = HttpLimits(connections_max=CONNECTIONS_MAX, connections_per_group_max=TENANT_CONNECTIONS_MAX)
         self._table = ConnectionTable(bounds, _RING0)
@@ -170,6 +177,10 @@ class AgentServer:
             case ("usage",):
                 summary = await self._meter.summary(plane)
                 await connection.respond(200, msgspec.json.encode(summary))
+            case ("flows", flows_plane, *tenant) if len(tenant) <= 1:
+                if flows_plane != plane:
+                    raise Forbidden("an API server may only access networks of its own plane")
+                await self._serve_flows(connection, request, plane, TenantId(tenant[0]) if tenant else None)
             case ("node" | "nodeport", *path):
                 if plane != HOME:
                     raise Forbidden("only ring0 may access nodes")
@@ -196,6 +207,14 @@ class AgentServer:
             raise MethodNotAllowed("the node agent only supports GET")
         response = await self._node_api.respond(path)
         await connection.respond(200, response.body, response.content_type)
+
+    async def _serve_flows(
+        self, connection: HttpServerStream, request: NodeRequest, plane: PlaneId, tenant: TenantId | None
+    ) -> None:
+        if self._flows is None:
+            raise ServiceUnavailable("this node has no networks")
+        found = await self._flows(plane, tenant, flow_selection(request))
+        await connection.respond(200, msgspec.json.encode(found))
 
     async def _serve_network(
         self, connection: HttpServerStream, request: NodeRequest, tenant_key: TenantKey, network: str
@@ -233,10 +252,20 @@ class AgentServer:
 def _group_of(plane: PlaneId, request: NodeRequest) -> str:
     """Whose connection it is: the tenant's of the pod or network, or ring0's."""
     match request.path:
-        case ("pods" | "networks", _, tenant, *_):
+        case ("pods" | "networks" | "flows", _, tenant, *_):
             return f"{plane}/{tenant}"
         case _:
             return _RING0 if plane == HOME else plane
+
+
+def flow_selection(request: NodeRequest) -> FlowSelection:
+    """Raises BadRequest."""
+    try:
+        since = float(request.first("since", "0"))
+    except ValueError as error:
+        raise BadRequest("query parameter since must be a number of epoch seconds") from error
+    verdict, namespace, pod = (request.first(name) for name in ("verdict", "namespace", "pod"))
+    return FlowSelection(since, verdict, namespace, pod, request.number("limit") or FLOWS_DEFAULT)
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

@@ -10,6 +10,7 @@ from alcove.api.columns import (
     nodes,
     pods,
     services,
+    sight,
     storage,
     workloads,
 )
@@ -84,6 +85,7 @@ COLUMNS: dict[tuple[str, str], tuple[PrinterColumn, ...]] = {
     ("resource.k8s.io", "ResourceClaimTemplate"): _PLAIN,
     ("resource.k8s.io", "ResourceSlice"): extensions.RESOURCE_SLICE,
     ("scheduling.k8s.io", "PriorityClass"): access.PRIORITY_CLASS,
+    ("sight.alcove.io", "Flow"): sight.FLOW,
     ("storage.k8s.io", "CSIDriver"): storage.CSI_DRIVER,
     ("storage.k8s.io", "CSINode"): storage.CSI_NODE,
     ("storage.k8s.io", "CSIStorageCapacity"): storage.CSI_STORAGE_CAPACITY,

@@ -36,6 +36,7 @@ _VIEW = (
     RoleRow(READ, "policy", "poddisruptionbudgets poddisruptionbudgets/status"),
     RoleRow(READ, "networking.k8s.io", "ingresses ingresses/status networkpolicies"),
     RoleRow(READ, "metrics.k8s.io", "nodes pods"),
+    RoleRow("list", "sight.alcove.io", "flows"),
 )
 
 _EDIT = (

@@ -16,8 +16,8 @@ INLINE int arrive(struct __sk_buff *skb, struct packet *pkt, const struct endpoi
 	struct profiles ends = { .target_in = endpoint->policy_in, .target_out = endpoint->policy_out };
 	int reason;
 
-	if (!has_policy(&ends) && may_open(pkt))
-		note_opener(pkt, endpoint->memory, 0);
+	if (!has_policy(&ends))
+		note_opener(skb, pkt, endpoint->memory, 0);
 	if (!arrival_needs_memory(endpoint))
 		return REASON_NONE;
 	if (pkt->fragment) {

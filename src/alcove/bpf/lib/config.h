@@ -16,8 +16,9 @@ struct config {
 	__u8 exit_mac[6];	/* MAC of the egress link's inner device */
 	__u16 path_ticks;	/* how long a learned path is used before it is requested again */
 	struct address node6;	/* this node's IPv6 address, zeros: none; the tunnel is always IPv4 */
+	__u32 count_flows;	/* whether connections have counters */
 };
-_Static_assert(sizeof(struct config) == 52, "config");
+_Static_assert(sizeof(struct config) == 56, "config");
 
 const volatile struct config config = {};
 

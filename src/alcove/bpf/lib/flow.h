@@ -4,6 +4,7 @@
 #pragma once
 
 #include "config.h"
+#include "network.h"
 #include "packet.h"
 
 enum flow_kind {
@@ -29,12 +30,29 @@ struct flow {
 	__u32 tick;		/* time of last use */
 	__u32 flags;
 	__be32 node;		/* PATH */
-	__u64 first;		/* TRACK: the opener's egress profile; FORWARD: the set of backends */
-	__u64 second;		/* TRACK: the other end's ingress profile; FRAGMENT: the ports */
+	__u64 first;		/* FORWARD: the set of backends */
+	__u64 second;		/* FRAGMENT: the ports */
 };
 _Static_assert(sizeof(struct flow) == 48, "flow");
 
-#define MEMORIES 4096
+/* An entry of the kind TRACK: a flow without a peer. It is in its place that the connection's counters are, so that
+ * they need no memory and no lookup of their own. Each counter has one writer, unless a pod sends packets of one
+ * connection on several CPUs at once: then some may be missed. */
+struct track {
+	__u64 bytes_out;	/* of IP packets that the opener sent */
+	__u64 bytes_back;
+	__u32 packets_out;
+	__u32 tick;
+	__u8 flags;
+	__u8 tcp_flags;		/* all that were seen, in both directions */
+	__u16 start;		/* the lower half of the tick in which it was opened */
+	__u32 packets_back;
+	__u64 out;		/* the opener's egress profile */
+	__u64 in;		/* the other end's ingress profile */
+};
+_Static_assert(sizeof(struct track) == sizeof(struct flow), "track");
+_Static_assert(offsetof(struct track, tick) == offsetof(struct flow, tick), "track");
+_Static_assert(offsetof(struct track, flags) == offsetof(struct flow, flags), "track");
 
 struct memory {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -67,6 +85,11 @@ INLINE void remember(void *memory, struct tuple *key, __u8 kind, struct flow *fl
 	key->kind = kind;
 	flow->tick = now_tick();
 	bpf_map_update_elem(memory, key, flow, BPF_ANY);
+}
+
+INLINE struct track *recall_track(void *memory, struct tuple *key)
+{
+	return (struct track *)recall(memory, key, FLOW_TRACK);
 }
 
 /* Time of last use of an entry, written at most once per tick, so that the cache line stays shared between CPUs. */

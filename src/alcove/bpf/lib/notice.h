@@ -40,24 +40,9 @@ INLINE __be32 learned_node(void *memory, const struct address *endpoint)
 	return known->node;
 }
 
-struct network_key {
-	__u32 vni;
-};
-
-/* The memory of a network that is present on this node, by its VNI. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, MEMORIES);
-	__type(key, struct network_key);
-	__type(value, __u32);
-	__uint(pinning, LIBBPF_PIN_BY_NAME);
-} networks SEC(".maps");
-
 INLINE void *memory_of_network(__u32 vni)
 {
-	struct network_key key = { .vni = vni };
-	__u32 *slot = bpf_map_lookup_elem(&networks, &key);
+	const __u32 *slot = slot_of(vni);
 
 	return slot ? memory_of(*slot) : NULL;
 }

@@ -31,7 +31,8 @@ struct packet {
 	bool opens;		/* starts a connection: TCP SYN, ICMP echo request */
 	bool closes;		/* TCP FIN or RST */
 	bool icmp_error;
-	__u8 pad[3];
+	__u8 tcp_flags;
+	__u8 pad[2];
 };
 
 #define TCP_FIN 0x01
@@ -78,6 +79,7 @@ INLINE int parse_tcp(struct __sk_buff *skb, struct packet *pkt, __u32 l4)
 		return REASON_MALFORMED;
 	pkt->flow.sport = *(__be16 *)tcp;
 	pkt->flow.dport = *(__be16 *)(tcp + 2);
+	pkt->tcp_flags = flags;
 	pkt->opens = (flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
 	pkt->closes = flags & (TCP_FIN | TCP_RST);
 	return REASON_NONE;

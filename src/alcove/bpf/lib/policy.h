@@ -111,20 +111,48 @@ INLINE bool track_key(struct tuple *key, const struct tuple *flow)
 	return swap;
 }
 
-INLINE bool is_over(const struct flow *known, const struct packet *pkt)
+INLINE bool is_over(const struct track *known, const struct packet *pkt)
 {
-	return pkt->flow.proto != IPPROTO_TCP && idle_ticks(known) > TRACK_IDLE_TICKS;
+	return pkt->flow.proto != IPPROTO_TCP && now_tick() - known->tick > TRACK_IDLE_TICKS;
+}
+
+/* Counts a packet of the connection. `forward`: it is sent by the opener. */
+INLINE void count_packet(struct __sk_buff *skb, const struct packet *pkt, struct track *known, bool forward)
+{
+	__u32 packets = skb->gso_segs ?: 1, tick = now_tick();
+	__u64 bytes = skb->len - pkt->l3;
+
+	if (known->tick != tick)
+		known->tick = tick;
+	if (!config.count_flows)
+		return;
+	/* The same ports again: another connection. */
+	if (pkt->opens && known->tcp_flags & (TCP_FIN | TCP_RST)) {
+		known->bytes_out = known->bytes_back = 0;
+		known->packets_out = known->packets_back = 0;
+		known->tcp_flags = 0;
+		known->start = tick;
+	}
+	if (forward) {
+		known->bytes_out += bytes;
+		known->packets_out += packets;
+	} else {
+		known->bytes_back += bytes;
+		known->packets_back += packets;
+	}
+	if ((known->tcp_flags | pkt->tcp_flags) != known->tcp_flags)
+		known->tcp_flags |= pkt->tcp_flags;
 }
 
 INLINE int judge_known(void *memory, struct packet *pkt, const struct profiles *ends, struct tuple *key,
-		       struct flow *known, bool forward)
+		       struct track *known, bool forward)
 {
 	__u64 out = forward ? ends->source_out : ends->target_out;
 	__u64 in = forward ? ends->target_in : ends->source_in;
 	int reason;
 
-	touch(known);
-	if ((known->flags & FLOW_EXEMPT) || (known->first == out && known->second == in))
+	touch((struct flow *)known);
+	if ((known->flags & FLOW_EXEMPT) || (known->out == out && known->in == in))
 		return REASON_NONE;
 	reason = judge(pkt, forward, out, in);
 	if (reason) {
@@ -133,8 +161,8 @@ INLINE int judge_known(void *memory, struct packet *pkt, const struct profiles *
 			bpf_map_delete_elem(memory, key);
 		return reason;
 	}
-	known->first = out;
-	known->second = in;
+	known->out = out;
+	known->in = in;
 	return REASON_NONE;
 }
 
@@ -145,28 +173,36 @@ INLINE bool is_answer(const struct packet *pkt)
 	       !pkt->icmp_error;
 }
 
-INLINE void note(void *memory, struct tuple *key, bool swapped, __u32 flags, __u64 out, __u64 in)
+/* Records the connection with its first packet. `forward`: it is sent by the opener. */
+INLINE void note(struct __sk_buff *skb, const struct packet *pkt, void *memory, struct tuple *key, bool forward,
+		 struct track *track)
 {
-	struct flow track = { .flags = flags | (swapped ? FLOW_SWAPPED : 0), .first = out, .second = in };
-
-	remember(memory, key, FLOW_TRACK, &track);
+	track->start = now_tick();
+	count_packet(skb, pkt, track, forward);
+	remember(memory, key, FLOW_TRACK, (struct flow *)track);
 }
 
-INLINE int judge_new(void *memory, struct packet *pkt, const struct profiles *ends, struct tuple *key, bool swap)
+INLINE int judge_new(struct __sk_buff *skb, void *memory, struct packet *pkt, const struct profiles *ends,
+		     struct tuple *key, bool swap)
 {
 	bool under_way = pkt->flow.proto == IPPROTO_TCP && !pkt->opens;
-	__u32 flags = under_way ? FLOW_GUESSED : 0;
+	struct track track = {
+		.flags = (under_way ? FLOW_GUESSED : 0) | (swap ? FLOW_SWAPPED : 0),
+		.out = ends->source_out,
+		.in = ends->target_in,
+	};
 	int back, reason = REASON_NONE;
 	__u64 refused_by;
 
 	if (ends->exempt) {
-		note(memory, key, swap, FLOW_EXEMPT, ends->source_out, ends->target_in);
+		track.flags = FLOW_EXEMPT | (swap ? FLOW_SWAPPED : 0);
+		note(skb, pkt, memory, key, true, &track);
 		return REASON_NONE;
 	}
 	if (!is_answer(pkt)) {
 		reason = judge(pkt, true, ends->source_out, ends->target_in);
 		if (!reason)
-			note(memory, key, swap, flags, ends->source_out, ends->target_in);
+			note(skb, pkt, memory, key, true, &track);
 		if (!reason || !under_way)
 			return reason;
 	}
@@ -176,38 +212,44 @@ INLINE int judge_new(void *memory, struct packet *pkt, const struct profiles *en
 		pkt->policy = refused_by;
 	if (back)
 		return reason ? reason : back;
-	note(memory, key, !swap, flags, ends->target_out, ends->source_in);
+	track.flags ^= FLOW_SWAPPED;
+	track.out = ends->target_out;
+	track.in = ends->source_in;
+	note(skb, pkt, memory, key, false, &track);
 	return REASON_NONE;
 }
 
-/* TCP flags tell whether a packet opens a connection; for other protocols the first packet does. */
+/* TCP flags and ICMP types tell whether a packet opens a connection; for other protocols the first packet does. */
 INLINE bool may_open(const struct packet *pkt)
 {
-	if (pkt->flow.proto == IPPROTO_TCP)
-		return pkt->opens;
-	return (pkt->flow.proto == IPPROTO_UDP || pkt->flow.proto == IPPROTO_SCTP) &&
-	       pkt->fragment != FRAGMENT_LATER;
+	if (pkt->flow.proto == IPPROTO_UDP || pkt->flow.proto == IPPROTO_SCTP)
+		return pkt->fragment != FRAGMENT_LATER;
+	return pkt->opens;
 }
 
-/* Without a policy: record the opener. */
-STAGE int note_opener(const struct packet *pkt NONNULL, __u32 slot, __u32 flags)
+/* Without a policy: record the opener, and count. */
+STAGE int note_opener(struct __sk_buff *skb, const struct packet *pkt NONNULL, __u32 slot, __u32 flags)
 {
 	void *memory = memory_of(slot);
-	struct flow *known;
+	struct track *known, track = {};
 	struct tuple key;
 	bool swap;
 
-	if (!memory)
+	if (!memory || !(config.count_flows || may_open(pkt)))
 		return 0;
 	swap = track_key(&key, &pkt->flow);
-	if (pkt->flow.proto != IPPROTO_TCP) {
-		known = recall(memory, &key, FLOW_TRACK);
+	/* Of TCP, every opening packet is recorded: an older connection may have had the opposite direction. */
+	if (pkt->flow.proto != IPPROTO_TCP || !pkt->opens) {
+		known = recall_track(memory, &key);
 		if (known && !is_over(known, pkt)) {
-			touch(known);
+			count_packet(skb, pkt, known, swap == !!(known->flags & FLOW_SWAPPED));
 			return 0;
 		}
 	}
-	note(memory, &key, swap, flags, 0, 0);
+	if (!may_open(pkt))
+		return 0;
+	track.flags = flags | (swap ? FLOW_SWAPPED : 0);
+	note(skb, pkt, memory, &key, true, &track);
 	return 0;
 }
 
@@ -222,27 +264,31 @@ STAGE int is_related(struct __sk_buff *skb, const struct packet *pkt NONNULL, __
 	if (!address_equal(&flow.source, &pkt->flow.target))
 		return 0;
 	track_key(&key, &flow);
-	return recall(memory, &key, FLOW_TRACK) ? 1 : 0;
+	return recall_track(memory, &key) ? 1 : 0;
 }
 
 STAGE int policy(struct __sk_buff *skb, struct packet *pkt NONNULL, const struct profiles *ends NONNULL, __u32 slot)
 {
 	void *memory = memory_of(slot);
-	struct flow *known;
+	struct track *known;
 	struct tuple key;
 	bool swap, forward;
+	int reason;
 
 	if (!memory)
 		return REASON_NO_MEMORY;
 	if (pkt->icmp_error && is_related(skb, pkt, slot))
 		return REASON_NONE;
 	swap = track_key(&key, &pkt->flow);
-	known = recall(memory, &key, FLOW_TRACK);
+	known = recall_track(memory, &key);
 	if (!known || is_over(known, pkt))
-		return judge_new(memory, pkt, ends, &key, swap);
+		return judge_new(skb, memory, pkt, ends, &key, swap);
 	forward = swap == !!(known->flags & FLOW_SWAPPED);
 	/* A packet that opens a connection is not a reply, whatever its ports. */
 	if (!forward && pkt->opens)
-		return judge_new(memory, pkt, ends, &key, swap);
-	return judge_known(memory, pkt, ends, &key, known, forward);
+		return judge_new(skb, memory, pkt, ends, &key, swap);
+	reason = judge_known(memory, pkt, ends, &key, known, forward);
+	if (!reason)
+		count_packet(skb, pkt, known, forward);
+	return reason;
 }

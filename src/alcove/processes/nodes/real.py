@@ -147,6 +147,7 @@ async def _serve(
         node=config.name,
         metrics=agent.metrics.text,
         dial_network=network.dial_from,
+        flows=network.traffic.flows,
     ):
         await serving.keep(callers.reload)
 

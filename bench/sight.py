@@ -1,0 +1,203 @@
+"""What it costs to see the network, and how much is seen.
+
+    python -m bench.sight [--quick] [--json FILE]
+
+| figure                 | what is measured                                                                     |
+|------------------------|--------------------------------------------------------------------------------------|
+| `rr_ratio_flows_on`    | request-response with counters of flows to that without: the lower of same node and across nodes |
+| `tput_ratio_flows_on`  | the same for throughput of one stream                                                 |
+| `conn_ratio_flows_on`  | the same for connections per second                                                   |
+| `flows_per_s`          | distinct flows that a reader sees that asks once a second, while one pod opens as many as it can: bounded by the network's table |
+| `flows_cpu_percent`    | CPU time of that reader, with names, in percent of one core                           |
+| `report_ms`            | reading and naming all flows of a full table                                          |
+
+Cases with and without counters take turns, so that whatever else the machine does hits both; medians of the ratios of
+neighbours are compared.
+"""
+
+import argparse
+import gc
+import json
+import pathlib
+import statistics
+import sys
+import threading
+import time
+from contextlib import closing
+from ipaddress import ip_address
+
+from alcove.agent.network.flow_reports import FlowReporter, LocalPod, NetworkSnapshot
+from alcove.agent.podkey import PodKey
+from alcove.api.ids import TenantId
+from alcove.client.keys import HOME
+from alcove.network.endpoints import EndpointAllocation
+from alcove.network.owners import OwnerRef
+from alcove.network.policy import SelectingPolicies
+from alcove.testing.networks import LabNetwork, apply_networks
+from alcove.testing.nodes import Lab, LabNode, NamespacePod, lacking
+from alcove.testing.packets import ROUTER_MAC, Tap, ethernet, ipv4, udp
+from bench.dataplane import turns
+from bench.dataplane_load import Connections, RequestResponse, Stream, steady, usual
+from bench.dataplane_paths import ours
+
+Figures = dict[str, float]
+VNI = 77
+PLACES = ("same node", "across nodes")
+ROUNDS = {"rr": (60, 200), "tput": (20, 60), "conn": (20, 60)}
+"""How often each case has its turn: quick, and not."""
+SEEN_SECONDS = (5.0, 20.0)
+TARGETS = {"rr_ratio_flows_on": 0.98, "tput_ratio_flows_on": 0.98}
+
+
+def ratios(which: int) -> Figures:
+    with Lab(2) as on, Lab(2, count_flows=False) as off:
+        counted, plain = ours(on), ours(off)
+        paths = {
+            f"{place}, {name}": each[place]
+            for place in PLACES
+            for name, each in (("on", counted), ("off", plain))
+        }
+        found = {}
+        gc.disable()
+        found["tput"] = turns(Stream, paths, ROUNDS["tput"][which])
+        steady(0)
+        try:
+            found["rr"] = turns(RequestResponse, paths, ROUNDS["rr"][which])
+            found["conn"] = turns(Connections, paths, ROUNDS["conn"][which])
+        finally:
+            usual()
+            gc.enable()
+    figures: Figures = {}
+    for kind, samples in found.items():
+        by_place = [
+            statistics.median(
+                one / other
+                for one, other in zip(samples[f"{place}, on"], samples[f"{place}, off"], strict=True)
+            )
+            for place in PLACES
+        ]
+        figures[f"{kind}_ratio_flows_on"] = min(by_place)
+    return figures
+
+
+class Sender:
+    """Opens flows from one pod to another as fast as it can, in a thread."""
+
+    def __init__(self, source: NamespacePod, target: NamespacePod) -> None:
+        self._frames = [
+            ethernet(
+                source.veth.mac,
+                ROUTER_MAC,
+                0x0800,
+                ipv4(
+                    source.address,
+                    target.address,
+                    17,
+                    udp(source.address, target.address, 1024 + n % 60_000, 1 + n // 60_000, b""),
+                ),
+            )
+            for n in range(120_000)
+        ]
+        self._source = source
+        self._ended = threading.Event()
+        self.sent = 0
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> "Sender":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with Tap(self._source.namespace, "eth0") as gun:
+            while not self._ended.is_set():
+                gun.send(self._frames[self.sent % len(self._frames)])
+                self.sent += 1
+
+
+def reporter_of(pods: list[NamespacePod]) -> FlowReporter:
+    tenant = TenantId("bench")
+    allocations = [
+        EndpointAllocation(
+            pod.name, "simple", pod.name, OwnerRef(tenant, "default", pod.name), VNI, ip_address(pod.address)
+        )
+        for pod in pods
+    ]
+    local = [
+        LocalPod(
+            PodKey(HOME, tenant, "default", pod.name, pod.name),
+            (ip_address(pod.address),),
+            (None, None),
+            SelectingPolicies(),
+        )
+        for pod in pods
+    ]
+    return FlowReporter(NetworkSnapshot(tenant, "own", allocations, {}, frozenset(), local))
+
+
+def read(node: LabNode, reporter: FlowReporter) -> set[tuple[int, int, float]]:
+    """The flows of the network, as the agent reports them."""
+    traffic = node.plane.open_traffic(VNI)
+    assert traffic is not None
+    with closing(traffic):
+        reports = [reporter.flow(flow) for flow in traffic.flows()]
+    return {(each.source.port, each.destination.port, each.start) for each in reports}
+
+
+def seen(seconds: float) -> Figures:
+    with Lab(1) as lab:
+        node = lab.nodes[0]
+        pods = [node.add_pod(f"p{number}", VNI, f"10.0.1.{11 + number}/24") for number in range(2)]
+        apply_networks(lab, LabNetwork(VNI, pods=pods))
+        reporter = reporter_of(pods)
+        distinct: set[tuple[int, int, float]] = set()
+        used = 0.0
+        with Sender(*pods):
+            began = time.monotonic()
+            while time.monotonic() - began < seconds:
+                time.sleep(1.0)
+                before = time.thread_time()
+                distinct |= read(node, reporter)
+                used += time.thread_time() - before
+            elapsed = time.monotonic() - began
+        durations = []
+        for _ in range(5):
+            start = time.perf_counter()
+            read(node, reporter)
+            durations.append((time.perf_counter() - start) * 1e3)
+    return {
+        "flows_per_s": len(distinct) / elapsed,
+        "flows_cpu_percent": 100 * used / elapsed,
+        "report_ms": statistics.median(durations),
+    }
+
+
+def measure(quick: bool) -> Figures:
+    which = 0 if quick else 1
+    return ratios(which) | seen(SEEN_SECONDS[which])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: within 120 s")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the figures there")
+    options = parser.parse_args()
+    if why := lacking():
+        sys.stderr.write(f"cannot measure here: {why}\n")
+        return 1
+    figures = measure(options.quick)
+    for key, figure in figures.items():
+        target = TARGETS.get(key)
+        sys.stdout.write(f"{key:<24}{figure:10.3f}" + (f"   (at least {target})\n" if target else "\n"))
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

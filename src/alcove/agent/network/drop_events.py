@@ -1,0 +1,108 @@
+"""Events on pods whose packets are dropped: the first of a kind, and not more than EVENTS_PER_POD_MAX in an hour.
+
+The node's counters are read every POLL_SECONDS; the tables of networks only if a counter has changed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from alcove.agent.network.flow_reports import FlowReporter
+from alcove.agent.network.map_shares import NetworkNote, pod_reference
+from alcove.agent.network.reconciler import NetworkReconciler
+from alcove.agent.network.traffic import snapshot_of
+from alcove.agent.podkey import PodKey
+from alcove.dataplane.drops import DropCount, DropReason
+from alcove.dataplane.errors import DataPlaneError
+from alcove.dataplane.flows import ObservedDrop
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 5.0
+HOUR_SECONDS = 3600.0
+EVENTS_PER_POD_MAX = 6
+EVENT_REASON = "PacketsDropped"
+EXPLAINED = frozenset(
+    {
+        DropReason.POLICY_EGRESS,
+        DropReason.POLICY_INGRESS,
+        DropReason.NO_BACKEND,
+        DropReason.RATE_LIMIT,
+        DropReason.SPOOFED_ADDRESS,
+        DropReason.UNDERLAY,
+    }
+)
+"""Reasons that a pod's owner can do something about."""
+
+
+class EventLimit:
+    """Which drops are new, and how many events a pod may still have."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._reported: dict[PodKey, dict[tuple[object, ...], float]] = {}
+
+    def admits(self, pod: PodKey, drop: ObservedDrop) -> bool:
+        """Whether the pod gets an event for the drop; counts it."""
+        now = self._clock()
+        kinds = self._reported.setdefault(pod, {})
+        for kind in [kind for kind, at in kinds.items() if now - at >= HOUR_SECONDS]:
+            del kinds[kind]
+        peer = drop.source if drop.reason is DropReason.POLICY_INGRESS else drop.target
+        kind = (drop.reason, peer, drop.target_port, drop.protocol)
+        if kind in kinds or len(kinds) >= EVENTS_PER_POD_MAX:
+            return False
+        kinds[kind] = now
+        return True
+
+    def forget_others(self, pods: set[PodKey]) -> None:
+        for pod in self._reported.keys() - pods:
+            del self._reported[pod]
+
+
+class DropEvents:
+    def __init__(self, reconciler: NetworkReconciler, note: NetworkNote) -> None:
+        self._reconciler = reconciler
+        self._note = note
+        self._limit = EventLimit(lambda: asyncio.get_running_loop().time())
+        self._counts: Mapping[DropReason, DropCount] = {}
+        self._last_seen: dict[int, float] = {}
+        """End of the newest drop that was read, by VNI."""
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            try:
+                await self._check()
+            except (DataPlaneError, OSError) as error:
+                log.warning("failed to read dropped packets; retrying", extra={"error": str(error)})
+
+    async def _check(self) -> None:
+        counts = self._reconciler.plane.drops()
+        explained = {reason: count for reason, count in counts.items() if reason in EXPLAINED}
+        if explained == self._counts:
+            return
+        self._counts = explained
+        self._limit.forget_others({record.key for record in self._reconciler.records.all()})
+        views = dict(self._reconciler.views.views)
+        self._last_seen = {vni: end for vni, end in self._last_seen.items() if vni in views}
+        for vni, view in views.items():
+            traffic = await self._reconciler.dataplane.open_traffic(vni)
+            if traffic is None:
+                continue
+            try:
+                drops = await asyncio.to_thread(traffic.drops)
+            finally:
+                traffic.close()
+            since = self._last_seen.get(vni, 0.0)
+            fresh = [drop for drop in drops if drop.reason in EXPLAINED and drop.end > since]
+            if fresh:
+                self._last_seen[vni] = max(drop.end for drop in fresh)
+                self._report(FlowReporter(snapshot_of(view, self._reconciler.records.all())), fresh)
+
+    def _report(self, reporter: FlowReporter, drops: list[ObservedDrop]) -> None:
+        for drop in drops:
+            pod = reporter.pod_of(drop)
+            if pod is not None and self._limit.admits(pod, drop):
+                self._note(pod.tenant_key, pod_reference(pod), EVENT_REASON, reporter.drop(drop).message)

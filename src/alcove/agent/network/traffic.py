@@ -1,0 +1,114 @@
+"""Flows and drops of the networks on this node, read from the kernel when somebody asks."""
+
+import asyncio
+from collections.abc import Collection, Iterable
+from ipaddress import ip_address
+
+from alcove.agent.network.attachment_records import AttachmentRecord
+from alcove.agent.network.flow_reports import FlowReporter, FlowSelection, LocalPod, NetworkSnapshot, within
+from alcove.agent.network.reconciler import NetworkReconciler
+from alcove.agent.network.view import NetworkView
+from alcove.api import objects
+from alcove.api.ids import TenantId
+from alcove.api.kinds.core.networks import network_of
+from alcove.api.node_api import FlowReport, NodeFlows
+from alcove.api.objects import Object
+from alcove.client.keys import PlaneId
+from alcove.dataplane.address import Address
+from alcove.dataplane.flows import NetworkTraffic, ObservedFlow
+
+REPORTS_MAX = 10_000
+"""Most flows in one answer."""
+
+
+class TrafficReader:
+    def __init__(self, reconciler: NetworkReconciler) -> None:
+        self._reconciler = reconciler
+        self._reading = asyncio.Semaphore(1)
+        """One at a time: each takes some milliseconds of CPU for each network."""
+
+    async def flows(self, plane: PlaneId, tenant: TenantId | None, selection: FlowSelection) -> NodeFlows:
+        """The flows of the tenant's networks, or of all tenants of the plane."""
+        reports: list[FlowReport] = []
+        left_out = 0
+        async with self._reading:
+            for view in self._views(plane, tenant):
+                traffic = await self._reconciler.dataplane.open_traffic(view.backing.vni)
+                if traffic is None:
+                    continue
+                snapshot = snapshot_of(view, self._reconciler.records.all())
+                found, more = await asyncio.to_thread(_report, traffic, snapshot, selection)
+                reports += found
+                left_out += more
+        limit = min(selection.limit, REPORTS_MAX)
+        reports.sort(key=lambda each: -each.end)
+        return NodeFlows(tuple(reports[:limit]), left_out + max(0, len(reports) - limit))
+
+    def _views(self, plane: PlaneId, tenant: TenantId | None) -> list[NetworkView]:
+        return [
+            view
+            for view in self._reconciler.views.views.values()
+            if view.tenant.tenant_key.plane == plane and tenant in (None, view.backing.owner.tenant)
+        ]
+
+
+def snapshot_of(view: NetworkView, records: Collection[AttachmentRecord]) -> NetworkSnapshot:
+    """What this node knows of a network. Must be called on the event loop."""
+    owner = view.backing.owner
+    return NetworkSnapshot(
+        tenant=owner.tenant,
+        network=owner.name,
+        allocations=view.allocations.all(),
+        services=service_addresses(view.tenant.all(view.tenant.services), owner.name),
+        gateways=frozenset(each.ip for each in view.backing.gateways),
+        pods=local_pods(records, view),
+    )
+
+
+def local_pods(records: Iterable[AttachmentRecord], view: NetworkView) -> list[LocalPod]:
+    """The pods of the network on this node."""
+    vni = view.backing.vni
+    return [
+        LocalPod(
+            record.key,
+            tuple(each.ip for veth in record.plugs if veth.vni == vni for each in veth.to_veth().addresses),
+            view.rules.for_pod(view.backing, record.key),
+            view.rules.selecting(record.key),
+        )
+        for record in records
+        if any(veth.vni == vni for veth in record.plugs)
+    ]
+
+
+def service_addresses(services: Collection[Object], network: str) -> dict[Address, tuple[str, str]]:
+    """Namespace and name of the network's services, by cluster IP."""
+    addresses: dict[Address, tuple[str, str]] = {}
+    for service in services:
+        spec = service.get("spec") or {}
+        if network_of(service) != network:
+            continue
+        for text in spec.get("clusterIPs") or [spec.get("clusterIP")]:
+            if text and text != "None":
+                addresses[ip_address(text)] = objects.namespace(service), objects.name(service)
+    return addresses
+
+
+def _report(
+    traffic: NetworkTraffic, snapshot: NetworkSnapshot, selection: FlowSelection
+) -> tuple[list[FlowReport], int]:
+    """The reports of a network, and how many more there are."""
+    try:
+        found = selection.newest(traffic.flows(), traffic.drops())
+    finally:
+        traffic.close()
+    reporter = FlowReporter(snapshot)
+    reports: list[FlowReport] = []
+    left_out = 0
+    for each in found:
+        if len(reports) >= min(selection.limit, REPORTS_MAX):
+            left_out += 1
+            continue
+        report = reporter.flow(each) if isinstance(each, ObservedFlow) else reporter.drop(each)
+        if selection.has(report):
+            reports.append(within(report, selection.namespace) if selection.namespace else report)
+    return reports, left_out

@@ -1,0 +1,80 @@
+"""The schema of sight.alcove.io: flows, which the API server fetches from nodes and never stores."""
+
+from typing import Any
+
+PACKAGE = "io.alcove.sight.v1alpha1"
+
+_META = "#/$defs/io.k8s.apimachinery.pkg.apis.meta.v1"
+
+
+def _text(description: str) -> dict[str, Any]:
+    return {"type": "string", "description": description}
+
+
+def _count(description: str) -> dict[str, Any]:
+    return {"type": "integer", "format": "int64", "description": description}
+
+
+def _end(description: str) -> dict[str, Any]:
+    return {"$ref": f"#/$defs/{PACKAGE}.FlowEnd", "description": description}
+
+
+DEFINITIONS: dict[str, dict[str, Any]] = {
+    f"{PACKAGE}.FlowEnd": {
+        "type": "object",
+        "description": "One end of a flow.",
+        "properties": {
+            "address": _text("IP address."),
+            "port": _count("Port; 0 if it has none."),
+            "kind": _text("Pod, Service or Gateway; absent for addresses outside the network."),
+            "namespace": _text("Namespace of the pod or service."),
+            "name": _text("Name of the pod or service that has the address now."),
+        },
+    },
+    f"{PACKAGE}.FlowPolicy": {
+        "type": "object",
+        "description": "The part of one NetworkPolicy in the verdict.",
+        "properties": {
+            "direction": _text("ingress or egress."),
+            "policy": _text("Namespace and name of the NetworkPolicy."),
+            "allows": {"type": "boolean", "description": "Whether the policy allows the flow."},
+        },
+        "required": ["direction", "policy", "allows"],
+    },
+    f"{PACKAGE}.Flow": {
+        "type": "object",
+        "description": "A connection, or packets that were dropped, as one node has seen it.",
+        "properties": {
+            "apiVersion": _text("Version of the schema this object is written in."),
+            "kind": _text("Kind of this object."),
+            "metadata": {"$ref": f"{_META}.ObjectMeta", "description": "Namespace of the pod, and tenant."},
+            "node": _text("The node that has seen it."),
+            "network": _text("The tenant's network."),
+            "direction": _text("As the node sees it: egress, ingress, or local if both ends are on it."),
+            "verdict": _text("forwarded or dropped."),
+            "protocol": _text("TCP, UDP, SCTP, ICMP, ICMPv6 or the number of another."),
+            "source": _end("The end that opened the connection."),
+            "destination": _end("The other end."),
+            "service": _end("What the source connected to, if the node translated it to the destination."),
+            "start": {"$ref": f"{_META}.Time", "description": "Time of the first packet."},
+            "end": {"$ref": f"{_META}.Time", "description": "Time of the last packet so far."},
+            "bytesSent": _count("Bytes that the source sent."),
+            "bytesReceived": _count("Bytes that the source received."),
+            "packetsSent": _count("Packets that the source sent."),
+            "packetsReceived": _count("Packets that the source received."),
+            "tcpFlags": _text("All TCP flags that were seen, in tcpdump's letters."),
+            "reason": _text("Why it was dropped, in one word."),
+            "message": _text("Why it was dropped."),
+            "policies": {
+                "type": "array",
+                "items": {"$ref": f"#/$defs/{PACKAGE}.FlowPolicy"},
+                "x-kubernetes-list-type": "atomic",
+                "description": "The NetworkPolicies that decided.",
+            },
+        },
+        "required": ["node", "network", "verdict", "protocol", "source", "destination"],
+        "x-kubernetes-group-version-kind": [
+            {"group": "sight.alcove.io", "kind": "Flow", "version": "v1alpha1"}
+        ],
+    },
+}

@@ -1,0 +1,1 @@
+"""What happens in tenants' networks: sight.alcove.io, fetched from the nodes on demand."""

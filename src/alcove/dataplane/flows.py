@@ -1,0 +1,173 @@
+"""Flows and drops of one network, read from the tables that its packets fill.
+
+The kernel's tables are the only record: bounded for each network, the oldest entries make room for new ones, and they
+outlive the agent. Nothing is read until somebody asks.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from alcove.dataplane.address import Address, unpack
+from alcove.dataplane.bpf import Map
+from alcove.dataplane.drops import DropReason
+from alcove.dataplane.maps import DROPPED, FLOW, TRACK, TUPLE, FlowFlag, FlowKind
+
+TICK_SECONDS = 2**30 / 1e9
+"""The kernel's unit of time; see `now_tick` in bpf/lib/config.h."""
+_KIND_OFFSET = TUPLE.offsets()["kind"]
+_START_TICKS = 1 << 16
+"""After so many ticks (19.5 hours) the start of a flow is ambiguous, and taken for a later one."""
+
+
+class ServiceAddress(Struct, frozen=True):
+    address: Address
+    port: int
+
+
+class ObservedFlow(Struct, frozen=True):
+    """A connection that passed. `source` opened it; counters with `back` are of the replies."""
+
+    source: Address
+    target: Address
+    source_port: int
+    target_port: int
+    protocol: int
+    bytes: int
+    bytes_back: int
+    packets: int
+    packets_back: int
+    tcp_flags: int
+    start: float
+    """Epoch seconds, exact to TICK_SECONDS; so is `end`, when the last packet was seen."""
+    end: float
+    service: ServiceAddress | None = None
+    """What the opener had connected to, if this node translated it."""
+    is_exempt: bool = False
+    """Opened by the network's gateway, to which no policy applies."""
+
+
+class ObservedDrop(Struct, frozen=True):
+    """Packets of one flow that were dropped for one reason, whatever port they came from."""
+
+    reason: DropReason
+    source: Address | None
+    """None, as `target`, if the packet was dropped before it was parsed."""
+    target: Address | None
+    target_port: int
+    protocol: int
+    bytes: int
+    packets: int
+    start: float
+    end: float
+    policy: int = 0
+    """The name of the profile that denied the packets (see `policies.compile_profile`); 0 if none did."""
+
+
+class TickClock(Struct, frozen=True):
+    """Converts the kernel's ticks to epoch seconds."""
+
+    now: float
+    tick: int
+
+    @classmethod
+    def current(cls) -> "TickClock":
+        return cls(time.time(), time.clock_gettime_ns(time.CLOCK_MONOTONIC) >> 30)
+
+    def at(self, tick: int) -> float:
+        return self.now - max(0, self.tick - tick) * TICK_SECONDS
+
+    def start(self, tick: int, low: int) -> float:
+        """When a flow was opened whose last packet was at `tick`; `low` is the lower half of the opening's tick."""
+        return self.at(tick - (tick - low) % _START_TICKS)
+
+
+class NetworkTraffic:
+    """The open tables of a network."""
+
+    def __init__(self, flows: Map, drops: Map) -> None:
+        self._flows = flows
+        self._drops = drops
+
+    def flows(self) -> list[ObservedFlow]:
+        return list(decode_flows(self._flows.items(), TickClock.current()))
+
+    def drops(self) -> list[ObservedDrop]:
+        return list(decode_drops(self._drops.items(), TickClock.current()))
+
+    def close(self) -> None:
+        self._flows.close()
+        self._drops.close()
+
+
+def decode_flows(entries: Mapping[bytes, bytes], clock: TickClock) -> Iterator[ObservedFlow]:
+    for key, raw in entries.items():
+        if key[_KIND_OFFSET] != FlowKind.TRACK:
+            continue
+        track, ends = TRACK.unpack(raw), TUPLE.unpack(key)
+        if track["flags"] & FlowFlag.SWAPPED:
+            ends |= {"source": ends["target"], "target": ends["source"]}
+            ends |= {"sport": ends["dport"], "dport": ends["sport"]}
+        yield ObservedFlow(
+            source=unpack(ends["source"]),
+            target=unpack(ends["target"]),
+            source_port=_port(ends["sport"]),
+            target_port=_port(ends["dport"]),
+            protocol=ends["proto"],
+            bytes=track["bytes_out"],
+            bytes_back=track["bytes_back"],
+            packets=track["packets_out"],
+            packets_back=track["packets_back"],
+            tcp_flags=track["tcp_flags"],
+            start=clock.start(track["tick"], track["start"]),
+            end=clock.at(track["tick"]),
+            service=_service(entries, ends),
+            is_exempt=bool(track["flags"] & FlowFlag.EXEMPT),
+        )
+
+
+def _service(entries: Mapping[bytes, bytes], ends: Mapping[str, bytes]) -> ServiceAddress | None:
+    """The service of a translated flow: the entry that translates its replies back."""
+    back = TUPLE.pack(
+        ends["target"], ends["source"], ends["dport"], ends["sport"], ends["proto"], FlowKind.REVERSE
+    )
+    raw = entries.get(back)
+    if raw is None:
+        return None
+    flow = FLOW.unpack(raw)
+    # A direct connection to a backend has such an entry too, to tell it from those to the service.
+    if flow["peer"] == ends["target"] and flow["peer_port"] == ends["dport"]:
+        return None
+    return ServiceAddress(unpack(flow["peer"]), _port(flow["peer_port"]))
+
+
+def decode_drops(entries: Mapping[bytes, bytes], clock: TickClock) -> Iterator[ObservedDrop]:
+    for key, raw in entries.items():
+        dropped, ends = DROPPED.unpack(raw), TUPLE.unpack(key)
+        yield ObservedDrop(
+            reason=DropReason(ends["kind"]),
+            source=_address(ends["source"]),
+            target=_address(ends["target"]),
+            target_port=_port(ends["dport"]),
+            protocol=ends["proto"],
+            bytes=dropped["bytes"],
+            packets=dropped["packets"],
+            start=clock.at(dropped["start"]),
+            end=clock.at(dropped["tick"]),
+            policy=dropped["policy"],
+        )
+
+
+def _address(raw: bytes) -> Address | None:
+    return unpack(raw) if any(raw) else None
+
+
+def _port(raw: bytes) -> int:
+    return int.from_bytes(raw, "big")
+
+
+def tcp_flag_names(flags: int) -> str:
+    """The flags in the notation of tcpdump, such as `SFPA`."""
+    letters: Iterable[tuple[int, str]] = ((0x02, "S"), (0x01, "F"), (0x04, "R"), (0x08, "P"), (0x10, "A"))
+    return "".join(letter for bit, letter in letters if flags & bit)

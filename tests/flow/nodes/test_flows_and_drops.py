@@ -1,0 +1,89 @@
+"""Flows and drops by name, of two tenants whose pods have the same addresses."""
+
+from alcove.agent.network.flow_reports import FlowSelection
+from alcove.api.ids import TenantId
+from alcove.api.node_api import FlowReport
+from alcove.client.keys import HOME
+from alcove.testing.nodecluster import AttachedPod, NodeCluster
+from alcove.testing.podprobes import TENANTS, reaches
+from alcove.testing.probes import tcp_server
+from alcove.testing.server import wait_until
+
+POLICIES = "/apis/networking.k8s.io/v1/tenants/red/namespaces/default/networkpolicies"
+Pods = dict[str, list[AttachedPod]]
+
+
+def flows_of(near: AttachedPod, tenant: str | None = None, **selection: object) -> list[FlowReport]:
+    """What the pod's node has seen of a tenant; by default of the pod's own."""
+    wanted = FlowSelection(**selection)  # type: ignore[arg-type]
+    work = near.node.network.traffic.flows(HOME, TenantId(tenant or near.key.tenant), wanted)
+    return list(near.node.call(work).flows)
+
+
+def opened(flows: list[FlowReport], source: AttachedPod, port: int) -> list[FlowReport]:
+    return [each for each in flows if (each.source.name, each.destination.port) == (source.key.name, port)]
+
+
+def test_each_end_of_a_flow_has_its_name_and_only_ones_own(cluster: NodeCluster, pods: Pods) -> None:
+    """The pods of both tenants have the same addresses: whose is whose is a matter of the network."""
+    for tenant in TENANTS:
+        near, _, far = pods[tenant]
+        with tcp_server(far.namespace, far.address, 8081):
+            wait_until(lambda near=near, far=far: reaches(near, far.address, 8081))
+    for tenant in TENANTS:
+        near, _, far = pods[tenant]
+        for node, direction in ((near, "egress"), (far, "ingress")):
+            flow = opened(flows_of(node, tenant), near, 8081)[0]
+            assert (flow.tenant, flow.network, flow.direction) == (tenant, "own", direction)
+            assert (flow.verdict, flow.protocol, flow.policies) == ("forwarded", "TCP", ())
+            assert (flow.source.kind, flow.source.namespace) == ("Pod", "default")
+            assert (flow.destination.kind, flow.destination.name) == ("Pod", far.key.name)
+            assert flow.bytes_sent >= 100 and flow.packets_received >= 2
+    names = {pod.key.name for pod in pods["blue"]}
+    seen = {end.name for flow in flows_of(pods["red"][0]) for end in (flow.source, flow.destination)}
+    assert not seen & names
+    assert flows_of(pods["red"][0], "nobody") == []
+
+
+def test_a_flow_by_a_service_has_the_services_name(cluster: NodeCluster, pods: Pods) -> None:
+    near, _, far = pods["red"]
+    path = f"/api/v1/tenants/red/namespaces/default/pods/{far.key.name}"
+    cluster.must(cluster.server.system.patch(path, {"metadata": {"labels": {"seen": "yes"}}}))
+    address = cluster.make_service("red", "seen", selector={"seen": "yes"})
+    with tcp_server(far.namespace, far.address, 8080):
+        wait_until(lambda: reaches(near, address, 80))
+    flow = next(each for each in opened(flows_of(near), near, 8080) if each.service is not None)
+    assert flow.service is not None
+    assert (flow.service.kind, flow.service.name, flow.service.port) == ("Service", "seen", 80)
+    assert flow.destination.name == far.key.name
+    assert flows_of(near, pod="seen"), "a service's flows are found by its name"
+    cluster.must(cluster.server.system.delete("/api/v1/tenants/red/namespaces/default/services/seen"))
+
+
+def test_a_drop_says_which_policy_denied_it_and_the_pod_gets_an_event(
+    cluster: NodeCluster, pods: Pods
+) -> None:
+    near, beside, far = pods["red"]
+    for pod, role in ((near, "web"), (far, "db")):
+        path = f"/api/v1/tenants/red/namespaces/default/pods/{pod.key.name}"
+        cluster.must(cluster.server.system.patch(path, {"metadata": {"labels": {"role": role}}}))
+    web = {"from": [{"podSelector": {"matchLabels": {"role": "web"}}}], "ports": [{"port": 5432}]}
+    spec = {"podSelector": {"matchLabels": {"role": "db"}}, "ingress": [web], "policyTypes": ["Ingress"]}
+    cluster.must(cluster.server.system.post(POLICIES, {"metadata": {"name": "only-web"}, "spec": spec}))
+    with tcp_server(far.namespace, far.address, 5432):
+        wait_until(lambda: not reaches(beside, far.address, 5432))
+        wait_until(lambda: reaches(near, far.address, 5432))
+        denied = wait_until(lambda: opened(flows_of(far, verdict="dropped"), beside, 5432))[0]
+        allowed = next(
+            each for each in opened(flows_of(far, verdict="forwarded"), near, 5432) if each.policies
+        )
+    message = f"ingress from {beside.address} to {far.address}:5432 denied by NetworkPolicy default/only-web"
+    assert (denied.reason, denied.message) == ("PolicyIngress", message)
+    assert [(each.policy, each.allows) for each in denied.policies] == [("default/only-web", False)]
+    assert [(each.policy, each.allows) for each in allowed.policies] == [("default/only-web", True)]
+    wait_until(lambda: ("red", far.key.name, "PacketsDropped") in far.node.events, 60.0)
+    assert message in far.node.messages
+    assert all(tenant != "blue" for tenant, *_ in far.node.events)
+    elsewhere = flows_of(far, namespace="other")
+    assert elsewhere == [], "no end is in that namespace"
+    cluster.must(cluster.server.system.delete(f"{POLICIES}/only-web"))

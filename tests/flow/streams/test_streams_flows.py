@@ -1,0 +1,158 @@
+"""Flows through the API: of which tenant, of which namespace, from which nodes; and as `alcove flows` shows them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import orjson
+import pytest
+from msgspec.structs import replace
+from typer.testing import CliRunner
+
+from alcove.agent.network.flow_reports import FlowSelection
+from alcove.agent.runtime.hollow import HollowRuntime
+from alcove.api.ids import TenantId
+from alcove.api.node_api import FlowEnd, FlowPolicy, FlowReport, NodeFlows
+from alcove.client.keys import HOME, PlaneId
+from alcove.processes.main import app
+from alcove.testing.containers import ContainerLab
+from alcove.testing.nodeserver import NodeRig
+from alcove.testing.server import LocalServer, ServerResponse
+
+FLOWS = "/apis/sight.alcove.io/v1alpha1/flows"
+OF_BETA = "/apis/sight.alcove.io/v1alpha1/tenants/beta/flows"
+EVERYWHERE = "/apis/sight.alcove.io/v1alpha1/tenants/all/flows"
+
+
+def report(tenant: str, source: str, message: str = "") -> FlowReport:
+    """A drop, to which a policy of its tenant led."""
+    return FlowReport(
+        tenant=tenant,
+        network="own",
+        direction="egress",
+        verdict="dropped",
+        protocol="TCP",
+        source=FlowEnd("10.0.0.5", 0, "Pod", "default", source),
+        destination=FlowEnd("10.0.0.9", 5432, "Pod", "db", "postgres"),
+        start=1_700_000_000.0,
+        end=1_700_000_100.0,
+        packets_sent=3,
+        reason="PolicyEgress",
+        message=message or f"denied by NetworkPolicy default/{tenant}",
+        policies=(FlowPolicy("egress", f"default/{tenant}", False),),
+    )
+
+
+class SeenFlows:
+    """What a node's networks have seen; remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.reports = [report("acme", "till"), report("beta", "vault-canary")]
+        self.asked: list[FlowSelection] = []
+
+    async def read(self, plane: PlaneId, tenant: TenantId | None, selection: FlowSelection) -> NodeFlows:
+        assert plane == HOME
+        self.asked.append(selection)
+        return NodeFlows(tuple(each for each in self.reports if tenant in (None, each.tenant)), left_out=2)
+
+
+@pytest.fixture
+def seen() -> SeenFlows:
+    return SeenFlows()
+
+
+@pytest.fixture
+async def watched(server: LocalServer, folder: Path, seen: SeenFlows) -> AsyncIterator[NodeRig]:
+    """A node that has a pod of each tenant."""
+    rig = NodeRig(server, ContainerLab(HollowRuntime(), folder), "watched")
+    rig.flows = seen.read
+    async with rig:
+        spec = {"nodeName": "watched", "containers": [{"name": "main", "image": "x"}]}
+        paths = [f"/api/v1/tenants/{tenant}/namespaces/default/pods" for tenant in ("acme", "beta")]
+        for path in paths:
+            created = await asyncio.to_thread(
+                server.system.post, path, {"metadata": {"name": "one"}, "spec": spec}
+            )
+            assert created.status == 201, created.body
+        yield rig
+        for path in paths:
+            await asyncio.to_thread(server.system.delete, f"{path}/one", {"gracePeriodSeconds": 0})
+
+
+async def get(caller: object, path: str) -> ServerResponse:
+    return await asyncio.to_thread(caller.get, path)  # type: ignore[attr-defined]
+
+
+async def test_a_tenant_sees_its_own_flows_and_ring0_all(watched: NodeRig, server: LocalServer) -> None:
+    acme = server.as_tenant("acme")
+    own = await get(acme, FLOWS)
+    assert own.status == 200, own.body
+    [flow] = own.json["items"]
+    assert flow["source"] == {"address": "10.0.0.5", "kind": "Pod", "namespace": "default", "name": "till"}
+    assert (flow["metadata"]["tenant"], flow["node"], flow["reason"]) == ("acme", "watched", "PolicyEgress")
+    assert (flow["start"], flow["end"]) == ("2023-11-14T22:13:20Z", "2023-11-14T22:15:00Z")
+    assert own.json["metadata"]["remainingItemCount"] == 2
+    assert b"vault-canary" not in own.body
+    for path in (OF_BETA, EVERYWHERE, "/tenants/beta" + FLOWS):
+        refused = await get(acme, path)
+        assert refused.status == 403 and b"vault-canary" not in refused.body
+    everything = await get(server.system, EVERYWHERE)
+    assert {each["metadata"]["tenant"] for each in everything.json["items"]} == {"acme", "beta"}
+
+
+async def test_a_selection_reaches_the_node_and_a_bad_one_does_not(
+    watched: NodeRig, server: LocalServer, seen: SeenFlows
+) -> None:
+    acme = server.as_tenant("acme")
+    path = "/apis/sight.alcove.io/v1alpha1/namespaces/shop/flows"
+    assert (await get(acme, f"{path}?verdict=dropped&pod=till&sinceSeconds=60&limit=5")).status == 200
+    [asked] = seen.asked
+    assert asked.since > 1_700_000_000
+    assert replace(asked, since=0.0) == FlowSelection(0.0, "dropped", "shop", "till", 5)
+    for bad in (
+        "verdict=perhaps",
+        "sinceSeconds=-1",
+        "sinceSeconds=1e9",
+        "limit=-1",
+        "sinceSeconds=" + "9" * 30,
+    ):
+        assert (await get(acme, f"{FLOWS}?{bad}")).status in (400, 422), bad
+    assert len(seen.asked) == 1
+
+
+async def test_a_node_that_does_not_respond_is_left_out_with_a_warning(
+    watched: NodeRig, server: LocalServer
+) -> None:
+    system = server.system
+    await asyncio.to_thread(system.post, "/api/v1/nodes", {"metadata": {"name": "silent"}})
+    try:
+        response = await get(system, EVERYWHERE)
+        assert len(response.json["items"]) == 2
+        assert "silent" in response.headers["warning"]
+    finally:
+        await asyncio.to_thread(system.delete, "/api/v1/nodes/silent")
+
+
+async def test_kubectl_and_alcove_show_flows(
+    watched: NodeRig, server: LocalServer, seen: SeenFlows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme = server.as_tenant("acme")
+    table = await watched.kubectl(acme, "get", "flows", "-A")
+    assert table.code == 0, table.errors
+    assert "default/till" in table.out and "db/postgres:5432" in table.out
+    # Names are checked by the API server; a message may have what a packet or a policy had.
+    seen.reports[0] = report("acme", "till", "denied\x1b[2J\x9b by \r\nnobody")
+    monkeypatch.setenv("KUBECONFIG", str(acme.kubeconfig))
+    shown = await asyncio.to_thread(CliRunner().invoke, app, ["drops", "--to", "postgres"])
+    assert shown.exit_code == 0, shown.output
+    assert "denied\\x1b[2J\\x9b by \\r\\nnobody" in shown.stdout
+    assert "PolicyEgress" in shown.stdout and "vault-canary" not in shown.stdout
+    listed = await asyncio.to_thread(CliRunner().invoke, app, ["flows", "--since", "1h", "-o", "json"])
+    assert listed.exit_code == 0, listed.output
+    assert "\x1b" not in listed.stdout and "\x9b" not in listed.stdout
+    [flow] = orjson.loads(listed.stdout)["items"]
+    assert flow["message"] == "denied\x1b[2J\x9b by \r\nnobody"
+    other = await asyncio.to_thread(CliRunner().invoke, app, ["flows", "--to", "10.0.0.9:80"])
+    assert (other.exit_code, other.stdout) == (0, "")
+    refused = await asyncio.to_thread(CliRunner().invoke, app, ["flows", "--tenant", "beta"])
+    assert refused.exit_code == 6
