@@ -13,8 +13,9 @@ from alcove.testing.server import Caller, LocalServer
 
 # How long an example takes depends on what else the machine does: --timeout bounds a test as a whole.
 settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# The same examples in every run, so that a run fails for what was changed; `make test-slow` tries new ones.
-settings.register_profile("same", settings.get_profile("random"), derandomize=True)
+# The same examples in every run, so that a run fails for what was changed; `make test-slow` tries new ones, and
+# three times as many. Tests that need more than usual say how many times.
+settings.register_profile("same", settings.get_profile("random"), derandomize=True, max_examples=34)
 settings.load_profile("same")
 
 _NUMBERS = count(1)

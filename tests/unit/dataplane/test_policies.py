@@ -69,7 +69,7 @@ rules = st.builds(
 profiles = st.lists(rules, max_size=4).map(lambda made: TrafficProfile(tuple(made)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(
     profiles,
     st.lists(st.tuples(addresses, st.sampled_from([1, 6, 17]), st.integers(0, 21)), min_size=5, max_size=20),

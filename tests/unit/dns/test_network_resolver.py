@@ -276,7 +276,7 @@ def test_the_cache_is_bounded(network: NetworkResolver) -> None:
     assert 0 < kept <= KEPT_BYTES_MAX
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(st.data())
 def test_every_response_is_well_formed(data: st.DataObject) -> None:
     network = NetworkResolver(_ZONE, None, time.monotonic)

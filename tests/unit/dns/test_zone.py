@@ -61,7 +61,7 @@ def contents(zone: DnsZone) -> dict[Name, RecordSets]:
     return dict(zone._names)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(CHANGES)
 def test_a_zone_is_what_was_last_put_into_it(changes: list[Change]) -> None:
     zone = DnsZone(NETWORK)

@@ -317,7 +317,7 @@ def literally(
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(policies=_policies, peers=_peers, labels=st.tuples(_labels, _labels))
 def test_the_compiled_rules_say_what_the_policies_say(
     policies: list[Object], peers: list[PolicyPeer], labels: tuple[dict[str, str], dict[str, str]]

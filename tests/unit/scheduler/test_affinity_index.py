@@ -53,7 +53,7 @@ def _pods(draw: st.DrawFn) -> Object:
     return pod("p", draw(_labels), namespace=namespace, owner=draw(st.sampled_from(["", "rs"])), **asking)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * settings().max_examples // 2, deadline=None)
 @given(st.lists(_pods(), min_size=1, max_size=8), st.lists(st.integers(0, 7), max_size=4), st.booleans())
 def test_shelves_lose_nobody(objects: list[Object], gone: list[int], relabel: bool) -> None:
     scene = Scene(node("n", {ZONE: "z"}))

@@ -205,7 +205,7 @@ def _decide(core: Scheduler) -> dict[str, str]:
     return placed
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(st.lists(_anything, max_size=6), st.lists(_pods(), min_size=1, max_size=3), st.booleans())
 def test_odd_objects_stop_nobody(
     objects: list[tuple[ObjectKind, Object]], pods: list[Object], gone: bool

@@ -44,7 +44,7 @@ def _promised(limits: TenantLimits) -> int:
     return min(least, limits.most.get(CPU, least))
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(_tenants, _capacity)
 def test_minima_are_held_in_full_or_in_proportion(tenants: list[TenantLimits], capacity: int) -> None:
     most = int(capacity * GUARANTEED_FRACTION)
@@ -79,7 +79,7 @@ def _fill(fairness: FairShareQueue, account: TenantShare, used: Counter[TenantSh
         used[account] += 1
 
 
-@settings(max_examples=200)
+@settings(max_examples=2 * settings().max_examples)
 @given(_tenants, _capacity, st.randoms(use_true_random=False))
 def test_what_is_kept_is_there_whenever_its_tenant_comes(
     tenants: list[TenantLimits], capacity: int, random: Random
@@ -98,7 +98,7 @@ def test_what_is_kept_is_there_whenever_its_tenant_comes(
         assert used[account] <= limits.most.get(CPU, capacity)
 
 
-@settings(max_examples=200)
+@settings(max_examples=2 * settings().max_examples)
 @given(_tenants, _capacity)
 def test_tenants_that_use_nothing_stop_nobody(tenants: list[TenantLimits], capacity: int) -> None:
     """Beside idle tenants, one without limits gets what was not promised, or what was promised too much;

@@ -282,7 +282,7 @@ class Cluster:
         assert not self.core.ledger.flights
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * settings().max_examples // 2, deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(20, 150))
 def test_no_node_is_given_out_twice_and_no_pod_is_lost(random: Random, steps: int) -> None:
     cluster = Cluster(random)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from alcove.api.ids import TenantId
@@ -178,7 +178,6 @@ def _taken(scene: Scene) -> dict[str, dict[str, int]]:
     }
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(_steps, min_size=8, max_size=30), st.lists(_pods(), min_size=4, max_size=8))
 def test_world_changed_step_by_step_is_as_made_anew(
     steps: list[tuple[str, Any]], probes: list[tuple[TenantId, Object]]

@@ -94,7 +94,9 @@ class PoolMachine(RuleBasedStateMachine):
             assert self.pool.used + self.pool.free == len(self.usable)
 
 
-PoolMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+PoolMachine.TestCase.settings = settings(
+    max_examples=3 * settings().max_examples // 2, stateful_step_count=60, deadline=None
+)
 TestPool = PoolMachine.TestCase
 
 

@@ -116,7 +116,7 @@ def combined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=1_500, deadline=None)
+@settings(max_examples=15 * settings().max_examples, deadline=None)
 @given(st.recursive(ATOMS, combined, max_leaves=8))
 def test_well_formed_expressions(source: str) -> None:
     try:
@@ -125,7 +125,7 @@ def test_well_formed_expressions(source: str) -> None:
         pass
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=5 * settings().max_examples, deadline=None)
 @given(st.text(alphabet="ab01.?[](){},:'\"`\\+-*/%!=<>&|rbu \n", max_size=40))
 def test_any_text(source: str) -> None:
     try:

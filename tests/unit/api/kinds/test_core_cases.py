@@ -167,7 +167,7 @@ BASES = [
 ]
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=15 * settings().max_examples, deadline=None)
 @given(st.randoms(use_true_random=False), st.sampled_from(BASES))
 def test_no_object_of_the_right_types_breaks_a_check(rng: Random, base: Object) -> None:
     kind, stored = kind_of(base), copy.deepcopy(base)

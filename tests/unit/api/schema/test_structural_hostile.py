@@ -86,7 +86,7 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=10 * settings().max_examples, deadline=None)
 @given(ANYTHING)
 def test_any_json_is_accepted_or_refused(schema: Any) -> None:
     if messages(schema) == []:

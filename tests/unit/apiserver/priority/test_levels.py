@@ -250,7 +250,7 @@ _CONFIGS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * settings().max_examples // 2, deadline=None)
 @given(_CONFIGS, st.lists(st.tuples(st.integers(0, 4), st.integers(1, 40), st.booleans()), max_size=60))
 def test_levels_never_take_more_than_the_tenant_has(
     configs: list[tuple[int, int, int | None]], steps: list[tuple[int, int, bool]]
