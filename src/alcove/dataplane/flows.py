@@ -17,6 +17,7 @@ from alcove.dataplane.maps import DROPPED, FLOW, TRACK, TUPLE, FlowFlag, FlowKin
 TICK_SECONDS = 2**30 / 1e9
 """The kernel's unit of time; see `now_tick` in bpf/lib/config.h."""
 _KIND_OFFSET = TUPLE.offsets()["kind"]
+_TICK_OFFSET = TRACK.offsets()["tick"]
 _START_TICKS = 1 << 16
 """After so many ticks (19.5 hours) the start of a flow is ambiguous, and taken for a later one."""
 
@@ -90,8 +91,9 @@ class NetworkTraffic:
         self._flows = flows
         self._drops = drops
 
-    def flows(self) -> list[ObservedFlow]:
-        return list(decode_flows(self._flows.items(), TickClock.current()))
+    def flows(self, since: float = 0.0) -> list[ObservedFlow]:
+        """Those that had a packet since then (epoch seconds); others are not decoded."""
+        return list(decode_flows(self._flows.items(), TickClock.current(), since))
 
     def drops(self) -> list[ObservedDrop]:
         return list(decode_drops(self._drops.items(), TickClock.current()))
@@ -101,9 +103,12 @@ class NetworkTraffic:
         self._drops.close()
 
 
-def decode_flows(entries: Mapping[bytes, bytes], clock: TickClock) -> Iterator[ObservedFlow]:
+def decode_flows(
+    entries: Mapping[bytes, bytes], clock: TickClock, since: float = 0.0
+) -> Iterator[ObservedFlow]:
+    oldest = clock.tick - int((clock.now - since) / TICK_SECONDS) - 1
     for key, raw in entries.items():
-        if key[_KIND_OFFSET] != FlowKind.TRACK:
+        if key[_KIND_OFFSET] != FlowKind.TRACK or _tick(raw) < oldest:
             continue
         track, ends = TRACK.unpack(raw), TUPLE.unpack(key)
         if track["flags"] & FlowFlag.SWAPPED:
@@ -157,6 +162,10 @@ def decode_drops(entries: Mapping[bytes, bytes], clock: TickClock) -> Iterator[O
             end=clock.at(dropped["tick"]),
             policy=dropped["policy"],
         )
+
+
+def _tick(raw: bytes) -> int:
+    return int.from_bytes(raw[_TICK_OFFSET : _TICK_OFFSET + 4], "little")
 
 
 def _address(raw: bytes) -> Address | None:

@@ -48,6 +48,15 @@ def test_a_start_is_found_from_its_lower_half_across_an_overflow() -> None:
         assert abs(flow.end - flow.start - age * TICK_SECONDS) < 1e-6
 
 
+def test_flows_without_a_packet_since_then_are_left_out() -> None:
+    entries = {
+        key(FlowKind.TRACK, ports=(80, port)): track(0, 0, 200_000 - age)
+        for port, age in ((1, 0), (2, 100), (3, 900))
+    }
+    since = CLOCK.now - 200 * TICK_SECONDS
+    assert {flow.target_port for flow in decode_flows(entries, CLOCK, since)} == {1, 2}
+
+
 def test_a_service_is_what_the_replies_are_translated_to() -> None:
     port = (8080).to_bytes(2, "big")
     back = key(FlowKind.REVERSE, SERVER, CLIENT, (80, 999))

@@ -98,7 +98,7 @@ def _report(
 ) -> tuple[list[FlowReport], int]:
     """The reports of a network, and how many more there are."""
     try:
-        found = selection.newest(traffic.flows(), traffic.drops())
+        found = selection.newest(traffic.flows(selection.since), traffic.drops())
     finally:
         traffic.close()
     reporter = FlowReporter(snapshot)

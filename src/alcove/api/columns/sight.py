@@ -1,6 +1,8 @@
 """Columns of flows, and of those that were dropped."""
 
-from alcove.api.columns.base import WIDE, at, since
+from msgspec.structs import replace
+
+from alcove.api.columns.base import NAME, WIDE, at, since
 from alcove.api.kind import PrinterColumn
 from alcove.api.objects import Object
 
@@ -17,7 +19,7 @@ def end_text(end: Object) -> str:
     """`namespace/name:port` of a pod or service, else its address and port."""
     name = end.get("address", "")
     if end.get("name"):
-        name = f"{end['namespace']}/{end['name']}"
+        name = f"{end.get('namespace', '')}/{end['name']}"
     elif end.get("kind") == "Gateway":
         name = "gateway"
     elif ":" in name:
@@ -27,12 +29,12 @@ def end_text(end: Object) -> str:
 
 
 def _source(flow: Object, _now: float) -> str:
-    return end_text(flow["source"])
+    return end_text(flow.get("source") or {})
 
 
 def _destination(flow: Object, _now: float) -> str:
     """The service that was dialed, then the backend."""
-    target = end_text(flow["destination"])
+    target = end_text(flow.get("destination") or {})
     return f"{end_text(flow['service'])} → {target}" if flow.get("service") else target
 
 
@@ -40,10 +42,11 @@ def _decided_by(flow: Object, _now: float) -> str:
     """The policies that decided, or the reason of a drop."""
     if flow.get("message"):
         return str(flow["message"])
-    return ", ".join(dict.fromkeys(each["policy"] for each in flow.get("policies") or ()))
+    return ", ".join(dict.fromkeys(each.get("policy") or "" for each in flow.get("policies") or ()))
 
 
 FLOW = (
+    replace(NAME, priority=WIDE),
     PrinterColumn("Source", _source, description="Pod that opened the connection, and its port."),
     PrinterColumn("Destination", _destination, description="Service and pod, or address, and port."),
     PrinterColumn("Protocol", at("protocol"), description="Protocol."),
