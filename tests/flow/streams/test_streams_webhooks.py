@@ -26,7 +26,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 NAME = "hook.default.svc"
 HANGING = 12
-POST = f'failed calling webhook "check.example.com": failed to call webhook: Post "https://{NAME}:443/v?timeout=2s": '
+POST = f'failed calling webhook "check.example.com": failed to call webhook: Post "https://{NAME}:443/v?timeout=30s": '
 _NUMBERS = count()
 _RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
 
@@ -77,7 +77,7 @@ class Webhooks:
             "rules": [_RULE],
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
-            "timeoutSeconds": 2,
+            "timeoutSeconds": 30,
             "clientConfig": {"service": reference, "caBundle": authority},
             **fields,
         }
@@ -114,7 +114,7 @@ async def test_a_service_is_called_by_its_name_over_one_connection(hooks: Webhoo
             answer = await hooks.create(f"m{number}")
             assert answer.status == 201, answer.body
         assert (webhook.connections, len(webhook.seen), pod.dialled) == (1, 10, [webhook.port])
-        assert webhook.paths[0] == "/v?timeout=2s"
+        assert webhook.paths[0] == "/v?timeout=30s"
 
 
 async def test_verdicts_and_changes_pass(hooks: Webhooks) -> None:
@@ -149,12 +149,14 @@ async def test_without_ready_endpoints_the_message_says_so(hooks: Webhooks) -> N
 
 
 async def test_a_port_that_nobody_listens_on(hooks: Webhooks) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
+    with socket.socket() as closed:  # Bound, so that nobody else gets the port.
+        closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-    hooks.serve(port, await hooks.node())
-    with WebhookServer(lambda _path, review: allowed(review), NAME) as webhook:
-        hooks.install(webhook.authority)
-    assert message(await hooks.create()) == f"{POST}dial tcp 10.0.0.5:{port}: connect: connection refused"
+        hooks.serve(port, await hooks.node())
+        with WebhookServer(lambda _path, review: allowed(review), NAME) as webhook:
+            hooks.install(webhook.authority)
+        found = message(await hooks.create())
+    assert found == f"{POST}dial tcp 10.0.0.5:{port}: connect: connection refused"
 
 
 def _reset(_path: str, _review: Object) -> Any:
@@ -162,29 +164,33 @@ def _reset(_path: str, _review: Object) -> Any:
 
 
 def _hang(_path: str, _review: Object) -> Any:
-    time.sleep(4)
+    time.sleep(10)
     return 200
 
 
 @pytest.mark.parametrize(
-    ("respond", "expected"),
+    ("respond", "seconds", "expected"),
     [
-        (_hang, f"{POST}context deadline exceeded"),
-        (_reset, f"{POST}EOF"),
-        (lambda _path, _review: 302, "failed to call webhook: the webhook answered with status 302, not 200"),
-        (lambda _path, _review: b"<html>", "received invalid webhook response: it is not JSON"),
+        (_hang, 1, f"{POST.replace('30s', '1s')}context deadline exceeded"),
+        (_reset, 30, f"{POST}EOF"),
+        (
+            lambda _path, _review: 302,
+            30,
+            "failed to call webhook: the webhook answered with status 302, not 200",
+        ),
+        (lambda _path, _review: b"<html>", 30, "received invalid webhook response: it is not JSON"),
     ],
     ids=["hangs", "resets", "redirects", "html"],
 )
 async def test_a_webhook_that_fails(
-    hooks: Webhooks, respond: Callable[[str, Object], Any], expected: str
+    hooks: Webhooks, respond: Callable[[str, Object], Any], seconds: int, expected: str
 ) -> None:
     with WebhookServer(respond, NAME) as webhook:
         hooks.serve(webhook.port, await hooks.node())
-        hooks.install(webhook.authority)
+        hooks.install(webhook.authority, timeoutSeconds=seconds)
         assert expected in message(await hooks.create())
         hooks.caller.delete(f"{REGISTRATION}/validatingwebhookconfigurations/validating")
-        hooks.install(webhook.authority, failurePolicy="Ignore")
+        hooks.install(webhook.authority, timeoutSeconds=seconds, failurePolicy="Ignore")
         assert (await hooks.create()).status == 201
 
 
@@ -209,7 +215,7 @@ async def test_a_node_that_ends_in_the_middle_of_a_call_is_an_error_at_once(hook
 
     def respond(_path: str, review: Object) -> Any:
         asked.set()
-        go_on.wait(20)
+        go_on.wait(60)
         return allowed(review)
 
     with WebhookServer(respond, NAME) as webhook:
@@ -217,11 +223,11 @@ async def test_a_node_that_ends_in_the_middle_of_a_call_is_an_error_at_once(hook
         hooks.serve(webhook.port, rig)
         hooks.install(webhook.authority, timeoutSeconds=30)
         call = asyncio.create_task(hooks.create())
-        assert await asyncio.to_thread(asked.wait, 20)
+        assert await asyncio.to_thread(asked.wait, 60)
         started = time.monotonic()
         await rig.stop()
         assert "failed calling webhook" in message(await call)
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 25
         go_on.set()
 
 
@@ -257,7 +263,7 @@ async def test_another_tenant_does_not_notice_webhooks_that_hang(
         hooks.serve(bad.port, rig)
         hooks.install(bad.authority, timeoutSeconds=30)
         other.serve(good.port, rig)
-        other.install(good.authority, timeoutSeconds=10)
+        other.install(good.authority, timeoutSeconds=30)
 
         def hang_one(number: int) -> None:
             caller = Caller(hooks.caller.kubeconfig)
@@ -266,7 +272,7 @@ async def test_another_tenant_does_not_notice_webhooks_that_hang(
 
         hanging = [threads.submit(hang_one, number) for number in range(HANGING)]
         try:
-            await asyncio.to_thread(wait_until, lambda: len(bad.seen) == HANGING, 20.0)
+            await asyncio.to_thread(wait_until, lambda: len(bad.seen) == HANGING)
             for number in range(10):
                 answer = await other.create(f"m{number}")
                 assert answer.status == 201, answer.body
@@ -300,20 +306,22 @@ async def test_a_tenant_leaves_connections_of_a_node_to_others(
     ):
         rig = await hooks.node()
         hooks.serve(bad.port, rig)
-        hooks.install(bad.authority, timeoutSeconds=20)
+        hooks.install(bad.authority, timeoutSeconds=30)
         other.serve(good.port, rig)
-        other.install(good.authority, timeoutSeconds=10)
+        other.install(good.authority, timeoutSeconds=30)
         hanging = [threads.submit(call, number) for number in range(HANGING)]
         try:
-            await asyncio.to_thread(wait_until, lambda: sum(each.done() for each in hanging) >= HANGING // 2)
+            # Once it is refused one, it has as many as it gets.
+            await asyncio.to_thread(wait_until, lambda: bad.seen and any(each.done() for each in hanging))
             answer = await other.create()
             assert answer.status == 201, answer.body
+            assert len(bad.seen) <= 5
         finally:
             go_on.set()
             messages = await asyncio.gather(*map(asyncio.wrap_future, hanging))
     refused = "too many open connections to the node; close some or retry later"
     assert 0 < sum(each.endswith(refused) for each in messages) < HANGING
-    assert 0 < len(bad.seen) <= 5
+    assert not any("deadline" in each for each in messages), "nobody is left without an answer"
 
 
 async def test_a_custom_resource_is_converted_by_a_service(hooks: Webhooks) -> None:

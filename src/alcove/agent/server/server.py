@@ -141,7 +141,8 @@ class AgentServer:
 
     def _closed(self, slot: ConnectionSlot, task: asyncio.Task[None]) -> None:
         self._table.closed(slot)
-        del self._connections[task]
+        # A task that was cancelled before it began has closed nothing.
+        self._connections.pop(task).transport.abort()
 
     async def _serve_connection(
         self, connection: HttpServerStream, writer: StreamWriter, slot: ConnectionSlot
