@@ -12,6 +12,11 @@ from alcove.testing import forkserver
 STOP_SECONDS_MAX = 90.0
 
 
+def whole_lines(path: Path) -> list[str]:
+    """The lines of a file that another process writes, without the one it may be in the middle of."""
+    return path.read_text().rpartition("\n")[0].splitlines()
+
+
 class LocalProcess:
     """`with LocalProcess("scheduler", log, …): …`"""
 

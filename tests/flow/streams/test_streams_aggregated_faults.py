@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,14 +20,23 @@ from alcove.testing.webhook_server import issue
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
+@pytest.fixture
+def closed() -> Iterator[socket.socket]:
+    """It never listens: whoever connects to its port is refused, and nobody else gets the port."""
+    with socket.socket() as made:
+        yield made
+
+
 @pytest.mark.parametrize(
     ("how", "reason"),
     [("no service", "ServiceNotFound"), ("no port", "ServicePortError"), ("no slice", "EndpointsNotFound"),
      ("no endpoint", "MissingEndpoints"), ("nobody listens", "FailedDiscoveryCheck")],
 )  # fmt: skip
-async def test_what_is_not_available_says_why(api: AggregatedApi, how: str, reason: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
+async def test_what_is_not_available_says_why(
+    api: AggregatedApi, closed: socket.socket, how: str, reason: str
+) -> None:
+    closed.bind(("127.0.0.1", 0))
+    port = closed.getsockname()[1]
     if how != "no service":
         api.serve(port)
     if how == "no slice":

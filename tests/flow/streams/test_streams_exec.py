@@ -126,7 +126,7 @@ async def test_the_python_client_runs_commands_as_it_is(rig: NodeRig, server: Lo
             stdout=True, stderr=True, tty=False, _preload_content=False,
         )  # fmt: skip
         stream.write_stdin("it\n")
-        stream.run_forever(timeout=20)
+        stream.run_forever(timeout=60)
         return stream.read_stdout(), stream.read_stderr(), stream.returncode
 
     assert await asyncio.to_thread(run) == ("got it\n", "bad\n", 5)

@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import ssl
+from functools import partial
 from itertools import product
 
 import orjson
@@ -10,6 +11,7 @@ import pytest
 
 from alcove.api.node_api import network_path, pod_path
 from alcove.api.objects import Object
+from alcove.testing.local import whole_lines
 from alcove.testing.nodeserver import NodeRig
 from alcove.testing.server import Caller, LocalServer, wait_until
 from alcove.testing.webhook_server import WebhookServer, allowed, denied, patched
@@ -59,7 +61,8 @@ async def test_no_other_tenant_gets_a_stream_or_learns_anything(
 async def test_equal_names_of_two_tenants_are_two_pods(rig: NodeRig, server: LocalServer) -> None:
     for tenant in ("acme", "beta"):
         script = f"echo I am of {tenant}; sleep 1000"
-        await rig.pod(tenant, "same", [{"name": "main", "command": ["sh", "-c", script]}])
+        pod = await rig.pod(tenant, "same", [{"name": "main", "command": ["sh", "-c", script]}])
+        await asyncio.to_thread(wait_until, partial(rig.lab.lines, pod.containers["main"].id))
     for tenant in ("acme", "beta"):
         caller = server.as_tenant(tenant)
         assert (await rig.kubectl(caller, "logs", "same")).out == f"I am of {tenant}\n"
@@ -251,7 +254,7 @@ async def _get(port: int, server: LocalServer, path: str, pair: str) -> int:
         context = ssl.create_default_context(cafile=str(server.directory / "pki" / "ca.crt"))
         if pair:
             context.load_cert_chain(pair)
-        connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=10)
+        connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=60)
         connection.request("GET", path)
         return connection.getresponse().status
 
@@ -263,7 +266,7 @@ async def test_streams_are_audited_at_both_ends(rig: NodeRig, server: LocalServe
     await rig.kubectl(server.as_tenant("acme"), "exec", "audited", "--", "echo", "hidden-argument")
 
     def stages() -> list[tuple[str, int]]:
-        lines = (server.directory / "audit" / "acme.log").read_text().splitlines()
+        lines = whole_lines(server.directory / "audit" / "acme.log")
         assert not any("hidden-argument" in line for line in lines)
         events = [orjson.loads(line) for line in lines if '"audited"' in line and '"exec"' in line]
         return [(event["stage"], event["responseStatus"]["code"]) for event in events]
