@@ -44,7 +44,7 @@ def hook(webhook: WebhookServer | None = None, path: str = "/", **fields: Any) -
         "rules": rules,
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
-        "timeoutSeconds": 5,
+        "timeoutSeconds": 30,
         **fields,
     }
     if webhook is not None:
@@ -90,7 +90,7 @@ def test_a_review_says_all_about_the_write(acme: Caller) -> None:
         acme.patch(f"{MAPS}/m", {"data": {"a": "2"}})
         acme.delete(f"{MAPS}/m")
         created, updated, deleted = webhook.seen
-    assert webhook.paths[0] == "/v?timeout=5s"
+    assert webhook.paths[0] == "/v?timeout=30s"
     assert (created["apiVersion"], created["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
     request = created["request"]
     assert request["kind"] == {"group": "", "version": "v1", "kind": "ConfigMap"}
@@ -481,13 +481,14 @@ def slow(seconds: float) -> Any:
             "validating webhook may not return response.patch",
         ),
         (lambda _path, _review: b" " * (4 << 20), "the webhook's response has more than 3145728 bytes"),
-        (slow(3), "context deadline exceeded"),
+        (slow(10), "context deadline exceeded"),
     ],
     ids=["500", "garbage", "empty", "uid", "version", "patch", "huge", "slow"],
 )
 def test_a_webhook_that_fails(acme: Caller, respond: Any, message: str) -> None:
+    seconds = 1 if "deadline" in message else 30
     with WebhookServer(respond) as webhook:
-        install(acme, "validating", hook(webhook, timeoutSeconds=1))
+        install(acme, "validating", hook(webhook, timeoutSeconds=seconds))
         answer = acme.post(MAPS, config())
         assert answer.status == 500
         assert answer.json["message"].startswith(
@@ -527,7 +528,7 @@ def test_several_refusals_come_at_once_and_the_first_counts(acme: Caller) -> Non
     together = threading.Barrier(5)
 
     def respond(path: str, review: dict[str, Any]) -> dict[str, Any]:
-        together.wait(10)
+        together.wait(30)
         return denied(review, message=path)
 
     with WebhookServer(respond) as webhook:
@@ -626,7 +627,7 @@ def test_a_tenants_webhook_never_reaches_inside(server: LocalServer, tenant: Cal
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.3)
         port = listener.getsockname()[1]
-        given = hook(timeoutSeconds=2)
+        given = hook()
         services = "/api/v1/namespaces/default/services"
         spec: dict[str, Any]
         match client:
@@ -689,6 +690,6 @@ def test_a_service_of_ring0_is_called_by_its_name(own_server: LocalServer) -> No
         install(system, "validating", given)
         try:
             assert "reached" in system.post(MAPS, config()).json["message"]
-            assert webhook.paths == ["/check?timeout=5s"]
+            assert webhook.paths == ["/check?timeout=30s"]
         finally:
             system.delete(f"{CONFIGURATIONS}/validatingwebhookconfigurations/hooks")

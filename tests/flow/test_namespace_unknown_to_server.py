@@ -32,6 +32,13 @@ MADE = (
 )
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    """One without the tenants of other tests, which the controllers would complete first."""
+    with LocalServer(tmp_path_factory.mktemp("unknown")) as running:
+        yield running
+
+
 @pytest.fixture
 def faulty(server: LocalServer) -> Iterator[FaultyTransport]:
     transports: list[FaultyTransport] = []

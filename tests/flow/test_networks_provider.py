@@ -187,7 +187,8 @@ def test_deleting_waits_for_what_is_inside_and_says_so(ring0: Caller, name: str)
     ring0.delete(f"{MIZAR}/endpoints/{vni}-10.0.1.5")
     wait_until(lambda: ring0.get(f"{MIZAR}/vpcs/{name}").status == 404)
     wait_until(lambda: ring0.get(f"{MIZAR}/subnets/{name}-a").status == 404)
-    assert not found(ring0, "dividers", vpc=name) and not found(ring0, "bouncers", vpc=name), "nothing leaked"
+    # Nothing leaks.
+    wait_until(lambda: not found(ring0, "dividers", vpc=name) and not found(ring0, "bouncers", vpc=name))
 
 
 def test_how_full_a_subnet_is(ring0: Caller, name: str) -> None:
@@ -231,8 +232,10 @@ def test_duties_are_spread_moved_and_scaled(ring0: Caller, name: str, droplets: 
     make_vpc(ring0, name, dividers=2)
     make_subnet(ring0, f"{name}-a", name, "10.0.1.0/24", bouncers=2)
     in_state(ring0, "subnets", f"{name}-a", "Provisioned")
+    for resource in ("bouncers", "dividers"):
+        wait_until(lambda: all(where(ring0, resource, vpc=name) or [""]))  # noqa: B023 - called at once
     bouncers, dividers = where(ring0, "bouncers", vpc=name), where(ring0, "dividers", vpc=name)
-    assert len(set(bouncers)) == 2 and len(set(dividers)) == 2 and "" not in bouncers + dividers
+    assert len(set(bouncers)) == 2 and len(set(dividers)) == 2
     died = bouncers[0]
     ring0.patch(f"{MIZAR}/droplets/{died}", {"spec": {"status": "NotReady"}})
     wait_until(lambda: died not in where(ring0, "bouncers", vpc=name) + where(ring0, "dividers", vpc=name))

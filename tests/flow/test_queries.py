@@ -2,9 +2,8 @@
 
 import json
 import re
-import socket
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from alcove.testing.agent import LocalAgent, node_kubeconfig
+from alcove.testing.claims import free_port
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.scheduler import LocalScheduler
 from alcove.testing.server import LocalServer, wait_until
@@ -36,21 +36,20 @@ CALLS = frozenset(
 )
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 def _metrics(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         return str(answer.read().decode())
 
 
+Exported = dict[str, set[str]]
+"""Every name of a series, with the labels it was seen with."""
+
+
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set[str]]]:
-    """Every name of a series, with the labels it was seen with."""
+def export(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Exported]]:
+    """Asks all processes of a cluster."""
     folder = tmp_path_factory.mktemp("queries")
-    ports = [_free_port() for _ in range(3)]
+    ports = [free_port() for _ in range(3)]
     options = [("--probe-port", str(port)) for port in ports]
     with (
         LocalServer(folder) as server,
@@ -63,15 +62,12 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set
         def own() -> str:
             return server.system.request("GET", "/metrics").body.decode()
 
-        # Something is reconciled and scheduled: series with labels have samples then.
-        wait_until(lambda: "alcove_scheduler_nodes 1.0" in _metrics(ports[1]))
-        texts = [own(), *map(_metrics, ports)]
-        yield _series(texts)
+        yield lambda: _series([own(), *map(_metrics, ports)])
 
 
-def _series(texts: list[str]) -> dict[str, set[str]]:
+def _series(texts: list[str]) -> Exported:
     given = ("job", "instance")  # By Prometheus itself.
-    found: dict[str, set[str]] = {"up": set(given)}
+    found: Exported = {"up": set(given)}
     for text in texts:
         for family in text_string_to_metric_families(text):
             name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -88,17 +84,37 @@ def queries() -> list[str]:
     return alerts + [target["expr"] for panel in panels for target in panel["targets"]]
 
 
-def test_every_query_names_series_and_labels_that_exist(exported: dict[str, set[str]]) -> None:
+def test_every_query_names_series_and_labels_that_exist(export: Callable[[], Exported]) -> None:
     asked = queries()
     assert len(asked) > 30
+    missing: list[str] = []
+
+    def is_complete() -> bool:
+        missing[:] = _missing(asked, export())
+        return not missing
+
+    try:
+        # Something has to be reconciled and scheduled: series with labels have samples then.
+        wait_until(is_complete)
+    except AssertionError:
+        pytest.fail("\n".join(missing))
+
+
+def _missing(asked: list[str], exported: Exported) -> list[str]:
+    """Queries, with what they name and nobody exports."""
+    missing = []
     for query in asked:
         plain = re.sub(r"\bby \([^)]*\)|\[[^\]]*\]|\"[^\"]*\"|\{[^}]*\}", "", query)
         names = set(re.findall(r"[a-z_]{2,}", plain)) - CALLS
-        assert names and names <= set(exported), f"{query}: {sorted(names - set(exported))}"
+        assert names, query
+        if unknown := names - set(exported):
+            missing.append(f"{query}: {sorted(unknown)}")
+            continue
         grouped = re.findall(r"\bby \(([^)]*)\)", query)
         labels = {label.strip() for group in grouped for label in group.split(",")}
         labels |= set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"", query))
         known = set().union(*(exported[name] for name in names))
         # A hollow node drops no packets: that series has a name here, and no samples.
-        if not any(name.startswith("alcove_drops") for name in names):
-            assert labels <= known, f"{query}: {sorted(labels - known)}"
+        if not any(name.startswith("alcove_drops") for name in names) and not labels <= known:
+            missing.append(f"{query}: {sorted(labels - known)}")
+    return missing

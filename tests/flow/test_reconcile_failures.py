@@ -36,6 +36,13 @@ class Picky(Controller):
         return DONE
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    """One without the config maps of other tests, which the controller would have to mark first."""
+    with LocalServer(tmp_path_factory.mktemp("failures")) as running:
+        yield running
+
+
 @pytest.fixture(autouse=True)
 def running(server: LocalServer) -> Iterator[None]:
     with RunningControllers(server.admin_kubeconfig, (Picky,)):

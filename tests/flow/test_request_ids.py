@@ -11,6 +11,7 @@ from alcove.client.keys import ObjectKey
 from alcove.client.resources import CONFIG_MAPS
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.testing.controllers import RunningControllers
+from alcove.testing.local import whole_lines
 from alcove.testing.server import Caller, LocalServer, wait_until
 from alcove.testing.webhook_server import WebhookServer, allowed
 
@@ -33,7 +34,7 @@ def acme(own_server: LocalServer) -> Caller:
 
 def audit_events(server: LocalServer) -> list[dict[str, Any]]:
     paths = (server.directory / "audit").glob("*.log")
-    return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+    return [json.loads(line) for path in paths for line in whole_lines(path)]
 
 
 def audited(server: LocalServer, request_id: str, count: int = 1) -> list[dict[str, Any]]:

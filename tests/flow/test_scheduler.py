@@ -24,7 +24,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
         server.make_namespace("system", "kube-system")
         for name in ("n1", "n2"):
             add_node(server, node(name, cpu="4"))
-        with LocalScheduler(server.admin_kubeconfig, directory, "--lease-seconds", "2"):
+        with LocalScheduler(server.admin_kubeconfig, directory):
             yield server
 
 
@@ -156,6 +156,18 @@ def test_what_is_guaranteed_to_one_tenant_no_other_gets(cluster: LocalServer, ad
     cluster.make_tenant(name)
     path = f"/api/v1/tenants/{name}"
     assert cluster.system.patch(path, {"spec": {"quota": {"min": {"requests.cpu": "6"}}}}).status == 200
+    numbers = count()
+
+    def is_guaranteed() -> bool:
+        """Whether the scheduler has heard of it: what is left is less than this pod wants."""
+        probe = f"probe-{next(numbers)}"
+        create(admin, probe, cpu="3")
+        wait_until(lambda: node_of(admin, probe) or condition(admin, probe).get("message"))
+        is_placed = bool(node_of(admin, probe))
+        admin.delete(f"{PODS}/{probe}?gracePeriodSeconds=0")
+        return not is_placed
+
+    wait_until(is_guaranteed)
     create(admin, "small", cpu="2")
     wait_until(lambda: node_of(admin, "small"))
     create(admin, "more", cpu="1")

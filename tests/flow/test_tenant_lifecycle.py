@@ -60,8 +60,8 @@ def test_a_tenant_gets_all_its_first_objects(control_plane: LocalServer, name: s
     messages = control_plane.as_tenant(name).kubectl("get", "ns,net", "-o", "name").split()
     assert messages[:3] == [f"namespace/{each}" for each in NAMESPACES]
     assert messages[3].partition("/")[0] in ("network", "network.arktos.futurewei.com")
-    tenant = control_plane.system.get(f"/api/v1/tenants/{name}")
-    assert conditions(tenant)["Initialized"]["status"] == "True"
+    path = f"/api/v1/tenants/{name}"
+    wait_until(lambda: conditions(control_plane.system.get(path))["Initialized"]["status"] == "True")
     delete(control_plane, name)
 
 
@@ -143,7 +143,7 @@ def test_by_kubectl_alone(control_plane: LocalServer, name: str) -> None:
     message = control_plane.system.kubectl("get", "ns,clusterrole,net", *at)
     assert "namespace/kube-public" in message and "admin-role" in message and "flat" in message
     assert "Active" in control_plane.system.kubectl("get", "tenant", name)
-    assert "deleted" in control_plane.system.kubectl("delete", "tenant", name, "--timeout=30s")
+    assert "deleted" in control_plane.system.kubectl("delete", "tenant", name, "--timeout=90s")
     gone = control_plane.system.kubectl("get", "tenant", name, check=False)
     assert f'tenants "{name}" not found' in gone
     message = control_plane.system.kubectl(

@@ -1,8 +1,6 @@
 """Two API servers on one etcd: what one acknowledged, the other shows at once."""
 
 import shutil
-import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,46 +14,26 @@ from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.subjects import Subject
 from alcove.cli.connection import load
 from alcove.cli.kubeconfig import KubeconfigCertificate, render
-from alcove.testing.claims import free_port
-from alcove.testing.server import Caller, LocalServer
+from alcove.testing import etcd
+from alcove.testing.etcd import EtcdCluster
+from alcove.testing.server import Caller, LocalServer, wait_until
 
+pytestmark = pytest.mark.skipif(bool(etcd.lacking()), reason=etcd.lacking())
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 @pytest.fixture(scope="module")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    program = shutil.which("etcd")
-    if program is None:
-        pytest.skip("no etcd on this machine: install etcd-server")
-    client, peer = free_port(), free_port()
-    command = [
-        program,
-        f"--data-dir={tmp_path_factory.mktemp('etcd')}",
-        f"--listen-client-urls=http://127.0.0.1:{client}",
-        f"--advertise-client-urls=http://127.0.0.1:{client}",
-        f"--listen-peer-urls=http://127.0.0.1:{peer}",
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    for _ in range(100):
-        try:
-            socket.create_connection(("127.0.0.1", client), timeout=1).close()
-            break
-        except OSError:
-            time.sleep(0.1)
-    yield f"127.0.0.1:{client}"
-    process.kill()
-    process.wait()
-
-
-@pytest.fixture(scope="module")
-def pair(etcd: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Caller, Caller]]:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Caller, Caller]]:
     one, other = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("other")
-    with LocalServer(one, "--etcd", etcd) as first:
+    with (
+        EtcdCluster(tmp_path_factory.mktemp("etcd")) as cluster,
+        LocalServer(one, *cluster.options()) as first,
+    ):
         # One authority for both: a credential of one is good for the other.
         for name in ("ca.crt", "ca.key", "sa.key"):
             (other / "pki").mkdir(exist_ok=True)
             shutil.copy(one / "pki" / name, other / "pki" / name)
-        with LocalServer(other, "--etcd", etcd) as second:
+        with LocalServer(other, *cluster.options()) as second:
             yield first.system, second.system
 
 
@@ -90,8 +68,12 @@ def test_a_watch_on_one_reports_writes_to_the_other(pair: tuple[Caller, Caller])
     first, second = pair
     since = second.get(MAPS).json["metadata"]["resourceVersion"]
     first.post(MAPS, {"metadata": {"name": "other"}})
-    body = second.get(f"{MAPS}?watch=true&resourceVersion={since}&timeoutSeconds=2").body
-    assert b'"ADDED"' in body and b'"other"' in body
+
+    def is_reported() -> bool:
+        body = second.get(f"{MAPS}?watch=true&resourceVersion={since}&timeoutSeconds=1").body
+        return b'"ADDED"' in body and b'"other"' in body
+
+    wait_until(is_reported)
 
 
 def as_node(admin: Caller, authority_of: Caller, name: str, directory: Path) -> Caller:

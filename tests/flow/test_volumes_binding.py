@@ -104,7 +104,9 @@ def test_two_claims_never_share_a_volume(tenant: Caller) -> None:
     for number in range(8):
         claim(tenant, f"c{number}")
     wait_until(lambda: phase(tenant, f"{VOLUMES}/one") == "Bound")
-    bound = [number for number in range(8) if phase(tenant, f"{CLAIMS}/c{number}") == "Bound"]
+    bound = wait_until(
+        lambda: [number for number in range(8) if phase(tenant, f"{CLAIMS}/c{number}") == "Bound"]
+    )
     assert len(bound) == 1
     loser = next(number for number in range(8) if number not in bound)
     wait_until(lambda: "FailedBinding" in reasons(tenant, f"c{loser}"))
@@ -174,7 +176,7 @@ def test_a_claim_grows(server: LocalServer, tenant: Caller) -> None:
     wanted = {"spec": {"resources": {"requests": {"storage": "3Gi"}}}}
     assert tenant.patch(f"{CLAIMS}/data", wanted).status == 200
     wait_until(lambda: tenant.get(f"{CLAIMS}/data").json["status"]["capacity"] == {"storage": "3Gi"})
-    assert tenant.get(f"{VOLUMES}/{name}").json["spec"]["capacity"] == {"storage": "3Gi"}
+    wait_until(lambda: tenant.get(f"{VOLUMES}/{name}").json["spec"]["capacity"] == {"storage": "3Gi"})
 
 
 def test_a_claim_in_use_stays_until_its_pod_is_gone(tenant: Caller) -> None:
