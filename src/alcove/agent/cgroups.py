@@ -18,6 +18,7 @@ from msgspec import Struct
 CPU_PERIOD_US = 100_000
 _POD_CONTROLLERS = ("cpu", "memory", "pids")
 _KILL_ROUNDS_MAX = 100
+_MAKE_TRIES_MAX = 10
 _UNLIMITED_BYTES = 1 << 60
 
 
@@ -182,9 +183,7 @@ class Cgroups:
         """Names of the cgroups directly below."""
         names: set[str] = set()
         for mount in self.mounts:
-            path = mount.path / group.lstrip("/")
-            if path.is_dir():
-                names.update(entry.name for entry in path.iterdir() if entry.is_dir())
+            names.update(entry.name for entry in _directories(mount.path / group.lstrip("/")))
         return sorted(names)
 
     def balance(self, group: str) -> None:
@@ -211,7 +210,7 @@ class Cgroups:
         paths = {controller: self._path(controller, group) for controller in _POD_CONTROLLERS}
         # cpuacct may be a hierarchy of its own, where runtimes would create it with the first container only.
         for path in {*paths.values(), *self._charging_paths(group)}:
-            path.mkdir(parents=True, exist_ok=True)
+            _make(path)
         _limit_memory_v1(paths["memory"], limits.memory_bytes)
         _write(paths["cpu"] / "cpu.shares", limits.cpu_shares or 1_024)
         _write(paths["cpu"] / "cpu.cfs_period_us", CPU_PERIOD_US)
@@ -221,7 +220,7 @@ class Cgroups:
     def _ensure_v2(self, group: str, limits: CgroupLimits) -> None:
         path = self._path("", group)
         root = self._path("", "/")
-        path.mkdir(parents=True, exist_ok=True)
+        _make(path)
         for parent in reversed(path.parents):
             if parent == root or root in parent.parents:
                 _write(parent / "cgroup.subtree_control", " ".join(f"+{each}" for each in _POD_CONTROLLERS))
@@ -229,6 +228,16 @@ class Cgroups:
         _write(path / "cpu.weight", weight_of(limits.cpu_shares or 1_024))
         _write(path / "cpu.max", f"{_quota_us(limits) or 'max'} {CPU_PERIOD_US}")
         _write(path / "pids.max", limits.processes or "max")
+
+
+def _make(path: Path) -> None:
+    """Creates the directory and those above it. Another cluster of this machine may remove one above it meanwhile,
+    as long as it is empty: then it is created again."""
+    for _ in range(_MAKE_TRIES_MAX - 1):
+        with suppress(FileNotFoundError):
+            path.mkdir(parents=True, exist_ok=True)
+            return
+    path.mkdir(parents=True, exist_ok=True)
 
 
 def _limit_memory_v1(path: Path, limit: int) -> None:
@@ -257,10 +266,17 @@ def _quota_us(limits: CgroupLimits) -> int:
 def _tree(path: Path) -> Iterator[Path]:
     """The directories at and below `path`, leaves first."""
     if path.is_dir():
-        for entry in sorted(path.iterdir()):
-            if entry.is_dir():
-                yield from _tree(entry)
+        for entry in _directories(path):
+            yield from _tree(entry)
         yield path
+
+
+def _directories(path: Path) -> list[Path]:
+    """The directories directly below `path`; none if it does not exist, or was removed meanwhile."""
+    try:
+        return [entry for entry in sorted(path.iterdir()) if entry.is_dir()]
+    except FileNotFoundError:
+        return []
 
 
 def _text(path: Path) -> str:
