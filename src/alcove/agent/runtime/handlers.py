@@ -113,7 +113,10 @@ async def _prove(
             async with asyncio.timeout(CANARY_SECONDS_MAX):
                 await canary(probe)
             runtime = OciRuntime(flavor, directory, cgroups)
-        except (RuntimeFailure, OSError, TimeoutError) as error:
+        except TimeoutError:
+            errors.append(f"it did not run a container within {CANARY_SECONDS_MAX:.0f} seconds")
+            continue
+        except (RuntimeFailure, OSError) as error:
             errors.append(str(error) or type(error).__name__)
             continue
         handlers.proven[name] = runtime
