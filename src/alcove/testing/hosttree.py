@@ -22,7 +22,7 @@ from alcove.testing.snapshot import FOLDERS
 
 ROOTS = (*FOLDERS, "/boot", "/home", "/usr/bin", "/usr/sbin", "/var/log")
 IGNORED = re.compile(
-    r"^/dev/(pts|shm|char|block)/|^/run/(netns|alcove)|^/var/cache/|^/var/lib/containers/cache/|/__pycache__|lastlog$|/\.?lock$"
+    r"^/dev/((pts|shm|char|block)/|loop\d+$)|^/run/(netns|alcove|mount|crun|runc|runsc)|^/var/cache/|^/var/lib/containers/cache/|/__pycache__|lastlog$|/\.?lock$"
 )
 """What other programs of the machine change meanwhile, other tests' clusters included."""
 POD_FOLDER = re.compile(

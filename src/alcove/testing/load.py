@@ -20,8 +20,8 @@ import orjson
 from alcove.api.objects import Object
 from alcove.cli.connection import load
 
-CONNECT_SECONDS_MAX = 2.0
-ANSWER_SECONDS_MAX = 15.0
+CONNECT_SECONDS_MAX = 10.0
+ANSWER_SECONDS_MAX = 30.0
 PAUSE_SECONDS = 0.02
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"

@@ -251,6 +251,20 @@ class LocalServer(LocalProcess):
         assert answer.status == 201, answer.body
 
 
+def changes_since(caller: Caller, path: str, revision: str) -> list[Object]:
+    """All events of a list's path from that revision until now. A watch that ends before it has sent everything,
+    which it says by having no bookmark at its end, is resumed."""
+    events: list[Object] = []
+    while True:
+        query = f"watch=true&allowWatchBookmarks=true&timeoutSeconds=1&resourceVersion={revision}"
+        new = [orjson.loads(line) for line in caller.get(f"{path}?{query}").body.splitlines()]
+        assert all(each["type"] != "ERROR" for each in new), new
+        events += [each for each in new if each["type"] != "BOOKMARK"]
+        if new and new[-1]["type"] == "BOOKMARK":
+            return events
+        revision = new[-1]["object"]["metadata"]["resourceVersion"] if new else revision
+
+
 def wait_until(check: Any, seconds_max: float = WAIT_SECONDS_MAX) -> Any:
     """Polls until `check` returns a truthy result, and returns it. Raises AssertionError on timeout.
 
