@@ -5,14 +5,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from alcove.testing.needs import loop_devices
+from alcove.testing.server import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(loop_devices()), reason=loop_devices())]
 
+# Reads a line with a work and a number of steps, and forks an agent that is killed after so many steps; writes how it ended.
 _WORK = """
 import asyncio, os, signal, sys, time
 from pathlib import Path
@@ -25,7 +28,7 @@ from alcove.agent.volumes.volumes import PodVolumes
 from alcove.api.ids import TenantId
 from alcove.client.keys import HOME
 
-work, folder, left = sys.argv[1], Path(sys.argv[2]), [int(sys.argv[3])]
+folder, left = Path(sys.argv[1]), [0]
 key = PodKey(HOME, TenantId("acme"), "default", "web", "u1")
 local = LocalVolume(HOME, TenantId("acme"), "pv-1", "v1", 8 << 20)
 pod = {"metadata": {"name": "web"}, "spec": {"containers": [], "securityContext": {"fsGroup": 7}}}
@@ -44,7 +47,7 @@ def volumes(checkpoint):
     made._sources = Planned()
     return made
 
-async def main():
+async def main(work):
     match work:
         case "mount":
             await volumes(step).mount(key, pod)
@@ -65,7 +68,14 @@ async def main():
             for each in made.local.all():
                 assert await made.wipe(each)
 
-asyncio.run(main())
+for line in sys.stdin:
+    work, steps = line.split()
+    left[0] = int(steps)
+    agent = os.fork()
+    if not agent:
+        asyncio.run(main(work))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(agent, 0)[1]), flush=True)
 """
 
 
@@ -75,17 +85,18 @@ class MountNamespace:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "volumes"
         self._holder = subprocess.Popen(
-            ["unshare", "--mount", "sh", "-c", "echo; exec sleep 1000"], stdout=subprocess.PIPE
+            ["unshare", "--mount", sys.executable, "-c", _WORK, self.folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
-        assert self._holder.stdout is not None
-        self._holder.stdout.readline()
 
     def run(self, work: str, steps: int) -> int:
         """The exit status of an agent that is killed after so many steps, unless it ends before."""
-        inside = ["nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt", "--"]
-        return subprocess.run(
-            [*inside, sys.executable, "-c", _WORK, work, self.folder, str(steps)]
-        ).returncode
+        assert self._holder.stdin is not None and self._holder.stdout is not None
+        self._holder.stdin.write(f"{work} {steps}\n")
+        self._holder.stdin.flush()
+        return int(self._holder.stdout.readline())
 
     def clean(self) -> None:
         assert self.run("clean", 1_000_000) == 0
@@ -93,14 +104,20 @@ class MountNamespace:
 
     def check_clean(self) -> None:
         assert str(self.folder) not in Path(f"/proc/{self._holder.pid}/mounts").read_text()
-        backing = [path.read_text() for path in Path("/sys/block").glob("loop*/loop/backing_file")]
-        assert not [path for path in backing if str(self.folder) in path]
+        wait_until(lambda: not any(str(self.folder) in path for path in _backing_files()))
         assert list((self.folder / "pods").iterdir()) == []
         assert list((self.folder / "local").iterdir()) == []
 
     def close(self) -> None:
         self._holder.kill()
         self._holder.communicate()
+
+
+def _backing_files() -> Iterator[str]:
+    """Of all loop devices, which other tests attach and detach meanwhile."""
+    for path in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with suppress(OSError):
+            yield path.read_text()
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
 
 from msgspec import Struct
 
@@ -22,7 +21,7 @@ from alcove.store.base import StoreEvent, StoreRecord, StoreUnavailable, WriteOp
 from alcove.store.sqlite import SqliteStore
 
 KILLS_MIN = 5
-SECONDS_MAX = 12.0
+ACKNOWLEDGED_MIN = 1_000
 WRITERS = 16
 PAIRS = GroupResource("", "pairs")
 
@@ -72,7 +71,8 @@ async def one_life(path: Path, life: int, moment: random.Random) -> list[Acknowl
     reading = asyncio.create_task(child.stdout.read())
     await asyncio.sleep(moment.uniform(0.01, 0.4))
     for victim in moment.choice([[child.pid], [worker], [child.pid, worker], [worker, child.pid]]):
-        os.kill(victim, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # It may have ended with the one that was killed first.
+            os.kill(victim, signal.SIGKILL)
     lines = (await reading).splitlines(keepends=True)
     await child.wait()
     # The kill may have cut the last line short: then nobody heard it.
@@ -84,7 +84,7 @@ async def state_and_history(path: Path) -> tuple[list[StoreRecord], list[StoreEv
     store = await SqliteStore.open(path)
     snapshot = await store.snapshot()
     events: list[StoreEvent] = []
-    async with asyncio.timeout(30), store.feed(Revision(0)) as feed:
+    async with asyncio.timeout(90), store.feed(Revision(0)) as feed:
         while not events or events[-1].revision < snapshot.revision:
             events += await anext(feed)
     await store.close()
@@ -120,15 +120,14 @@ async def test_acknowledged_writes_survive_kill_9_under_load(tmp_path: Path) -> 
     path = tmp_path / "store.db"
     moment = random.Random()
     acknowledged: list[Acknowledged] = []
-    started, life = monotonic(), 0
-    while life < KILLS_MIN or monotonic() - started < SECONDS_MAX:
+    life = 0
+    while life < KILLS_MIN or len(acknowledged) < ACKNOWLEDGED_MIN:
         acknowledged += await one_life(path, life, moment)
         records, events = await state_and_history(path)
         check_pairs(records)
         check_history(events, acknowledged)
         assert len(events) == 2 * len({event.revision for event in events})
         life += 1
-    assert len(acknowledged) > 100 * KILLS_MIN
 
 
 if __name__ == "__main__":
