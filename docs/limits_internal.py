@@ -153,6 +153,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "api.warnings.ports.COMPARED_MAX",
         "apiserver.rbac.escalation.REPORTED_MAX",
         "store.encrypted.REPORTED_KEYS_MAX",
+        "network.trace.BACKENDS_MAX",
         "vpc.states.NAMES_SHOWN_MAX",
     ),
     "Messages between parts of the system, far above what they send.": (

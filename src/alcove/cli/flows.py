@@ -95,7 +95,7 @@ class FlowQuery:
         self.verdict = verdict
         self.since_seconds = since_seconds
         self.limit = limit
-        self.is_to = _to(to)
+        self.is_to = to_matcher(to)
 
     def fetch(self, session: CliSession, since_seconds: int) -> list[Object]:
         """The newest first. Without a tenant, those of all tenants; for a tenant's user, its own."""
@@ -181,7 +181,7 @@ def seconds_of(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def _to(text: str) -> Callable[[Object], bool]:
+def to_matcher(text: str) -> Callable[[Object], bool]:
     """Whether a flow goes to what `--to` says."""
     # An IPv6 address is in brackets where a port follows it.
     place = re.fullmatch(r"(?:\[(?P<six>[^]]+)\]|(?P<name>[^:]*))(?::(?P<port>[0-9]+))?", text)

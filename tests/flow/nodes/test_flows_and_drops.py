@@ -1,9 +1,14 @@
 """Flows and drops by name, of two tenants whose pods have the same addresses."""
 
+import orjson
+import pytest
+from typer.testing import CliRunner
+
 from alcove.agent.network.flow_reports import FlowSelection
 from alcove.api.ids import TenantId
 from alcove.api.node_api import FlowReport
 from alcove.client.keys import HOME
+from alcove.processes.main import app
 from alcove.testing.nodecluster import AttachedPod, NodeCluster
 from alcove.testing.podprobes import TENANTS, reaches
 from alcove.testing.probes import tcp_server
@@ -61,7 +66,7 @@ def test_a_flow_by_a_service_has_the_services_name(cluster: NodeCluster, pods: P
 
 
 def test_a_drop_says_which_policy_denied_it_and_the_pod_gets_an_event(
-    cluster: NodeCluster, pods: Pods
+    cluster: NodeCluster, pods: Pods, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     near, beside, far = pods["red"]
     for pod, role in ((near, "web"), (far, "db")):
@@ -86,4 +91,19 @@ def test_a_drop_says_which_policy_denied_it_and_the_pod_gets_an_event(
     assert all(tenant != "blue" for tenant, *_ in far.node.events)
     elsewhere = flows_of(far, namespace="other")
     assert elsewhere == [], "no end is in that namespace"
+    assert traced(cluster, beside, far, monkeypatch) == "dropped"
+    assert traced(cluster, near, far, monkeypatch) == "forwarded"
     cluster.must(cluster.server.system.delete(f"{POLICIES}/only-web"))
+
+
+def traced(
+    cluster: NodeCluster, source: AttachedPod, target: AttachedPod, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """What the objects say, as `alcove trace` shows it to the tenant; the nodes here have no server to ask."""
+    monkeypatch.setenv("KUBECONFIG", str(cluster.server.as_tenant("red").kubeconfig))
+    words = ["trace", source.key.name, "--to", target.key.name, "--port", "5432", "-o", "json"]
+    shown = CliRunner().invoke(app, words)
+    assert shown.exit_code == 0, shown.output
+    answer = orjson.loads(shown.stdout)
+    assert any("default/only-web" in step["message"] for step in answer["steps"])
+    return str(answer["verdict"])

@@ -1,0 +1,329 @@
+"""What should happen to a packet, step by step, from a tenant's own objects. Pure: no I/O.
+
+    trace(objects, TraceRequest(("shop", "web"), "db/postgres", 5432, "TCP"))
+
+A service is followed to each of its ready backends. Only what the tenant can read is used: where ring0's objects decide
+(nodes, ranges that pods may reach outside), a step says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ipaddress import ip_address, ip_network
+
+from msgspec import Struct
+
+from alcove.api import destinations, objects
+from alcove.api.addresses import Address, Network
+from alcove.api.kinds.core.networks import network_of
+from alcove.api.objects import Object
+from alcove.network.policy import PolicyPeer, PolicySet, allows, peer_of
+
+BACKENDS_MAX = 8
+"""Backends of a service that are followed."""
+SERVICE_LABEL = "kubernetes.io/service-name"
+FORWARDED, DROPPED, DEPENDS = "forwarded", "dropped", "depends on the backend"
+
+
+class TraceFailure(ValueError):
+    """The request names something that does not exist; the message says what."""
+
+
+class TraceRequest(Struct, frozen=True):
+    source: tuple[str, str]
+    """Namespace and name of a pod."""
+    to: str
+    """A pod or service (NAME or NAMESPACE/NAME), or an IP address."""
+    port: int = 0
+    """0 for the only port of a service."""
+    protocol: str = "TCP"
+
+
+class TenantObjects(Struct, frozen=True):
+    pods: Sequence[Object]
+    services: Sequence[Object]
+    slices: Sequence[Object]
+    policies: Sequence[Object]
+    namespaces: Sequence[Object]
+    networks: Sequence[Object]
+
+
+class TraceStep(Struct, frozen=True):
+    stage: str
+    message: str
+    passes: bool = True
+
+
+class Trace(Struct, frozen=True):
+    steps: tuple[TraceStep, ...]
+    verdict: str
+
+
+class _Target(Struct, frozen=True):
+    """Where the packet goes after translation; without a pod, an address outside the network."""
+
+    address: Address
+    port: int
+    pod: Object | None = None
+
+
+def trace(tenant: TenantObjects, request: TraceRequest) -> Trace:
+    """Raises TraceFailure."""
+    return _Tracer(tenant, request).run()
+
+
+class _Tracer:
+    def __init__(self, tenant: TenantObjects, request: TraceRequest) -> None:
+        self._tenant = tenant
+        self._request = request
+        self._source = self._pod(*request.source)
+        if self._source is None:
+            raise TraceFailure(f'pod "{request.source[1]}" not found in namespace "{request.source[0]}"')
+        self._network = network_of(self._source)
+        self._members = {
+            address: pod
+            for pod in tenant.pods
+            if network_of(pod) == self._network
+            for address in addresses_of(pod)
+        }
+        self._peers = [
+            peer_of(pod, addresses_of(pod)) for pod in tenant.pods if network_of(pod) == self._network
+        ]
+        self._labels: Mapping[str, Mapping[str, str]] = {
+            objects.name(each): objects.labels(each) for each in tenant.namespaces
+        }
+
+    def run(self) -> Trace:
+        assert self._source is not None
+        own = addresses_of(self._source)
+        node = objects.get(self._source, "spec", "nodeName", default="")
+        place = f"on {node}" if node else "not scheduled yet"
+        name = "/".join(self._request.source)
+        if not own:
+            return _end(
+                TraceStep(
+                    "source", f'pod {name}, {place}, has no address in network "{self._network}" yet', False
+                )
+            )
+        first = TraceStep("source", f'pod {name} ({own[0]}) {place}, network "{self._network}"')
+        steps, targets = self._targets()
+        if not targets:
+            return _end(first, *steps)
+        paths = [self._follow(own, target) for target in targets]
+        verdicts = {all(step.passes for step in path) for path in paths}
+        verdict = DEPENDS if len(verdicts) > 1 else FORWARDED if verdicts == {True} else DROPPED
+        return Trace((first, *steps, *(step for path in paths for step in path)), verdict)
+
+    # Where it goes
+
+    def _targets(self) -> tuple[list[TraceStep], list[_Target]]:
+        """The steps up to the translated destinations; no destinations if it ends before."""
+        to, port = self._request.to, self._request.port
+        address = _address(to)
+        if address is not None:
+            service = next((each for each in self._services() if address in cluster_ips(each)), None)
+            return self._by_service(service) if service is not None else self._by_address(address, port)
+        namespace, _, name = to.rpartition("/")
+        namespace = namespace or self._request.source[0]
+        pod, found = self._pod(namespace, name), self._service(namespace, name)
+        if found is not None and (pod is None or not port or port in _ports(found)):
+            return self._by_service(found)
+        if pod is None:
+            raise TraceFailure(f'neither a service nor a pod "{name}" found in namespace "{namespace}"')
+        return self._by_pod(pod, port)
+
+    def _by_pod(self, pod: Object, port: int) -> tuple[list[TraceStep], list[_Target]]:
+        title = f"pod {_name(pod)}"
+        if network_of(pod) != self._network:
+            message = f'{title} is in network "{network_of(pod)}": networks are not connected'
+            return [TraceStep("destination", message, False)], []
+        found = addresses_of(pod)
+        if not found:
+            return [TraceStep("destination", f"{title} has no address yet", False)], []
+        return [TraceStep("destination", f"{title} ({found[0]})")], [_Target(found[0], port, pod)]
+
+    def _by_address(self, address: Address, port: int) -> tuple[list[TraceStep], list[_Target]]:
+        if address in self._members:
+            return self._by_pod(self._members[address], port)
+        network = next((each for each in self._tenant.networks if objects.name(each) == self._network), {})
+        if any(address in each for each in _ranges(network)):
+            message = f'no pod and no service of network "{self._network}" has the address {address}'
+            return [TraceStep("destination", message, False)], []
+        return [TraceStep("destination", f'{address} is outside network "{self._network}"')], [
+            _Target(address, port)
+        ]
+
+    def _by_service(self, service: Object) -> tuple[list[TraceStep], list[_Target]]:
+        title, ips = f"service {_name(service)}", cluster_ips(service)
+        dns = f"{objects.name(service)}.{objects.namespace(service)}.svc"
+        if network_of(service) != self._network:
+            message = f'{title} is in network "{network_of(service)}": networks are not connected'
+            return [TraceStep("service", message, False)], []
+        steps = [
+            TraceStep("dns", f"{dns} is {', '.join(map(str, ips)) or 'the addresses of its pods (headless)'}")
+        ]
+        ports = objects.get(service, "spec", "ports", default=[])
+        wanted = [each for each in ports if (each.get("protocol") or "TCP") == self._request.protocol]
+        if self._request.port:
+            wanted = [each for each in wanted if each.get("port") == self._request.port]
+        if len(wanted) != 1:
+            has = ", ".join(f"{each.get('port')}/{each.get('protocol') or 'TCP'}" for each in ports) or "none"
+            message = (
+                f"{title} has not this port, or several: say which by --port and --protocol (it has {has})"
+            )
+            return [*steps, TraceStep("service", message, False)], []
+        backends = list(self._backends(service, wanted[0]))
+        if not backends:
+            return [
+                *steps,
+                TraceStep("service", f"{title}:{wanted[0]['port']} has no ready endpoints", False),
+            ], []
+        shown = ", ".join(f"{each.address}:{each.port}" for each in backends[:BACKENDS_MAX])
+        more = f" and {len(backends) - BACKENDS_MAX} more" if len(backends) > BACKENDS_MAX else ""
+        count = f"one of {len(backends)} backends" if len(backends) > 1 else "its backend"
+        steps.append(TraceStep("service", f"{title}:{wanted[0]['port']} becomes {count}: {shown}{more}"))
+        return steps, backends[:BACKENDS_MAX]
+
+    def _backends(self, service: Object, port: Object) -> Iterator[_Target]:
+        """The ready endpoints of a service's port."""
+        for each in self._tenant.slices:
+            if objects.namespace(each) != objects.namespace(service):
+                continue
+            if objects.labels(each).get(SERVICE_LABEL) != objects.name(service):
+                continue
+            names = {one.get("name") or "": one for one in each.get("ports") or ()}
+            number = (names.get(port.get("name") or "") or {}).get("port")
+            for endpoint in each.get("endpoints") or ():
+                if number and (endpoint.get("conditions") or {}).get("ready") is not False:
+                    for text in endpoint.get("addresses") or ():
+                        address = _address(text)
+                        if address is not None:
+                            yield _Target(address, number, self._members.get(address))
+
+    # What happens on the way
+
+    def _follow(self, own: Sequence[Address], target: _Target) -> list[TraceStep]:
+        assert self._source is not None
+        source = next((each for each in own if each.version == target.address.version), None)
+        if source is None:
+            return [TraceStep("source", f"the pod has no IPv{target.address.version} address", False)]
+        steps = [self._policy("egress", self._source, target.address, target.port)]
+        if target.pod is None:
+            return [*steps, *self._outside(target)]
+        steps.append(self._policy("ingress", target.pod, source, target.port))
+        here, there = (objects.get(pod, "spec", "nodeName", default="") for pod in (self._source, target.pod))
+        way = f"on {here}" if here == there else f"by the tunnel from {here} to {there}"
+        return [
+            *steps,
+            TraceStep("delivery", f"to pod {_name(target.pod)} ({target.address}:{target.port}), {way}"),
+        ]
+
+    def _policy(self, direction: str, pod: Object, peer: Address, port: int) -> TraceStep:
+        """The policies of a pod for a connection to or from the peer."""
+        stage, name = f"{direction} policy", _name(pod)
+        policies = [
+            each for each in self._tenant.policies if objects.namespace(each) == objects.namespace(pod)
+        ]
+        selecting = getattr(self._set(policies).selecting(self._peer(pod)), direction)
+        if not selecting:
+            return TraceStep(
+                stage, f"no NetworkPolicy selects pod {name} for {direction}: everything is allowed"
+            )
+        for each in selecting:
+            if allows(each.rules, peer, self._request.protocol, port):
+                rule = self._rule(direction, each.policy, pod, peer, port)
+                return TraceStep(stage, f"allowed by NetworkPolicy {each.policy}, {direction} rule {rule}")
+        names = ", ".join(sorted(each.policy for each in selecting))
+        message = f"denied: NetworkPolicies that select pod {name} for {direction}, of which none allows it: {names}"
+        return TraceStep(stage, message, False)
+
+    def _rule(self, direction: str, policy: str, pod: Object, peer: Address, port: int) -> int:
+        """The number of the policy's first rule that allows the connection, from 1."""
+        [found] = [each for each in self._tenant.policies if _name(each) == policy]
+        rules = objects.get(found, "spec", direction, default=[])
+        for number, rule in enumerate(rules, 1):
+            single = {**found, "spec": {**found["spec"], direction: [rule]}}
+            [named] = getattr(self._set([single]).selecting(self._peer(pod)), direction)
+            if allows(named.rules, peer, self._request.protocol, port):
+                return number
+        return 0
+
+    def _set(self, policies: Iterable[Object]) -> PolicySet:
+        return PolicySet(policies, self._labels, self._peers)
+
+    def _peer(self, pod: Object) -> PolicyPeer:
+        return peer_of(pod, addresses_of(pod))
+
+    def _outside(self, target: _Target) -> list[TraceStep]:
+        network = next((each for each in self._tenant.networks if objects.name(each) == self._network), {})
+        if not objects.get(network, "spec", "egress", "enabled", default=False):
+            message = f'network "{self._network}" has no egress (spec.egress.enabled): nothing leaves it'
+            return [TraceStep("gateway", message, False)]
+        if destinations.is_allowed(target.address, destinations.NOT_PUBLIC):
+            message = f"{target.address} is not public: dropped, unless ring0 allows the tenant this range"
+            return [TraceStep("gateway", message, False)]
+        node = objects.get(self._source or {}, "spec", "nodeName", default="")
+        message = (
+            f"leaves by the gateway on {node}, with the address of the node (NAT), unless it is a node's own"
+        )
+        return [TraceStep("gateway", message)]
+
+    # Objects
+
+    def _pod(self, namespace: str, name: str) -> Object | None:
+        return _find(self._tenant.pods, namespace, name)
+
+    def _service(self, namespace: str, name: str) -> Object | None:
+        return _find(self._tenant.services, namespace, name)
+
+    def _services(self) -> list[Object]:
+        return [each for each in self._tenant.services if network_of(each) == self._network]
+
+
+def _end(*steps: TraceStep) -> Trace:
+    return Trace(steps, DROPPED)
+
+
+def _find(items: Iterable[Object], namespace: str, name: str) -> Object | None:
+    return next(
+        (each for each in items if (objects.namespace(each), objects.name(each)) == (namespace, name)), None
+    )
+
+
+def _name(obj: Object) -> str:
+    return f"{objects.namespace(obj)}/{objects.name(obj)}"
+
+
+def _ports(service: Object) -> set[int]:
+    return {each.get("port", 0) for each in objects.get(service, "spec", "ports", default=[])}
+
+
+def _address(text: str) -> Address | None:
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
+
+
+def addresses_of(pod: Object) -> list[Address]:
+    """The pod's addresses; none once it has ended."""
+    status = pod.get("status") or {}
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return []
+    texts = [each.get("ip", "") for each in status.get("podIPs") or ()] or [status.get("podIP") or ""]
+    return [address for text in texts if (address := _address(text)) is not None]
+
+
+def cluster_ips(service: Object) -> list[Address]:
+    spec = service.get("spec") or {}
+    texts = spec.get("clusterIPs") or [spec.get("clusterIP") or ""]
+    return [address for text in texts if (address := _address(text)) is not None]
+
+
+def _ranges(network: Object) -> list[Network]:
+    """The network's own range, where its spec or status has one."""
+    spec = network.get("spec") or {}
+    try:
+        return [ip_network(f"{spec['ip']}/{spec['prefix']}")] if spec.get("ip") else []
+    except (KeyError, ValueError):
+        return []
