@@ -23,7 +23,7 @@ from alcove.dataplane.model import (
 from alcove.dataplane.namespaces import inside
 from alcove.dataplane.netlink import Netlink
 from alcove.testing.networks import LabNetwork, apply_networks
-from alcove.testing.nodes import Lab, NamespacePod
+from alcove.testing.nodes import Lab, LabNode, NamespacePod
 from alcove.testing.packets import ROUTER_MAC, SYN, Tap, ethernet, ipv4, tcp
 from alcove.testing.probes import TIMEOUT, connect, tcp_server, udp_socket
 
@@ -149,6 +149,13 @@ def quiet_connection(network: LabNetwork) -> Iterator[tuple[socket.socket, socke
             far.close()
 
 
+def is_full(node: LabNode, vni: int) -> bool:
+    traffic = node.plane.open_traffic(vni)
+    assert traffic is not None
+    traffic.flows()
+    return traffic.is_full()
+
+
 def test_one_networks_syn_flood_leaves_others_connections_alone(one_node: Lab) -> None:
     node = one_node.nodes[0]
     everybody = TrafficProfile((TrafficRule((PrefixBlock(ip_network("10.0.0.0/8")),)),))
@@ -167,6 +174,7 @@ def test_one_networks_syn_flood_leaves_others_connections_alone(one_node: Lab) -
         full = node.plane.memories.open(slots[LOUD])
         assert len(full.items()) > 6000, "the flood filled its own memory"
         full.close()
+        assert [is_full(node, vni) for vni in (LOUD, QUIET)] == [True, False]
         near.sendall(b"still here")
         assert far.recv(16) == b"still here"
         far.sendall(b"so am I")

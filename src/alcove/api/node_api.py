@@ -127,3 +127,5 @@ class NodeFlows(Struct, frozen=True):
     flows: tuple[FlowReport, ...] = ()
     left_out: int = 0
     """How many more matched."""
+    full: tuple[str, ...] = ()
+    """Networks whose table is full on this node: their older flows are gone."""

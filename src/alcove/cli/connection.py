@@ -45,6 +45,8 @@ class CliConnection:
         self._open: http.client.HTTPSConnection | None = None
         self.server = f"{self._url.scheme}://{self._url.netloc}"
         """The server's URL without a tenant's path."""
+        self.warnings: list[str] = []
+        """Of the last response."""
 
     def request(
         self, method: str, path: str, body: Object | None = None, headers: dict[str, str] | None = None
@@ -92,6 +94,7 @@ class CliConnection:
         connection = self._open = self._open or self._dial()
         try:
             response = self._send(connection, method, path, body, headers)
+            self.warnings = [_warning(each) for each in response.headers.get_all("Warning") or ()]
             return response.status, response.read()
         except (OSError, http.client.HTTPException) as error:
             self.close()
@@ -143,3 +146,9 @@ class CliConnection:
 
 
 __all__ = ["ApiError", "CliConnection", "ConnectionFailed", "KubeconfigUser", "default_kubeconfig", "load"]
+
+
+def _warning(header: str) -> str:
+    """The text of a warning header: `299 - "text"`."""
+    _, _, text = header.partition('"')
+    return text.removesuffix('"').replace('\\"', '"').replace("\\\\", "\\")

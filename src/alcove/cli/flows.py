@@ -110,6 +110,7 @@ class FlowQuery:
         return [flow for flow in found if self.is_to(flow)]
 
     def _request(self, session: CliSession, tenant: str, since_seconds: int) -> list[Object]:
+        from alcove.cli.output import escape
         from alcove.client import paths
         from alcove.client.resources import FLOWS
 
@@ -122,6 +123,8 @@ class FlowQuery:
         within = f"/tenants/{tenant}" if tenant else ""
         within += f"/namespaces/{self.namespace}" if self.namespace else ""
         answer = session.connection.request("GET", paths.with_query(f"{FLOWS.root}{within}/flows", query))
+        for text in session.connection.warnings:
+            typer.echo(f"warning: {escape(text)}", err=True)
         items: list[Object] = answer["items"]
         return items
 

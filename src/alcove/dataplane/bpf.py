@@ -144,6 +144,14 @@ class Map:
                 entries[key] = values[i * self.value_size : (i + 1) * self.value_size]
         return entries
 
+    def capacity(self) -> int:
+        """How many entries fit."""
+        for line in Path(f"/proc/self/fdinfo/{self.fd}").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name == "max_entries":
+                return int(value)
+        raise KernelRefused(f"read the size of {self.name}", errno.ENODATA)
+
     def _batches(self) -> Iterator[tuple[bytes, bytes, int]]:
         keys = ctypes.create_string_buffer(READ_BATCH * self.key_size)
         values = ctypes.create_string_buffer(READ_BATCH * self.value_size)

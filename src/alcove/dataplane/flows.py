@@ -16,6 +16,8 @@ from alcove.dataplane.maps import DROPPED, FLOW, TRACK, TUPLE, FlowFlag, FlowKin
 
 TICK_SECONDS = 2**30 / 1e9
 """The kernel's unit of time; see `now_tick` in bpf/lib/config.h."""
+FULL_PART = 0.7
+"""The kernel keeps some free entries for each CPU: a table from which it evicts is not filled to the last one."""
 _KIND_OFFSET = TUPLE.offsets()["kind"]
 _TICK_OFFSET = TRACK.offsets()["tick"]
 _START_TICKS = 1 << 16
@@ -90,17 +92,29 @@ class NetworkTraffic:
     def __init__(self, flows: Map, drops: Map) -> None:
         self._flows = flows
         self._drops = drops
+        self.entries = 0
+        """Entries in the table of flows when it was last read."""
 
     def flows(self, since: float = 0.0) -> list[ObservedFlow]:
         """Those that had a packet since then (epoch seconds); others are not decoded."""
-        return list(decode_flows(self._flows.items(), TickClock.current(), since))
+        entries = self._flows.items()
+        self.entries = len(entries)
+        return list(decode_flows(entries, TickClock.current(), since))
 
     def drops(self) -> list[ObservedDrop]:
         return list(decode_drops(self._drops.items(), TickClock.current()))
 
+    def is_full(self) -> bool:
+        """Whether older flows have had to make room, as far as the number of entries tells."""
+        return self.entries >= FULL_PART * self._flows.capacity()
+
     def close(self) -> None:
         self._flows.close()
         self._drops.close()
+
+    def __del__(self) -> None:
+        # A reader that is cancelled while the tables are being opened never gets them.
+        self.close()
 
 
 def decode_flows(

@@ -49,11 +49,12 @@ class SeenFlows:
     def __init__(self) -> None:
         self.reports = [report("acme", "till"), report("beta", "vault-canary")]
         self.asked: list[FlowSelection] = []
+        self.full: tuple[str, ...] = ()
 
     async def read(self, plane: PlaneId, tenant: TenantId | None, selection: FlowSelection) -> NodeFlows:
         assert plane == HOME
         self.asked.append(selection)
-        return NodeFlows(tuple(each for each in self.reports if tenant in (None, each.tenant)), left_out=2)
+        return NodeFlows(tuple(each for each in self.reports if tenant in (None, each.tenant)), 2, self.full)
 
 
 @pytest.fixture
@@ -152,7 +153,9 @@ async def test_kubectl_and_alcove_show_flows(
     assert "\x1b" not in listed.stdout and "\x9b" not in listed.stdout
     [flow] = orjson.loads(listed.stdout)["items"]
     assert flow["message"] == "denied\x1b[2J\x9b by \r\nnobody"
+    seen.full = ("acme/own",)
     other = await asyncio.to_thread(CliRunner().invoke, app, ["flows", "--to", "10.0.0.9:80"])
     assert (other.exit_code, other.stdout) == (0, "")
+    assert "older flows are missing" in other.stderr and "acme/own" in other.stderr
     refused = await asyncio.to_thread(CliRunner().invoke, app, ["flows", "--tenant", "beta"])
     assert refused.exit_code == 6

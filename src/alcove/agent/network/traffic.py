@@ -31,18 +31,20 @@ class TrafficReader:
         """The flows of the tenant's networks, or of all tenants of the plane."""
         reports: list[FlowReport] = []
         left_out = 0
+        full: list[str] = []
         async with self._reading:
             for view in self._views(plane, tenant):
                 traffic = await self._reconciler.dataplane.open_traffic(view.backing.vni)
                 if traffic is None:
                     continue
                 snapshot = snapshot_of(view, self._reconciler.records.all())
-                found, more = await asyncio.to_thread(_report, traffic, snapshot, selection)
+                found, more, is_full = await asyncio.to_thread(_report, traffic, snapshot, selection)
                 reports += found
                 left_out += more
+                full += [f"{snapshot.tenant}/{snapshot.network}"] if is_full else []
         limit = min(selection.limit, REPORTS_MAX)
         reports.sort(key=lambda each: -each.end)
-        return NodeFlows(tuple(reports[:limit]), left_out + max(0, len(reports) - limit))
+        return NodeFlows(tuple(reports[:limit]), left_out + max(0, len(reports) - limit), tuple(full))
 
     def _views(self, plane: PlaneId, tenant: TenantId | None) -> list[NetworkView]:
         return [
@@ -95,10 +97,11 @@ def service_addresses(services: Collection[Object], network: str) -> dict[Addres
 
 def _report(
     traffic: NetworkTraffic, snapshot: NetworkSnapshot, selection: FlowSelection
-) -> tuple[list[FlowReport], int]:
-    """The reports of a network, and how many more there are."""
+) -> tuple[list[FlowReport], int, bool]:
+    """The reports of a network, how many more there are, and whether older flows are gone."""
     try:
         found = selection.newest(traffic.flows(selection.since), traffic.drops())
+        is_full = traffic.is_full()
     finally:
         traffic.close()
     reporter = FlowReporter(snapshot)
@@ -111,4 +114,4 @@ def _report(
         report = reporter.flow(each) if isinstance(each, ObservedFlow) else reporter.drop(each)
         if selection.has(report):
             reports.append(within(report, selection.namespace) if selection.namespace else report)
-    return reports, left_out
+    return reports, left_out, is_full

@@ -39,7 +39,7 @@ AT_ONCE_MAX = 16
 LIMIT_DEFAULT, LIMIT_MAX = 1_000, 10_000
 BYTES_MAX = 16 << 20
 NAMED_MAX = 3
-"""Nodes that a warning names."""
+"""Nodes or networks that a warning names."""
 
 
 class _NodeAnswer(Struct, frozen=True):
@@ -67,7 +67,7 @@ class FlowsApi:
         limit = min(list_options(call).limit or LIMIT_DEFAULT, LIMIT_MAX)
         path = flows_path(self._plane, call.list_tenant or "") + "?" + self._query(call, limit)
         answers = await asyncio.gather(*(self._fetch(node, path) for node in self._nodes(call)))
-        self._warn(call, [each.node for each in answers if each.flows is None])
+        _warn(call, answers)
         flows = [(each.node, flow) for each in answers if each.flows is not None for flow in each.flows.flows]
         flows.sort(key=lambda pair: -pair[1].end)
         left_out = sum(each.flows.left_out for each in answers if each.flows is not None)
@@ -118,11 +118,6 @@ class FlowsApi:
         except (ApiError, ConnectionError, HttpError, TimeoutError, msgspec.MsgspecError):
             return _NodeAnswer(node, None)
 
-    def _warn(self, call: ApiCall, silent: Sequence[str]) -> None:
-        if silent:
-            names = ", ".join(sorted(silent)[:NAMED_MAX]) + (", …" if len(silent) > NAMED_MAX else "")
-            call.warn([f"flows of {len(silent)} nodes are missing, they did not respond: {names}"])
-
     def _entry(self, call: ApiCall, node: str, flow: FlowReport) -> CacheEntry:
         namespace = call.list_namespace or _namespace((flow.source, flow.destination))
         name = _name(node, flow)
@@ -141,6 +136,22 @@ class FlowsApi:
         return CacheEntry(
             key, self._services.cache.revision, encode({**names, "node": node, **fields, **times})
         )
+
+
+def _warn(call: ApiCall, answers: Sequence[_NodeAnswer]) -> None:
+    """Says in the response what is missing from it."""
+    silent = sorted(each.node for each in answers if each.flows is None)
+    if silent:
+        call.warn([f"flows of {len(silent)} nodes are missing, they did not respond: {_names(silent)}"])
+    full = sorted({name for each in answers if each.flows is not None for name in each.flows.full})
+    if full:
+        call.warn(
+            [f"older flows are missing, the tables of connections of these networks are full: {_names(full)}"]
+        )
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED_MAX]) + (", …" if len(names) > NAMED_MAX else "")
 
 
 def _namespace(ends: Iterable[FlowEnd]) -> str:
