@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from alcove.testing.agent import LocalAgent, node_kubeconfig
 from alcove.testing.controlplane import LocalControllers
+from alcove.testing.scheduler import LocalScheduler
 from alcove.testing.server import Caller, LocalServer, wait_until
 
 _NUMBERS = count()
@@ -16,6 +18,19 @@ _NUMBERS = count()
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     directory: Path = tmp_path_factory.mktemp("control-plane")
     with LocalServer(directory / "server") as server, LocalControllers(server, directory):
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hollow_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    """A control plane with a scheduler and a hollow node, on which every pod runs at once."""
+    directory: Path = tmp_path_factory.mktemp("hollow-cluster")
+    with (
+        LocalServer(directory / "server") as server,
+        LocalControllers(server, directory),
+        LocalScheduler(server.admin_kubeconfig, directory),
+        LocalAgent(node_kubeconfig(server, "n1"), directory / "n1", "n1", "--hollow"),
+    ):
         yield server
 
 

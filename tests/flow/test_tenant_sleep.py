@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -13,12 +11,8 @@ from typer.testing import CliRunner
 
 from alcove.api import meta
 from alcove.api.objects import Object, get
-from alcove.controllers.all import CONTROLLERS
 from alcove.processes.main import app
-from alcove.testing.agent import LocalAgent, node_kubeconfig
 from alcove.testing.cluster import condition, tenant_is_ready
-from alcove.testing.controllers import RunningControllers
-from alcove.testing.scheduler import LocalScheduler
 from alcove.testing.server import Caller, LocalServer, wait_until
 
 NAMESPACE = "/api/v1/namespaces/default"
@@ -28,15 +22,8 @@ RECORDS = "/api/v1/namespaces/kube-system/configmaps?labelSelector=alcove.io/sle
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
-    directory: Path = tmp_path_factory.mktemp("sleep")
-    with (
-        LocalServer(directory / "server") as server,
-        RunningControllers(server.admin_kubeconfig, CONTROLLERS),
-        LocalScheduler(server.admin_kubeconfig, directory),
-        LocalAgent(node_kubeconfig(server, "n1"), directory / "n1", "n1", "--hollow"),
-    ):
-        yield server
+def cluster(hollow_cluster: LocalServer) -> LocalServer:
+    return hollow_cluster
 
 
 def make_tenant(cluster: LocalServer, name: str) -> Caller:
@@ -79,7 +66,7 @@ def ready(caller: Caller, count: int) -> bool:
 
 
 def test_a_sleeping_tenants_pods_end_and_all_of_them_come_back(cluster: LocalServer) -> None:
-    acme, beta = make_tenant(cluster, "acme"), make_tenant(cluster, "beta")
+    acme, beta = make_tenant(cluster, "sleeper"), make_tenant(cluster, "beside")
     make(beta, f"{APPS}/deployments", workload("other", replicas=1))
     make(acme, f"{APPS}/deployments", workload("web", replicas=2))
     make(acme, f"{APPS}/statefulsets", workload("db", replicas=1, serviceName="db"))
@@ -93,7 +80,7 @@ def test_a_sleeping_tenants_pods_end_and_all_of_them_come_back(cluster: LocalSer
     wait_until(lambda: ready(acme, 5) and ready(beta, 1), 60)
     before = {pod["metadata"]["uid"] for pod in pods(acme)}
 
-    assert "tenant/acme is asleep" in alcove(cluster, "tenant", "sleep", "acme")
+    assert "tenant/sleeper is asleep" in alcove(cluster, "tenant", "sleep", "sleeper")
     assert "Asleep" in alcove(cluster, "tenant", "list")
     wait_until(lambda: cluster.system.get(RECORDS).json["items"] == [], 60)
     # A pod of each controller waits, and so does the one that has none; the job has none.
@@ -108,7 +95,7 @@ def test_a_sleeping_tenants_pods_end_and_all_of_them_come_back(cluster: LocalSer
     )
     assert refused.status == 403 and "asleep" in refused.json["message"]
 
-    alcove(cluster, "tenant", "wake", "acme")
+    alcove(cluster, "tenant", "wake", "sleeper")
     wait_until(lambda: ready(acme, 5), 60)
     assert not before & {pod["metadata"]["uid"] for pod in pods(acme)}
     alone = acme.get(f"{PODS}/alone").json
@@ -175,8 +162,8 @@ def test_a_request_wakes_a_tenant_that_sleeps_for_inactivity(cluster: LocalServe
 
 
 def test_a_tenants_admin_does_not_put_tenants_to_sleep(cluster: LocalServer) -> None:
-    caller = make_tenant(cluster, "own")
-    for tenant in ("own", "system", "missing"):
+    caller = make_tenant(cluster, "lazy")
+    for tenant in ("lazy", "system", "missing"):
         for asleep in (True, False):
             answer = caller.patch(f"/api/v1/tenants/{tenant}", {"spec": {"sleep": {"asleep": asleep}}})
             assert answer.status == 403, answer.body

@@ -59,6 +59,13 @@ class CliConnection:
             raise from_status(value)
         return value
 
+    def content(self, path: str) -> bytes:
+        """The response to a GET as it was sent. Raises ApiError and ConnectionFailed."""
+        status, content = self._exchange("GET", path, None, {})
+        if status >= 400:
+            raise from_status(self._decode(content))
+        return content
+
     def text(self, path: str) -> str:
         """A plain-text response, such as metrics. Raises ApiError and ConnectionFailed."""
         status, content = self._exchange("GET", path, None, {"Accept": "*/*"})

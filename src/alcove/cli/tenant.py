@@ -17,6 +17,7 @@ from alcove.cli.options import (
     TimeoutOption,
     WaitOption,
 )
+from alcove.cli.tenant_backup import verb as backup_verb
 
 if TYPE_CHECKING:
     from alcove.api.objects import Object
@@ -57,7 +58,7 @@ def create(
         session = CliSession(via)
         created = session.create(TENANTS, _tenant(name, weight, quota or [], domain or [], dedicated))
         if wait:
-            created = _wait_ready(session, name, timeout)
+            created = wait_ready(session, name, timeout)
         show_one(created, TENANT, form)
 
 
@@ -77,7 +78,7 @@ def _tenant(name: str, weight: int | None, quota: list[str], domains: list[str],
     return {"apiVersion": "v1", "kind": "Tenant", "metadata": {"name": name}, "spec": spec}
 
 
-def _wait_ready(session: CliSession, name: str, seconds_max: float) -> Object:
+def wait_ready(session: CliSession, name: str, seconds_max: float) -> Object:
     """Waits until the tenant is initialized and its default network, if it has one, is ready."""
     from alcove.api import objects
     from alcove.cli.session import wait_for
@@ -239,5 +240,5 @@ def revoke(
     typer.echo(f"tenant/{tenant}: {whose} revoked; to get a new one: alcove tenant kubeconfig {tenant}")
 
 
-for command in (sleep.sleep, sleep.wake):
+for command in (sleep.sleep, sleep.wake, backup_verb.backup, backup_verb.restore, backup_verb.clone):
     app.command()(command)

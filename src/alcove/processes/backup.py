@@ -30,6 +30,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from alcove.api.ids import Key, TenantId
+from alcove.cli.private_files import new_file, open_private, sync_directory
 from alcove.store import encryption_config
 from alcove.store.base import StoreOpenError
 from alcove.store.encryption import MARK, Encryption, UnreadableBody
@@ -75,16 +76,10 @@ def save(data: Path, file: Path) -> Backup:
         with _translate_errors(data / STORE):
             _copy_store(data / STORE, copy)
             backup = _describe(copy)
-        archive = Path(directory) / file.name
-        with open(archive, "xb", opener=_open_private) as out:
-            with tarfile.open(fileobj=out, mode="w") as tar:
-                tar.add(copy, STORE)
-                for key in sorted((data / PKI).iterdir()):
-                    tar.add(key, f"{PKI}/{key.name}")
-            out.flush()
-            os.fsync(out.fileno())
-        archive.rename(file)
-        _sync_directory(file.parent)
+        with new_file(file) as out, tarfile.open(fileobj=out, mode="w") as tar:
+            tar.add(copy, STORE)
+            for key in sorted((data / PKI).iterdir()):
+                tar.add(key, f"{PKI}/{key.name}")
     return structs.replace(backup, size_bytes=file.stat().st_size)
 
 
@@ -110,7 +105,7 @@ def restore(file: Path, data: Path, *, replace: bool = False) -> Backup:
         _set_aside(data)
         (directory / PKI).rename(data / PKI)
         (directory / STORE).rename(data / STORE)
-        _sync_directory(data)
+        sync_directory(data)
     return backup
 
 
@@ -125,7 +120,7 @@ def encrypted_objects(data: Path) -> int:
 
 
 def _copy_store(source: Path, copy: Path) -> None:
-    os.close(_open_private(str(copy), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    os.close(open_private(str(copy), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=rw", uri=True)) as connection:
         # Reads a snapshot: concurrent writers are not blocked.
         connection.execute("VACUUM INTO ?", (str(copy),))
@@ -179,7 +174,7 @@ def _unpack(file: Path, directory: Path) -> None:
                     raise BackupFailed(f"{file} is not a backup: unexpected member {member.name}")
                 content = tar.extractfile(member)
                 assert content is not None
-                with content, open(directory / member.name, "xb", opener=_open_private) as out:
+                with content, open(directory / member.name, "xb", opener=open_private) as out:
                     shutil.copyfileobj(content, out, io.DEFAULT_BUFFER_SIZE << 4)
                     out.flush()
                     os.fsync(out.fileno())
@@ -212,21 +207,9 @@ def _translate_errors(path: Path, opened: Path | None = None) -> Iterator[None]:
 @contextmanager
 def _locked(data: Path) -> Iterator[None]:
     """Holds the store's lock, so that no API server can open it."""
-    with open(data / f"{STORE}.lock", "w", opener=_open_private) as lock:
+    with open(data / f"{STORE}.lock", "w", opener=open_private) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise BackupFailed(f"{data} is in use; stop its API server first (`alcove down`)") from error
         yield
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

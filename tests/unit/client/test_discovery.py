@@ -4,7 +4,8 @@ import pytest
 
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.client.client import Client
-from alcove.client.discovery import _parsed, served
+from alcove.client.discovery import parsed, served
+from alcove.client.errors import MalformedResponse
 from alcove.client.resources import DEPLOYMENTS, HORIZONTAL_POD_AUTOSCALERS, NETWORKS, PODS, TENANTS
 from alcove.testing.server import LocalServer
 
@@ -25,5 +26,5 @@ async def test_discovery_of_a_tenant_has_no_ring0_resources(client: Client, serv
 
 
 def test_an_invalid_discovery_document_raises_an_error() -> None:
-    with pytest.raises(KeyError):
-        list(_parsed({"kind": "Status"}))
+    with pytest.raises(MalformedResponse):
+        parsed([{"kind": "Status"}])

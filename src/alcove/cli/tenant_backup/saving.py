@@ -1,0 +1,108 @@
+"""Saves a tenant's objects as they were at one revision."""
+
+from __future__ import annotations
+
+import time
+from typing import BinaryIO
+
+import msgspec
+from msgspec import Struct
+
+from alcove.api import meta
+from alcove.api.errors import Expired
+from alcove.api.ids import TenantId
+from alcove.cli.connection import CliConnection
+from alcove.cli.errors import CliError
+from alcove.cli.tenant_backup.archive import ArchiveHeader, ArchiveWriter
+from alcove.cli.tenant_backup.plan import in_restore_order, is_saved
+from alcove.client import discovery, paths
+from alcove.client.discovery import ServedResource
+from alcove.client.resources import API_SERVICES, NAMESPACES, Resource
+
+PAGE_BYTES = 4 << 20
+"""Pages are about as large, however large the objects are."""
+PAGE_OBJECTS, PAGE_OBJECTS_MAX = 100, 5000
+
+
+class SavedBackup(Struct, frozen=True):
+    objects: int
+    revision: str
+    size_bytes: int
+
+
+class _PageMetadata(
+    Struct, frozen=True, rename={"resource_version": "resourceVersion", "continue_": "continue"}
+):
+    resource_version: str = ""
+    continue_: str = ""
+
+
+class _Page(Struct, frozen=True):
+    metadata: _PageMetadata
+    items: list[msgspec.Raw]
+
+
+_PAGES = msgspec.json.Decoder(_Page)
+
+
+def names_of(resource: Resource) -> tuple[str, str]:
+    """What names the resource in any version."""
+    return resource.group, resource.resource
+
+
+def served(connection: CliConnection, tenant: str) -> list[ServedResource]:
+    """The resources of the tenant's own objects: those of extension servers are not."""
+    documents = [
+        connection.request("GET", f"/tenants/{tenant}{path}", headers={"Accept": discovery.ACCEPT})
+        for path in discovery.PATHS
+    ]
+    services = connection.request("GET", paths.collection(TenantId(tenant), API_SERVICES))["items"]
+    elsewhere = {each["spec"].get("group", "") for each in services if each["spec"].get("service")}
+    return [each for each in discovery.parsed(documents) if each.resource.group not in elsewhere]
+
+
+def save(connection: CliConnection, tenant: str, out: BinaryIO) -> SavedBackup:
+    """Writes an archive. Raises ApiError, ConnectionFailed, CliError, OSError."""
+    resources = [each.resource for each in served(connection, tenant) if is_saved(each)]
+    revision = _page(connection, tenant, NAMESPACES, {"limit": "1"}).metadata.resource_version
+    writer = ArchiveWriter(out, ArchiveHeader(tenant, revision, meta.format_time(time.time())))
+    for resource in in_restore_order(resources):
+        try:
+            _save_resource(connection, tenant, resource, revision, writer)
+        except Expired as error:
+            message = (
+                f"the API server no longer has the state at revision {revision}, with which the backup began"
+            )
+            raise CliError(f"{message}; try again") from error
+    writer.end()
+    return SavedBackup(writer.objects, revision, writer.size_bytes)
+
+
+def _save_resource(
+    connection: CliConnection, tenant: str, resource: Resource, revision: str, writer: ArchiveWriter
+) -> None:
+    query = {"resourceVersion": revision, "resourceVersionMatch": "Exact"}
+    limit, has_begun = PAGE_OBJECTS, False
+    while True:
+        page = _page(connection, tenant, resource, {**query, "limit": str(limit)})
+        items = [bytes(item) for item in page.items]
+        if items and not has_begun:
+            writer.begin(resource)
+            has_begun = True
+        writer.add(items)
+        if not page.metadata.continue_:
+            return
+        query = {"continue": page.metadata.continue_}
+        limit = _next_limit(limit, sum(map(len, items)))
+
+
+def _next_limit(limit: int, size_bytes: int) -> int:
+    return max(1, min(limit * PAGE_BYTES // max(size_bytes, 1), 4 * limit, PAGE_OBJECTS_MAX))
+
+
+def _page(connection: CliConnection, tenant: str, resource: Resource, query: dict[str, str]) -> _Page:
+    path = paths.with_query(paths.collection(TenantId(tenant), resource), query)
+    try:
+        return _PAGES.decode(connection.content(path))
+    except msgspec.MsgspecError as error:
+        raise CliError(f"{path} did not answer with a list: {error}") from error
