@@ -47,6 +47,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "http.limits.HttpLimits.linger_seconds_max",
     ),
     "Attempts at something that succeeds at the first or second one.": (
+        "agent.cgroups._MAKE_TRIES_MAX",
         "agent.runtime.exec_process.KILLS_MAX",
         "agent.cgroups._KILL_ROUNDS_MAX",
         "agent.mount_calls._TRIES_MAX",
