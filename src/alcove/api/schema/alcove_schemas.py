@@ -203,20 +203,61 @@ def _mizar() -> dict[str, dict[str, Any]]:
     return definitions
 
 
+_AMOUNTS = {"type": "object", "additionalProperties": {"$ref": _QUANTITY}}
+
+_CONTROL_PLANE = _record(
+    "The API server that serves the tenant. The other fields are for the mode `Dedicated`.",
+    {
+        "mode": _text(
+            "`Shared` with other tenants, or `Dedicated`: a separate API server and store.",
+            "Shared",
+            "Dedicated",
+        ),
+        "replicas": _integer(
+            "Number of API servers; 1, the default, is the only one for a store of type sqlite."
+        ),
+        "version": _text("Version of the API server; default: that of the controllers."),
+        "storage": _record(
+            "The volume of the store.",
+            {
+                "size": {
+                    "$ref": _QUANTITY,
+                    "description": "Size of the volume; default 1Gi. Read at its creation.",
+                },
+                "type": _text("Type of the store.", "sqlite"),
+            },
+        ),
+        "resources": _record(
+            "CPU and memory of the API server's container.",
+            {
+                "requests": {**_AMOUNTS, "description": "Reserved amounts; default 100m of CPU and 128Mi."},
+                "limits": {**_AMOUNTS, "description": "Limits; default 1Gi of memory."},
+            },
+        ),
+        "runtimeClassName": _text("RuntimeClass of the API server's pod, of ring0."),
+        "certificateSANs": _names("Further names and addresses in the serving certificate.", "set"),
+        "users": {
+            "type": "array",
+            "items": _record(
+                "A user of the tenant.",
+                {
+                    "name": _text("Name of the user."),
+                    "groups": _names("Groups of the user.", "set"),
+                },
+                ("name",),
+            ),
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+            "description": "Users that get a kubeconfig, in a Secret of ring0; default: `admin`.",
+        },
+    },
+)
+
 _TENANT_SPEC = _record(
     "Desired state of a tenant.",
     {
         "storageClusterId": _text("Store of the tenant's objects, if there are several."),
-        "controlPlane": _record(
-            "The API server that serves the tenant.",
-            {
-                "mode": _text(
-                    "`Shared` with other tenants, or `Dedicated`: a separate API server and store.",
-                    "Shared",
-                    "Dedicated",
-                )
-            },
-        ),
+        "controlPlane": _CONTROL_PLANE,
         "weight": _integer("Relative share of scheduling capacity compared to other tenants; default 1."),
         "quota": _record(
             "Limits on the sum of all objects in the tenant.",
@@ -319,6 +360,14 @@ _TENANT_STATUS = _record(
             **_text("Last request of the tenant's users, to a tenth of `spec.sleep.afterInactivity`."),
             "format": "date-time",
         },
+        "controlPlane": _record(
+            "Observed state of a dedicated API server.",
+            {
+                "certificateAuthority": _text("Certificate, in PEM, by which clients verify the API server."),
+                "version": _text("Version of the API server that runs."),
+                "lastError": _text("Why the API server is not ready; empty if it is."),
+            },
+        ),
         "quota": _record(
             "Quota usage of the tenant; written only by the API server.",
             {

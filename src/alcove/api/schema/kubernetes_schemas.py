@@ -106,9 +106,15 @@ def documents() -> dict[str, dict[str, Any]]:
     return spec
 
 
-def _read() -> bytes:
+def package_files() -> tuple[Path, Path]:
+    """The only files of the package `kubernetes-validate` that are used: the one by which it is found, and the
+    definitions."""
     # Located without importing: the package's code would load 10 MB of validators.
     package = find_spec("kubernetes_validate")
     assert package is not None and package.origin is not None
-    directory = Path(package.origin).parent / "kubernetes-json-schema" / f"v{VERSION}-local"
-    return (directory / "_definitions.json").read_bytes()
+    origin = Path(package.origin)
+    return origin, origin.parent / "kubernetes-json-schema" / f"v{VERSION}-local" / "_definitions.json"
+
+
+def _read() -> bytes:
+    return package_files()[1].read_bytes()

@@ -116,11 +116,9 @@ def test_names_of_tenants(name: str, expected: list[str]) -> None:
     assert list(TENANTS.validate_name(name, False)) == expected
 
 
-def test_a_tenant_may_move_between_planes_but_not_between_stores() -> None:
+def test_a_tenant_may_not_move_between_stores() -> None:
     old = tenant(storageClusterId="1")
     new = copy.deepcopy(old)
-    new["spec"]["controlPlane"]["mode"] = "Dedicated"
-    assert messages(TENANTS.validate_update(new, old)) == []
     new["spec"]["storageClusterId"] = "2"
     assert messages(TENANTS.validate_update(new, old)) == [
         'spec.storageClusterId: Invalid value: "2": field is immutable'

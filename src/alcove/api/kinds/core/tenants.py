@@ -8,6 +8,7 @@ from alcove.api import addresses, destinations, names, quantity
 from alcove.api.fields import FieldError, invalid, too_many
 from alcove.api.ids import ALL
 from alcove.api.kind import CLIENT_METADATA, Strategy
+from alcove.api.kinds.core.control_planes import SHARED, check_control_plane, check_mode_unchanged
 from alcove.api.kinds.core.lifecycles import (
     activate,
     check_finalizers,
@@ -25,7 +26,6 @@ from alcove.api.quantity import QuantityError
 from alcove.api.validation import INT32_MAX, FieldErrors, check_choice, check_value
 
 FINALIZER = "arktos"
-MODES = ("Dedicated", "Shared")
 POD_SECURITY_LEVELS = ("baseline", "privileged", "restricted")
 TRUSTED_LEVEL = "privileged"
 DEFAULT_WEIGHT = 1
@@ -52,7 +52,7 @@ def _default(tenant: Object) -> None:
     spec = tenant.setdefault("spec", {})
     control_plane = spec.setdefault("controlPlane", {})
     if not control_plane.get("mode"):
-        control_plane["mode"] = "Shared"
+        control_plane["mode"] = SHARED
     spec.setdefault("weight", DEFAULT_WEIGHT)
     default_phase(tenant)
 
@@ -62,8 +62,7 @@ def _validate(tenant: Object) -> list[FieldError]:
     spec = tenant.get("spec", {})
     if cluster := spec.get("storageClusterId"):
         check_value(cluster, names.label_value, "spec.storageClusterId", errors)
-    mode = get(spec, "controlPlane", "mode", default="")
-    check_choice(mode, MODES, "spec.controlPlane.mode", errors)
+    check_control_plane(spec.get("controlPlane") or {}, "spec.controlPlane", errors)
     weight = spec.get("weight", DEFAULT_WEIGHT)
     if not 1 <= weight <= INT32_MAX:
         errors.append(invalid("spec.weight", weight, names.out_of_range(1, INT32_MAX)))
@@ -161,7 +160,7 @@ def _is_more(amount: str, other: str) -> bool:
 
 def _validate_update(new: Object, old: Object) -> list[FieldError]:
     """`spec.storageClusterId`, the store of the tenant's objects, is immutable."""
-    errors: list[FieldError] = []
+    errors = check_mode_unchanged(new, old)
     field = "storageClusterId"
     immutable(get(new, "spec", field), get(old, "spec", field), f"spec.{field}", errors)
     return errors

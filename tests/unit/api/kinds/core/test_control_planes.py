@@ -1,0 +1,80 @@
+"""`Tenant.spec.controlPlane`: what is accepted, and what is refused with which message."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from alcove.api.kinds.core import STRATEGIES
+from alcove.api.objects import Object
+
+TENANTS = STRATEGIES["tenants"]
+
+
+def tenant(**control_plane: Any) -> Object:
+    made: Object = {"metadata": {"name": "acme"}, "spec": {"controlPlane": control_plane}}
+    TENANTS.default(made)
+    return made
+
+
+def problems(**control_plane: Any) -> list[str]:
+    return [
+        str(error).removeprefix("spec.controlPlane.") for error in TENANTS.validate(tenant(**control_plane))
+    ]
+
+
+def test_everything_that_may_be_said_of_a_dedicated_plane() -> None:
+    said = {
+        "mode": "Dedicated",
+        "replicas": 1,
+        "version": "0.1.0",
+        "storage": {"size": "2Gi", "type": "sqlite"},
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
+        "runtimeClassName": "crun",
+        "certificateSANs": ["api.acme.example", "203.0.113.7", "2001:db8::7"],
+        "users": [{"name": "admin"}, {"name": "dev", "groups": ["developers", "system:masters"]}],
+    }
+    assert problems(**said) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"mode": "Own"}, ['mode: Unsupported value: "Own"']),
+        ({"replicas": 3}, ["replicas: Invalid value: 3: must be 1"]),
+        ({"replicas": 0}, ["replicas: Invalid value: 0: must be 1"]),
+        ({"version": "../x"}, ['version: Invalid value: "../x": must be a version']),
+        ({"storage": {"type": "etcd"}}, ['storage.type: Unsupported value: "etcd"']),
+        ({"storage": {"size": "1Mi"}}, ['storage.size: Invalid value: "1Mi": must be at least 64Mi']),
+        ({"storage": {"size": "-1Gi"}}, ['storage.size: Invalid value: "-1Gi": must be greater than']),
+        ({"resources": {"limits": {"gpu": "1"}}}, ["resources.limits[gpu]: Invalid value"]),
+        (
+            {"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}},
+            ['resources.requests[cpu]: Invalid value: "2": must not be more than'],
+        ),
+        ({"runtimeClassName": "A/B"}, ['runtimeClassName: Invalid value: "A/B"']),
+        ({"certificateSANs": ["a.example", "a.example"]}, ['certificateSANs[1]: Duplicate value: "a.example"']),
+        ({"certificateSANs": ["no name"]}, ['certificateSANs[0]: Invalid value: "no name"']),
+        ({"certificateSANs": ["a.example"] + [f"a{n}.example" for n in range(64)]}, ["certificateSANs: Too many"]),
+        ({"users": [{"name": "a"}, {"name": "a"}]}, ['users[1].name: Duplicate value: "a"']),
+        ({"users": [{"name": "tenant:other"}]}, ['users[0].name: Invalid value: "tenant:other"']),
+        ({"users": [{"name": "a", "groups": [""]}]}, ['users[0].groups[0]: Invalid value: ""']),
+        ({"users": [{"name": "a", "groups": ["x\ny"]}]}, ["users[0].groups[0]: Invalid value"]),
+    ],
+)  # fmt: skip
+def test_what_a_plane_cannot_be_is_refused(said: dict[str, Any], expected: list[str]) -> None:
+    found = problems(**{"mode": "Dedicated", **said})
+    assert len(found) == len(expected), found
+    for message, start in zip(found, expected, strict=True):
+        assert message.startswith(start), message
+
+
+@pytest.mark.parametrize(("old", "new"), [("Shared", "Dedicated"), ("Dedicated", "Shared")])
+def test_a_tenant_cannot_be_parted_from_its_objects(old: str, new: str) -> None:
+    before = tenant(mode=old)
+    after = copy.deepcopy(before)
+    after["spec"]["controlPlane"]["mode"] = new
+    [error] = TENANTS.validate_update(after, before)
+    assert str(error).startswith("spec.controlPlane.mode: Forbidden: may not be changed")
+    after["spec"]["controlPlane"] = {"mode": old, "users": [{"name": "dev"}]}
+    assert TENANTS.validate_update(after, before) == []
