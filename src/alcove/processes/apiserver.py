@@ -14,12 +14,10 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from alcove.api import meta, registry
+from alcove.api import registry
 from alcove.api.destinations import Network
-from alcove.api.encode import encode
 from alcove.api.errors import ApiError
-from alcove.api.ids import SYSTEM, Key, TenantId
-from alcove.api.objects import Object
+from alcove.api.ids import SYSTEM
 from alcove.api.registry import KindRegistry
 from alcove.apiserver.activity import UserActivity
 from alcove.apiserver.admission.chain import Chain
@@ -39,6 +37,7 @@ from alcove.apiserver.auth import bootstrap, signingkeys
 from alcove.apiserver.auth.authenticate import Authenticator
 from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.revocations import RevokedConnections
+from alcove.apiserver.auth.ring0_trust import Ring0Trust
 from alcove.apiserver.auth.signingkeys import SigningKeys
 from alcove.apiserver.auth.statictokens import StaticTokens
 from alcove.apiserver.auth.subjects import Subject
@@ -88,7 +87,7 @@ from alcove.http.server import HttpServer
 from alcove.processes.memory import keep_trimmed
 from alcove.processes.open_files import connections_that_fit
 from alcove.store import encryption_config
-from alcove.store.base import ABSENT, RevisionMismatch, Store, WriteOp
+from alcove.store.base import Store
 from alcove.store.compaction import Compactor, RetentionPolicy
 from alcove.store.encrypted import EncryptedStore
 from alcove.store.encryption import Encryption
@@ -113,6 +112,9 @@ class ApiServerConfig(Struct, frozen=True, kw_only=True):
     """Directory with ca.crt, client.crt and client.key for etcd. None for no TLS."""
     encryption: Path | None = None
     """An EncryptionConfiguration file. None for `encryption.yaml` in `data`, if it exists."""
+    keys: Path | None = None
+    """Of a dedicated plane: a directory with its authority, its signing key, and ring0's authorities, which is only
+    read. None to keep keys in `data`."""
     tokens: Path | None = None
     """A file of static bootstrap tokens."""
     admission: AdmissionSettings = AdmissionSettings()
@@ -144,7 +146,7 @@ async def serve(config: ApiServerConfig) -> AsyncIterator[RunningApiServer]:
     store = EncryptedStore(await _open(config, metrics), encryption)
     try:
         kinds = registry.load()
-        await _bootstrap(store, kinds, SYSTEM)
+        await bootstrap.create_missing(store, kinds, SYSTEM)
         async with _serving(config, store, kinds, metrics) as running:
             yield running
     finally:
@@ -177,8 +179,16 @@ async def _serving(
     clock = time.time
     audit = AuditLog(config.data / "audit")
     pki = config.data / "pki"
-    authority = CertificateAuthority.open(pki, clock())
-    serving = ServerCertificate(pki, authority, (config.host, *config.hosts), clock)
+    keys = config.keys or pki
+    authority = CertificateAuthority.open(keys, clock())
+    ring0 = Ring0Trust.load(keys) if config.keys else None
+    serving = ServerCertificate(
+        pki,
+        authority,
+        (config.host, *config.hosts),
+        clock,
+        ring0.client_authority_pem if ring0 else b"",
+    )
     buffers = TenantBuffers(config.buffers)
 
     def publish(events: Sequence[CacheEvent]) -> None:
@@ -196,18 +206,18 @@ async def _serving(
     async with cache:
         divisions.load()
         store.report()
-        agents = AgentConnector(pki, authority, clock)
+        agents = AgentConnector(pki, authority, clock, ring0.node_authority_pem if ring0 else b"")
         dialer = _dialer(config, cache, agents)
         webhooks = Webhooks(dialer)
         front_proxy = FrontProxy(authority, cache, clock)
-        trust = ExtensionTrust(cache, front_proxy, clock)
+        trust = ExtensionTrust(cache, front_proxy, clock, authority.for_nodes(clock()))
         custom = CustomKinds(kinds, cache, clock, webhooks.of)
         authorizer = Authorizer(cache)
         threads = ComputeThreads(weight=weights(cache), charge=partial(flow.charge, is_on_loop=False))
-        signing_keys = SigningKeys.open(pki)
+        signing_keys = SigningKeys.open(keys)
         tokens = Tokens(signing_keys, cache, clock)
         static = StaticTokens.open(config.tokens, clock) if config.tokens else None
-        authenticator = Authenticator(cache, tokens, clock, static)
+        authenticator = Authenticator(cache, tokens, clock, static, ring0)
         shared = bool(config.etcd)
         admission = config.admission
         chain = Chain(
@@ -372,29 +382,3 @@ async def _trim_history(store: Store, cache: Cache) -> None:
     while True:
         await asyncio.sleep(30)
         cache.forget(await store.compacted())
-
-
-async def _bootstrap(store: Store, kinds: KindRegistry, tenant: TenantId) -> None:
-    """Creates a tenant's bootstrap objects; existing ones stay unchanged."""
-    now = meta.format_time(time.time())
-    for obj in bootstrap.objects(tenant):
-        try:
-            await store.write([_bootstrap_write(kinds, tenant, obj, now)])
-        except RevisionMismatch:
-            continue
-
-
-def _bootstrap_write(kinds: KindRegistry, tenant: TenantId, obj: Object, now: str) -> WriteOp:
-    group, _, version = obj["apiVersion"].rpartition("/")
-    kind = kinds.find_kind(group, version, obj["kind"])
-    assert kind is not None
-    name = obj["metadata"]["name"]
-    metadata = {
-        **obj["metadata"],
-        "uid": meta.new_uid(),
-        "creationTimestamp": now,
-        "selfLink": meta.self_link(kind, tenant, "", name),
-    }
-    return WriteOp(
-        Key(kind.storage_resource, tenant, "", name), encode({**obj, "metadata": metadata}), ABSENT
-    )

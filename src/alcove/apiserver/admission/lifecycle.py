@@ -7,7 +7,7 @@ object that is created in a namespace that was deleted meanwhile would never be 
 from collections.abc import Iterable
 
 from alcove.api.errors import Details, Forbidden, NotFound, StatusCause
-from alcove.api.ids import DEFAULT_NAMESPACES, SYSTEM, GroupResource, Key, TenantId
+from alcove.api.ids import DEFAULT_NAMESPACES, SYSTEM, GroupResource, Key
 from alcove.api.objects import Object
 from alcove.api.resources import NAMESPACES, TENANTS
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
@@ -21,12 +21,10 @@ def _is_terminating(obj: Object) -> bool:
 
 
 class TenantLifecycle(Plugin):
-    """Creating requires a tenant that is not terminating. `home` is the tenant whose server this is: it has
-    no Tenant object to check, or one that cannot be deleted."""
+    """Creating requires a tenant that is not terminating. Ring0 never is."""
 
-    def __init__(self, reader: CacheReader, home: TenantId = SYSTEM) -> None:
+    def __init__(self, reader: CacheReader) -> None:
         self._reader = reader
-        self._home = home
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         return operation is Operation.CREATE or (operation is Operation.DELETE and resource == TENANTS)
@@ -37,7 +35,7 @@ class TenantLifecycle(Plugin):
         self.check_create(attributes)
 
     def check_create(self, attributes: Attributes) -> None:
-        if attributes.tenant == self._home or attributes.operation is not Operation.CREATE:
+        if attributes.tenant == SYSTEM or attributes.operation is not Operation.CREATE:
             return
         tenant = self._reader.get(SYSTEM, TENANTS, "", attributes.tenant)
         if tenant is None:
@@ -89,11 +87,10 @@ class StillLiving(Plugin):
     written only if its namespace (or its tenant, if it has none) is still at the revision that was checked.
     """
 
-    def __init__(self, cache: Cache, home: TenantId = SYSTEM, *, shared: bool = False) -> None:
+    def __init__(self, cache: Cache, *, shared: bool = False) -> None:
         self._cache = cache
-        self._home = home
         self._shared = shared
-        self._tenants = TenantLifecycle(cache, home)
+        self._tenants = TenantLifecycle(cache)
         self._namespaces = NamespaceLifecycle(cache)
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
@@ -110,7 +107,7 @@ class StillLiving(Plugin):
         """Operations that require the namespace or tenant to be unchanged."""
         if attributes.namespace and attributes.resource != NAMESPACES:
             key = Key(NAMESPACES, attributes.tenant, "", attributes.namespace)
-        elif attributes.tenant != self._home:
+        elif attributes.tenant != SYSTEM:
             key = Key(TENANTS, SYSTEM, "", attributes.tenant)
         else:
             return

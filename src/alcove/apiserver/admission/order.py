@@ -48,7 +48,7 @@ class AdmissionSettings(Struct, frozen=True, kw_only=True):
     """Admission settings of a server, configured by ring0."""
 
     home: TenantId = SYSTEM
-    """The tenant whose server this is; its existence is not checked."""
+    """The tenant whose server this is: on a dedicated plane, controllers allocate node ports."""
     pod_security_ceiling: Level = Level.BASELINE
     """The most privileged level of tenants' pods, whatever the labels of their namespaces say."""
     tenant_daemon_sets: bool = False
@@ -76,7 +76,7 @@ def plugins(
     """The plugins in the order in which they run. `shared`: other servers write to the same store."""
     caller = WebhookCaller(cache, authorizer, webhooks, threads)
     return (
-        TenantLifecycle(cache, settings.home),
+        TenantLifecycle(cache),
         NamespaceLifecycle(cache),
         SleepAdmission(cache),
         NodeRestriction(cache),
@@ -106,8 +106,8 @@ def plugins(
         MutatingWebhooks(cache, kinds, caller),
         ValidatingPolicies(cache, kinds, authorizer, threads),
         ValidatingWebhooks(cache, kinds, caller),
-        StillLiving(cache, settings.home, shared=shared),
+        StillLiving(cache, shared=shared),
         ServiceAllocation(cache, clock, settings.home),
         # Last: the quota is charged in the transaction of the write.
-        ResourceQuota(cache, clock, settings.home),
+        ResourceQuota(cache, clock),
     )

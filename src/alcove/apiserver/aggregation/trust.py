@@ -1,5 +1,6 @@
 """What extension servers read to trust this server: the config map `extension-apiserver-authentication` and the role
-that allows to read it, in `kube-system` of each tenant.
+that allows to read it, in `kube-system` of each tenant. Ring0's also has the authority of nodes' certificates, for
+dedicated planes.
 
 Both are created with the tenant's first object that needs them: an APIService, or a binding of the role, which every
 extension server has. Of tenants that have APIServices they are looked after: a deleted or outdated one is written
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import orjson
 from cryptography import x509
@@ -21,7 +22,8 @@ from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
 from alcove.api.objects import Object
 from alcove.api.resources import API_SERVICES, CONFIG_MAPS, NAMESPACES
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
-from alcove.apiserver.aggregation.front_proxy import COMMON_NAME, FrontProxy, ProxyCredentials
+from alcove.apiserver.aggregation.front_proxy import COMMON_NAME, FrontProxy
+from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.rbac.defaults import ROLE_BINDINGS, ROLES
 from alcove.apiserver.rbac.roletables import API_VERSION as RBAC_VERSION
@@ -33,13 +35,21 @@ NAMESPACE = "kube-system"
 NAME = "extension-apiserver-authentication"
 READER = "extension-apiserver-authentication-reader"
 CHECK_SECONDS = 30.0
+NODE_CA_FILE = "node-ca-file"
 _CA_FILE, _CLIENT_CA_FILE = "requestheader-client-ca-file", "client-ca-file"
 _RENEW_SECONDS_LEFT = 90 * 86_400.0
 
 
 class ExtensionTrust(Plugin):
-    def __init__(self, cache: Cache, front_proxy: FrontProxy, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        front_proxy: FrontProxy,
+        clock: Callable[[], float],
+        node_authority: CertificateAuthority,
+    ) -> None:
         self._cache = cache
+        self._node_authority = node_authority
         self._front_proxy = front_proxy
         self._clock = clock
         self._checked: dict[TenantId, object] = {}
@@ -87,7 +97,7 @@ class ExtensionTrust(Plugin):
     def _missing(self, tenant: TenantId) -> Iterator[WriteOp]:
         config_map = Key(CONFIG_MAPS, tenant, NAMESPACE, NAME)
         if self._cache.entry(config_map) is None:
-            data = _data(self._front_proxy.credentials(tenant))
+            data = _data(self._authorities(tenant))
             yield self._created(config_map, {"apiVersion": "v1", "kind": "ConfigMap", "data": data})
         role = Key(ROLES, tenant, NAMESPACE, READER)
         if self._cache.entry(role) is None:
@@ -97,12 +107,17 @@ class ExtensionTrust(Plugin):
         entry = self._cache.entry(Key(CONFIG_MAPS, tenant, NAMESPACE, NAME))
         if entry is None or self._checked.get(tenant) is entry:
             return
-        obj, credentials = entry.decode(), self._front_proxy.credentials(tenant)
-        if _is_good(obj.get("data") or {}, credentials, self._clock()):
+        obj, authorities = entry.decode(), self._authorities(tenant)
+        if _is_good(obj.get("data") or {}, authorities, self._clock()):
             self._checked[tenant] = entry
             return
-        obj["data"] = {**(obj.get("data") or {}), **_data(credentials)}
+        obj["data"] = {**(obj.get("data") or {}), **_data(authorities)}
         yield WriteOp(entry.key, encode(obj), entry.revision)
+
+    def _authorities(self, tenant: TenantId) -> dict[str, CertificateAuthority]:
+        credentials = self._front_proxy.credentials(tenant)
+        authorities = {_CLIENT_CA_FILE: credentials.client_authority, _CA_FILE: credentials.authority}
+        return {**authorities, NODE_CA_FILE: self._node_authority} if tenant == SYSTEM else authorities
 
     def _created(self, key: Key, obj: Object) -> WriteOp:
         group = f"/apis/{RBAC_VERSION}" if key.resource.group else "/api/v1"
@@ -133,12 +148,8 @@ def _role() -> Object:
     return {"apiVersion": RBAC_VERSION, "kind": "Role", "rules": [rule]}
 
 
-def _data(credentials: ProxyCredentials) -> dict[str, str]:
-    return {
-        _CLIENT_CA_FILE: credentials.client_authority.certificate_pem.decode(),
-        _CA_FILE: credentials.authority.certificate_pem.decode(),
-        **_HEADERS,
-    }
+def _data(authorities: Mapping[str, CertificateAuthority]) -> dict[str, str]:
+    return {**{name: each.certificate_pem.decode() for name, each in authorities.items()}, **_HEADERS}
 
 
 _HEADERS = {
@@ -150,10 +161,9 @@ _HEADERS = {
 }
 
 
-def _is_good(data: dict[str, str], credentials: ProxyCredentials, now: float) -> bool:
+def _is_good(data: dict[str, str], authorities: Mapping[str, CertificateAuthority], now: float) -> bool:
     """Whether the config map has this server's authorities. Their certificates may be of another server, which has the
     same keys."""
-    authorities = {_CA_FILE: credentials.authority, _CLIENT_CA_FILE: credentials.client_authority}
     if any(data.get(name) != value for name, value in _HEADERS.items()):
         return False
     for name, authority in authorities.items():

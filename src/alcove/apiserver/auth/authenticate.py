@@ -17,6 +17,7 @@ from alcove.api.resources import TENANTS
 from alcove.apiserver.auth import clientcert
 from alcove.apiserver.auth.clientcert import CertificateIdentity
 from alcove.apiserver.auth.revocations import Revocations
+from alcove.apiserver.auth.ring0_trust import Ring0Trust
 from alcove.apiserver.auth.statictokens import StaticTokens
 from alcove.apiserver.auth.tokens import Tokens
 from alcove.apiserver.identity import Identity
@@ -46,18 +47,24 @@ class Authenticator:
         tokens: Tokens,
         clock: Callable[[], float],
         static: StaticTokens | None = None,
+        ring0: Ring0Trust | None = None,
     ) -> None:
+        """`ring0` is for dedicated planes: whom of ring0 the server trusts."""
         self._reader = reader
         self._tokens = tokens
         self._clock = clock
         self._static = static
+        self._ring0 = ring0
         self._created_at: dict[str, float] = {}
         self._revocations = Revocations()
 
     def identity_from_certificate(self, der: bytes) -> CertificateIdentity:
         """The identity in a certificate after the TLS handshake. Call it once per connection, and pass the
         result to `authenticate` with each request. Raises Unauthorized."""
-        return clientcert.identify(der, self._clock())
+        identity = clientcert.identify(der, self._clock())
+        if self._ring0 is not None:
+            self._ring0.check(der, identity)
+        return identity
 
     def authenticate(self, headers: Mapping[str, str], certificate_identity: Identity | None) -> Identity:
         """The caller. `headers` have lower-case names. Raises Unauthorized.

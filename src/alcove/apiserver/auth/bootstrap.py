@@ -5,15 +5,47 @@ namespaces, role and binding that the tenant controller creates for tenants on t
 roles are not included: they are built in (`rbac/defaults`) and never stored.
 """
 
-from alcove.api.ids import DEFAULT_NAMESPACES, SYSTEM, TenantId
+import time
+
+from alcove.api import meta
+from alcove.api.encode import encode
+from alcove.api.ids import DEFAULT_NAMESPACES, SYSTEM, Key, TenantId
 from alcove.api.objects import Object
+from alcove.api.registry import KindRegistry
 from alcove.apiserver.rbac.roletables import API_VERSION, GROUP
 from alcove.apiserver.rbac.tenantroles import EVERYTHING
+from alcove.store.base import ABSENT, RevisionMismatch, Store, WriteOp
 
 NODE_LEASES = "kube-node-lease"
 ADMIN_USER = "admin"
 ADMIN_ROLE = "admin-role"
 ADMIN_ROLE_BINDING = "admin-role-binding"
+
+
+async def create_missing(store: Store, kinds: KindRegistry, tenant: TenantId) -> None:
+    """Creates a tenant's bootstrap objects; existing ones stay unchanged."""
+    now = meta.format_time(time.time())
+    for obj in objects(tenant):
+        try:
+            await store.write([_create(kinds, tenant, obj, now)])
+        except RevisionMismatch:
+            continue
+
+
+def _create(kinds: KindRegistry, tenant: TenantId, obj: Object, now: str) -> WriteOp:
+    group, _, version = obj["apiVersion"].rpartition("/")
+    kind = kinds.find_kind(group, version, obj["kind"])
+    assert kind is not None
+    name = obj["metadata"]["name"]
+    metadata = {
+        **obj["metadata"],
+        "uid": meta.new_uid(),
+        "creationTimestamp": now,
+        "selfLink": meta.self_link(kind, tenant, "", name),
+    }
+    return WriteOp(
+        Key(kind.storage_resource, tenant, "", name), encode({**obj, "metadata": metadata}), ABSENT
+    )
 
 
 def objects(tenant: TenantId) -> list[Object]:

@@ -69,6 +69,12 @@ class CertificateAuthority:
         data = keyfiles.read_or_create(certificate_path, lambda: pem(_self_signed(key, now)))
         return cls(_checked(certificate_path, data, key, now), key)
 
+    @classmethod
+    def new(cls, common_name: str, now: float) -> "CertificateAuthority":
+        """A new authority, which nobody keeps."""
+        key = new_key()
+        return cls(_self_signed(key, now, common_name), key)
+
     def for_nodes(self, now: float) -> "CertificateAuthority":
         """The authority of nodes' serving certificates, which only API servers trust: with such a certificate
         nobody can pose as an API server."""
@@ -93,6 +99,10 @@ class CertificateAuthority:
     @property
     def certificate_pem(self) -> bytes:
         return pem(self.certificate)
+
+    @property
+    def key_pem(self) -> bytes:
+        return to_pem(self._key)
 
     def client(
         self, subject: Subject, now: float, lifetime: timedelta = CLIENT_LIFETIME

@@ -47,14 +47,16 @@ class ServerCertificate:
         authority: CertificateAuthority,
         hosts: Collection[str],
         clock: Callable[[], float],
+        more_client_authorities: bytes = b"",
     ) -> None:
-        """Issues a certificate if there is none on disk that is valid for all hosts. Raises KeyFileError."""
+        """Issues a certificate if there is none on disk that is valid for all hosts. `more_client_authorities`, in
+        PEM, may have signed clients' certificates too. Raises KeyFileError."""
         self._certificate_path = directory / SERVING_CERTIFICATE
         self._key_path = directory / SERVING_KEY
         self._authority = authority
         self._clock = clock
         self._hosts = frozenset((*DEFAULT_HOSTS, *hosts))
-        self.context = _server_context(authority)
+        self.context = _server_context(authority.certificate_pem + more_client_authorities)
         if not self.renew():
             self._load()
 
@@ -113,11 +115,11 @@ def _covers(certificate: x509.Certificate, hosts: Collection[str]) -> bool:
     return set(listed) >= {certificates.general_name(host) for host in hosts}
 
 
-def _server_context(authority: CertificateAuthority) -> ssl.SSLContext:
+def _server_context(client_authorities: bytes) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    context.load_verify_locations(cadata=authority.certificate_pem.decode("ascii"))
+    context.load_verify_locations(cadata=client_authorities.decode("ascii"))
     context.verify_mode = ssl.CERT_OPTIONAL
     context.verify_flags |= _NO_CHECK_TIME
     # Kubernetes' clients do not resume sessions, and two tickets, which hold the client's certificate, take as long

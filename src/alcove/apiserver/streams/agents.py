@@ -34,8 +34,15 @@ TLS_SHUTDOWN_SECONDS_MAX = 5.0
 class AgentConnector:
     """Connections to agents. Holds this server's client certificate, renewed by `renew`."""
 
-    def __init__(self, directory: Path, authority: CertificateAuthority, clock: Callable[[], float]) -> None:
-        """Raises KeyFileError."""
+    def __init__(
+        self,
+        directory: Path,
+        authority: CertificateAuthority,
+        clock: Callable[[], float],
+        node_authority: bytes = b"",
+    ) -> None:
+        """`node_authority`, in PEM, signs nodes' certificates if `authority` does not: ring0's, on a dedicated plane.
+        Raises KeyFileError."""
         self._path = directory / CERTIFICATE
         self._authority = authority
         self._clock = clock
@@ -45,7 +52,8 @@ class AgentConnector:
         # Nodes are identified by their certificate's subject, not by their address: see `_is_node`.
         self._context.check_hostname = False
         # Nodes that joined with an earlier version have a certificate of the authority itself until its renewal.
-        trusted = authority.certificate_pem + authority.for_nodes(clock()).certificate_pem
+        own = authority.certificate_pem + authority.for_nodes(clock()).certificate_pem
+        trusted = node_authority or own
         self._context.load_verify_locations(cadata=trusted.decode("ascii"))
         self.renew()
 

@@ -30,6 +30,15 @@ def apiserver(
         list[str] | None,
         typer.Option(help="Additional name or address in the serving certificate; repeatable."),
     ] = None,
+    tenant: Annotated[
+        str, typer.Option(help="Serve this tenant alone, as its dedicated API server; needs --keys.")
+    ] = "",
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory with ca.crt, ca.key, sa.key, ring0-ca.crt and node-ca.crt of a dedicated API server; only read."
+        ),
+    ] = None,
     token_file: Annotated[
         Path | None, typer.Option(help="YAML file with static tokens: a list of token, user, tenant, groups.")
     ] = None,
@@ -82,6 +91,7 @@ def apiserver(
 ) -> None:
     """Serve the tenancy-native Kubernetes API."""
     from alcove.api.destinations import networks
+    from alcove.api.ids import SYSTEM, TenantId
     from alcove.apiserver.admission.order import AdmissionSettings
     from alcove.apiserver.admission.podsecurity.levels import parse_level
     from alcove.apiserver.buffers import BufferLimits
@@ -93,6 +103,8 @@ def apiserver(
         raise typer.BadParameter(
             f'"{pod_security_ceiling}" is not a Pod Security level: use privileged, baseline or restricted'
         )
+    if bool(tenant) != (keys is not None):
+        raise typer.BadParameter("--tenant and --keys belong together")
     try:
         allowed = networks(webhook_network or ())
     except ValueError as error:
@@ -106,8 +118,13 @@ def apiserver(
         etcd=tuple(etcd or ()),
         etcd_pki=etcd_pki,
         encryption=encryption_provider_config,
+        keys=keys,
         tokens=token_file,
-        admission=AdmissionSettings(pod_security_ceiling=ceiling, tenant_daemon_sets=tenant_daemonsets),
+        admission=AdmissionSettings(
+            home=TenantId(tenant) if tenant else SYSTEM,
+            pod_security_ceiling=ceiling,
+            tenant_daemon_sets=tenant_daemonsets,
+        ),
         webhook_networks=allowed,
         connections_per_tenant_max=tenant_connections_max,
         watches_per_tenant_max=tenant_watches_max,

@@ -33,9 +33,9 @@ _ACCOUNTS = (RESOURCE_QUOTAS.resource, TENANTS.resource)
 
 
 class ResourceQuota(Plugin):
-    def __init__(self, cache: Cache, clock: Callable[[], float], home: TenantId = SYSTEM) -> None:
+    def __init__(self, cache: Cache, clock: Callable[[], float]) -> None:
         self._cache = cache
-        self._lifecycle = TenantLifecycle(cache, home)
+        self._lifecycle = TenantLifecycle(cache)
         self._recounts = RecountSchedule(clock)
         self._locks = KeyedLocks()
 
