@@ -11,7 +11,7 @@ from alcove.agent.runtime.config import ImageConfig
 NAME = "alcove/busybox:latest"
 CONFIG = ImageConfig(command=("sh",), env=("PATH=/bin",))
 _DIRECTORIES = ("bin", "dev", "etc", "home", "proc", "root", "run", "sys", "tmp", "var/www")
-_FILES = {
+FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\n",
     "etc/group": "root:x:0:\nnobody:x:65534:\n",
     "etc/nsswitch.conf": "hosts: files dns\n",
@@ -31,7 +31,7 @@ def find() -> Path:
 
 def digest(program: Path) -> str:
     checksum = hashlib.sha256(program.read_bytes())
-    for name, text in sorted(_FILES.items()):
+    for name, text in sorted(FILES.items()):
         checksum.update(f"{name}\0{text}\0".encode())
     return f"sha256:{checksum.hexdigest()}"
 
@@ -43,7 +43,7 @@ def build(program: Path, rootfs: Path) -> None:
         (rootfs / name).mkdir(parents=True)
     (rootfs / "tmp").chmod(0o1777)
     (rootfs / "root").chmod(0o700)
-    for name, text in _FILES.items():
+    for name, text in FILES.items():
         (rootfs / name).write_text(text)
     shutil.copy(program, rootfs / "bin/busybox")
     (rootfs / "bin/busybox").chmod(0o755)

@@ -13,14 +13,14 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
-from alcove.agent.images import credentials
+from alcove.agent.images import credentials, installation
 from alcove.agent.images.model import Image, ImageFailure, ImageMissing, ImageUnavailable
 from alcove.agent.images.references import InvalidImageName, full, is_latest, path_of
 from alcove.agent.images.store import ImageStore
 from alcove.agent.lookup import ObjectLookup
 from alcove.agent.podkey import PodKey
 from alcove.api.errors import ApiError
-from alcove.api.ids import TenantId
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client.errors import ClientError
 from alcove.client.keys import HOME
@@ -52,6 +52,7 @@ class ImagePuller:
         self._lookup = lookup
         self._clock = clock
         self._failures: dict[tuple[PodKey, str], _PullFailure] = {}
+        self._installing = asyncio.Lock()
         self._semaphores: WeakValueDictionary[TenantId, asyncio.Semaphore] = WeakValueDictionary()
 
     async def ensure(
@@ -67,7 +68,7 @@ class ImagePuller:
             record_event("Warning", "InspectFailed", message)
             raise ImageUnavailable("InvalidImageName", message) from error
         policy = container.get("imagePullPolicy") or default_policy
-        image = self._present(key, name, policy)
+        image = await self._installed(key, name) or self._present(key, name, policy)
         if image is not None:
             self._store.touch(image.digest)
             record_event("Normal", "Pulled", f'Container image "{name}" already present on machine')
@@ -86,6 +87,13 @@ class ImagePuller:
             for pod_and_image, failure in self._failures.items()
             if pod_and_image[0] != key
         }
+
+    async def _installed(self, key: PodKey, name: str) -> Image | None:
+        """The image of the node's own installation, if a pod of ring0 names it."""
+        if key.plane != HOME or key.tenant != SYSTEM or name != installation.NAME:
+            return None
+        async with self._installing:
+            return await asyncio.to_thread(self._store.add_installation)
 
     def _present(self, key: PodKey, name: str, policy: str) -> Image | None:
         try:

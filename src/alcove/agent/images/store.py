@@ -16,21 +16,22 @@ import fcntl
 import os
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from alcove.agent import file_trees
-from alcove.agent.images import builtin, layouts
+from alcove.agent.images import builtin, installation, layouts
 from alcove.agent.images.layouts import ImageSource
 from alcove.agent.images.model import Image, ImageMissing
 from alcove.agent.images.references import full, repository, same
 from alcove.agent.images.tools import ImageTools, RegistryCredentials
 from alcove.agent.runtime.config import ImageConfig
-from alcove.api.ids import TenantId
+from alcove.api.ids import SYSTEM, TenantId
 
 ALL_TENANTS = TenantId("")
 UNUSED_SECONDS_MIN = 120.0
@@ -148,6 +149,8 @@ class ImageStore:
         self._catalogue = Catalogue(directory)
         self._fetching: dict[str, asyncio.Lock] = {}
         """One lock per image that is being pulled: concurrent pulls of the same image fetch it once."""
+        self._installation: tuple[list[Path], str] | None = None
+        """The files of this node's installation, and their digest."""
         _clean(directory)
 
     # Finding
@@ -175,15 +178,30 @@ class ImageStore:
     def add_builtin(self) -> Image:
         program = builtin.find()
         digest = builtin.digest(program)
-        if not self._path(digest).exists():
-            with StagingDirectory(self.directory) as staged:
-                (staged / "rootfs").mkdir()
-                builtin.build(program, staged / "rootfs")
-                [size_bytes] = file_trees.used_bytes([staged / "rootfs"])
-                file_trees.flush(staged)
-                self._commit(staged, _Record(digest, builtin.CONFIG, size_bytes))
+        self._build(digest, builtin.CONFIG, partial(builtin.build, program))
         self._name(ALL_TENANTS, (builtin.NAME,), digest)
         return self._image(digest)
+
+    def add_installation(self) -> Image:
+        """The image of this node's own installation, for ring0. An installation that has changed is noticed at the
+        next start of this process."""
+        if self._installation is None:
+            files = installation.files()
+            self._installation = files, installation.digest(files)
+        files, digest = self._installation
+        self._build(digest, installation.CONFIG, partial(installation.build, files))
+        self._name(SYSTEM, (full(installation.NAME),), digest)
+        return self._image(digest)
+
+    def _build(self, digest: str, config: ImageConfig, build: Callable[[Path], None]) -> None:
+        if self._path(digest).exists():
+            return
+        with StagingDirectory(self.directory) as staged:
+            (staged / "rootfs").mkdir()
+            build(staged / "rootfs")
+            [size_bytes] = file_trees.used_bytes([staged / "rootfs"])
+            file_trees.flush(staged)
+            self._commit(staged, _Record(digest, config, size_bytes))
 
     async def load(self, archive: Path) -> list[Image]:
         """Loads the images of an archive for all tenants. Raises PullFailed if it is not an image archive."""
