@@ -179,13 +179,17 @@ class NodeStatusManager:
         wall: Callable[[], float],
         pressures: Callable[[], NodePressures] = NodePressures,
         images: Callable[[], Sequence[Mapping[str, object]]] = tuple,
+        *,
+        has_lease: bool = True,
     ) -> None:
+        """`has_lease`: whether the node's lease is renewed, which only ring0's controllers look at."""
         self.facts = facts
         """What the status is made from; may be replaced at any time."""
         self._client = client
         self._wall = wall
         self._pressures = pressures
         self._images = images
+        self._has_lease = has_lease
         self._node: Object | None = None
         self._lease: Object | None = None
         self._reported: Object = {}
@@ -218,7 +222,8 @@ class NodeStatusManager:
             self._node = await self._register()
             self._reported = {}
         await self._update_status(now)
-        await self._renew(self._node)
+        if self._has_lease:
+            await self._renew(self._node)
         self._renewed_at = times
 
     async def _register(self) -> Object:

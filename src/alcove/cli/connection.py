@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
+from msgspec import structs
 
 from alcove.api.errors import ApiError, from_status
 from alcove.api.objects import Object
@@ -146,6 +147,10 @@ class CliConnection:
         return ConnectionFailed(
             f"cannot connect to {self.server}: {error}; is it running? (`alcove status`, `alcove up`)"
         )
+
+    def elsewhere(self, server: str, ca_pem: bytes) -> CliConnection:
+        """A connection to another API server, as the same user."""
+        return CliConnection(structs.replace(self._user, server=server, ca_pem=ca_pem))
 
     @property
     def ca_pem(self) -> bytes:

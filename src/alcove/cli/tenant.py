@@ -189,15 +189,20 @@ def kubeconfig(
     ] = None,
     via: KubeconfigOption = None,
 ) -> None:
-    """Write a kubeconfig with a new client certificate for a user of TENANT."""
-    from alcove.cli import credentials
+    """Write a kubeconfig with a new client certificate for a user of TENANT, or the one that ring0 keeps for a user of
+    a dedicated API server."""
+    from alcove.cli import credentials, planes
     from alcove.cli.kubeconfig import render
     from alcove.cli.session import CliSession
+    from alcove.client.resources import TENANTS
 
     with exit_on_error():
-        connection = CliSession(via).connection
-        issued = credentials.issue(connection, tenant, user, tuple(group or ()))
-        text = render(connection.server, connection.ca_pem, tenant, user, issued)
+        session = CliSession(via)
+        connection = planes.connection_of(session, session.get(TENANTS, tenant))
+        text = None if group else planes.stored_kubeconfig(session, tenant, user)
+        if text is None:
+            issued = credentials.issue(connection, tenant, user, tuple(group or ()))
+            text = render(connection.server, connection.ca_pem, tenant, user, issued)
         if output is None:
             typer.echo(text, nl=False)
             return

@@ -26,6 +26,7 @@ from alcove.controllers.network.pods import PodNetworkController
 from alcove.controllers.network.provider import EndpointController, SubnetController, VpcController
 from alcove.controllers.network.service_cidrs import ServiceCidrController
 from alcove.controllers.nodes import NodeLifecycle, TaintEviction, UnreadyPods
+from alcove.controllers.planes import PlaneController
 from alcove.controllers.podgc import PodGarbageCollector
 from alcove.controllers.replicasets import ReplicaSetController, ReplicationControllerController
 from alcove.controllers.resourcequotas import ResourceQuotaController
@@ -53,6 +54,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     TenantController,
     SleepController,
     SleepingPods,
+    PlaneController,
     NamespaceController,
     ServiceAccountController,
     RootCaController,

@@ -47,6 +47,7 @@ from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.resources import NODES, Resource
 from alcove.controllers.metadata_cache import MetadataCache
+from alcove.controllers.plane_certificates import PlaneCertificates
 from alcove.network.providers.all import PROVIDERS
 from alcove.network.providers.base import Providers
 
@@ -76,6 +77,8 @@ class ControllerOptions(Struct, frozen=True, kw_only=True):
 
     default_network_template: Path | None = None
     providers: Providers = PROVIDERS
+    plane_certificates: PlaneCertificates | None = None
+    """What dedicated planes are made with; None to run none."""
 
 
 class ControllerContext(Struct, frozen=True, kw_only=True):

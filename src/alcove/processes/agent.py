@@ -120,6 +120,8 @@ class AgentProcess:
             EventRecorder(planes.client, time.time),
         )
         self.workers_by_node: dict[str, PodWorkers] = {}
+        self.planes_known = asyncio.Event()
+        """Set when all planes have been joined that there were at the start."""
         metrics.pods = lambda: sum(len(each) for each in self.workers_by_node.values())
         self.metrics = metrics
         self.on_plane: list[Callable[[PlaneId, KubeconfigUser | None], None]] = [self._add_user]
@@ -179,10 +181,17 @@ class AgentProcess:
         )
         for name, workers in self.workers_by_node.items():
             self.tasks.fatal(f"pods of {name}", workers.run())
-            self.tasks.restart(f"leftover pods of {name}", partial(_clean_up, workers, source))
+            self.tasks.restart(f"leftover pods of {name}", partial(self._clean_up, workers, source))
         for manager in managers:
             self.tasks.restart("node status", partial(_run_status_manager, manager, len(managers)))
         return source
+
+    async def _clean_up(self, workers: PodWorkers, source: PodSource) -> None:
+        # The pods of a plane that has not been joined yet would look like those of a plane that has left.
+        await self.planes_known.wait()
+        while workers.has_left:
+            await workers.sweep(source.is_synced)
+            await asyncio.sleep(SWEEP_SECONDS)
 
 
 async def _run_status_manager(manager: NodeStatusManager, count: int) -> None:
@@ -192,16 +201,16 @@ async def _run_status_manager(manager: NodeStatusManager, count: int) -> None:
     await manager.run()
 
 
-async def _clean_up(workers: PodWorkers, source: PodSource) -> None:
-    while workers.has_left:
-        await workers.sweep(source.is_synced)
-        await asyncio.sleep(SWEEP_SECONDS)
-
-
 async def run(config: AgentConfig, ready: Callable[[], None] = lambda: None) -> None:
     """Runs until cancelled; `ready` is called once all nodes are registered."""
     from alcove.processes.nodes import hollow, real
-    from alcove.processes.plane_follower import PlaneFollower, SwappableTransport, follow_file
+    from alcove.processes.plane_follower import (
+        DirectoryPlanes,
+        PlaneFollower,
+        SwappableTransport,
+        TenantPlanes,
+        follow_file,
+    )
 
     users = {HOME: kubeconfig.load(config.kubeconfig)}
     users |= {PlaneId(tenant): kubeconfig.load(path) for tenant, path in config.planes.items()}
@@ -226,9 +235,14 @@ async def run(config: AgentConfig, ready: Callable[[], None] = lambda: None) -> 
             metrics.certificate_ends = lambda: certificate.ends
             agent = AgentProcess(config, planes, tasks, users, metrics)
             if config.planes_directory is not None:
-                follower = PlaneFollower(config.planes_directory, planes, agent.plane_changed)
+                source = DirectoryPlanes(config.planes_directory)
+                follower = PlaneFollower(source, planes, agent.plane_changed)
                 await follower.poll()
                 tasks.fatal("planes folder", follower.run())
+            # Not awaited: pods are looked after also while ring0's API server cannot be reached.
+            served = PlaneFollower(TenantPlanes(planes, config.kubeconfig), planes, agent.plane_changed)
+            agent.planes_known = served.polled
+            tasks.fatal("planes of tenants", served.run())
             managers = None if config.is_hollow else await real.start(agent)
             for manager in managers if managers is not None else hollow.start(agent):
                 await manager.registered.wait()

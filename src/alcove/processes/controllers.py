@@ -61,7 +61,7 @@ async def _run(term: LeaderTerm, options: ControllerOptions, metrics: Controller
 
     async def follow(planes: Planes, tasks: BackgroundTasks) -> None:
         joining = PlaneJoining(planes, tasks, term.leader.fence, term.leader.confirm)
-        await term.dedicated.follow(joining, tasks, on_plane_change)
+        await term.dedicated.follow(planes, joining, tasks, on_plane_change)
 
     runner = ControllerRunner(
         controllers=CONTROLLERS, clock=time.time, authorities=authorities, options=options, metrics=metrics

@@ -30,7 +30,7 @@ from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.component.tasks import BackgroundTasks
 from alcove.processes.memory import keep_trimmed
-from alcove.processes.plane_follower import DedicatedPlane
+from alcove.processes.plane_follower import DedicatedPlanes
 from alcove.processes.probes import serve_probes
 
 
@@ -54,7 +54,7 @@ class LeaderTerm(Struct, frozen=True, kw_only=True):
     user: KubeconfigUser
     """The process's user on the home plane."""
     home: HttpPool
-    dedicated: DedicatedPlane
+    dedicated: DedicatedPlanes
 
 
 class LeaderWork(Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ async def _lead(config: LeaderConfig, work: LeaderWork) -> None:
     user = kubeconfig.load(config.kubeconfig)
     # The lease has its own connection: renewals must not wait for other requests.
     home, lease_transport = HttpPool(user), HttpPool(user, connections_max=1)
-    dedicated = DedicatedPlane.load(config.planes, config.planes_directory)
+    dedicated = DedicatedPlanes.load(config.kubeconfig, config.planes, config.planes_directory)
     leader = LeaderElector(
         Client(lease_transport, user_agent=work.user_agent), work.lease, identity(), time.time, config.timing
     )

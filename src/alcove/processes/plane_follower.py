@@ -1,28 +1,39 @@
-"""Joins and leaves planes while a process runs: a directory with a kubeconfig for each dedicated tenant.
+"""Joins and leaves planes while a process runs. Planes come from two sources:
 
+    Tenants                  a dedicated tenant whose API server has been ready: `status.endpoint`
     DIR/TENANT.kubeconfig    the plane of that tenant, as long as the file exists
 
-When a file is removed, the process leaves the plane. A node then stops the plane's pods: it would get no more
-updates.
+On planes of the first source a process uses the client certificate that it has at home: a plane's API server trusts
+ring0's authority for ring0's components, and never sees their keys.
+
+When the tenant is deleted or the file is removed, the process leaves the plane. A node then stops the plane's pods: it
+would get no more updates.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from alcove.api.ids import TenantId
+from alcove.api import objects
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.kinds.core.control_planes import is_dedicated
+from alcove.api.objects import Object
 from alcove.client import kubeconfig
+from alcove.client.client import ListSelection
 from alcove.client.errors import BadKubeconfig
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.kubeconfig import KubeconfigUser
+from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
+from alcove.client.resources import TENANTS
 from alcove.client.transport import Stream, Transport
 from alcove.component.tasks import BackgroundTasks
 from alcove.http.client import ReceivedResponse
@@ -87,35 +98,105 @@ async def follow_file(path: Path, transport: SwappableTransport) -> None:
             log.warning("failed to read kubeconfig", extra={"path": str(path), "error": str(error)})
 
 
-class DedicatedPlane(Struct, frozen=True):
-    """The dedicated planes of a process: those configured at start, and a directory of further ones."""
+class FoundPlane(Struct, frozen=True):
+    version: bytes
+    """Changes with the plane's address or credentials."""
+    load: Callable[[], KubeconfigUser]
+    """Raises BadKubeconfig."""
 
+
+class PlaneSource(Protocol):
+    """Where planes are found: a directory, or ring0's tenants."""
+
+    async def read(self) -> Mapping[PlaneId, FoundPlane]: ...
+
+
+class DirectoryPlanes:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    async def read(self) -> Mapping[PlaneId, FoundPlane]:
+        return await asyncio.to_thread(self._read)
+
+    def _read(self) -> dict[PlaneId, FoundPlane]:
+        found: dict[PlaneId, FoundPlane] = {}
+        for path in sorted(self._directory.glob(f"*{SUFFIX}")) if self._directory.is_dir() else ():
+            plane = PlaneId(path.name.removesuffix(SUFFIX))
+            if plane != HOME:
+                found[plane] = FoundPlane(path.read_bytes(), partial(kubeconfig.load, path))
+        return found
+
+
+class TenantPlanes:
+    """The planes that ring0's tenants say they have."""
+
+    def __init__(self, planes: Planes, own: Path) -> None:
+        """`own` is the process's kubeconfig for the home plane."""
+        selection = ListSelection(TENANTS)
+        self._tenants = planes.mirror(selection, {_SERVED: _served}, tenant=SYSTEM, only=HOME)
+        self._own = own
+
+    async def read(self) -> Mapping[PlaneId, FoundPlane]:
+        """Waits until the tenants have been listed."""
+        await self._tenants.synced()
+        served = list(self._tenants.find(_SERVED, HOME, SYSTEM, _SERVED))
+        own = await asyncio.to_thread(self._own.read_bytes) if served else b""
+        return {PlaneId(objects.name(each)): self._found(each, own) for each in served}
+
+    def _found(self, tenant: Object, own: bytes) -> FoundPlane:
+        server = tenant["status"]["endpoint"]
+        authority = objects.get(tenant, "status", "controlPlane", "certificateAuthority").encode()
+
+        def load() -> KubeconfigUser:
+            return structs.replace(kubeconfig.load(self._own), server=server, ca_pem=authority, tenant="")
+
+        return FoundPlane(b"\0".join((server.encode(), authority, own)), load)
+
+
+_SERVED = "served"
+
+
+def _served(tenant: Object) -> Iterable[str]:
+    """An index of the tenants whose own API server has an address."""
+    status = tenant.get("status") or {}
+    has_address = status.get("endpoint") and objects.get(status, "controlPlane", "certificateAuthority")
+    return (_SERVED,) if is_dedicated(tenant) and has_address else ()
+
+
+class DedicatedPlanes(Struct, frozen=True):
+    """The dedicated planes of a process: those configured at start, those of a directory, and those of tenants."""
+
+    own: Path
+    """The process's kubeconfig for the home plane."""
     planes: Mapping[PlaneId, KubeconfigUser]
     directory: Path | None
 
     @classmethod
-    def load(cls, paths: Mapping[TenantId, Path], directory: Path | None) -> DedicatedPlane:
+    def load(cls, own: Path, paths: Mapping[TenantId, Path], directory: Path | None) -> DedicatedPlanes:
         """Reads the kubeconfigs. Raises BadKubeconfig."""
-        return cls({PlaneId(tenant): kubeconfig.load(path) for tenant, path in paths.items()}, directory)
+        users = {PlaneId(tenant): kubeconfig.load(path) for tenant, path in paths.items()}
+        return cls(own, users, directory)
 
     async def follow(
         self,
+        home: Planes,
         joins: PlaneJoins,
         tasks: BackgroundTasks,
         on_plane_change: OnPlaneChange = lambda _plane, _account: None,
     ) -> None:
-        """Joins the planes, and starts tasks that follow the directory and close connections when they are
-        cancelled. When it returns, `joins` has every plane there is: a plane that a process does not know
-        would look like one that was removed."""
+        """Joins the planes, and starts tasks that follow further ones and close connections when they are
+        cancelled. `home` has joined the home plane. When it returns, `joins` has every plane there is: a plane that a
+        process does not know would look like one that was removed."""
         transports = [HttpPool(user) for user in self.planes.values()]
         tasks.fatal("dedicated planes", _close_at_end(transports))
         for (plane, user), transport in zip(self.planes.items(), transports, strict=True):
             on_plane_change(plane, user)
             joins.join(plane, transport)
-        if self.directory is not None:
-            follower = PlaneFollower(self.directory, joins, on_plane_change)
+        sources: list[PlaneSource] = [] if self.directory is None else [DirectoryPlanes(self.directory)]
+        for source in (*sources, TenantPlanes(home, self.own)):
+            follower = PlaneFollower(source, joins, on_plane_change)
             await follower.poll()
-            tasks.fatal("planes folder", follower.run())
+            tasks.fatal("planes", follower.run())
 
 
 async def _close_at_end(transports: Sequence[HttpPool]) -> None:
@@ -127,13 +208,15 @@ async def _close_at_end(transports: Sequence[HttpPool]) -> None:
 
 
 class PlaneFollower:
-    """Joins the planes of the directory and leaves removed ones. `run` until cancelled."""
+    """Joins the planes of the source and leaves removed ones. `run` until cancelled."""
 
-    def __init__(self, directory: Path, planes: PlaneJoins, on_plane_change: OnPlaneChange) -> None:
-        self._directory = directory
+    def __init__(self, source: PlaneSource, planes: PlaneJoins, on_plane_change: OnPlaneChange) -> None:
+        self._source = source
         self._planes = planes
         self._on_plane_change = on_plane_change
         self._joined: dict[PlaneId, tuple[SwappableTransport, bytes]] = {}
+        self.polled = asyncio.Event()
+        """Set when the planes that there were at the start have been joined."""
 
     async def run(self) -> None:
         try:
@@ -145,19 +228,20 @@ class PlaneFollower:
                 await transport.close()
 
     async def poll(self) -> None:
-        found = await asyncio.to_thread(_read, self._directory)
+        found = await self._source.read()
         for plane in [each for each in self._joined if each not in found]:
             await self._leave(plane)
-        for plane, content in found.items():
+        for plane, each in found.items():
             before = self._joined.get(plane)
             is_new = before is None and plane not in self._planes.ids()
-            has_changed = before is not None and before[1] != content
+            has_changed = before is not None and before[1] != each.version
             if is_new or has_changed:
-                await self._join(plane, content)
+                await self._join(plane, each)
+        self.polled.set()
 
-    async def _join(self, plane: PlaneId, content: bytes) -> None:
+    async def _join(self, plane: PlaneId, found: FoundPlane) -> None:
         try:
-            user = kubeconfig.load(self._directory / f"{plane}{SUFFIX}")
+            user = found.load()
             pool = HttpPool(user)
         except BadKubeconfig as error:
             log.warning("failed to join plane; retrying", extra={"plane": plane, "error": str(error)})
@@ -169,7 +253,7 @@ class PlaneFollower:
         else:
             transport = SwappableTransport(pool)
             self._planes.join(plane, transport)
-        self._joined[plane] = (transport, content)
+        self._joined[plane] = (transport, found.version)
         log.info("plane joined", extra={"plane": plane})
 
     async def _leave(self, plane: PlaneId) -> None:
@@ -178,12 +262,3 @@ class PlaneFollower:
         self._on_plane_change(plane, None)
         await transport.close()
         log.info("plane left", extra={"plane": plane})
-
-
-def _read(directory: Path) -> dict[PlaneId, bytes]:
-    found: dict[PlaneId, bytes] = {}
-    for path in sorted(directory.glob(f"*{SUFFIX}")) if directory.is_dir() else ():
-        plane = PlaneId(path.name.removesuffix(SUFFIX))
-        if plane != HOME:
-            found[plane] = path.read_bytes()
-    return found

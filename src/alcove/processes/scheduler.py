@@ -77,5 +77,5 @@ async def _run(term: LeaderTerm, is_fair: bool, metrics: SchedulerMetrics) -> No
         for recorder in (warning_events, normal_events):
             tasks.restart("event recorder", recorder.run)
         await runner.run(
-            term.home, lambda: term.dedicated.follow(runner, tasks), lambda: typer.echo("leading")
+            term.home, lambda: term.dedicated.follow(planes, runner, tasks), lambda: typer.echo("leading")
         )

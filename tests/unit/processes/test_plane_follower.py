@@ -1,12 +1,10 @@
-"""Which planes a process knows when its work begins."""
+"""Planes are joined, left, and joined again with other credentials, as their source says."""
 
-import asyncio
 from pathlib import Path
 
 from alcove.client.keys import PlaneId
 from alcove.client.transport import Transport
-from alcove.component.tasks import BackgroundTasks
-from alcove.processes.plane_follower import DedicatedPlane
+from alcove.processes.plane_follower import DirectoryPlanes, PlaneFollower
 
 KUBECONFIG = """
 apiVersion: v1
@@ -34,19 +32,26 @@ class RecordedJoins:
         self.planes.remove(plane)
 
 
-async def test_no_work_begins_before_every_plane_of_the_directory_is_known(tmp_path: Path) -> None:
-    """A tenant whose plane is unknown would be deleted without emptying its plane."""
+async def test_planes_are_those_of_the_directory(tmp_path: Path) -> None:
     for name in ("beta", "gamma"):
         (tmp_path / f"{name}.kubeconfig").write_text(KUBECONFIG)
+    joins, told = RecordedJoins(), []
+    follower = PlaneFollower(
+        DirectoryPlanes(tmp_path), joins, lambda plane, user: told.append((plane, bool(user)))
+    )
+    await follower.poll()
+    assert joins.planes == ["beta", "gamma"] and follower.polled.is_set()
+    (tmp_path / "beta.kubeconfig").write_text(KUBECONFIG.replace("token: x", "token: y"))
+    (tmp_path / "gamma.kubeconfig").unlink()
+    (tmp_path / "broken.kubeconfig").write_text("{}")
+    await follower.poll()
+    assert joins.planes == ["beta"]
+    assert told == [("beta", True), ("gamma", True), ("gamma", False), ("beta", True)]
+
+
+async def test_a_plane_that_was_configured_otherwise_is_not_joined_twice(tmp_path: Path) -> None:
+    (tmp_path / "beta.kubeconfig").write_text(KUBECONFIG)
     joins = RecordedJoins()
-    known: asyncio.Future[list[PlaneId]] = asyncio.get_running_loop().create_future()
-
-    async def process() -> None:
-        async with BackgroundTasks() as tasks:
-            await DedicatedPlane({}, tmp_path).follow(joins, tasks)
-            known.set_result(list(joins.planes))
-
-    running = asyncio.create_task(process())
-    assert await known == ["beta", "gamma"]
-    running.cancel()
-    await asyncio.wait([running])
+    joins.planes.append(PlaneId("beta"))
+    await PlaneFollower(DirectoryPlanes(tmp_path), joins, lambda _plane, _user: None).poll()
+    assert joins.planes == ["beta"]

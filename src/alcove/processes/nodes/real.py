@@ -65,6 +65,7 @@ from alcove.dataplane.errors import DataPlaneError
 from alcove.dns import resolvconf
 from alcove.processes.agent import COMPONENT, AgentProcess
 from alcove.processes.nodes import hollow, reboots
+from alcove.processes.nodes.plane_nodes import PlaneNodes
 from alcove.processes.open_files import open_files_max
 
 log = logging.getLogger(__name__)
@@ -108,6 +109,7 @@ async def start(agent: AgentProcess) -> list[NodeStatusManager]:
     agent.tasks.restart("runtime canaries", partial(node.prove_more, manager))
     agent.metrics.drops = node.network.drops
     agent.start([manager])
+    PlaneNodes(agent, manager)
     return [manager]
 
 

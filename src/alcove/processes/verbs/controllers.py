@@ -41,12 +41,15 @@ def controllers(
     from alcove.client.leader import LeaderTiming
     from alcove.controllers.controller import ControllerOptions
     from alcove.processes.controllers import ControllersConfig, run_controllers
+    from alcove.processes.plane_certificates import plane_certificates
 
     config = ControllersConfig(
         kubeconfig=kubeconfig or default_path(),
         planes=paths_of(plane),
         planes_directory=planes,
-        options=ControllerOptions(default_network_template=default_network_template_path),
+        options=ControllerOptions(
+            default_network_template=default_network_template_path, plane_certificates=plane_certificates()
+        ),
         probe_port=probe_port,
         timing=LeaderTiming.of(lease_seconds),
     )

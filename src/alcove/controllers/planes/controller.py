@@ -1,0 +1,274 @@
+"""The plane controller: converges what ring0 runs for each dedicated tenant with what its Tenant says.
+
+The steps of `reconcile` are a list: keys, claim, API server, users, status. Each creates or repairs its objects
+(`manifests`), so whatever is deleted or changed comes back. The pod restarts by its own probes. Everything is owned by
+the Tenant, and deleted with it by the garbage collector: the store's volume and the keys too.
+
+Controllers, scheduler and agents join the plane by `status.endpoint` and the authority in
+`status.controlPlane`, which are set when the API server is ready for the first time. They stay while it restarts: to
+leave means to stop the tenant's pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from alcove.api import meta, objects
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.kinds.core.control_planes import is_dedicated
+from alcove.api.objects import Object, get
+from alcove.client.changes import ObjectChange
+from alcove.client.client import Client
+from alcove.client.keys import HOME, ObjectKey, PlaneId
+from alcove.client.mirror import Mirror
+from alcove.client.resources import (
+    CONFIG_MAPS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    SECRETS,
+    STATEFUL_SETS,
+    TENANTS,
+    Resource,
+)
+from alcove.controllers import conditions
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
+from alcove.controllers.plane_certificates import (
+    CA_CERTIFICATE,
+    NODE_CA,
+    OWN_KEYS,
+    RING0_CA,
+    PlaneCertificates,
+    PlaneUser,
+)
+from alcove.controllers.planes import manifests, observation
+from alcove.controllers.planes.manifests import LABEL, NAMESPACE, PlaneNames
+from alcove.controllers.tenants.controller import tenant_key
+
+MANAGER = "alcove-planes"
+PENDING_SECONDS = 1.0
+"""How often to look at a plane that is not ready or not joined: joining is no change of an object."""
+CHECK_SECONDS = 600.0
+"""How often to look whether certificates are due."""
+TRUST_MAP = "extension-apiserver-authentication"
+NODE_CA_FILE = "node-ca-file"
+"""Where ring0's API server publishes the authority of nodes' certificates."""
+ADMIN = "admin"
+
+
+class NoFreePort(Exception):
+    """All ports for dedicated API servers are in use."""
+
+
+class _Plane(Struct):
+    """What the steps of one reconciliation have found so far."""
+
+    tenant: Object
+    names: PlaneNames
+    certificates: PlaneCertificates
+    keys: dict[str, str] = {}
+    port: int = 0
+    url: str = ""
+
+    @property
+    def spec(self) -> Object:
+        return get(self.tenant, "spec", "controlPlane", default={})  # type: ignore[no-any-return]
+
+
+class PlaneController(Controller):
+    name = "plane"
+    resource = TENANTS
+    workers = 4
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._tenants = self.mirror(TENANTS)
+        self._secrets = self._ring0_mirror(SECRETS)
+        self._claims = self._ring0_mirror(PERSISTENT_VOLUME_CLAIMS)
+        self._sets = self._ring0_mirror(STATEFUL_SETS)
+        self._pods = self._ring0_mirror(PODS)
+        self._trust = self.mirror(CONFIG_MAPS, tenant=SYSTEM, fields=f"metadata.name={TRUST_MAP}", only=HOME)
+        self._ports: dict[str, int] = {}
+        """Ports that were given to tenants whose StatefulSet may not be in the mirror yet."""
+        self.on(self._tenants, _of_tenant)
+        for mirror in (self._secrets, self._claims, self._sets, self._pods):
+            self.on(mirror, _of_part)
+        self.on(self._trust, lambda _change: self._dedicated())
+
+    def _ring0_mirror(self, resource: Resource) -> Mirror:
+        return self.mirror(resource, tenant=SYSTEM, labels=LABEL, only=HOME)
+
+    def _dedicated(self) -> Iterator[ObjectKey]:
+        for tenant in self._tenants.list(HOME, SYSTEM):
+            if is_dedicated(tenant):
+                yield tenant_key(TenantId(objects.name(tenant)))
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        tenant = self._tenants.get(key)
+        certificates = self.context.options.plane_certificates
+        if tenant is None or not is_dedicated(tenant) or certificates is None:
+            self._ports.pop(key.name, None)
+            return DONE
+        plane = _Plane(tenant, PlaneNames.of(tenant), certificates)
+        if await self._clear_earlier(plane):
+            return Result(after_seconds=PENDING_SECONDS)
+        for step in (self._ensure_keys, self._ensure_claim, self._ensure_server):
+            if not await step(plane):
+                return Result(after_seconds=PENDING_SECONDS)
+        is_ready = await self._update_status(key, plane)
+        is_complete = await self._ensure_users(plane)
+        return Result(after_seconds=CHECK_SECONDS if is_ready and is_complete else PENDING_SECONDS)
+
+    # The steps
+
+    async def _clear_earlier(self, plane: _Plane) -> bool:
+        """Deletes what an earlier tenant of the same name has left. Returns whether there is any."""
+        found = False
+        for resource, mirror in (
+            (SECRETS, self._secrets),
+            (STATEFUL_SETS, self._sets),
+            (PERSISTENT_VOLUME_CLAIMS, self._claims),
+        ):
+            for obj in self._parts(mirror, plane.names):
+                if plane.names.owns(obj):
+                    continue
+                found = True
+                if "deletionTimestamp" not in obj["metadata"]:
+                    await self._client.delete(
+                        SYSTEM,
+                        resource,
+                        objects.name(obj),
+                        namespace=NAMESPACE,
+                        uid=obj["metadata"]["uid"],
+                    )
+        return found
+
+    async def _ensure_keys(self, plane: _Plane) -> bool:
+        """Creates the plane's authority and keys, and keeps ring0's authorities beside them."""
+        trust = self._trust.get(ObjectKey(HOME, SYSTEM, NAMESPACE, TRUST_MAP)) or {}
+        nodes = get(trust, "data", NODE_CA_FILE, default="")
+        if not nodes:
+            return False  # Ring0's API server publishes it soon after its start.
+        ring0 = {RING0_CA: self.context.authorities[HOME], NODE_CA: nodes}
+        existing = self._secrets.get(_part(plane.names.plane))
+        held = manifests.decoded(existing) if existing is not None else {}
+        own = {name: held[name] for name in OWN_KEYS if name in held}
+        if not plane.certificates.are_valid(own):
+            own = plane.certificates.new_keys(TenantId(plane.names.tenant))
+        plane.keys = {**own, **ring0}
+        if held != plane.keys:
+            await self._apply(SECRETS, manifests.keys_secret(plane.names, plane.keys))
+        return True
+
+    async def _ensure_claim(self, plane: _Plane) -> bool:
+        if _part(plane.names.plane) not in self._claims:
+            await self._apply(PERSISTENT_VOLUME_CLAIMS, manifests.claim(plane.names, plane.spec))
+        return True
+
+    async def _ensure_server(self, plane: _Plane) -> bool:
+        plane.port = self._port(plane.names)
+        desired = manifests.stateful_set(plane.names, plane.spec, plane.keys, plane.port)
+        # Applying what is there already writes nothing.
+        await self._apply(STATEFUL_SETS, desired)
+        return True
+
+    async def _ensure_users(self, plane: _Plane) -> bool:
+        """Issues the kubeconfigs of the tenant's users, once the plane has the tenant: certificates that are older than
+        their tenant are not valid. Returns whether they are all there."""
+        name = plane.names.tenant
+        on_plane = self._tenants.get(ObjectKey(PlaneId(name), SYSTEM, "", name))
+        if on_plane is None or not plane.url:
+            return False
+        users = {
+            each["name"]: PlaneUser(TenantId(name), each["name"], tuple(each.get("groups") or ()))
+            for each in plane.spec.get("users") or ({"name": ADMIN},)
+        }
+        for secret in self._parts(self._secrets, plane.names):
+            label = objects.labels(secret).get(manifests.USER_LABEL)
+            if label is not None and label not in users:
+                await self._client.delete(SYSTEM, SECRETS, objects.name(secret), namespace=NAMESPACE)
+        for user in users.values():
+            stamp = manifests.stamp(plane.url, plane.keys, on_plane["metadata"]["uid"], user.groups)
+            if self._is_due(self._secrets.get(_part(plane.names.user(user.name))), stamp):
+                issued = plane.certificates.kubeconfig(plane.keys, plane.url, user)
+                annotations = {
+                    manifests.STAMP_ANNOTATION: stamp,
+                    manifests.RENEW_ANNOTATION: meta.format_time(issued.renew_at),
+                }
+                await self._apply(
+                    SECRETS, manifests.user_secret(plane.names, user.name, issued.text, annotations)
+                )
+        return True
+
+    def _is_due(self, secret: Object | None, stamp: str) -> bool:
+        if secret is None or not manifests.decoded(secret).get("kubeconfig"):
+            return True
+        annotations = objects.annotations(secret)
+        if annotations.get(manifests.STAMP_ANNOTATION) != stamp:
+            return True
+        try:
+            return meta.parse_time(annotations.get(manifests.RENEW_ANNOTATION, "")) <= self.clock()
+        except ValueError:
+            return True
+
+    async def _update_status(self, key: ObjectKey, plane: _Plane) -> bool:
+        """Returns whether the plane is ready and joined."""
+        pods = self._parts(self._pods, plane.names)
+        server = observation.running_server(pods, plane.port, manifests.fingerprint(plane.keys))
+        error = "" if server is not None else observation.error_of(pods)
+        has_joined = PlaneId(key.name) in self.context.planes.ids()
+        claim = self._claims.get(_part(plane.names.plane))
+        desired = observation.conditions_of(claim, server, error, has_joined=has_joined)
+        status = plane.tenant.setdefault("status", {})
+        before = {**status}
+        status["conditions"] = conditions.updated(status.get("conditions") or [], desired, self.clock())
+        observed = {**(status.get("controlPlane") or {}), "lastError": error}
+        if server is not None:
+            status["endpoint"] = server.url
+            observed |= {"version": server.version, "certificateAuthority": plane.keys[CA_CERTIFICATE]}
+        status["controlPlane"] = {name: value for name, value in observed.items() if value}
+        if status != before:
+            await self._client.update(SYSTEM, TENANTS, plane.tenant, subresource="status")
+        plane.url = status.get("endpoint", "")
+        return server is not None and has_joined
+
+    # Helpers
+
+    @property
+    def _client(self) -> Client:
+        return self.context.planes.client(HOME)
+
+    async def _apply(self, resource: Resource, obj: Object) -> None:
+        await self._client.apply(SYSTEM, resource, obj, manager=MANAGER, force=True)
+
+    def _parts(self, mirror: Mirror, names: PlaneNames) -> Sequence[Object]:
+        found = mirror.list(HOME, SYSTEM, NAMESPACE)
+        return [each for each in found if objects.labels(each).get(LABEL) == names.tenant]
+
+    def _port(self, names: PlaneNames) -> int:
+        """The port of the plane's API server: the one that it has, otherwise a free one. Raises NoFreePort."""
+        taken = dict(self._ports)
+        for each in self._sets.list(HOME, SYSTEM, NAMESPACE):
+            taken[objects.labels(each)[LABEL]] = manifests.port_of(each)
+        port = taken.get(names.tenant)
+        if port is None:
+            used = set(taken.values())
+            port = next((each for each in manifests.PORTS if each not in used), None)
+        if port is None:
+            raise NoFreePort(f"all {len(manifests.PORTS)} ports of dedicated API servers are in use")
+        self._ports[names.tenant] = port
+        return port
+
+
+def _part(name: str) -> ObjectKey:
+    return ObjectKey(HOME, SYSTEM, NAMESPACE, name)
+
+
+def _of_tenant(change: ObjectChange) -> Iterable[ObjectKey]:
+    return (tenant_key(TenantId(change.key.name)),)
+
+
+def _of_part(change: ObjectChange) -> Iterable[ObjectKey]:
+    tenant = objects.labels(change.obj).get(LABEL)
+    return (tenant_key(TenantId(tenant)),) if tenant else ()

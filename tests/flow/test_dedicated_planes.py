@@ -1,0 +1,94 @@
+"""Dedicated planes without nodes: what ring0 makes for them, what comes back, and who joins by a Tenant's status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from alcove.api.objects import Object
+from alcove.testing.controlplane import LocalControllers
+from alcove.testing.dedicated import DedicatedServer
+from alcove.testing.server import Caller, LocalServer, wait_until
+
+SECONDS_MAX = 60.0
+KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
+SET = "/apis/apps/v1/namespaces/kube-system/statefulsets/plane-big"
+KEYS = f"{KUBE_SYSTEM}/secrets/plane-big"
+CLAIM = f"{KUBE_SYSTEM}/persistentvolumeclaims/plane-big"
+TENANT = "/api/v1/tenants/big"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    directory = tmp_path_factory.mktemp("home")
+    with LocalServer(directory / "server") as server, LocalControllers(server, directory):
+        tenant = {"metadata": {"name": "big"}, "spec": {"controlPlane": {"mode": "Dedicated"}}}
+        assert server.system.post("/api/v1/tenants", tenant).status == 201
+        yield server
+
+
+def found(caller: Caller, path: str) -> Object | None:
+    answer = caller.get(path)
+    return answer.json if answer.status == 200 else None
+
+
+def test_what_is_deleted_or_changed_comes_back(home: LocalServer) -> None:
+    system = home.system
+    made = {
+        path: wait_until(lambda path=path: found(system, path), SECONDS_MAX) for path in (KEYS, CLAIM, SET)
+    }
+    assert set(made[KEYS]["data"]) == {"ca.crt", "ca.key", "sa.key", "ring0-ca.crt", "node-ca.crt"}
+    port = made[SET]["spec"]["template"]["spec"]["containers"][0]["ports"][0]["containerPort"]
+    # Another port would be another address: it stays, whatever happens to the object that has it.
+    changed = {"spec": {"replicas": 3, "template": {"spec": {"hostNetwork": False}}}}
+    assert system.patch(SET, changed).status == 200
+
+    def repaired() -> bool:
+        spec = system.get(SET).json["spec"]
+        return bool(spec["replicas"] == 1 and spec["template"]["spec"].get("hostNetwork"))
+
+    wait_until(repaired, SECONDS_MAX)
+    assert system.delete(SET).status == 200
+
+    def is_back() -> bool:
+        again = found(system, SET)
+        return again is not None and again["metadata"]["uid"] != made[SET]["metadata"]["uid"]
+
+    wait_until(is_back, SECONDS_MAX)
+    container = system.get(SET).json["spec"]["template"]["spec"]["containers"][0]
+    assert container["ports"][0]["containerPort"] == port
+    before = container, system.get(SET).json["spec"]["template"]["metadata"]["annotations"]
+    assert system.delete(KEYS).status == 200
+    # Other keys are another authority: the pod has to be replaced.
+    wait_until(
+        lambda: system.get(SET).json["spec"]["template"]["metadata"]["annotations"] != before[1], SECONDS_MAX
+    )
+    assert found(system, KEYS)
+    conditions = {each["type"]: each["status"] for each in system.get(TENANT).json["status"]["conditions"]}
+    assert conditions["CertificatesReady"] == "True" and conditions["APIServerReady"] == "False"
+
+
+def test_controllers_join_by_the_status_and_issue_kubeconfigs(home: LocalServer, tmp_path: Path) -> None:
+    """The API server that the status names is started here by hand: there is no node to run it."""
+    system = home.system
+    with DedicatedServer(tmp_path / "plane", home, "big") as plane:
+        authority = plane.authority.certificate_pem.decode()
+        status = {"endpoint": plane.url, "controlPlane": {"certificateAuthority": authority}}
+        assert system.patch(f"{TENANT}/status", {"status": status}).status == 200
+        role = "/apis/rbac.authorization.k8s.io/v1/tenants/big/clusterrolebindings/admin-role-binding"
+        wait_until(lambda: plane.system.get(role).status == 200, SECONDS_MAX)
+        assert system.get(role).status == 404, "nothing of the tenant's is at home"
+        secret = f"{KUBE_SYSTEM}/secrets/plane-big-user-admin"
+        wait_until(lambda: found(system, secret), SECONDS_MAX)
+        users = {"spec": {"controlPlane": {"users": [{"name": "dev", "groups": ["developers"]}]}}}
+        assert system.patch(TENANT, users).status == 200
+        wait_until(lambda: found(system, secret.replace("admin", "dev")), SECONDS_MAX)
+        wait_until(lambda: system.get(secret).status == 404, SECONDS_MAX)
+        # It is emptied on its plane; then everything that ring0 made for it goes.
+        assert system.delete(TENANT).status == 200
+        wait_until(lambda: system.get(TENANT).status == 404, SECONDS_MAX)
+        assert plane.system.get("/api/v1/tenants/big").status == 404
+    for path in (SET, KEYS, CLAIM, secret.replace("admin", "dev")):
+        wait_until(lambda path=path: system.get(path).status == 404, SECONDS_MAX)

@@ -1,0 +1,129 @@
+"""A dedicated plane and the home plane: neither's credentials are more than they should be on the other."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.apiserver.auth.certificates import CertificateAuthority
+from alcove.apiserver.auth.subjects import Subject
+from alcove.cli import credentials
+from alcove.cli.kubeconfig import KubeconfigCertificate, render
+from alcove.client.kubeconfig import load
+from alcove.testing.dedicated import DedicatedServer
+from alcove.testing.server import Caller, LocalServer
+
+PODS = "/api/v1/namespaces/default/pods"
+HOSTILE_SPECS: dict[str, dict[str, Any]] = {
+    "hostPath": {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]},
+    "hostNetwork": {"hostNetwork": True},
+    "hostPID": {"hostPID": True},
+    "privileged": {},
+}
+
+
+class TwoPlanes:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.home = LocalServer(directory / "home")
+        self.home.start()
+        self.home_authority = CertificateAuthority.open(directory / "home" / "pki", time.time())
+        self.plane = DedicatedServer(directory / "plane", self.home, "big")
+        self.plane_authority = self.plane.authority
+        self.plane.start()
+
+    def caller(
+        self, authority: CertificateAuthority, server: LocalServer, tenant: str, user: str, *groups: str
+    ) -> Caller:
+        """Somebody with a certificate of one plane's authority who calls the other's server, or the same."""
+        issued = authority.client(Subject(TenantId(tenant), user, groups), time.time())
+        credential = KubeconfigCertificate(issued.certificate_pem, issued.key_pem)
+        admin = load(server.admin_kubeconfig)
+        path = self.directory / f"{len(list(self.directory.iterdir()))}.kubeconfig"
+        path.write_text(render(admin.server, admin.ca_pem, tenant, user, credential))
+        return Caller(path)
+
+
+@pytest.fixture(scope="module")
+def planes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoPlanes]:
+    made = TwoPlanes(tmp_path_factory.mktemp("planes"))
+    yield made
+    made.plane.stop()
+    made.home.stop()
+
+
+@pytest.fixture(scope="module")
+def big(planes: TwoPlanes) -> Caller:
+    """The tenant's administrator on its own plane."""
+    return planes.plane.make_tenant("big")
+
+
+def test_ring0_is_ring0_on_every_plane(planes: TwoPlanes) -> None:
+    admin = planes.caller(planes.home_authority, planes.plane, "system", "admin", "system:masters")
+    assert admin.get("/api/v1/nodes").status == 200
+    node = planes.caller(planes.home_authority, planes.plane, "system", "system:node:n1", "system:nodes")
+    assert node.get("/api/v1/nodes/n1").status == 404
+    assert node.get("/api/v1/namespaces/kube-system/secrets").status == 403
+
+
+def test_ring0s_authority_is_not_for_tenants_there(planes: TwoPlanes, big: Caller) -> None:
+    """Neither a shared tenant's users, nor somebody who has the tenant's name at home."""
+    for tenant in ("acme", "big"):
+        stranger = planes.caller(planes.home_authority, planes.plane, tenant, "admin", "system:masters")
+        answer = stranger.get("/api/v1/namespaces")
+        assert answer.status == 401 and "of ring0's authority" in answer.json["message"]
+    assert big.get("/api/v1/namespaces").status == 200
+
+
+def test_a_planes_authority_makes_nobody_ring0_at_home(planes: TwoPlanes) -> None:
+    impostor = planes.caller(planes.plane_authority, planes.home, "system", "admin", "system:masters")
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        impostor.get("/api/v1/tenants")
+
+
+def test_a_planes_administrator_is_not_ring0_on_it(planes: TwoPlanes, big: Caller) -> None:
+    for path in ("/api/v1/tenants", "/api/v1/tenants/system/namespaces", "/tenants/system/api/v1/nodes"):
+        assert big.get(path).status in (403, 404), path
+    headers = {"Impersonate_User": "admin", "Impersonate_Group": "system:masters"}
+    assert big.get("/api/v1/tenants/system/namespaces", **headers).status == 403
+    assert big.get("/api/v1/namespaces", **headers, Impersonate_Tenant="system").status == 403
+    node = {"metadata": {"name": "n2"}, "spec": {}}
+    assert big.post("/api/v1/nodes", node).status in (403, 404, 405)
+
+
+def test_its_signer_signs_for_its_tenant_alone(planes: TwoPlanes, big: Caller) -> None:
+
+    path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    key = ec.generate_private_key(ec.SECP256R1())
+    request = credentials._request(key, SYSTEM, "admin", ("system:masters",))
+    created = big.post(path, request)
+    if created.status == 201:
+        asked = created.json
+        asked["status"] = {"conditions": [{"type": "Approved", "status": "True", "reason": "x"}]}
+        signed = big.put(f"{path}/{asked['metadata']['name']}/approval", asked)
+        certificate = base64.b64decode((signed.json.get("status") or {}).get("certificate") or "")
+        assert not certificate, signed.body
+
+
+@pytest.mark.parametrize("name", HOSTILE_SPECS)
+def test_its_pods_get_nothing_of_nodes(big: Caller, name: str) -> None:
+    container: dict[str, object] = {"name": "c", "image": "i"}
+    if name == "privileged":
+        container["securityContext"] = {"privileged": True}
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [container], **HOSTILE_SPECS[name]}}
+    answer = big.post(PODS, pod)
+    assert answer.status == 403, answer.body
+
+
+def test_a_forged_tenant_is_overruled(big: Caller) -> None:
+    body = {"metadata": {"name": "forged", "tenant": "system"}, "data": {}}
+    answer = big.post("/api/v1/namespaces/default/configmaps", body)
+    assert answer.status in (400, 403) or answer.json["metadata"]["tenant"] == "big"
