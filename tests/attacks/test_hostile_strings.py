@@ -303,8 +303,13 @@ def test_a_link_in_a_volume_is_not_followed_by_way_of_a_containers_name(arena: A
     with arena.unharmed():
         create(attacker, wanted)
         ready(attacker, "linked", SETTLE_SECONDS_MAX)
-        [folder] = wait_until(lambda: list(node.data.glob("volumes/pods/*/empty/v/b")))
-        wait_until(lambda: (folder / "config.json").is_symlink())
+        [folder] = wait_until(
+            lambda: [
+                each
+                for each in node.data.glob("volumes/pods/*/empty/v/b")
+                if (each / "config.json").is_symlink()
+            ]
+        )
         name = f"0/../../../../{folder.relative_to(node.data)}"
         entry = {"name": name, "image": "i", "imageID": "i", "ready": True, "restartCount": 0}
         entry["containerID"] = f"gvisor://{name}"

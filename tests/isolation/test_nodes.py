@@ -384,9 +384,9 @@ def test_a_permission_moves_with_its_pod(world: World) -> None:
 def test_a_watch_ends_with_the_pod_that_allowed_it(world: World) -> None:
     world.make_pod("blue", "watched", "node-a")
     secret = in_default("blue", "secrets/watched")
-    path = in_default("blue", "secrets?watch=true&timeoutSeconds=20&fieldSelector=metadata.name%3Dwatched")
+    path = in_default("blue", "secrets?watch=true&timeoutSeconds=90&fieldSelector=metadata.name%3Dwatched")
     host, port = world.server.address
-    connection = http.client.HTTPSConnection(host, port, context=world.a._tls, timeout=30)
+    connection = http.client.HTTPSConnection(host, port, context=world.a._tls, timeout=100)
     connection.request("GET", path)
     watched = connection.getresponse()
     assert watched.status == 200 and shows(watched.readline())

@@ -126,19 +126,26 @@ def test_whatever_three_tenants_write_every_bound_pair_is_of_one_tenant(
             case 5:
                 caller.patch(f"{CLAIMS}/{name}", {"metadata": {"finalizers": []}})
                 caller.delete(f"{CLAIMS}/{name}")
+    wait_until(lambda: any(pairs(caller) for caller in callers))
     for caller in callers:
-        wait_until(lambda: pairs(caller) == pairs(caller, 0.3))  # noqa: B023 - called at once
-        volumes = {each["metadata"]["name"]: each for each in caller.get(VOLUMES).json["items"]}
-        bound = pairs(caller)
-        assert len({volume for _, _, volume in bound}) == len(bound)
-        for name, uid, volume in bound:
-            assert volumes[volume]["spec"]["claimRef"]["uid"] == uid, (name, volume)
-    assert any(pairs(caller) for caller in callers)
+        wait_until(lambda: are_of_one_tenant(caller))  # noqa: B023 - called at once
 
 
-def pairs(caller: Caller, after_seconds: float = 0.0) -> list[tuple[str, str, str]]:
+def are_of_one_tenant(caller: Caller) -> bool:
+    """Whether each bound claim of the tenant has a volume of the same tenant to itself, and stays so for a moment."""
+    bound = pairs(caller)
+    holders = {
+        each["metadata"]["name"]: (each["spec"].get("claimRef") or {}).get("uid")
+        for each in caller.get(VOLUMES).json["items"]
+    }
+    if not all(holders.get(volume) == uid for _, uid, volume in bound):
+        return False
+    time.sleep(0.3)
+    return pairs(caller) == bound
+
+
+def pairs(caller: Caller) -> list[tuple[str, str, str]]:
     """(claim, its uid, its volume) of all that are bound."""
-    time.sleep(after_seconds)
     return [
         (each["metadata"]["name"], each["metadata"]["uid"], each["spec"]["volumeName"])
         for each in caller.get(CLAIMS).json["items"]
