@@ -4,6 +4,8 @@ goes on, and what the pods wrote is bounded."""
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(lacking()), reason=lacki
 
 WAIT_SECONDS = 60.0
 AGENT_BYTES_MAX = 400 << 20
-SECONDS = 4.0
+SECONDS = 3.0
 
 
 def wild(arena: AttackedCluster, name: str) -> Object:
@@ -29,8 +31,12 @@ def wild(arena: AttackedCluster, name: str) -> Object:
 
 def size_of(folder: Path) -> int:
     """Bytes that the folder's files take on the disk."""
-    found = (Path(top, name) for top, _, names in os.walk(folder) for name in names)
-    return sum(each.lstat().st_blocks * 512 for each in found)
+    size = 0
+    for top, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):  # Logs are rotated meanwhile.
+                size += Path(top, name).lstat().st_blocks * 512
+    return size
 
 
 def agent_bytes(arena: AttackedCluster) -> int:
@@ -64,7 +70,7 @@ def test_huge_files_of_a_pod_do_not_burden_the_agent(arena: AttackedCluster) -> 
         uid = create(arena.attacker, wanted)
         ready(arena.attacker, "sparse", WAIT_SECONDS)
         data = arena.cluster.nodes[0].data
-        wait_until(lambda: any(_length(each) > 50 << 30 for each in data.rglob(f"*{uid}*/**/hosts")))
+        wait_until(lambda: any(length > 50 << 30 for length in _lengths(data, uid, "hosts")))
         agent = arena.cluster.agents["n1"]
         agent.kill()
         agent.start()
@@ -72,28 +78,28 @@ def test_huge_files_of_a_pod_do_not_burden_the_agent(arena: AttackedCluster) -> 
         ready(arena.attacker, "sparse", WAIT_SECONDS)
         assert agent_bytes(arena) < AGENT_BYTES_MAX
         # The new agent serves DNS again some time after it is ready.
-        wait_until(lambda: not arena.quiet.measure(0.2, starts=False).failures)
+        wait_until(arena.quiet.has_dns)
         figures = arena.quiet.measure(1.0)
         assert figures.start_ms and not figures.failures, figures.failures
         remove(arena.attacker, "sparse")
 
 
-def _length(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0
+def _lengths(data: Path, uid: str, name: str) -> Iterator[int]:
+    """Of the pod's files of that name on the node. Those of other pods may go meanwhile."""
+    for folder, _, names in os.walk(data):
+        if uid in folder and name in names:
+            with suppress(OSError):
+                yield Path(folder, name).lstat().st_size
 
 
 def test_logs_of_a_pod_are_bounded_while_it_writes_as_fast_as_it_can(arena: AttackedCluster) -> None:
     uid = create(arena.attacker, wild(arena, "logs"))
     with arena.unharmed():
         ready(arena.attacker, "logs", WAIT_SECONDS)
-        before = arena.quiet.measure(1.0)
         during = arena.quiet.measure(SECONDS)
         most = size_of(arena.cluster.nodes[0].data / "logs" / uid)
         remove(arena.attacker, "logs")
-    assert before.start_ms and during.start_ms and not during.failures, during.failures
+    assert during.start_ms and not during.failures, during.failures
     assert most <= (FILES_MAX + 1) * LOG_FILE_BYTES_MAX, f"{most >> 20} MiB of logs"
 
 
@@ -110,7 +116,7 @@ def test_a_pod_that_fills_its_volume_is_evicted_and_no_other(arena: AttackedClus
 
 def test_other_pods_start_beside_wild_ones(arena: AttackedCluster) -> None:
     names = ["forks", "inodes", "probes", "hosts"]
-    before = arena.quiet.measure(SECONDS / 2)
+    before = arena.quiet.measure(1.0)
     with arena.unharmed():
         for name in names:
             create(arena.attacker, wild(arena, name))
@@ -120,5 +126,5 @@ def test_other_pods_start_beside_wild_ones(arena: AttackedCluster) -> None:
         assert arena.quiet.is_ready
         remove(arena.attacker, *names)
     assert not during.failures, during.failures
-    # Four burning pods share two cores with the pod that starts.
-    assert during.start_p50_ms <= 4 * before.start_p50_ms + 3_000
+    # Four burning pods share two cores with the pod that starts, and so do other tests.
+    assert during.start_p50_ms <= 4 * before.start_p50_ms + 15_000

@@ -74,6 +74,7 @@ class LocalProcess:
     def stop(self, sent: signal.Signals = signal.SIGTERM) -> None:
         if self._process is not None:
             self._process.send_signal(sent)
+            self._process.send_signal(signal.SIGCONT)  # A test may have paused it.
             self._process.wait(STOP_SECONDS_MAX)
             assert self._process.stdout is not None
             self._process.stdout.close()
