@@ -32,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     directory = tmp_path_factory.mktemp("docs")
     with LocalServer(directory) as server, LocalControllers(server, directory):
         server.system.kubectl("apply", "-f", str(ROOT / "examples" / "tenant.yaml"))
-        wait_until(lambda: tenant_is_ready(server, "acme"), 30)
+        wait_until(lambda: tenant_is_ready(server, "acme"))
         yield server
 
 

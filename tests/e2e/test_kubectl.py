@@ -125,10 +125,10 @@ def test_wait_and_rollout_status(caller: Caller) -> None:
         "-p",
         json.dumps({"status": status}),
     )
-    assert "successfully rolled out" in caller.kubectl("rollout", "status", "deployment/web", "--timeout=5s")
-    caller.kubectl("wait", "deployment/web", "--for=jsonpath={.status.readyReplicas}=2", "--timeout=5s")
+    assert "successfully rolled out" in caller.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    caller.kubectl("wait", "deployment/web", "--for=jsonpath={.status.readyReplicas}=2", "--timeout=60s")
     caller.kubectl("delete", "deployment", "web", "--wait=false")
-    caller.kubectl("wait", "deployment/web", "--for=delete", "--timeout=5s")
+    caller.kubectl("wait", "deployment/web", "--for=delete", "--timeout=60s")
 
 
 @pytest.mark.skipif(bool(needs.kubectl(28)), reason=needs.kubectl(28))

@@ -17,20 +17,22 @@ from alcove.testing.claims import free_port
 from alcove.testing.server import Caller, wait_until
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.timeout(400)
 
 
 def alcove(*arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "alcove.processes.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=90)
+    return subprocess.run(command, capture_output=True, text=True, timeout=200)
 
 
 def pids(data: Path) -> dict[str, int]:
     return {name: state.pid for name, state in supervisor_state.states(data).items() if state.pid}
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Path]:
-    data = tmp_path / "state"
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One with one node, which the last test destroys."""
+    data = tmp_path_factory.mktemp("up") / "state"
     done = alcove("up", "--hollow", "--no-demo", "--data", str(data), "--port", str(free_port()))
     try:
         assert done.returncode == 0, done.stdout + done.stderr
@@ -41,45 +43,12 @@ def cluster(tmp_path: Path) -> Iterator[Path]:
         down.stop(data)
 
 
-def test_up_status_kill_down_and_up_again(cluster: Path) -> None:
-    before = pids(cluster)
-    assert set(before) == {"apiserver", "controllers", "scheduler", "node-1"}
-    data_option = ("--data", str(cluster))
-    caller = Caller(cluster / "admin.kubeconfig")
-    caller.kubectl("create", "namespace", "kept")
-    # Twice is harmless: whoever runs goes on running, and more nodes come to them.
-    again = alcove("up", "--hollow", "--no-demo", "--nodes", "2", *data_option)
-    assert again.returncode == 0 and "already up" in again.stdout, again.stderr
-    assert before.items() <= pids(cluster).items()
-    assert "node-2   Ready" in caller.kubectl("get", "nodes")
-    # What dies is started again.
-    os.kill(before["apiserver"], signal.SIGKILL)
-    wait_until(lambda: pids(cluster).get("apiserver", before["apiserver"]) != before["apiserver"], 20)
-    wait_until(lambda: "kept" in caller.kubectl("get", "namespaces", check=False), 20)
-    completed = alcove("status", *data_option)
-    assert "signal SIGKILL" in completed.stdout and "node-2" in completed.stdout
-    # Fewer nodes: those beyond go, and their objects with them.
-    assert alcove("up", "--hollow", "--no-demo", "--nodes", "1", *data_option).returncode == 0
-    assert "node-2" not in caller.kubectl("get", "nodes")
-    assert "apiserver: serving" in alcove("logs", *data_option).stdout
-    assert alcove("logs", "nobody", *data_option).returncode == 5
-    assert alcove("down", *data_option).stdout == "down\n"
-    completed = alcove("status", *data_option)
-    assert completed.returncode == 3 and "alcove up" in completed.stderr
-    assert alcove("down", *data_option).stdout == "already down\n"
-    # State survives.
-    assert alcove("up", "--hollow", "--no-demo", *data_option).returncode == 0
-    assert "kept" in caller.kubectl("get", "namespaces")
-    assert alcove("destroy", "--yes", *data_option).stdout == "destroyed\n"
-    assert not cluster.exists()
-
-
 def test_a_killed_supervisor_takes_its_processes_with_it_and_up_mends_it(cluster: Path) -> None:
     running = pids(cluster)
     holder = supervisor_state.holder(cluster)
     assert holder is not None
     os.kill(holder, signal.SIGKILL)
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in running.values()), 20)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in running.values()))
     assert alcove("status", "--data", str(cluster)).returncode == 3
     done = alcove("up", "--hollow", "--no-demo", "--data", str(cluster))
     assert done.returncode == 0, done.stderr
@@ -93,7 +62,7 @@ def test_a_killed_up_is_finished_by_the_next(tmp_path: Path) -> None:
         [sys.executable, "-m", "alcove.processes.main", *words], stdout=subprocess.DEVNULL
     )
     try:
-        wait_until(lambda: supervisor_state.holder(data) is not None, 20)
+        wait_until(lambda: supervisor_state.holder(data) is not None)
         half.kill()
         half.wait()
         done = alcove(*words)
@@ -145,9 +114,45 @@ def test_a_tenant_comes_and_goes_whole(cluster: Path) -> None:
     done = alcove("tenant", "kubeconfig", "acme", "--output", str(path), *way)
     assert done.returncode == 0, done.stderr
     acme = Caller(path)
-    messages = acme.kubectl("get", "ns,clusterrole,net", "-o", "name").split()
-    assert {"namespace/default", "clusterrole.rbac.authorization.k8s.io/admin-role"} <= set(messages)
-    assert "network.arktos.futurewei.com/default" in messages
-    ring0.kubectl("delete", "tenant", "acme", "--timeout=30s")
+    wanted = {
+        "namespace/default",
+        "clusterrole.rbac.authorization.k8s.io/admin-role",
+        "network.arktos.futurewei.com/default",
+    }
+    wait_until(lambda: wanted <= set(acme.kubectl("get", "ns,clusterrole,net", "-o", "name").split()))
+    ring0.kubectl("delete", "tenant", "acme", "--timeout=100s")
     assert "NotFound" in ring0.kubectl("get", "tenant", "acme", check=False)
     assert acme.get("/api/v1/namespaces").json.get("items", []) == []
+
+
+def test_up_status_kill_down_and_up_again(cluster: Path) -> None:
+    before = pids(cluster)
+    assert set(before) == {"apiserver", "controllers", "scheduler", "node-1"}
+    data_option = ("--data", str(cluster))
+    caller = Caller(cluster / "admin.kubeconfig")
+    caller.kubectl("create", "namespace", "kept")
+    # Twice is harmless: whoever runs goes on running, and more nodes come to them.
+    again = alcove("up", "--hollow", "--no-demo", "--nodes", "2", *data_option)
+    assert again.returncode == 0 and "already up" in again.stdout, again.stderr
+    assert before.items() <= pids(cluster).items()
+    assert "node-2   Ready" in caller.kubectl("get", "nodes")
+    # What dies is started again.
+    os.kill(before["apiserver"], signal.SIGKILL)
+    wait_until(lambda: pids(cluster).get("apiserver", before["apiserver"]) != before["apiserver"])
+    wait_until(lambda: "kept" in caller.kubectl("get", "namespaces", check=False))
+    completed = alcove("status", *data_option)
+    assert "signal SIGKILL" in completed.stdout and "node-2" in completed.stdout
+    # Fewer nodes: those beyond go, and their objects with them.
+    assert alcove("up", "--hollow", "--no-demo", "--nodes", "1", *data_option).returncode == 0
+    wait_until(lambda: "node-2" not in caller.kubectl("get", "nodes"))
+    assert "apiserver: serving" in alcove("logs", *data_option).stdout
+    assert alcove("logs", "nobody", *data_option).returncode == 5
+    assert alcove("down", *data_option).stdout == "down\n"
+    completed = alcove("status", *data_option)
+    assert completed.returncode == 3 and "alcove up" in completed.stderr
+    assert alcove("down", *data_option).stdout == "already down\n"
+    # State survives.
+    assert alcove("up", "--hollow", "--no-demo", *data_option).returncode == 0
+    assert "kept" in caller.kubectl("get", "namespaces")
+    assert alcove("destroy", "--yes", *data_option).stdout == "destroyed\n"
+    assert not cluster.exists()
