@@ -21,14 +21,14 @@ def test_they_outlive_the_server(tmp_path: Path) -> None:
     server = LocalServer(tmp_path / "server")
     with server, LocalControllers(server, tmp_path, *LEASE) as controllers:
         pid = controllers.pid
-        for number in range(3):
+        for number in range(2):
             make(server, f"t{number}")
-            wait_until(lambda: is_ready(server, f"t{number}"), seconds_max=30)  # noqa: B023 - called at once
+            wait_until(lambda: is_ready(server, f"t{number}"))  # noqa: B023 - called at once
             make(server, f"late{number}")
             server.kill()
             server.start()
-        for number in range(3):
-            wait_until(lambda: is_ready(server, f"late{number}"), seconds_max=30)  # noqa: B023 - called at once
+        for number in range(2):
+            wait_until(lambda: is_ready(server, f"late{number}"))  # noqa: B023 - called at once
         assert controllers.pid == pid
 
 
@@ -42,7 +42,7 @@ def test_they_may_start_before_the_server(tmp_path: Path) -> None:
     controllers = LocalControllers(server, tmp_path, *LEASE, kubeconfig=through)
     controllers.start()
     try:
-        wait_until(lambda: "failed to reach lease" in controllers.log, seconds_max=20)
+        wait_until(lambda: "failed to reach lease" in controllers.log)
         server.start()
         controllers.wait()
         make(server, "t")

@@ -15,9 +15,9 @@ from alcove.api.objects import Object
 from alcove.testing import etcd
 from alcove.testing.etcd import EtcdCluster
 from alcove.testing.replicated import SHARED_KEYS
-from alcove.testing.server import Caller, LocalServer
+from alcove.testing.server import Caller, LocalServer, wait_until
 
-ROUNDS = 4
+ROUNDS = 3
 WRITERS = 3
 SERVICES = "/api/v1/namespaces/default/services"
 ADDRESSES = "/apis/networking.k8s.io/v1/ipaddresses"
@@ -90,7 +90,8 @@ def rush(servers: list[LocalServer], label: str, victim: LocalServer | None) -> 
     for writer in writers:
         writer.start()
     if victim is not None:
-        time.sleep(random.uniform(0.3, 1.0))
+        wait_until(lambda: len(made) >= WRITERS or full)
+        time.sleep(random.uniform(0.0, 0.7))
         victim.kill()
     for writer in writers:
         writer.join(120)
