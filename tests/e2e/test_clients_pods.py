@@ -18,7 +18,7 @@ from alcove.testing.server import Caller, wait_until
 
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.timeout(100),
+    pytest.mark.timeout(240),
     pytest.mark.skipif(bool(lacking()), reason=lacking()),
 ]
 untyped: Any = kubernetes
@@ -75,7 +75,7 @@ def test_kubernetes_runs_commands(core: Any) -> None:
         _preload_content=False,
     )
     running.write_stdin("echo out; echo bad >&2; exit 3\n")
-    running.run_forever(timeout=20)
+    running.run_forever(timeout=60)
     assert (running.read_stdout(), running.read_stderr(), running.returncode) == ("out\n", "bad\n", 3)
 
 
@@ -124,7 +124,7 @@ async def test_kr8s_logs_commands_and_ports(web: Pod) -> None:
     async with web.portforward(remote_port=8080, local_port="auto") as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HTTP/1.0\r\n\r\n")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert (await reader.read()).endswith(b"hello\n")
         writer.close()
 

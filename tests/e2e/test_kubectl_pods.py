@@ -44,16 +44,16 @@ def test_pods_of_two_tenants_have_one_name_and_know_nothing_of_each_other(
     assert "not found" in acme.kubectl("get", "pod", "web", check=False)
     assert "Running" in beta.kubectl("get", "pod", "web")
     beta.kubectl("delete", "pod", "web", "--grace-period=1", "--timeout=60s")
-    wait_until(lambda: not list((cluster.nodes[0].data / "snapshots").iterdir()), 20)
+    wait_until(lambda: not list((cluster.nodes[0].data / "snapshots").iterdir()))
 
 
 def test_describe_shows_what_happened(tenants: tuple[Caller, Caller]) -> None:
     acme, _ = tenants
     run(acme, "short", "echo bye > /dev/termination-log; exit 7")
     wait_until(lambda: "Failed" in acme.kubectl("get", "pod", "short", "-o", "jsonpath={.status.phase}"), 60)
-    shown = acme.kubectl("describe", "pod", "short")
-    for words in ("Exit Code:    7", "Message:", "bye", "Reason:", "Error", "Scheduled", "Started", "n1/"):
-        assert words in shown, shown
+    words = ("Exit Code:    7", "Message:", "bye", "Reason:", "Error", "Scheduled", "Started", "n1/")
+    # Events are written after what they tell of.
+    wait_until(lambda: all(word in acme.kubectl("describe", "pod", "short") for word in words))
     acme.kubectl("delete", "pod", "short")
 
 
