@@ -114,13 +114,14 @@ def test_an_aggregated_api_in_a_pod(cluster: RealCluster) -> None:
         register(acme, authority, group, version)
     ready(acme, "server", 90)
     for name in (NAME, "v1beta2.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io"):
-        acme.kubectl("wait", "--for=condition=Available", "--timeout=50s", f"apiservice/{name}")
+        acme.kubectl("wait", "--for=condition=Available", "--timeout=100s", f"apiservice/{name}")
     _use_it(acme)
     _scale_by_it(acme)
     blue = cluster.make_tenant("blue")
     assert blue.get(THINGS).status == 404
     remove(acme, "server")
-    wait_until(lambda: available(acme) in ("MissingEndpoints", "EndpointsNotFound"), 60)
+    wait_until(lambda: available(acme) in ("MissingEndpoints", "EndpointsNotFound"))
+    wait_until(lambda: acme.get(THINGS).status == 503)
     answer = acme.get(THINGS)
     assert (answer.status, answer.json["message"]) == (503, "service unavailable")
     assert "configmaps" in acme.kubectl("api-resources", check=False)
@@ -154,7 +155,7 @@ def _scale_by_it(acme: Caller) -> None:
         "metrics": [{"type": "External", "external": external}, {"type": "Object", "object": of_object}],
     }
     made(acme, SCALERS, "worker", spec=scaler)
-    wait_until(lambda: acme.get(f"{DEPLOYMENTS}/worker").json["spec"]["replicas"] == 3, 60)
+    wait_until(lambda: acme.get(f"{DEPLOYMENTS}/worker").json["spec"]["replicas"] == 3, 100)
 
     def shown() -> list[str]:
         found = acme.get(f"{SCALERS}/worker").json["status"]["currentMetrics"]

@@ -22,7 +22,7 @@ def call(command: str, stdin: str) -> tuple[int, Any]:
         env={**environment, "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=False,
     )
     assert done.stderr == ""

@@ -80,7 +80,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
     arguments = ["create", "--bundle", str(bundle), "--pid-file", str(bundle / "pid"), "x_"]
     command = [sys.executable, "-c", watcher, str(caller), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert int(done.stdout) == code
     assert ((bundle / STARTED).exists(), (bundle / FAILED).exists()) == (starts == "true", starts != "true")
 
