@@ -54,6 +54,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "dataplane.veths.TRIES_MAX",
     ),
     "How much is done in one go before others have their turn; the rest follows.": (
+        "apiserver.cache.recent.AT_ONCE_MAX",
         "http.tls_transport.READ_BYTES_MAX",
         "apiserver.cache.cache.EVENTS_AT_ONCE_MAX",
         "apiserver.cache.cache.HISTORY_EVENTS_LOADED_MAX",
@@ -97,6 +98,9 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "apiserver.priority.flowschemas.MATCHES_KEPT_MAX",
     ),
     "Which values are cached or computed in advance; others are computed when they are needed.": (
+        "api.shared_bodies.BODY_BYTES_MAX",
+        "api.shared_bodies.TEMPLATES_SEEN_MAX",
+        "apiserver.cache.recent.RECENT_MAX",
         "api.cel.calls._FOLD_COST_MAX",
         "api.names.CACHED_LENGTH_MAX",
         "agent.ingress.limits.IngressLimits.pooled_seconds_max",

@@ -130,10 +130,10 @@ class Watcher:
                 return 0
             case CacheEntry():
                 self._append_event(CacheEventType.ADDED, CacheEvent(CacheEventType.ADDED, first, None))
-                return len(first.body)
+                return first.size
             case CacheEvent():
                 self._offer(first)
-                return len(first.entry.body)
+                return first.entry.size
 
     def _finish_initial(self) -> None:
         self._initial = None
@@ -167,9 +167,9 @@ class Watcher:
         else:
             self._held.append(event)
             # The initial events hold the state before this one, if they are not sent yet.
-            self._held_event_bytes += len(event.entry.body)
+            self._held_event_bytes += event.entry.size
             if event.previous is not None:
-                self._held_event_bytes += len(event.previous.body)
+                self._held_event_bytes += event.previous.size
 
     def _offer(self, event: CacheEvent) -> None:
         event_type = self._event_type(event) if event.revision > self._after else None

@@ -1,7 +1,8 @@
 """A local copy of a resource's objects, over all planes and tenants, with indexes.
 
 Informers write it, all others read. Objects are stored encoded and decoded for each reader: a decoded object
-takes five times the memory, and a reader may modify its copy. Every lookup starts with plane and tenant, so
+takes five times the memory, and a reader may modify its copy. What many objects have in common is stored once
+(`api/shared_bodies.py`). Every lookup starts with plane and tenant, so
 objects of two tenants are never mixed up.
 """
 

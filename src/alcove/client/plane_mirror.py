@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from sys import intern
 
 import msgspec
@@ -11,6 +12,7 @@ import orjson
 
 from alcove.api.ids import Revision, TenantId
 from alcove.api.objects import Object
+from alcove.api.shared_bodies import BodyTemplate, PackedBody, SharedBodies
 from alcove.client.changes import ChangeType, Index, ObjectChange, Subscriber, Trim, index_values
 from alcove.client.keys import ObjectKey, PlaneId
 
@@ -25,14 +27,35 @@ _encode = msgspec.json.Encoder().encode
 """Not orjson's encoder: its results keep their whole output buffer alive, at least 4 KB."""
 
 
-class _Entry:
-    __slots__ = ("body", "indexed", "revision")
+IndexedValues = tuple[tuple[str, ...], ...]
+"""An object's values per index, in the order of the indexes."""
 
-    def __init__(self, revision: int, body: bytes, indexed: tuple[tuple[str, ...], ...]) -> None:
+
+@lru_cache(maxsize=4096)
+def _shared(indexed: IndexedValues) -> IndexedValues:
+    """One tuple for the many objects that have the same values."""
+    return indexed
+
+
+@lru_cache(maxsize=4096)
+def _name(namespace: str, name: str) -> Name:
+    """One tuple for the objects of many tenants that have the same name."""
+    return (intern(namespace), name)
+
+
+class _Entry:
+    __slots__ = ("_own", "_template", "indexed", "revision")
+
+    def __init__(self, revision: int, body: PackedBody | bytes, indexed: IndexedValues) -> None:
         self.revision = revision
-        self.body = body
         self.indexed = indexed
-        """The object's values per index, in the order of the indexes."""
+        # Not the PackedBody: its own memory is a tenth of an entry's.
+        self._template: BodyTemplate | None = None if isinstance(body, bytes) else body.template
+        self._own = body if isinstance(body, bytes) else body.own
+
+    def body(self, tenant: TenantId, name: Name) -> bytes:
+        template = self._template
+        return self._own if template is None else template.fill(self._own, tenant, name[1])
 
 
 class PlaneMirror:
@@ -53,6 +76,7 @@ class PlaneMirror:
         """All changes up to this revision are stored."""
         self.synced = asyncio.Event()
         """Set when all objects were listed once."""
+        self._bodies = SharedBodies()
         self._trim = trim
         self._notify = notify
         self._indexes: list[Index] = []
@@ -89,7 +113,7 @@ class PlaneMirror:
     def put(self, obj: Object, revision: Revision) -> None:
         meta = obj["metadata"]
         tenant = TenantId(intern(meta["tenant"]))
-        name = (intern(meta.get("namespace") or ""), meta["name"])
+        name = _name(meta.get("namespace") or "", meta["name"])
         if self._accepts(tenant, name):
             self._put(tenant, name, obj, revision)
         if self._listed is None:
@@ -102,14 +126,15 @@ class PlaneMirror:
         old = entries.get(name)
         if old is None or old.revision != revision:
             obj = self._trim(obj)
-            indexed = tuple(index_values(index, obj) for index in self._indexes)
-            entries[name] = _Entry(revision, _encode(obj), indexed)
+            indexed = _shared(tuple(index_values(index, obj) for index in self._indexes))
+            body = self._bodies.pack(_encode(obj), tenant, name[1])
+            entries[name] = _Entry(revision, body, indexed)
             if old is None:
                 self._sort(tenant, name, entries)
             self._reindex(tenant, name, old.indexed if old else (), indexed)
             key = ObjectKey(self.plane, tenant, *name)
             kind = ChangeType.UPDATED if old else ChangeType.ADDED
-            self._notify(ObjectChange(kind, key, obj, old.body if old else b""))
+            self._notify(ObjectChange(kind, key, obj, old.body(tenant, name) if old else b""))
 
     def remove(self, obj: Object, revision: Revision) -> None:
         meta = obj["metadata"]
@@ -138,8 +163,9 @@ class PlaneMirror:
         if not entries:
             del self._tenants[tenant]
         self._reindex(tenant, name, entry.indexed, ())
-        obj = self._trim(last) if last is not None else orjson.loads(entry.body)
-        self._notify(ObjectChange(ChangeType.DELETED, ObjectKey(self.plane, tenant, *name), obj, entry.body))
+        body = entry.body(tenant, name)
+        obj = self._trim(last) if last is not None else orjson.loads(body)
+        self._notify(ObjectChange(ChangeType.DELETED, ObjectKey(self.plane, tenant, *name), obj, body))
 
     # Indexes
 
@@ -169,13 +195,11 @@ class PlaneMirror:
         position = len(self._names_by_index) - 1
         for tenant, entries in self._tenants.items():
             for name, entry in entries.items():
-                values = index_values(index, orjson.loads(entry.body))
-                entry.indexed = (*entry.indexed, values)
+                values = index_values(index, orjson.loads(entry.body(tenant, name)))
+                entry.indexed = _shared((*entry.indexed, values))
                 self._index(position, tenant, name, values)
 
-    def _reindex(
-        self, tenant: TenantId, name: Name, old: tuple[tuple[str, ...], ...], new: tuple[tuple[str, ...], ...]
-    ) -> None:
+    def _reindex(self, tenant: TenantId, name: Name, old: IndexedValues, new: IndexedValues) -> None:
         if old == new:
             return
         for position, values in enumerate(old):
@@ -217,7 +241,7 @@ class PlaneMirror:
     def get(self, tenant: TenantId, name: Name) -> bytes | None:
         entries = self._tenants.get(tenant)
         entry = entries.get(name) if entries else None
-        return entry.body if entry else None
+        return entry.body(tenant, name) if entry else None
 
     def names(self, tenant: TenantId, namespace: str | None) -> list[Name]:
         entries = self._tenants.get(tenant, {})

@@ -8,6 +8,7 @@ import asyncio
 import sys
 from asyncio import Future
 from collections.abc import AsyncIterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
@@ -159,7 +160,15 @@ class SqliteStore:
 def _key(row: Row) -> Key:
     _, _, resource, tenant, namespace, name, _ = row
     # Tenants and namespaces repeat in thousands of keys: interning saves memory.
-    return Key(resource_named(resource), TenantId(sys.intern(tenant)), sys.intern(namespace), name)
+    return Key(
+        resource_named(resource), TenantId(sys.intern(tenant)), sys.intern(namespace), _shared_name(name)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _shared_name(name: str) -> str:
+    """One string for the names that objects of many tenants have. Not interned: most names are used once."""
+    return name
 
 
 def _revision(row: Row) -> Revision:

@@ -13,6 +13,7 @@ from alcove.apiserver.buffers import TenantBuffers
 from alcove.apiserver.cache.collections import CacheCollection, IndexedObjects
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType, IndexedValue
 from alcove.apiserver.cache.history import Histories
+from alcove.apiserver.cache.recent import RecentEntries
 from alcove.apiserver.cache.snapshot import CacheSnapshot, Namespaces
 from alcove.store.base import FeedLagged, Store, StoreChangeType, StoreEvent
 
@@ -41,6 +42,7 @@ class Cache:
         self._listener = listener
         self._histories = Histories(buffers or TenantBuffers())
         self._collections: dict[GroupResource, CacheCollection] = {}
+        self._recent = RecentEntries()
         self._floor = Revision(0)
         self._waiters: list[tuple[Revision, asyncio.Future[None]]] = []
         self._revision_lock = asyncio.Lock()
@@ -50,22 +52,27 @@ class Cache:
         """The number of the last of these reads that completed; its result is `_newest`."""
         self._newest = Revision(0)
         self._follower: asyncio.Task[None] | None = None
+        self._packer: asyncio.Task[None] | None = None
         self._loaded: asyncio.Future[None] | None = None
         self.revision = Revision(0)
 
     async def __aenter__(self) -> Cache:
         self._loaded = asyncio.get_running_loop().create_future()
         self._follower = asyncio.create_task(self._follow(), name="watch cache")
+        self._packer = asyncio.create_task(self._recent.keep_small(), name="watch cache packing")
         await asyncio.wait([self._follower, self._loaded], return_when=asyncio.FIRST_COMPLETED)
         if self._follower.done():
+            self._packer.cancel()
             await self._follower
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
         assert self._follower is not None
-        self._follower.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._follower
+        for task in (self._follower, self._packer):
+            assert task is not None
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
     async def lost(self) -> None:
         """Never returns: raises the error that ended the following of the store. The cache is stale from then
@@ -80,7 +87,8 @@ class Cache:
         snapshot = await self._store.snapshot(Revision(oldest))
         self._floor = self.revision = snapshot.revision
         for record in snapshot.records:
-            entry = CacheEntry(record.key, record.revision, record.body)
+            entry = CacheEntry(record.key, record.revision, record.body, self._recent)
+            self._recent.written(entry)
             self._collection(record.key.resource).load(entry)
         while True:
             with suppress(FeedLagged):
@@ -117,7 +125,8 @@ class Cache:
     def _apply(self, batch: Sequence[StoreEvent], upto: Revision) -> None:
         events: list[CacheEvent] = []
         for change in batch:
-            entry = CacheEntry(change.key, change.revision, change.body)
+            entry = CacheEntry(change.key, change.revision, change.body, self._recent)
+            self._recent.written(entry)
             collection = self._collection(change.key.resource)
             events.append(collection.apply(_KINDS[change.change], entry))
         self.revision = upto

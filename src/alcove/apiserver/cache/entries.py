@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 from sys import intern
 from typing import Any
 
@@ -15,6 +16,8 @@ from alcove.api.encode import splice
 from alcove.api.ids import GroupResource, Key, Revision
 from alcove.api.objects import Object
 from alcove.api.resources import PODS
+from alcove.api.shared_bodies import PackedBody, SharedBodies
+from alcove.apiserver.cache.recent import RecentEntries
 
 _VPC_ENDPOINTS = GroupResource("mizar.com", "endpoints")
 INDEXED_FIELDS: dict[GroupResource, tuple[str, ...]] = {
@@ -41,6 +44,8 @@ def indexed_value(resource: GroupResource, exact: Mapping[str, str]) -> IndexedV
 
 
 _NO_LABELS: dict[str, str] = {}
+LABELS_KEPT = 4096
+"""Sets of labels that new entries may share."""
 
 
 class _Metadata(Struct):
@@ -103,13 +108,16 @@ _PARTS: dict[GroupResource, msgspec.json.Decoder[Any]] = {
 class CacheEntry:
     """One state of an object. Immutable, except for cached values that are derived from it."""
 
-    __slots__ = ("_object", "body", "complete_for", "indexed", "key", "labels", "revision")
+    __slots__ = ("_body", "_object", "_recent", "complete_for", "indexed", "key", "labels", "revision")
 
-    def __init__(self, key: Key, revision: Revision, body: bytes) -> None:
-        """`body` is the stored JSON, without resourceVersion."""
+    def __init__(
+        self, key: Key, revision: Revision, body: bytes, recent: RecentEntries | None = None
+    ) -> None:
+        """`body` is the stored JSON, without resourceVersion. `recent` is told when the entry is decoded."""
         self.key = key
         self.revision = revision
-        self.body = splice(body, revision)
+        self._body: bytes | PackedBody = splice(body, revision)
+        self._recent = recent
         self._object: Object | None = None
         self.complete_for = 0
         """`Completion.number` of the kind's definition for which the object lacks no default."""
@@ -120,18 +128,39 @@ class CacheEntry:
         except msgspec.ValidationError:
             # Written by a version that checked less: it has no labels and is in no index.
             parts, indexed = _Parts(_Metadata()), (None,) * len(INDEXED_FIELDS.get(key.resource, ()))
-        self.labels: dict[str, str] = _interned(parts.metadata.labels)
+        self.labels: dict[str, str] = _shared_labels(parts.metadata.labels)
+        """Shared by all entries with these labels: do not change it."""
         self.indexed: tuple[str, ...] = tuple(
             intern(str(value)) if value is not None else "" for value in indexed
         )
         """The values of the resource's INDEXED_FIELDS; empty for one that is not set."""
 
     @property
+    def body(self) -> bytes:
+        """The encoded object."""
+        body = self._body
+        return body if isinstance(body, bytes) else body.unpack(self.key.tenant, self.key.name)
+
+    @property
+    def size(self) -> int:
+        """About the length of the body."""
+        body = self._body
+        return len(body) if isinstance(body, bytes) else body.size
+
+    @property
     def object(self) -> Object:
         """The decoded object, cached and shared by all readers: do not change it."""
-        if self._object is None:
-            self._object = orjson.loads(self.body)
-        return self._object
+        found = self._object
+        if found is None:
+            found = self._object = orjson.loads(self.body)
+            if self._recent is not None:
+                self._recent.decoded(self)
+        return found
+
+    def pack(self, bodies: SharedBodies) -> None:
+        """Shares what the body has in common with others."""
+        if isinstance(self._body, bytes):
+            self._body = bodies.pack(self._body, self.key.tenant, self.key.name)
 
     @property
     def node(self) -> str:
@@ -144,7 +173,7 @@ class CacheEntry:
         return _UIDS.decode(self.body).metadata.uid
 
     def forget_decoded(self) -> None:
-        """Drops the decoded object, for entries that are history and will rarely be read again."""
+        """Drops the decoded object, for entries that will rarely be read again."""
         self._object = None
 
     def decode(self) -> Object:
@@ -152,9 +181,14 @@ class CacheEntry:
         return orjson.loads(self.body)  # type: ignore[no-any-return]
 
 
-def _interned(labels: dict[str, str] | None) -> dict[str, str]:
-    # Labels repeat over thousands of objects; one string each is enough.
-    return {intern(key): intern(value) for key, value in labels.items()} if labels else _NO_LABELS
+def _shared_labels(labels: dict[str, str] | None) -> dict[str, str]:
+    # Labels repeat over thousands of objects, most of them together with the same others.
+    return _labels_of(tuple(labels.items())) if labels else _NO_LABELS
+
+
+@lru_cache(maxsize=LABELS_KEPT)
+def _labels_of(items: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    return {intern(key): intern(value) for key, value in items}
 
 
 class CacheEventType(Enum):
@@ -166,7 +200,7 @@ class CacheEventType(Enum):
 class CacheEvent:
     """One change, with the state before it and the encoded bytes that its watchers share."""
 
-    __slots__ = ("encoded", "entry", "kind", "previous")
+    __slots__ = ("cost", "encoded", "entry", "kind", "previous")
 
     def __init__(self, kind: CacheEventType, entry: CacheEntry, previous: CacheEntry | None) -> None:
         self.kind = kind
@@ -175,6 +209,8 @@ class CacheEvent:
         self.previous = previous
         self.encoded: dict[Any, bytes] = {}
         """Encoded lines by (type, view), rendered on first use."""
+        self.cost = 0
+        """Bytes that the event is counted with as history."""
 
     @property
     def revision(self) -> Revision:

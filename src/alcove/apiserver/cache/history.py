@@ -30,9 +30,9 @@ LEVEL_SHARE = 0.9
 def event_cost(event: CacheEvent) -> int:
     cost = EVENT_BYTES
     if event.previous is not None:
-        cost += len(event.previous.body)
+        cost += event.previous.size
     if event.kind is CacheEventType.DELETED:
-        cost += len(event.entry.body)
+        cost += event.entry.size
     return cost
 
 
@@ -50,14 +50,14 @@ class TenantHistory:
         """Oldest first, with events that their collection has dropped already."""
 
     def added(self, collection: TenantCollection, event: CacheEvent) -> None:
-        cost = event_cost(event)
+        cost = event.cost = event_cost(event)
         self._order.append((event.revision, collection))
         self.bytes += cost
         self.count += 1
         self._histories.changed(self, cost)
 
     def dropped(self, event: CacheEvent) -> None:
-        cost = event_cost(event)
+        cost = event.cost
         self.bytes -= cost
         self.count -= 1
         self._histories.changed(self, -cost)

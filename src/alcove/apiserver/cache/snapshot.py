@@ -46,7 +46,7 @@ class CacheSnapshot:
         """Whether there are more objects, or more bytes in them. Takes as long as `objects_max` allows."""
         if sum(len(entries) for entries in self._each()) > objects_max:
             return True
-        return sum(len(entry.body) for entries in self._each() for entry in entries.values()) > bytes_max
+        return sum(entry.size for entries in self._each() for entry in entries.values()) > bytes_max
 
     def _each(self) -> Iterator[Mapping[str, CacheEntry]]:
         return (entries for namespaces in self._resources.values() for entries in namespaces.values())

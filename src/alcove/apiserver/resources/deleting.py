@@ -159,7 +159,7 @@ async def delete_object(
         if is_built_in(entry):
             raise Forbidden.of(resource, key.name, _BUILT_IN.get(resource, _REPLACEABLE))
         obj, old = await services.threads.for_size(
-            call.identity.tenant, len(entry.body), partial(_two_copies, entry)
+            call.identity.tenant, entry.size, partial(_two_copies, entry)
         )
         _check_preconditions(resource, entry, obj, options)
         attributes = writing.attributes(call, kind, Operation.DELETE, None, old, options.raw)

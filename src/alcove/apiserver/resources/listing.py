@@ -166,7 +166,7 @@ def _page(
 
 def _is_quick(entries: list[CacheEntry]) -> bool:
     """Whether all entries can be decoded, tested and rendered on the event loop."""
-    return len(entries) <= QUICK_OBJECTS_MAX and sum(len(entry.body) for entry in entries) <= QUICK_BYTES_MAX
+    return len(entries) <= QUICK_OBJECTS_MAX and sum(entry.size for entry in entries) <= QUICK_BYTES_MAX
 
 
 def _rendered(

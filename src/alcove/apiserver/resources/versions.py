@@ -91,7 +91,7 @@ async def two_copies(
 ) -> tuple[Object, Object]:
     """The stored object at `kind`'s version, and a copy that may be changed. Calls a conversion webhook only
     once."""
-    tenant, size = call.identity.tenant, len(entry.body)
+    tenant, size = call.identity.tenant, entry.size
     first = await from_storage(kind, await services.threads.for_size(tenant, size, entry.decode))
     if kind.convert is None:
         return first, await from_storage(kind, await services.threads.for_size(tenant, size, entry.decode))

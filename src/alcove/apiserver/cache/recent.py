@@ -1,0 +1,54 @@
+"""Entries that were written or decoded recently: they are kept as they are read fastest, all others small.
+
+A decoded object takes five times the memory of its bytes, and bytes that many objects have in common are kept once
+(`api/shared_bodies.py`). Most objects of most tenants are not read for days.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from alcove.api.shared_bodies import SharedBodies
+
+if TYPE_CHECKING:
+    from alcove.apiserver.cache.entries import CacheEntry
+
+RECENT_MAX = 4096
+"""Entries that were written, and those that were decoded, before they are made small."""
+AT_ONCE_MAX = 128
+"""Entries that are made small in one iteration of the loop: one or two milliseconds."""
+PAUSE_SECONDS = 0.01
+LOOK_SECONDS = 0.2
+
+
+class RecentEntries:
+    def __init__(self, recent_max: int = RECENT_MAX) -> None:
+        self._recent_max = recent_max
+        self._bodies = SharedBodies()
+        self._written: deque[CacheEntry] = deque()
+        self._decoded: deque[CacheEntry] = deque()
+
+    def written(self, entry: CacheEntry) -> None:
+        self._written.append(entry)
+
+    def decoded(self, entry: CacheEntry) -> None:
+        """May be called in any thread."""
+        self._decoded.append(entry)
+
+    async def keep_small(self) -> None:
+        """Makes entries small that are no longer recent, a few at a time, until cancelled."""
+        while True:
+            has_more = self.trim(AT_ONCE_MAX)
+            await asyncio.sleep(PAUSE_SECONDS if has_more else LOOK_SECONDS)
+
+    def trim(self, at_once_max: int) -> bool:
+        """Returns whether entries remain that are not recent."""
+        packed = min(len(self._written) - self._recent_max, at_once_max)
+        for _ in range(packed):
+            self._written.popleft().pack(self._bodies)
+        forgotten = min(len(self._decoded) - self._recent_max, at_once_max)
+        for _ in range(forgotten):
+            self._decoded.popleft().forget_decoded()
+        return max(packed, forgotten) == at_once_max
