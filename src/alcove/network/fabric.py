@@ -5,9 +5,12 @@ A node does not watch all endpoints; controllers do, with `vpc/vpc_cache.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
-from alcove.client.changes import Index, Subscriber
+from alcove.client.changes import Index, ObjectChange
 from alcove.client.client import ListSelection
 from alcove.client.keys import HOME
 from alcove.client.mirror import Mirror
@@ -17,8 +20,8 @@ from alcove.vpc.vpc_cache import by_spec, key_of
 
 
 class Fabric:
-    def __init__(self, planes: Planes, on_change: Subscriber) -> None:
-        """`on_change` is called with every change of any of the objects."""
+    def __init__(self, planes: Planes, on_change: Callable[[Resource, ObjectChange], None]) -> None:
+        """`on_change` is called with every change of any of the objects, and its resource."""
         by_droplet, by_vpc = by_spec("droplet"), by_spec("vpc")
         self._planes = planes
         self._vpcs = self._mirror(VPCS)
@@ -26,7 +29,7 @@ class Fabric:
         self._bouncers = self._mirror(BOUNCERS, vpc=by_vpc, droplet=by_droplet)
         self._dividers = self._mirror(DIVIDERS, vpc=by_vpc, droplet=by_droplet)
         for mirror in self.mirrors:
-            mirror.subscribe(on_change)
+            mirror.subscribe(partial(on_change, mirror.selection.resource))
 
     def _mirror(self, resource: Resource, **indexes: Index) -> Mirror:
         return self._planes.mirror(ListSelection(resource), indexes, tenant=SYSTEM, only=HOME)

@@ -17,7 +17,7 @@ from alcove.client.client import ListSelection
 from alcove.client.keys import HOME, ObjectKey
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
-from alcove.client.resources import DROPLETS, TENANTS, VPC_ENDPOINTS
+from alcove.client.resources import DIVIDERS, DROPLETS, TENANTS, VPC_ENDPOINTS, Resource
 from alcove.dataplane.address import Prefix
 from alcove.network.endpoints import PodNic, by_owner, nic_of, vni_of
 from alcove.network.fabric import Fabric
@@ -40,6 +40,11 @@ class Ring0View:
         self._changed = changed
         self._nodes: dict[str, IPv4Address] = {}
         self._backings: dict[tuple[str, int], NetworkBacking | None] = {}
+        """Those that this node asked for: changes of others do not concern it."""
+        self._vnis: dict[str, set[int]] = {}
+        """Those of `_backings`, by VPC."""
+        self._awaited_vpcs: set[str] = set()
+        """VPCs that this node has duties for, and that did not exist when they were asked for."""
         self._fabric = Fabric(planes, self._fabric_changed)
         self._droplets = planes.mirror(ListSelection(DROPLETS), tenant=SYSTEM, only=HOME)
         self._droplets.subscribe(self._droplet_changed)
@@ -53,15 +58,25 @@ class Ring0View:
         )
         self._local_endpoints.subscribe(lambda _change: changed())
 
-    def _fabric_changed(self, change: ObjectChange) -> None:
+    def _fabric_changed(self, resource: Resource, change: ObjectChange) -> None:
         if (
             change.old is not None
             and change.kind is ChangeType.UPDATED
             and _backing_fields(change.old) == _backing_fields(change.obj)
         ):
             return  # Only the status changed, which backings do not depend on.
-        self._backings.clear()
-        self._changed()
+        states = [each for each in (change.obj, change.old) if each is not None]
+        vpcs = {objects.get(each, "spec", "vpc") or objects.name(each) for each in states}
+        # Each flat network has a divider in the default VPC.
+        vnis = {vni_of(each) for each in states} if resource == DIVIDERS else None
+        concerned = [
+            (vpc, vni) for vpc in vpcs for vni in list(self._vnis.get(vpc, ())) if vnis is None or vni in vnis
+        ]
+        for vpc, vni in concerned:
+            self._forget_backing(vpc, vni)
+        has_duty = any(objects.get(each, "spec", "droplet") == self._node for each in states)
+        if concerned or has_duty or vpcs & self._awaited_vpcs:
+            self._changed()
 
     def _droplet_changed(self, change: ObjectChange) -> None:
         """Most changes of droplets do not change an address."""
@@ -76,6 +91,7 @@ class Ring0View:
         if address is not None:
             self._nodes[name] = address
         self._backings.clear()
+        self._vnis.clear()
         self._changed()
 
     def _tenant_changed(self, change: ObjectChange) -> None:
@@ -127,8 +143,15 @@ class Ring0View:
             self._backings[key] = (
                 ring0_objects.backing_of(layout, self.nodes()) if layout is not None else None
             )
+            self._vnis.setdefault(vpc, set()).add(vni)
         backing = self._backings[key]
         return backing if backing is not None and backing.vni == vni else None
+
+    def _forget_backing(self, vpc: str, vni: int) -> None:
+        del self._backings[vpc, vni]
+        self._vnis[vpc].discard(vni)
+        if not self._vnis[vpc]:
+            del self._vnis[vpc]
 
     def duties(self) -> list[VpcDuty]:
         """The VPCs that this node bounces or divides. Networks of providers without bouncers have no duties:
@@ -146,6 +169,10 @@ class Ring0View:
 
     def duty_backing(self, duty: VpcDuty) -> NetworkBacking | None:
         vpc = self._fabric.vpc(duty.vpc)
+        if vpc is None:
+            self._awaited_vpcs.add(duty.vpc)
+        else:
+            self._awaited_vpcs.discard(duty.vpc)
         return self.backing(duty.vpc, vni_of(vpc)) if vpc is not None else None
 
 
