@@ -93,6 +93,8 @@ class FairShareQueue:
         self._numbers = 0
         self._moved: dict[TenantShare, None] = {}
         """Ready accounts whose position must be updated."""
+        self._have_all_moved = False
+        """Whether the positions of all accounts must be updated."""
         self._ready: list[tuple[tuple[float, ...] | Head, int, TenantShare]] = []
         self._tired: list[tuple[int, int, TenantShare]] = []
         """Accounts without tries, by the turn at which they have one again."""
@@ -130,7 +132,7 @@ class FairShareQueue:
         if capacity != self._capacity:
             self._capacity = capacity
             self._has_current_minimums = self._has_current_minimums and not self._promised
-            self._moved |= {account: None for account in self.accounts.values() if account.head is not None}
+            self._have_all_moved = True
 
     def _compute_minimums(self) -> None:
         """Computes the minimums after limits or capacity changed. Done lazily: nodes and tenants often change
@@ -223,7 +225,7 @@ class FairShareQueue:
     def _update_order(self) -> None:
         if not self._has_current_minimums:
             self._compute_minimums()
-        for account in self._moved:
+        for account in list(self.accounts.values()) if self._have_all_moved else self._moved:
             if account.head is None:
                 continue
             account.entry = self._number()
@@ -234,6 +236,7 @@ class FairShareQueue:
             else:
                 heapq.heappush(self._ready, (self._key(account), account.entry, account))
         self._moved.clear()
+        self._have_all_moved = False
         while self._tired and self._tired[0][0] <= self.turns:
             _, entry, account = heapq.heappop(self._tired)
             if entry == account.entry and account.head is not None:

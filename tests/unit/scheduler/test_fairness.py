@@ -172,6 +172,19 @@ def test_a_tenant_alone_may_fail_as_often_as_it_likes() -> None:
         fairness.failed(alone)
 
 
+def test_a_node_that_is_added_looks_at_no_tenant_and_changes_the_order_of_all() -> None:
+    fairness = FairShareQueue()
+    fairness.set_capacity({"cpu": 100, "memory": 1000})
+    by_cpu, by_memory = (fairness.account(TenantId(name)) for name in ("a", "b"))
+    for account, used in ((by_cpu, {"cpu": 10}), (by_memory, {"memory": 90})):
+        fairness.set_head(account, HEAD)
+        fairness.charge(account, used)
+    assert fairness.next() is by_memory
+    fairness.set_capacity({"cpu": 200, "memory": 1000})
+    assert by_cpu not in fairness._moved, "a thousand nodes come at once"
+    assert fairness.next() is by_cpu
+
+
 def test_nothing_ready_nobody_next() -> None:
     fairness = FairShareQueue()
     first, second = _backlogged(fairness, [1, 1])
