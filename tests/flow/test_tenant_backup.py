@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from alcove.api.objects import Object
+from alcove.cli.connection import CliConnection, ConnectionFailed, load
+from alcove.cli.tenant_backup import places
+from alcove.cli.tenant_backup.existing import Existing
+from alcove.cli.tenant_backup.restoring import Restorer, verify
 from alcove.processes.main import app
 from alcove.testing.cluster import condition, tenant_is_ready
+from alcove.testing.controlplane import LocalControllers
 from alcove.testing.server import Caller, LocalServer, wait_until
 
 CORE = "/api/v1/namespaces/default"
@@ -201,6 +207,69 @@ def test_a_tenants_admin_saves_and_restores_its_own_tenant_only(cluster: LocalSe
     tenant(own.kubeconfig, "restore", file, "--tenant", "other", fails="forbidden")
     tenant(own.kubeconfig, "clone", "own", "more", fails="forbidden")
     assert other.get(f"{MAPS}/mine").status == 404
+
+
+class FailingConnection(CliConnection):
+    """A connection that is lost after some requests, like that of a process that is killed."""
+
+    requests_left = 0
+
+    def request(
+        self, method: str, path: str, body: Object | None = None, headers: dict[str, str] | None = None
+    ) -> Any:
+        if self.requests_left == 0:
+            raise ConnectionFailed("killed")
+        self.requests_left -= 1
+        return super().request(method, path, body, headers)
+
+
+def test_a_restore_that_ends_at_any_request_is_continued(cluster: LocalServer, tmp_path: Path) -> None:
+    caller, user = make_tenant(cluster, "broken"), load(cluster.admin_kubeconfig)
+    owner = make(caller, MAPS, "owner")
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+    # In the order of the archive the owner comes last: it is waited for.
+    make(caller, MAPS, "dependent", metadata={"ownerReferences": [reference]})
+    make(caller, SECRETS, "other", metadata={"ownerReferences": [reference]})
+    file = tmp_path / "backup"
+    tenant(cluster.admin_kubeconfig, "backup", "broken", "-o", file)
+    archive = partial(places.reading, file, b"")
+    verified = verify(archive, CliConnection(user), "broken", Existing.KEEP)
+    ended = 0
+    while True:
+        for path in (f"{MAPS}/owner", f"{MAPS}/dependent", f"{SECRETS}/other"):
+            caller.delete(path)
+            wait_until(lambda path=path: caller.get(path).status == 404, 60)
+        connection = FailingConnection(user)
+        connection.requests_left = ended
+        try:
+            Restorer(connection, "broken", Existing.KEEP, as_admin=True).restore(archive, verified)
+            break
+        except ConnectionFailed:
+            ended += 1
+        report = Restorer(CliConnection(user), "broken", Existing.KEEP, as_admin=True).restore(
+            archive, verified
+        )
+        assert report.failures == []
+        uid = caller.get(f"{MAPS}/owner").json["metadata"]["uid"]
+        for path in (f"{MAPS}/dependent", f"{SECRETS}/other"):
+            assert caller.get(path).json["metadata"]["ownerReferences"][0]["uid"] == uid
+    assert ended > 10, "it was ended at every request"
+
+
+@pytest.mark.slow
+def test_a_tenant_travels_to_another_cluster(cluster: LocalServer, tmp_path: Path) -> None:
+    caller = make_tenant(cluster, "traveller")
+    make(caller, MAPS, "luggage", data={"a": "1"})
+    selector = {"matchLabels": {"app": "web"}}
+    make(
+        caller, f"{APPS}/deployments", "web", spec={"replicas": 2, "selector": selector, "template": TEMPLATE}
+    )
+    tenant(cluster.admin_kubeconfig, "backup", "traveller", "-o", tmp_path / "backup")
+    with LocalServer(tmp_path / "server") as server, LocalControllers(server, tmp_path):
+        tenant(server.admin_kubeconfig, "restore", tmp_path / "backup")
+        arrived = server.as_tenant("traveller")
+        assert arrived.get(f"{MAPS}/luggage").json["data"] == {"a": "1"}
+        wait_until(lambda: len(arrived.get(PODS).json["items"]) == 2, 60)
 
 
 # Forged and damaged files
