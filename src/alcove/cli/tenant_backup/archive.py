@@ -68,16 +68,16 @@ class ArchiveWriter:
     def __init__(self, out: BinaryIO, header: ArchiveHeader) -> None:
         self._out = out
         self._digest = hashlib.sha256()
+        self._resource: Resource | None = None
         self.objects = 0
         self.size_bytes = 0
         self._write(b"H", msgspec.json.encode(header))
 
-    def begin(self, resource: Resource) -> None:
-        """The objects that follow are of this resource."""
-        self._write(b"R", msgspec.json.encode(resource))
-
-    def add(self, encoded: list[bytes]) -> None:
-        """Writes objects, as the API server encoded them."""
+    def add(self, resource: Resource, encoded: list[bytes]) -> None:
+        """Writes objects of a resource, as the API server encoded them."""
+        if encoded and resource != self._resource:
+            self._write(b"R", msgspec.json.encode(resource))
+            self._resource = resource
         # Encoded JSON has no line breaks, unless a server formats it.
         lines = [each if b"\n" not in each else orjson.dumps(orjson.loads(each)) for each in encoded]
         self._append(b"".join([b"O %b\n" % line for line in lines]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import BinaryIO
 
 import msgspec
@@ -66,34 +68,37 @@ def save(connection: CliConnection, tenant: str, out: BinaryIO) -> SavedBackup:
     resources = [each.resource for each in served(connection, tenant) if is_saved(each)]
     revision = _page(connection, tenant, NAMESPACES, {"limit": "1"}).metadata.resource_version
     writer = ArchiveWriter(out, ArchiveHeader(tenant, revision, meta.format_time(time.time())))
-    for resource in in_restore_order(resources):
-        try:
-            _save_resource(connection, tenant, resource, revision, writer)
-        except Expired as error:
-            message = (
-                f"the API server no longer has the state at revision {revision}, with which the backup began"
-            )
-            raise CliError(f"{message}; try again") from error
+    with ThreadPoolExecutor(1) as fetcher:
+        for resource in in_restore_order(resources):
+            try:
+                for items in _pages(fetcher, connection, tenant, resource, revision):
+                    writer.add(resource, items)
+            except Expired as error:
+                message = f"the API server no longer has revision {revision}, with which the backup began"
+                raise CliError(f"{message}; try again") from error
     writer.end()
     return SavedBackup(writer.objects, revision, writer.size_bytes)
 
 
-def _save_resource(
-    connection: CliConnection, tenant: str, resource: Resource, revision: str, writer: ArchiveWriter
-) -> None:
-    query = {"resourceVersion": revision, "resourceVersionMatch": "Exact"}
-    limit, has_begun = PAGE_OBJECTS, False
+def _pages(
+    fetcher: ThreadPoolExecutor, connection: CliConnection, tenant: str, resource: Resource, revision: str
+) -> Iterator[list[bytes]]:
+    """The encoded objects, page by page. While one page is used, `fetcher` receives the next."""
+
+    def fetch(limit: int, **query: str) -> Future[_Page]:
+        return fetcher.submit(_page, connection, tenant, resource, {**query, "limit": str(limit)})
+
+    limit = PAGE_OBJECTS
+    fetched = fetch(limit, resourceVersion=revision, resourceVersionMatch="Exact")
     while True:
-        page = _page(connection, tenant, resource, {**query, "limit": str(limit)})
+        page = fetched.result()
         items = [bytes(item) for item in page.items]
-        if items and not has_begun:
-            writer.begin(resource)
-            has_begun = True
-        writer.add(items)
         if not page.metadata.continue_:
+            yield items
             return
-        query = {"continue": page.metadata.continue_}
         limit = _next_limit(limit, sum(map(len, items)))
+        fetched = fetch(limit, **{"continue": page.metadata.continue_})
+        yield items
 
 
 def _next_limit(limit: int, size_bytes: int) -> int:

@@ -22,8 +22,7 @@ def encoded(number: int, text: str = "") -> bytes:
 def written(*bodies: bytes) -> bytes:
     out = io.BytesIO()
     writer = ArchiveWriter(out, ArchiveHeader("acme", "7", "now"))
-    writer.begin(MAPS)
-    writer.add(list(bodies))
+    writer.add(MAPS, list(bodies))
     writer.end()
     assert writer.size_bytes == len(out.getvalue())
     return out.getvalue()
