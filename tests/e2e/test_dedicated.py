@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 
 from alcove.api.objects import Object
 from alcove.testing import cluster as real
-from alcove.testing.cluster import PODS, RealCluster, condition
+from alcove.testing.cluster import RealCluster, condition
 from alcove.testing.server import Caller, wait_until
 
 pytestmark = [
@@ -74,6 +76,14 @@ class Dedicated:
         return 0
 
 
+def alcove(dedicated: Dedicated, *words: str) -> str:
+    via = ("--kubeconfig", str(dedicated.cluster.server.admin_kubeconfig))
+    command = [sys.executable, "-m", "alcove.processes.main", *words, *via]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 @pytest.fixture(scope="module")
 def dedicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dedicated]:
     directory = tmp_path_factory.mktemp("dedicated")
@@ -94,17 +104,34 @@ def test_status_says_that_everything_is_ready(dedicated: Dedicated, acme: Caller
     assert "BEGIN CERTIFICATE" in status["controlPlane"]["certificateAuthority"]
     assert "default" in acme.kubectl("get", "namespaces")
     assert acme.get("/api/v1/tenants/system/pods").status == 403
-    # At home there is nothing of the tenant's but its Tenant.
-    assert dedicated.system.get("/api/v1/tenants/acme/namespaces").json["items"] == []
 
 
-def test_pods_run_with_logs_and_exec(dedicated: Dedicated, acme: Caller) -> None:
-    uid = real.create(acme, real.pod("web", "echo hello; sleep 1000"))
+def test_pods_run_with_logs_exec_and_proxy(dedicated: Dedicated, acme: Caller, tmp_path: Path) -> None:
+    """At the plane's own address, and at the home plane's with the kubeconfig that `alcove tenant kubeconfig` writes."""
+    command = "echo hello; mkdir /tmp/www; echo page > /tmp/www/index.html; httpd -f -p 8080 -h /tmp/www"
+    real.create(acme, real.pod("web", command))
     real.ready(acme, "web", READY_SECONDS_MAX)
-    assert uid
-    wait_until(lambda: "hello" in acme.kubectl("logs", "web", check=False))
-    assert "inside" in acme.kubectl("exec", "web", "--", "echo", "inside")
-    assert [each.split()[0] for each in acme.kubectl("get", "nodes", "--no-headers").splitlines()] == ["n1"]
+    written = tmp_path / "home.kubeconfig"
+    alcove(dedicated, "tenant", "kubeconfig", "acme", "-o", str(written))
+    for caller in (acme, Caller(written)):
+        wait_until(lambda caller=caller: "hello" in caller.kubectl("logs", "web", check=False))
+        assert "inside" in caller.kubectl("exec", "web", "--", "echo", "inside")
+        assert [each.split()[0] for each in caller.kubectl("get", "nodes", "--no-headers").splitlines()] == [
+            "n1"
+        ]
+        answer = caller.get("/api/v1/namespaces/default/pods/web:8080/proxy/index.html")
+        assert answer.status == 200 and answer.body == b"page\n", answer.body
+    assert Caller(written).kubeconfig.read_text().count("/tenants/acme") == 1
+
+
+def test_another_user_is_issued_a_certificate_by_the_plane(
+    dedicated: Dedicated, acme: Caller, tmp_path: Path
+) -> None:
+    assert acme.get("/api/v1/namespaces").status == 200
+    written = tmp_path / "guest.kubeconfig"
+    alcove(dedicated, "tenant", "kubeconfig", "acme", "--user", "guest", "-o", str(written))
+    answer = Caller(written).get("/api/v1/namespaces")
+    assert answer.status == 403 and 'User "guest"' in answer.json["message"]
 
 
 def test_a_killed_api_server_comes_back_with_its_objects(dedicated: Dedicated, acme: Caller) -> None:
@@ -140,6 +167,7 @@ def test_deleted_pieces_come_back(dedicated: Dedicated, acme: Caller) -> None:
 
 
 def test_a_deleted_tenant_leaves_nothing(dedicated: Dedicated, acme: Caller) -> None:
+    assert acme.get("/api/v1/namespaces").status == 200
     assert dedicated.system.delete("/api/v1/tenants/acme").status == 200
     wait_until(lambda: dedicated.system.get("/api/v1/tenants/acme").status == 404, READY_SECONDS_MAX)
     paths = (
@@ -151,4 +179,3 @@ def test_a_deleted_tenant_leaves_nothing(dedicated: Dedicated, acme: Caller) -> 
         wait_until(lambda path=path: dedicated.system.get(path).status == 404, READY_SECONDS_MAX)
     wait_until(lambda: dedicated.plane_pid("acme") == 0, READY_SECONDS_MAX)
     wait_until(lambda: not dedicated.system.get("/api/v1/persistentvolumes").json["items"], READY_SECONDS_MAX)
-    assert acme is not None and PODS

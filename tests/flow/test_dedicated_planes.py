@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from alcove.api.objects import Object
+from alcove.cli.kubeconfig import KubeconfigCertificate, render
+from alcove.client.kubeconfig import load
+from alcove.client.kubeconfig import parse as load_kubeconfig
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.dedicated import DedicatedServer
 from alcove.testing.server import Caller, LocalServer, wait_until
@@ -32,6 +36,32 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
 def found(caller: Caller, path: str) -> Object | None:
     answer = caller.get(path)
     return answer.json if answer.status == 200 else None
+
+
+def check_the_way_through_home(home: LocalServer, secret: str) -> None:
+    """`/tenants/T` at home leads to the plane: for ring0, and for the tenant's users with the plane's certificates."""
+    stored = load_kubeconfig(base64.b64decode(home.system.get(secret).json["data"]["kubeconfig"]))
+    credential = KubeconfigCertificate(stored.certificate_pem, stored.key_pem)
+    at_home = load(home.admin_kubeconfig)
+    path = home.directory / "big-admin.kubeconfig"
+    path.write_text(render(at_home.server, at_home.ca_pem, "big", "admin", credential))
+    admin = Caller(path)
+    wait_until(
+        lambda: admin.get("/api/v1/namespaces/default/serviceaccounts/default").status == 200, SECONDS_MAX
+    )
+    body = {"metadata": {"name": "big"}, "data": {"long": "x" * 300_000}}
+    made = admin.post("/tenants/big/api/v1/namespaces/default/configmaps", body)
+    assert made.status == 201 and made.json["metadata"]["tenant"] == "big", made.body
+    assert "big" in admin.kubectl("get", "configmaps")
+    for form in (
+        "/api/v1/tenants/big/namespaces/default/configmaps/big",
+        "/tenants/big/api/v1/namespaces/default/configmaps/big",
+    ):
+        assert home.system.get(form).json["data"] == body["data"]
+    watch = "/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=1"
+    assert '"name":"big"' in admin.get(watch).body.decode()
+    assert admin.get("/api/v1/tenants/acme/namespaces").status == 403
+    assert admin.get("/api/v1/tenants").status == 403
 
 
 def test_what_is_deleted_or_changed_comes_back(home: LocalServer) -> None:
@@ -73,15 +103,16 @@ def test_what_is_deleted_or_changed_comes_back(home: LocalServer) -> None:
 def test_controllers_join_by_the_status_and_issue_kubeconfigs(home: LocalServer, tmp_path: Path) -> None:
     """The API server that the status names is started here by hand: there is no node to run it."""
     system = home.system
-    with DedicatedServer(tmp_path / "plane", home, "big") as plane:
+    keys = {name: base64.b64decode(data).decode() for name, data in system.get(KEYS).json["data"].items()}
+    with DedicatedServer(tmp_path / "plane", home, "big", keys) as plane:
         authority = plane.authority.certificate_pem.decode()
         status = {"endpoint": plane.url, "controlPlane": {"certificateAuthority": authority}}
         assert system.patch(f"{TENANT}/status", {"status": status}).status == 200
         role = "/apis/rbac.authorization.k8s.io/v1/tenants/big/clusterrolebindings/admin-role-binding"
         wait_until(lambda: plane.system.get(role).status == 200, SECONDS_MAX)
-        assert system.get(role).status == 404, "nothing of the tenant's is at home"
         secret = f"{KUBE_SYSTEM}/secrets/plane-big-user-admin"
         wait_until(lambda: found(system, secret), SECONDS_MAX)
+        check_the_way_through_home(home, secret)
         users = {"spec": {"controlPlane": {"users": [{"name": "dev", "groups": ["developers"]}]}}}
         assert system.patch(TENANT, users).status == 200
         wait_until(lambda: found(system, secret.replace("admin", "dev")), SECONDS_MAX)

@@ -89,6 +89,32 @@ def test_a_planes_authority_makes_nobody_ring0_at_home(planes: TwoPlanes) -> Non
         impostor.get("/api/v1/tenants")
 
 
+def test_at_home_a_planes_authority_vouches_for_its_tenant_alone(planes: TwoPlanes, big: Caller) -> None:
+    """Once ring0 says that the tenant has this plane, its users' requests are forwarded to it."""
+    assert big.get("/api/v1/namespaces").status == 200
+    home = planes.home.system
+    tenant = {"metadata": {"name": "big"}, "spec": {"controlPlane": {"mode": "Dedicated"}}}
+    assert home.post("/api/v1/tenants", tenant).status == 201
+    authority = planes.plane_authority.certificate_pem.decode()
+    status = {"endpoint": planes.plane.url, "controlPlane": {"certificateAuthority": authority}}
+    assert home.patch("/api/v1/tenants/big/status", {"status": status}).status == 200
+    planes.home.make_tenant("acme")
+    admin = planes.caller(planes.plane_authority, planes.home, "big", "admin")
+    assert [each["metadata"]["name"] for each in admin.get("/api/v1/namespaces").json["items"]] == [
+        "default",
+        "kube-public",
+        "kube-system",
+    ]
+    for path in ("/api/v1/tenants", "/api/v1/tenants/acme/namespaces", "/api/v1/tenants/system/namespaces"):
+        assert admin.get(path).status == 403, path
+    assert admin.get("/api/v1/namespaces", Impersonate_User="x", Impersonate_Tenant="system").status == 403
+    for name in ("system", "acme"):
+        impostor = planes.caller(planes.plane_authority, planes.home, name, "admin", "system:masters")
+        answer = impostor.get(f"/api/v1/tenants/{name}/namespaces")
+        assert answer.status == 401 and "may not vouch" in answer.json["message"]
+    assert planes.home.as_tenant("acme").get("/api/v1/namespaces").status == 200
+
+
 def test_a_planes_administrator_is_not_ring0_on_it(planes: TwoPlanes, big: Caller) -> None:
     for path in ("/api/v1/tenants", "/api/v1/tenants/system/namespaces", "/tenants/system/api/v1/nodes"):
         assert big.get(path).status in (403, 404), path

@@ -40,6 +40,7 @@ from alcove.apiserver.call import ApiCall
 from alcove.apiserver.flow import FlowController
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.metering import LoopMeter
+from alcove.apiserver.planes.proxy import PlaneProxy
 from alcove.apiserver.rbac.authorize import Authorizer, NotCompiled
 from alcove.apiserver.rbac.nodes import node_name
 from alcove.apiserver.request_buffering import RequestBuffering
@@ -90,6 +91,7 @@ class AppParts(Struct, frozen=True):
     handlers: ResourceHandlers
     routes: Routes
     extensions: ExtensionProxy
+    planes: PlaneProxy
 
 
 class App:
@@ -105,6 +107,7 @@ class App:
             self._authenticate,
             self._resolve,
             self._limit,
+            parts.planes.forward,
             *((self._catch_up,) if self._is_shared else ()),
             self._authorize,
             self._receive,

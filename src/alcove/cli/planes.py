@@ -1,4 +1,4 @@
-"""Dedicated planes: the connection to a tenant's own API server, and its users' kubeconfigs, which ring0 keeps."""
+"""Dedicated planes: the connection to a tenant's own API server, and its users' certificates, which ring0 keeps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from alcove.api.kinds.core.control_planes import is_dedicated
 from alcove.api.objects import Object
 from alcove.cli.connection import CliConnection
 from alcove.cli.errors import CliError
+from alcove.cli.kubeconfig import KubeconfigCertificate
 from alcove.cli.session import CliSession
+from alcove.client import kubeconfig
 from alcove.client.resources import SECRETS
 
 NAMESPACE = "kube-system"
@@ -29,9 +31,10 @@ def connection_of(session: CliSession, tenant: Object) -> CliConnection:
     return session.connection.elsewhere(server, authority.encode())
 
 
-def stored_kubeconfig(session: CliSession, tenant: str, user: str) -> str | None:
-    """The kubeconfig of a user in `spec.controlPlane.users`, which ring0 renews; None if there is none."""
+def stored_certificate(session: CliSession, tenant: str, user: str) -> KubeconfigCertificate | None:
+    """The certificate of a user in `spec.controlPlane.users`, which ring0 renews; None if there is none."""
     secret = session.find(SECRETS, f"plane-{tenant}-user-{user}", SYSTEM, NAMESPACE)
     if secret is None:
         return None
-    return base64.b64decode(objects.get(secret, "data", "kubeconfig", default="")).decode()
+    stored = kubeconfig.parse(base64.b64decode(objects.get(secret, "data", "kubeconfig", default="")))
+    return KubeconfigCertificate(stored.certificate_pem, stored.key_pem)

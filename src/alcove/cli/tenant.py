@@ -189,8 +189,7 @@ def kubeconfig(
     ] = None,
     via: KubeconfigOption = None,
 ) -> None:
-    """Write a kubeconfig with a new client certificate for a user of TENANT, or the one that ring0 keeps for a user of
-    a dedicated API server."""
+    """Write a kubeconfig with a client certificate for a user of TENANT."""
     from alcove.cli import credentials, planes
     from alcove.cli.kubeconfig import render
     from alcove.cli.session import CliSession
@@ -199,10 +198,12 @@ def kubeconfig(
     with exit_on_error():
         session = CliSession(via)
         connection = planes.connection_of(session, session.get(TENANTS, tenant))
-        text = None if group else planes.stored_kubeconfig(session, tenant, user)
-        if text is None:
+        issued = None if group else planes.stored_certificate(session, tenant, user)
+        if issued is None:
             issued = credentials.issue(connection, tenant, user, tuple(group or ()))
-            text = render(connection.server, connection.ca_pem, tenant, user, issued)
+        # The home plane's address, which forwards to a dedicated API server, wherever that runs.
+        home = session.connection
+        text = render(home.server, home.ca_pem, tenant, user, issued)
         if output is None:
             typer.echo(text, nl=False)
             return

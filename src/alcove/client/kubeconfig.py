@@ -46,7 +46,18 @@ class KubeconfigUser(Struct, frozen=True):
 def load(path: Path, context_name: str = "") -> KubeconfigUser:
     """The named or the current context of the kubeconfig. Raises BadKubeconfig."""
     try:
-        config = yaml.safe_load(path.read_text())
+        return parse(path.read_bytes(), path, context_name)
+    except OSError as error:
+        raise BadKubeconfig(
+            f"cannot read {error.filename or path}: {error.strerror}; set another file with --kubeconfig"
+        ) from error
+
+
+def parse(content: bytes, path: Path = Path("kubeconfig"), context_name: str = "") -> KubeconfigUser:
+    """The named or the current context of a kubeconfig's content. Files in it are relative to `path`. Raises
+    BadKubeconfig, OSError."""
+    try:
+        config = yaml.safe_load(content)
         context = _named(config["contexts"], context_name or config["current-context"])["context"]
         cluster = _named(config["clusters"], context["cluster"])["cluster"]
         user = _named(config["users"], context["user"])["user"]
@@ -58,10 +69,6 @@ def load(path: Path, context_name: str = "") -> KubeconfigUser:
             _token(path, user),
             _tenant(cluster["server"]),
         )
-    except OSError as error:
-        raise BadKubeconfig(
-            f"cannot read {error.filename or path}: {error.strerror}; set another file with --kubeconfig"
-        ) from error
     except (KeyError, TypeError, AttributeError, StopIteration, binascii.Error, yaml.YAMLError) as error:
         wanted = f'the context "{context_name}"' if context_name else "a current context"
         raise BadKubeconfig(f"{path} is not a kubeconfig with {wanted}") from error

@@ -60,6 +60,8 @@ from alcove.apiserver.outbound.resolver import OutboundResolver
 from alcove.apiserver.outbound.tunnels import ServiceTunnels
 from alcove.apiserver.outbound.webhook_dialer import WebhookDialer
 from alcove.apiserver.outbound.webhooks import Webhooks
+from alcove.apiserver.planes.plane_servers import PlaneServers
+from alcove.apiserver.planes.proxy import PlaneConnections, PlaneProxy
 from alcove.apiserver.priority.divisions import Divisions
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.request_buffering import RequestBuffering
@@ -196,8 +198,10 @@ async def _serving(
         crd_removal.notice(events)
         divisions.notice(events)
         revoked.notice(events)
+        plane_servers.notice(events)
 
     cache = Cache(store, publish, buffers)
+    plane_servers = PlaneServers(cache, authority.certificate, serving.trust_clients_of)
     flow = FlowController(on_wait=metrics.flow_wait_seconds.observe, weight=weights(cache))
     divisions = Divisions(cache, flow.limits)
     # After the cache: history is shed before watches.
@@ -205,6 +209,7 @@ async def _serving(
     crd_removal, revoked = CrdRemoval(), RevokedConnections()
     async with cache:
         divisions.load()
+        plane_servers.load()
         store.report()
         agents = AgentConnector(pki, authority, clock, ring0.node_authority_pem if ring0 else b"")
         dialer = _dialer(config, cache, agents)
@@ -217,7 +222,9 @@ async def _serving(
         signing_keys = SigningKeys.open(keys)
         tokens = Tokens(signing_keys, cache, clock)
         static = StaticTokens.open(config.tokens, clock) if config.tokens else None
-        authenticator = Authenticator(cache, tokens, clock, static, ring0)
+        authenticator = Authenticator(
+            cache, tokens, clock, static, ring0.check if ring0 else plane_servers.check
+        )
         shared = bool(config.etcd)
         admission = config.admission
         chain = Chain(
@@ -252,6 +259,7 @@ async def _serving(
         registrations = Registrations(cache, custom)
         extension_connections = ExtensionConnections(dialer, front_proxy)
         extensions = ExtensionProxy(registrations, extension_connections, seats.release)
+        plane_connections = PlaneConnections(authority, clock)
         metrics.add_flow(flow, lambda: seats.rejected_in_levels)
         metrics.add_audit(audit)
         metrics.add_cache(cache.counts)
@@ -297,6 +305,7 @@ async def _serving(
             ResourceHandlers(services, subresources),
             routes,
             extensions,
+            PlaneProxy(plane_servers, plane_connections, seats.release),
         )
         app = App(parts)
         await claim_missing(store, cache, ClusterIps(cache, clock, random.Random()))
@@ -335,6 +344,7 @@ async def _serving(
                 await usage.close()
                 await documents.close()
                 extension_connections.close()
+                plane_connections.close()
                 webhooks.close()
                 await audit.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from alcove.api.ids import TenantId
@@ -14,11 +15,14 @@ from alcove.testing.server import LocalServer
 class DedicatedServer(LocalServer):
     """`alcove apiserver --tenant T`, which trusts the ring0 of `home`."""
 
-    def __init__(self, directory: Path, home: LocalServer, tenant: str) -> None:
+    def __init__(
+        self, directory: Path, home: LocalServer, tenant: str, own_keys: Mapping[str, str] | None = None
+    ) -> None:
+        """`own_keys` are those that controllers have made for the plane; None for new ones."""
         keys = directory / "keys"
         keys.mkdir(parents=True)
         ring0 = CertificateAuthority.open(home.directory / "pki", time.time())
-        texts = plane_certificates().new_keys(TenantId(tenant))
+        texts = dict(own_keys or plane_certificates().new_keys(TenantId(tenant)))
         texts["ring0-ca.crt"] = ring0.certificate_pem.decode()
         texts["node-ca.crt"] = ring0.for_nodes(time.time()).certificate_pem.decode()
         for name, text in texts.items():

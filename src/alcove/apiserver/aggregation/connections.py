@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache, partial
 
-from alcove.api.errors import ServiceUnavailable
 from alcove.api.ids import TenantId
 from alcove.apiserver.aggregation.front_proxy import FrontProxy
 from alcove.apiserver.aggregation.registrations import ExtensionServer
 from alcove.apiserver.auth.certificates import IssuedCertificate
+from alcove.apiserver.forwarding import translated
 from alcove.apiserver.outbound.authorities import in_memory, load_bundle
-from alcove.apiserver.outbound.errors import WebhookError, connection_message
 from alcove.apiserver.outbound.webhook_dialer import WebhookDialer, WebhookTarget
-from alcove.apiserver.streams.proxy_targets import unreached
 from alcove.http.client import HttpClientConnection
-from alcove.http.errors import HttpError
 from alcove.http.handshakes import Handshakes
 from alcove.http.pool import IdleConnections, PoolLimits
 from alcove.http.tls_transport import TlsTransport
@@ -79,23 +74,6 @@ class ExtensionConnections:
             stream.abort()
             raise
         return connection
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Translates what goes wrong with an extension server to the error that a client gets."""
-    try:
-        yield
-    except TimeoutError as error:
-        raise unreached("context deadline exceeded") from error
-    except WebhookError as error:
-        raise unreached(str(error)) from error
-    except OSError as error:
-        raise unreached(connection_message(error)) from error
-    except HttpError as error:
-        raise unreached(f"malformed HTTP response: {error}") from error
-    except ValueError as error:  # The service's name is no valid TLS server name.
-        raise ServiceUnavailable("service unavailable") from error
 
 
 @lru_cache(maxsize=CONTEXTS_MAX)

@@ -17,7 +17,6 @@ from alcove.api.resources import TENANTS
 from alcove.apiserver.auth import clientcert
 from alcove.apiserver.auth.clientcert import CertificateIdentity
 from alcove.apiserver.auth.revocations import Revocations
-from alcove.apiserver.auth.ring0_trust import Ring0Trust
 from alcove.apiserver.auth.statictokens import StaticTokens
 from alcove.apiserver.auth.tokens import Tokens
 from alcove.apiserver.identity import Identity
@@ -47,14 +46,15 @@ class Authenticator:
         tokens: Tokens,
         clock: Callable[[], float],
         static: StaticTokens | None = None,
-        ring0: Ring0Trust | None = None,
+        check_authority: Callable[[bytes, Identity], None] = lambda _der, _identity: None,
     ) -> None:
-        """`ring0` is for dedicated planes: whom of ring0 the server trusts."""
+        """`check_authority` raises Unauthorized if the authority of a certificate may not vouch for the identity: the
+        home plane and dedicated planes trust several authorities."""
         self._reader = reader
         self._tokens = tokens
         self._clock = clock
         self._static = static
-        self._ring0 = ring0
+        self._check_authority = check_authority
         self._created_at: dict[str, float] = {}
         self._revocations = Revocations()
 
@@ -62,8 +62,7 @@ class Authenticator:
         """The identity in a certificate after the TLS handshake. Call it once per connection, and pass the
         result to `authenticate` with each request. Raises Unauthorized."""
         identity = clientcert.identify(der, self._clock())
-        if self._ring0 is not None:
-            self._ring0.check(der, identity)
+        self._check_authority(der, identity)
         return identity
 
     def authenticate(self, headers: Mapping[str, str], certificate_identity: Identity | None) -> Identity:

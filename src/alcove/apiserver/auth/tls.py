@@ -60,6 +60,10 @@ class ServerCertificate:
         if not self.renew():
             self._load()
 
+    def trust_clients_of(self, authority_pem: str) -> None:
+        """Accepts client certificates of one more authority, from the next connection on. Raises ssl.SSLError."""
+        self.context.load_verify_locations(cadata=authority_pem)
+
     def cover(self, hosts: Collection[str]) -> None:
         """Adds names and addresses of this server to the certificate; new connections get it."""
         self._hosts |= frozenset(hosts)
