@@ -16,6 +16,8 @@ MODES = (DEDICATED, SHARED)
 STORES = ("sqlite",)
 STORE_BYTES_MIN = 64 << 20
 """A smaller volume could not hold the log of a new store and its audit log."""
+TENANT_LENGTH_MAX = 40
+"""Of the name of a dedicated tenant: names of its API server's pod and revisions, which are labels, are longer."""
 SANS_MAX = 64
 USERS_MAX = 256
 GROUPS_MAX = 32
@@ -33,7 +35,12 @@ def is_dedicated(tenant: Object) -> bool:
     return mode_of(tenant) == DEDICATED
 
 
-def check_control_plane(plane: Object, path: str, errors: FieldErrors) -> None:
+def check_control_plane(tenant: Object, errors: FieldErrors) -> None:
+    path, plane = "spec.controlPlane", get(tenant, "spec", "controlPlane", default=None) or {}
+    name = get(tenant, "metadata", "name", default="")
+    if is_dedicated(tenant) and len(name) > TENANT_LENGTH_MAX:
+        message = f"must be at most {TENANT_LENGTH_MAX} characters for a tenant with a dedicated API server"
+        errors.append(invalid("metadata.name", name, message))
     check_choice(plane.get("mode", ""), MODES, f"{path}.mode", errors)
     if plane.get("replicas", 1) != 1:
         message = "must be 1: a store of type sqlite has one API server"

@@ -62,7 +62,7 @@ def _validate(tenant: Object) -> list[FieldError]:
     spec = tenant.get("spec", {})
     if cluster := spec.get("storageClusterId"):
         check_value(cluster, names.label_value, "spec.storageClusterId", errors)
-    check_control_plane(spec.get("controlPlane") or {}, "spec.controlPlane", errors)
+    check_control_plane(tenant, errors)
     weight = spec.get("weight", DEFAULT_WEIGHT)
     if not 1 <= weight <= INT32_MAX:
         errors.append(invalid("spec.weight", weight, names.out_of_range(1, INT32_MAX)))

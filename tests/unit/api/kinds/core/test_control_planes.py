@@ -69,6 +69,15 @@ def test_what_a_plane_cannot_be_is_refused(said: dict[str, Any], expected: list[
         assert message.startswith(start), message
 
 
+def test_a_name_must_leave_room_for_those_of_its_servers_pod() -> None:
+    made = tenant(mode="Dedicated")
+    made["metadata"]["name"] = "a" * 41
+    [error] = TENANTS.validate(made)
+    assert "must be at most 40 characters" in str(error)
+    made["spec"]["controlPlane"]["mode"] = "Shared"
+    assert TENANTS.validate(made) == []
+
+
 @pytest.mark.parametrize(("old", "new"), [("Shared", "Dedicated"), ("Dedicated", "Shared")])
 def test_a_tenant_cannot_be_parted_from_its_objects(old: str, new: str) -> None:
     before = tenant(mode=old)
