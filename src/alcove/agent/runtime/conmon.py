@@ -17,6 +17,7 @@ from alcove.agent.runtime.bundle import Bundle
 
 PROGRAM = "conmon"
 CREATE_SECONDS_MAX = 60.0
+KILL_SECONDS_MAX = 10.0
 LOG_FILE_BYTES_MAX = 64 << 20
 """Bytes of one log file of a container, after which conmon replaces it by a new one (logs/rotation.py). What
 a container writes beyond that between two rotations is lost to `kubectl logs`, the oldest first."""
@@ -26,6 +27,7 @@ the file by a new one."""
 _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 _REOPEN_LOG = b"2 0 0\n"
 _ANSWER_BYTES_MAX = 64 << 10
+_POLL_SECONDS = 0.01
 
 
 async def create(
@@ -34,25 +36,35 @@ async def create(
     """Lets the runtime create the container. `variables` are of the runtime's environment. Raises CreateFailed with
     the runtime's message."""
     reading, writing = os.pipe()
+    # Not cancelled: conmon would be killed when it has already forked, and nobody would know what goes on.
+    starting = asyncio.create_task(
+        _start(program, writing, bundle, _arguments(runtime, bundle, spec), variables)
+    )
     try:
-        arguments = _arguments(runtime, bundle, spec)
-        environment = {**_ENVIRONMENT, **variables, "_OCI_SYNCPIPE": str(writing)}
-        process = await asyncio.create_subprocess_exec(
-            program, *arguments, pass_fds=(writing,), env=environment, stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-            cwd=bundle.path,  # conmon creates its "oom" file in the working directory.
-        )  # fmt: skip
-    except BaseException:
-        os.close(reading)
-        raise
-    finally:
-        os.close(writing)
-    try:
+        try:
+            await asyncio.shield(starting)
+        except BaseException:
+            os.close(reading)
+            raise
         output = await _read(reading)
     finally:
         # Also if this is cancelled: only then is the pid of the process known that goes on in the background.
-        await process.wait()
+        await (await starting).wait()
     _check(output)
+
+
+async def _start(
+    program: str, output: int, bundle: Bundle, arguments: Sequence[str], variables: Mapping[str, str]
+) -> asyncio.subprocess.Process:
+    """Starts conmon, which reports to the descriptor `output`; closes it here."""
+    try:
+        return await asyncio.create_subprocess_exec(
+            program, *arguments, pass_fds=(output,), env={**_ENVIRONMENT, **variables, "_OCI_SYNCPIPE": str(output)},
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+            cwd=bundle.path,  # conmon creates its "oom" file in the working directory.
+        )  # fmt: skip
+    finally:
+        os.close(output)
 
 
 def _arguments(runtime: Path, bundle: Bundle, spec: ContainerSpec) -> Sequence[str]:
@@ -133,12 +145,29 @@ def _send(bundle: Bundle, pipe: str, message: bytes) -> None:
         os.close(control)
 
 
-def kill_creation(bundle: Bundle) -> None:
+async def kill_creation(bundle: Bundle) -> None:
     """Kills conmon and the runtime while they create the container: the runtime would go on without conmon, and the
-    container would exist after its deletion."""
+    container would exist after its deletion. Returns when they have ended: a process that is killed still completes its
+    system call, which on a busy machine may be a while later."""
     monitor = bundle.monitor()
     if monitor is None or bundle.process() is not None:
         return
     with suppress(ProcessLookupError):
         if os.getpgid(monitor) == monitor:
             os.killpg(monitor, signal.SIGKILL)
+    for _ in range(int(KILL_SECONDS_MAX / _POLL_SECONDS)):
+        if not await asyncio.to_thread(_is_alive, monitor):
+            return
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def _is_alive(group: int) -> bool:
+    """Whether a process of the group has not ended."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _parent, own = path.read_text().rpartition(")")[2].split()[:3]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(own) == group and state not in "ZX":
+            return True
+    return False

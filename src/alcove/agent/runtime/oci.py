@@ -293,7 +293,7 @@ class OciRuntime:
     async def _delete(self, bundle: Bundle) -> None:
         """Safe to repeat, also after an agent was stopped at any point of it."""
         self._unstarted.discard(bundle.id)
-        conmon.kill_creation(bundle)
+        await conmon.kill_creation(bundle)
         is_deleted = await self._delete_state(bundle)
         self._kill_proxy(bundle)
         await self._stop_monitor(bundle)
