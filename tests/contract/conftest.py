@@ -46,7 +46,7 @@ class EtcdServer:
         quiet = subprocess.DEVNULL
         self._running = subprocess.Popen(self._command, stdout=quiet, stderr=quiet)
         host, port = self.endpoint.split(":")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 90
         while True:
             try:
                 socket.create_connection((host, int(port))).close()
@@ -145,7 +145,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.fixture(params=["crun", "runc", "gvisor"])
+@pytest.fixture(params=["crun", pytest.param("runc", marks=pytest.mark.slow), "gvisor"])
 async def lab(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[ContainerLab]:
     flavor, why = await working_flavor(request.param)
     if flavor is None:

@@ -21,7 +21,7 @@ from alcove.http.messages import HttpHead
 from alcove.http.streams import HttpClientStream, MessageMark
 from alcove.http.writing import request_head
 
-SECONDS = 20.0
+SECONDS = 60.0
 LIMITS = HttpLimits(head_bytes_max=8_192, headers_max=30, interim_responses_max=4)
 HEADERS = {"Host": "a"}
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -66,7 +66,7 @@ class Maker:
         return ContainerLab(self.runtime, self.folder, name=self.name)
 
 
-@pytest.fixture(params=["crun", "runc", "gvisor"])
+@pytest.fixture(params=["crun", pytest.param("runc", marks=pytest.mark.slow), "gvisor"])
 async def maker(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Maker]:
     flavor, why = await working_flavor(request.param)
     if flavor is None:

@@ -55,7 +55,7 @@ async def any_lab(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         yield lab
 
 
-@pytest.fixture(params=REAL)
+@pytest.fixture(params=["crun", pytest.param("runc", marks=pytest.mark.slow), "gvisor"])
 async def lab(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ContainerLab]:
     async with ContainerLab(await runtime_of(request.param, tmp_path), tmp_path) as lab:
         yield lab
@@ -188,7 +188,8 @@ async def test_containers_of_a_sandbox_share_network_and_name_but_not_processes(
     sandbox = await lab.sandbox()
     await lab.container(sandbox, {"command": ["sh", "-c", "nc -l -p 8080 -e echo hello"]})
     messages = await lab.output(
-        sandbox, "hostname; until nc 127.0.0.1 8080; do sleep 0.1; done; ls /proc | grep -c '^[0-9]'"
+        sandbox,
+        "hostname; until nc 127.0.0.1 8080 2>/dev/null; do sleep 0.1; done; ls /proc | grep -c '^[0-9]'",
     )
     name, word, processes, code = messages[0], *messages[-3:]
     assert (name, word, code) == ("pod", "hello", "0")
@@ -199,11 +200,12 @@ async def test_containers_of_a_pod_may_share_their_processes(lab: ContainerLab) 
     pod: Object = {"shareProcessNamespace": True}
     sandbox = await lab.sandbox(pod)
     await lab.container(sandbox, {"command": ["sleep", "4243"]}, pod)
-    container = await lab.container(
-        sandbox, {"command": ["sh", "-c", "cat /proc/*/cmdline | tr '\\0' '\\n'"]}, pod
-    )
-    await lab.runtime.wait(container)
-    assert "4243" in " ".join(lab.lines(container))
+    # The other may not have begun its program yet.
+    script = "until cat /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -x '424[3]'; do sleep 0.1; done"
+    container = await lab.container(sandbox, {"command": ["sh", "-c", script]}, pod)
+    async with asyncio.timeout(60):
+        await lab.runtime.wait(container)
+    assert lab.lines(container) == ["4243"]
 
 
 async def test_user_groups_directory_and_variables(lab: ContainerLab) -> None:
@@ -292,10 +294,11 @@ async def test_a_fork_bomb_stays_within_its_number_of_processes(lab: ContainerLa
 async def test_stats_report_the_usage(lab: ContainerLab) -> None:
     sandbox = await lab.sandbox()
     container = await lab.container(sandbox, {"command": ["sh", "-c", "while :; do :; done"]})
-    before = await lab.runtime.stats(container)
-    await asyncio.sleep(0.5)
-    after = await lab.runtime.stats(container)
-    assert after.cpu_nanoseconds > before.cpu_nanoseconds
+    before = after = await lab.runtime.stats(container)
+    async with asyncio.timeout(60):
+        while after.cpu_nanoseconds <= before.cpu_nanoseconds:
+            await asyncio.sleep(0.1)
+            after = await lab.runtime.stats(container)
     assert after.processes >= 1
     assert (await lab.runtime.stats(sandbox)).memory_bytes > 0
 
@@ -353,12 +356,9 @@ async def test_an_exec_that_is_given_up_ends(lab: ContainerLab) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1.5):
             await lab.runtime.exec(container, ExecSession(["sleep", "777"]))
-    for _ in range(50):
-        _, output = await _capture(lab, container, "ps")
-        if b"777" not in output:
-            return
-        await asyncio.sleep(0.1)
-    pytest.fail("the process goes on")
+    async with asyncio.timeout(60):
+        while b"777" in (await _capture(lab, container, "ps"))[1]:
+            pass
 
 
 async def test_nothing_runs_in_what_does_not_run(lab: ContainerLab) -> None:
@@ -439,7 +439,7 @@ async def _said(lab: ContainerLab, container: ContainerId, word: str) -> None:
         await _until(lambda: word in lab.lines(container))
 
 
-async def _until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+async def _until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  What is waited for happens in other processes.
             await asyncio.sleep(0.02)

@@ -28,7 +28,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.fixture(params=["crun", "runc"])
+@pytest.fixture(params=["crun", pytest.param("runc", marks=pytest.mark.slow)])
 async def lab(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[ContainerLab]:
     flavor, why = await working_flavor(request.param)
     if flavor is None:

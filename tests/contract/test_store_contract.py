@@ -72,7 +72,10 @@ async def test_ordered_every_feed_sees_the_same(store: Store) -> None:
     async with store.feed(start) as first, store.feed(start) as second:
         for n in range(5):
             await store.write([put("p", str(n).encode())])
-        seen = [[event for _ in range(5) for event in await anext(feed)] for feed in (first, second)]
+        seen: list[list[StoreEvent]] = [[], []]
+        for feed, events in zip((first, second), seen, strict=True):
+            while len(events) < 5:
+                events += await anext(feed)
     assert seen[0] == seen[1]
     assert [event.body for event in seen[0]] == [b"0", b"1", b"2", b"3", b"4"]
 

@@ -110,7 +110,9 @@ async def test_servers_see_each_others_writes(etcd_endpoint: str, store: EtcdSto
     async with store.feed(await store.revision()) as feed:
         theirs = await other.write([put("a")])
         ours = await store.write([put("a", expected=theirs)])
-        events = [event for _ in range(2) for event in await anext(feed)]
+        events: list[StoreEvent] = []
+        while len(events) < 2:
+            events += await anext(feed)
     assert [(event.change, event.revision) for event in events] == [
         (StoreChangeType.CREATED, theirs),
         (StoreChangeType.UPDATED, ours),

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
@@ -239,6 +240,12 @@ class StoreMachine(RuleBasedStateMachine):
         assert found == self.model.compacted or (found == 0 and self.model.compacted == 1)
 
 
+# Encryption is a layer over SQLite that has the contract's tests; the model is for what is beneath.
+@pytest.mark.parametrize(
+    "new_location",
+    ["sqlite", "etcd", pytest.param("encrypted", marks=pytest.mark.slow)],
+    indirect=True,
+)
 def test_store_is_equal_to_its_model(new_location: Callable[[], Open]) -> None:
     quick = settings(
         max_examples=20,
