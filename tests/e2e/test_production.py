@@ -7,7 +7,6 @@ probe ports are free ones.
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from alcove.testing import etcd, needs
+from alcove.testing.claims import free_port
 from alcove.testing.server import Caller, wait_until
 from alcove.testing.units import expand, read_environment, read_unit
 
@@ -59,7 +59,7 @@ class Machine:
         environment = {**read_environment(Path(self._here(unit["EnvironmentFile"]))), **more}
         program, *words = [self._here(word) for word in expand(unit["ExecStart"], environment)]
         if "--probe-port" in words:
-            words[words.index("--probe-port") + 1] = str(_free_port())
+            words[words.index("--probe-port") + 1] = str(free_port())
         command = [program, *words] if process == "etcd" else [*ALCOVE, *words]
         log = stack.enter_context((self.folder / f"{process}.log").open("ab"))
         running = subprocess.Popen(command, env={**os.environ, **environment}, stdout=log, stderr=log)
@@ -69,12 +69,7 @@ class Machine:
 
 def _end(running: subprocess.Popen[bytes]) -> None:
     running.send_signal(signal.SIGTERM)
-    running.wait(30)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+    running.wait(90)
 
 
 def _alcove(*words: str) -> str:

@@ -43,10 +43,10 @@ def machine(tmp_path: Path) -> Iterator[SimulatedMachine]:
 
 def _run_a_pod(session: CliSession) -> str:
     session.create(TENANTS, {"metadata": {"name": POD.tenant}})
-    wait_until(lambda: session.find(SERVICE_ACCOUNTS, "default", POD.tenant, POD.namespace), 20)
+    wait_until(lambda: session.find(SERVICE_ACCOUNTS, "default", POD.tenant, POD.namespace))
     session.create(PODS, pod_manifest(POD), POD.tenant, POD.namespace)
     try:
-        return str(wait_until(lambda: started(session), 30))
+        return str(wait_until(lambda: started(session)))
     except AssertionError as error:
         status = session.get(PODS, POD.name, POD.tenant, POD.namespace).get("status")
         events = [(each.get("reason"), each.get("message")) for each in session.items(EVENTS, POD.tenant)]
@@ -78,7 +78,7 @@ def test_pods_outlive_the_agent_and_come_back_after_down_and_nothing_is_left(
     assert machine.give_numbers_away(ran) > len(ran) / 2
     # As after a reboot: everything is made again, the pod has its address and starts anew.
     machine.up()
-    wait_until(lambda: started(session) > first, 40)
+    wait_until(lambda: started(session) > first)
     assert session.find(TENANTS, POD.tenant) is not None
 
     # The worst case: nobody is left to clean up after the nodes.
@@ -91,6 +91,7 @@ def test_pods_outlive_the_agent_and_come_back_after_down_and_nothing_is_left(
     assert list(machine.home.iterdir()) == list(machine.scratch.iterdir()) == []
 
 
+@pytest.mark.slow  # test_up.py has it with hollow nodes.
 def test_what_kills_left_is_taken_up_by_the_next_up_and_away_by_destroy(machine: SimulatedMachine) -> None:
     before = snapshot.look(machine.mark)
     session = machine.up()
@@ -98,17 +99,17 @@ def test_what_kills_left_is_taken_up_by_the_next_up_and_away_by_destroy(machine:
     # The supervisor alone: its processes end with it, pods do not notice, and the next `up` finds them.
     known = [state.pid for state in supervisor_state.states(machine.data).values() if state.pid]
     os.kill(_holder(machine), signal.SIGKILL)
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in known), 20)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in known))
     machine.up()
     assert started(session) == first
     # Everything there is, and nothing else is done about it.
     machine.cut_power()
     machine.up()
-    wait_until(lambda: started(session) > first, 40)
+    wait_until(lambda: started(session) > first)
     # An `up` in the middle of its work, and all it has begun.
     machine.alcove("down")
     half = machine.command("up", "--no-demo", "--nodes", "2")
-    wait_until(lambda: supervisor_state.states(machine.data).get("node-2"), 20)
+    wait_until(lambda: supervisor_state.states(machine.data).get("node-2"))
     half.kill()
     half.communicate()
     machine.cut_power()
@@ -123,8 +124,8 @@ def _agent_is_killed_and_pods_do_not_notice(
     pid = supervisor_state.states(machine.data)["node-1"].pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: supervisor_state.states(machine.data)["node-1"].pid not in (None, pid), 20)
-    wait_until(lambda: "node-1        Ready" in machine.alcove("status"), 30)
+    wait_until(lambda: supervisor_state.states(machine.data)["node-1"].pid not in (None, pid))
+    wait_until(lambda: "node-1        Ready" in machine.alcove("status"))
     assert started(session) == first
 
 

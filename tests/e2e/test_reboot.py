@@ -2,6 +2,7 @@
 and what they have on their volumes are back; strangers that got the numbers of processes of before are left alone."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -90,13 +91,13 @@ class Tenant:
 
     def make(self, session: CliSession) -> None:
         session.create(TENANTS, {"metadata": {"name": self.name}})
-        wait_until(lambda: session.find(SERVICE_ACCOUNTS, "default", self.name, "default"), 20)
+        wait_until(lambda: session.find(SERVICE_ACCOUNTS, "default", self.name, "default"))
         self._kubectl("create", "-f", "-", stdin=manifest(self.name))
 
     def await_phases(self, once: str) -> None:
         wanted = {"web": "Running", "client": "Running", "once": once, "done": "Succeeded"}
         try:
-            wait_until(lambda: self._phases() == wanted and self._is_ready(), 60)
+            wait_until(lambda: self._phases() == wanted and self._is_ready(), 120)
         except AssertionError as error:
             raise AssertionError(self._kubectl("describe", "pods,pvc")) from error
 
@@ -122,7 +123,7 @@ class Tenant:
         return self._kubectl("exec", "client", "--", "sh", "-c", ask).strip()
 
     def await_note(self, way: str, note: str) -> None:
-        wait_until(lambda: self.note(way) == note, 20)
+        wait_until(lambda: self.note(way) == note)
 
     def pods(self) -> dict[str, Object]:
         pods = orjson.loads(self._kubectl("get", "pods", "-o", "json"))
@@ -147,7 +148,9 @@ def test_everything_is_back_after_the_power_was_cut(machine: SimulatedMachine) -
         tenant.make(session)
     for tenant in tenants:
         tenant.await_phases(once="Running")
-    had = [(each.addresses(), each.uids(), each.note(f"{WEB} 8080")) for each in tenants]
+    # A pod without a readiness probe is ready before its program listens.
+    notes = [wait_until(partial(each.note, f"{WEB} 8080")) for each in tenants]
+    had = [(each.addresses(), each.uids(), note) for each, note in zip(tenants, notes, strict=True)]
     for tenant, (addresses, _uids, note) in zip(tenants, had, strict=True):
         assert (addresses["web"], addresses["client"], note.split()[0]) == (WEB, CLIENT, tenant.name)
 

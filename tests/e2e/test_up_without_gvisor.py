@@ -1,6 +1,5 @@
 """`alcove up` where gVisor is installed and starts nothing: it says so first, and shows what there is."""
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from alcove.testing import needs, snapshot
+from alcove.testing.claims import free_port
 from alcove.testing.machine import lacking
 
 LACKING = lacking() or needs.tools("runsc", "crun", "unshare")
@@ -29,7 +29,7 @@ printf '\n== ring0\n'
 kubectl run own --image alcove/busybox --restart Never -- sh -c 'echo really'
 # Not `kubectl wait --for=jsonpath`, which that of Debian 12 does not know.
 phase() {{ kubectl get pod own -o 'jsonpath={{.status.phase}}'; }}
-timeout_at=$((SECONDS + 30))
+timeout_at=$((SECONDS + 60))
 until [ "$(phase)" = Succeeded ]; do [ $SECONDS -lt $timeout_at ] || {{ kubectl describe pod own; break; }}; sleep 0.2; done
 kubectl logs own
 printf '\n== doctor\n'
@@ -43,9 +43,7 @@ def test_ring0_runs_in_crun_and_tenants_are_hollow_and_it_is_said_first(tmp_path
     shadow.mkdir()
     (shadow / "runsc").write_text("#!/bin/sh\necho 'unknown platform: systrap' >&2\nexit 128\n")
     (shadow / "runsc").chmod(0o755)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     script = SCRIPT.format(
         shadow=shadow,
         data=tmp_path / "state",

@@ -19,7 +19,7 @@ from alcove.testing.etcd import EtcdCluster
 from alcove.testing.soak import Soak
 from alcove.testing.soak_checks import faults_after, growing, left_on_machine, memory
 
-MINUTES = float(os.environ.get("MINUTES", "1"))
+MINUTES = float(os.environ.get("MINUTES", "0.5"))
 SEED = int(os.environ.get("SEED", "1"))
 STEPS = 25
 SETTLE_SECONDS_MAX = 90.0
