@@ -81,7 +81,14 @@ class Cache:
         await asyncio.shield(self._follower)
 
     async def _follow(self) -> None:
-        """Loads the oldest state that the store retains, so that watches can resume across a restart."""
+        newest = await self._load()
+        while True:
+            with suppress(FeedLagged):
+                await self._apply_feed(newest)
+
+    async def _load(self) -> Revision:
+        """Loads the oldest state that the store retains, so that watches can resume across a restart. Returns the
+        newest revision. The snapshot's memory is freed with this call: it is as large as all objects."""
         newest = await self._store.revision()
         oldest = max(await self._store.compacted(), newest - HISTORY_EVENTS_LOADED_MAX, 0)
         snapshot = await self._store.snapshot(Revision(oldest))
@@ -90,9 +97,7 @@ class Cache:
             entry = CacheEntry(record.key, record.revision, record.body, self._recent)
             self._recent.written(entry)
             self._collection(record.key.resource).load(entry)
-        while True:
-            with suppress(FeedLagged):
-                await self._apply_feed(newest)
+        return newest
 
     async def _apply_feed(self, newest: Revision) -> None:
         async with self._store.feed(self.revision) as feed:

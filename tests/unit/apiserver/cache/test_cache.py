@@ -1,14 +1,16 @@
 """Catching up with the store: concurrent waiters share one read, and none uses a read that began before it."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
 from alcove.apiserver.cache.cache import Cache
-from alcove.store.base import StoreUnavailable, WriteOp
+from alcove.store.base import StoreSnapshot, StoreUnavailable, WriteOp
 from alcove.store.sqlite import SqliteStore
 
 KEY = Key(GroupResource("", "configmaps"), TenantId("acme"), "n", "m")
@@ -49,6 +51,25 @@ async def cache(store: SlowStore) -> AsyncIterator[Cache]:
     async with Cache(store, lambda _events: None) as cache:
         store.at_once, store.reads = False, 0
         yield cache
+
+
+class RememberingStore(SqliteStore):
+    """A store that remembers the last snapshot."""
+
+    async def snapshot(self, *arguments: Any, **options: Any) -> StoreSnapshot:
+        self.last = await super().snapshot(*arguments, **options)
+        return self.last
+
+
+async def test_what_was_loaded_at_the_start_is_not_kept_beside_the_cache(tmp_path: Path) -> None:
+    store = await RememberingStore.open(tmp_path / "store.db")
+    assert isinstance(store, RememberingStore)
+    await store.write([WriteOp(KEY, b'{"metadata":{}}')])
+    async with Cache(store, lambda _events: None) as cache:
+        assert cache.entry(KEY) is not None
+        references = sys.getrefcount(store.last)
+        assert references == 2  # The store's, and the call's own.
+    await store.close()
 
 
 async def settle() -> None:
