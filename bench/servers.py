@@ -39,6 +39,15 @@ def resident_mb(pid: int) -> float:
     return total
 
 
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a process and its children have used."""
+    ticks = 0
+    for each in [pid, *_children(pid)]:
+        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def _children(pid: int) -> list[int]:
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
