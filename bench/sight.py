@@ -103,7 +103,9 @@ def packet_ns(lab: Lab) -> Callable[[], int]:
         packet = ipv4(client.address, server.address, 6, segment)
         frame = ethernet(ROUTER_MAC, ROUTER_MAC, 0x0800, packet)
         with inside(node.namespace):
-            return bpf.test_run(node.plane.programs.descriptors["from_pod"], frame, link.index, repeat)[1]
+            return bpf.test_run(
+                node.plane.programs.descriptors["from_pod"], frame, link.index, repeat
+            ).duration_ns
 
     run(SYN, 1)
     return lambda: run(ACK, PACKET_RUNS)

@@ -155,6 +155,7 @@ ROWS = (
         FieldUse.STORED,
         "Kept for clients of older versions.",
     ),
+    Row("io.alcove.sight.v1alpha1.TraceSpec.*", FieldUse.READ, "apiserver/sight/"),
     Row("io.alcove.sight.v1alpha1.*", FieldUse.STORED, "Reported by nodes; nobody writes them."),
     # Fields that the API server itself acts on: schemas, conversions, defaults.
     Row(

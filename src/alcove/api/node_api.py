@@ -129,3 +129,17 @@ class NodeFlows(Struct, frozen=True):
     """How many more matched."""
     full: tuple[str, ...] = ()
     """Networks whose table is full on this node: their older flows are gone."""
+
+
+class KernelTrace(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What the kernel of a pod's node does with a packet that the pod would send."""
+
+    verdict: str
+    """`forwarded` or `dropped`."""
+    destination: FlowEnd
+    """After translation."""
+    next_node: str = ""
+    """The node that it is sent to, where the destination's policies are applied; empty if it stays on this one."""
+    reason: str = ""
+    message: str = ""
+    policies: tuple[FlowPolicy, ...] = ()

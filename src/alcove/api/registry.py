@@ -228,8 +228,9 @@ GROUPS: tuple[GroupVersionKinds, ...] = (
         Row("nodes", "NodeMetrics", _RING0, verbs=_READ),
         Row("pods", "PodMetrics", _NAMESPACE, verbs=_READ),
     )),
-    GroupVersionKinds("sight.alcove.io", "v1alpha1", sight.PACKAGE, {"flows": Strategy()}, (
+    GroupVersionKinds("sight.alcove.io", "v1alpha1", sight.PACKAGE, {"flows": Strategy(), "traces": Strategy()}, (
         Row("flows", "Flow", _NAMESPACE, verbs=("list",)),
+        Row("traces", "Trace", _NAMESPACE, verbs=_CREATE),
     )),
     GroupVersionKinds("arktos.futurewei.com", "v1", alcove_schemas.ARKTOS, arktos.STRATEGIES, (
         Row("networks", "Network", _TENANT, ("net", "ne"), _STATUS),

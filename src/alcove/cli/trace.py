@@ -56,18 +56,28 @@ def trace(
             found = traced(read(session, tenant), request)
         except TraceFailure as error:
             raise CliError(str(error), ExitCode.NOT_FOUND) from error
+        kernel = tried(session, tenant, request, found)
         flows = seen(session, tenant, request, found)
-        difference = compare(found, flows)
+        difference = compare_kernel(found, kernel) or compare(found, flows)
         if form is OutputFormat.JSON:
             steps = [
                 {"step": each.stage, "passes": each.passes, "message": each.message} for each in found.steps
             ]
             typer.echo(
-                to_json({"verdict": found.verdict, "steps": steps, "flows": flows, "difference": difference})
+                to_json(
+                    {
+                        "verdict": found.verdict,
+                        "steps": steps,
+                        "kernel": kernel,
+                        "flows": flows,
+                        "difference": difference,
+                    }
+                )
             )
             return
         rows = [(each.stage, "ok" if each.passes else "DROP", each.message) for each in found.steps]
-        show_rows(HEADS, [*rows, ("verdict", "", found.verdict), *_seen_rows(flows, difference)], form)
+        rows += [("verdict", "", found.verdict), *_kernel_rows(kernel), *_seen_rows(flows, difference)]
+        show_rows(HEADS, rows, form)
 
 
 def read(session: CliSession, tenant: str) -> TenantObjects:
@@ -105,6 +115,52 @@ def _items(
     path = paths.with_query(f"{resource.root}{within}/{resource.resource}", query or {})
     answer: list[Object] = session.connection.request("GET", path)["items"]
     return answer
+
+
+def tried(session: CliSession, tenant: str, request: TraceRequest, found: Trace) -> Object:
+    """What the kernel of the pod's node does with such a packet; empty if it sends none, or that is not known."""
+    from alcove.api.errors import ApiError
+    from alcove.client.resources import TRACES
+
+    if found.dialed is None:
+        return {}
+    within = f"/tenants/{tenant}" if tenant else ""
+    path = f"{TRACES.root}{within}/namespaces/{request.source[0]}/{TRACES.resource}"
+    address, port = found.dialed
+    spec = {"pod": request.source[1], "address": address, "port": port, "protocol": str(request.protocol)}
+    obj = {"apiVersion": TRACES.api_version, "kind": TRACES.kind, "spec": spec}
+    try:
+        status: Object = session.connection.request("POST", path, obj)["status"]
+        return status
+    except ApiError as error:
+        return {"message": f"not tried: {error}"}
+
+
+def compare_kernel(found: Trace, kernel: Object) -> str:
+    """Where the kernel differs from what the objects say; empty if it does not, or that cannot be said."""
+    from alcove.network.trace import DEPENDS
+
+    if "verdict" not in kernel or found.verdict == DEPENDS:
+        return ""
+    # The policies of a destination on another node are applied there.
+    steps = [step for step in found.steps if not (kernel.get("nextNode") and step.stage == "ingress policy")]
+    should_pass, passes = all(step.passes for step in steps), kernel["verdict"] == "forwarded"
+    if should_pass == passes:
+        return ""
+    return f"the objects say {'forwarded' if should_pass else 'dropped'}, but the kernel of {kernel['node']} does not"
+
+
+def _kernel_rows(kernel: Object) -> list[tuple[str, str, str]]:
+    from alcove.api.columns.sight import end_text
+
+    if "verdict" not in kernel:
+        return [("kernel", "", kernel["message"])] if kernel else []
+    where = f"on {kernel['node']}"
+    if kernel["verdict"] == "forwarded":
+        target = end_text(kernel["destination"])
+        way = f", by the tunnel to {kernel['nextNode']}" if kernel.get("nextNode") else ""
+        return [("kernel", "forwarded", f"{where} to {target}{way}")]
+    return [("kernel", "dropped", f"{where}: {kernel.get('message', '')}")]
 
 
 def seen(session: CliSession, tenant: str, request: TraceRequest, found: Trace) -> list[Object]:

@@ -104,3 +104,4 @@ DIVIDERS = Resource("mizar.com", "v1", "dividers", "Divider", False)
 DROPLETS = Resource("mizar.com", "v1", "droplets", "Droplet", False)
 
 FLOWS = Resource("sight.alcove.io", "v1alpha1", "flows", "Flow")
+TRACES = Resource("sight.alcove.io", "v1alpha1", "traces", "Trace")

@@ -10,6 +10,8 @@ from ctypes import CFUNCTYPE, POINTER, byref, c_char_p, c_int, c_size_t, c_uint3
 from functools import cache
 from pathlib import Path
 
+from msgspec import Struct
+
 from alcove.dataplane.errors import KernelRefused, MapFull, ProgramRejected, Unsupported
 
 READ_BATCH = 4096
@@ -252,9 +254,18 @@ class TestRunOptions(ctypes.Structure):
     )
 
 
-def test_run(program: int, frame: bytes, ifindex: int, repeat: int = 1) -> tuple[int, int]:
+class TestRun(Struct, frozen=True):
+    result: int
+    """What the program returned."""
+    duration_ns: int
+    """The average of all runs."""
+    frame: bytes
+    """As the program has left it."""
+
+
+def test_run(program: int, frame: bytes, ifindex: int, repeat: int = 1) -> TestRun:
     """Runs a TC program on a frame as if the link had received it; nothing is sent. Must be called in the link's
-    namespace. Returns the program's result, and the average time of a run in ns. Raises KernelRefused."""
+    namespace. Raises KernelRefused."""
     data, room = ctypes.create_string_buffer(frame, len(frame)), ctypes.create_string_buffer(len(frame) + 256)
     context = ctypes.create_string_buffer(_SKB_BYTES)
     struct.pack_into("=I", context, _SKB_IFINDEX, ifindex)
@@ -269,7 +280,7 @@ def test_run(program: int, frame: bytes, ifindex: int, repeat: int = 1) -> tuple
         repeat=repeat,
     )
     _checked(library().bpf_prog_test_run_opts(program, byref(options)), "run a program on a packet")
-    return options.retval, options.duration
+    return TestRun(options.retval, options.duration, room.raw[: options.data_size_out])
 
 
 def _program(handle: c_void_p, name: str) -> int:

@@ -10,6 +10,7 @@ All state is in the kernel under the instance's name, so a new `DataPlane` of th
 thread-safe; calls never wait for the network.
 """
 
+import errno
 import logging
 import os
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from alcove.dataplane import links
+from alcove.dataplane import links, namespaces
 from alcove.dataplane.address import NO_ADDRESS, pack, pack_mac
 from alcove.dataplane.apply import Checkpoint, MapChange, RefusedEntries, apply, difference, read_back
 from alcove.dataplane.build import build, shipped_object
@@ -35,6 +36,7 @@ from alcove.dataplane.desired import (
     gateway_name,
 )
 from alcove.dataplane.drops import DropCount, DropReason, read_counts, read_paths
+from alcove.dataplane.dry_run import KernelVerdict, MadePacket, dry_run
 from alcove.dataplane.errors import KernelRefused, ProgramRejected, Unsupported
 from alcove.dataplane.flows import NetworkTraffic
 from alcove.dataplane.gateways import Gateways
@@ -81,6 +83,7 @@ class DataPlane:
         checked(settings.instance)
         self.settings = settings
         self.checkpoint = checkpoint
+        self.namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         self.netlink = Netlink()
         self.state = DataplaneState()
         self.bulk = NO_BULK
@@ -92,6 +95,7 @@ class DataPlane:
             self._start(program or shipped_object() or build())
         except BaseException:
             self.netlink.close()
+            os.close(self.namespace)
             raise
 
     def _underlay(self) -> links.Link:
@@ -304,6 +308,17 @@ class DataPlane:
     def paths(self) -> dict[PathTaken, int]:
         return read_paths(self.path_counts)
 
+    def dry_run(self, veth: Veth, packet: MadePacket) -> KernelVerdict:
+        """What the program at the veth does with a packet that its pod would send. Raises KernelRefused."""
+        link = links.read_link(self.netlink, veth.name)
+        slot = self.slots().get(veth.vni)
+        if link is None or slot is None:
+            raise KernelRefused(f"find {veth.name}", errno.ENODEV)
+        flows, drops = self.memories.flows.open(slot), self.memories.drops.open(slot)
+        program, port = self.programs.descriptors["from_pod"], self.settings.tunnel_port
+        with namespaces.inside(self.namespace):
+            return dry_run(program, link.index, veth.mac, packet, port, flows, drops)
+
     def open_traffic(self, vni: int) -> NetworkTraffic | None:
         """The tables of the network's flows and drops, for the caller to read and close in any thread; None if
         the network is not on this node."""
@@ -320,6 +335,9 @@ class DataPlane:
     def close(self) -> None:
         """Closes all descriptors; programs and maps stay active in the kernel."""
         self.netlink.close()
+        if self.namespace >= 0:
+            os.close(self.namespace)
+            self.namespace = -1
         self.memories.close()
         for one in (*self.maps.values(), self.drop_counts, self.path_counts):
             one.close()

@@ -57,6 +57,8 @@ class TraceStep(Struct, frozen=True):
 class Trace(Struct, frozen=True):
     steps: tuple[TraceStep, ...]
     verdict: str
+    dialed: tuple[str, int] | None = None
+    """The address and port that the pod sends to, if it has one of this family; None if it sends nothing."""
 
 
 class _Target(Struct, frozen=True):
@@ -80,6 +82,7 @@ class _Tracer:
         if self._source is None:
             raise TraceFailure(f'pod "{request.source[1]}" not found in namespace "{request.source[0]}"')
         self._network = network_of(self._source)
+        self._dialed: tuple[str, int] | None = None
         self._members = {
             address: pod
             for pod in tenant.pods
@@ -108,11 +111,11 @@ class _Tracer:
         first = TraceStep("source", f'pod {name} ({own[0]}) {place}, network "{self._network}"')
         steps, targets = self._targets()
         if not targets:
-            return _end(first, *steps)
+            return Trace((first, *steps), DROPPED, self._dialed)
         paths = [self._follow(own, target) for target in targets]
         verdicts = {all(step.passes for step in path) for path in paths}
         verdict = DEPENDS if len(verdicts) > 1 else FORWARDED if verdicts == {True} else DROPPED
-        return Trace((first, *steps, *(step for path in paths for step in path)), verdict)
+        return Trace((first, *steps, *(step for path in paths for step in path)), verdict, self._dialed)
 
     # Where it goes
 
@@ -140,11 +143,13 @@ class _Tracer:
         found = addresses_of(pod)
         if not found:
             return [TraceStep("destination", f"{title} has no address yet", False)], []
+        self._dialed = str(found[0]), port
         return [TraceStep("destination", f"{title} ({found[0]})")], [_Target(found[0], port, pod)]
 
     def _by_address(self, address: Address, port: int) -> tuple[list[TraceStep], list[_Target]]:
         if address in self._members:
             return self._by_pod(self._members[address], port)
+        self._dialed = str(address), port
         network = next((each for each in self._tenant.networks if objects.name(each) == self._network), {})
         if any(address in each for each in _ranges(network)):
             message = f'no pod and no service of network "{self._network}" has the address {address}'
@@ -172,6 +177,8 @@ class _Tracer:
                 f"{title} has not this port, or several: say which by --port and --protocol (it has {has})"
             )
             return [*steps, TraceStep("service", message, False)], []
+        if ips:
+            self._dialed = str(ips[0]), wanted[0]["port"]
         backends = list(self._backends(service, wanted[0]))
         if not backends:
             return [

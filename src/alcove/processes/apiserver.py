@@ -74,7 +74,7 @@ from alcove.apiserver.reviews import Reviews
 from alcove.apiserver.routes import Routes
 from alcove.apiserver.seating import RequestSeats
 from alcove.apiserver.services import ApiServerServices
-from alcove.apiserver.sight.flows_api import FlowsApi
+from alcove.apiserver.sight.sight_api import SightApi
 from alcove.apiserver.streams.agents import AgentConnector
 from alcove.apiserver.streams.connect import StreamHandler
 from alcove.apiserver.streams.proxy_targets import path_of
@@ -253,7 +253,7 @@ async def _serving(
         streams = StreamHandler(
             services, authorizer, agents, plane=config.admission.home, release=seats.release
         )
-        virtual = MetricsApi(services, usage), FlowsApi(services, agents, config.admission.home)
+        virtual = MetricsApi(services, usage), SightApi(services, agents, config.admission.home)
         token_requests = TokenRequests(cache, tokens, clock)
         subresources = Subresources(services, token_requests, reviews, streams, *virtual)
         registrations = Registrations(cache, custom)

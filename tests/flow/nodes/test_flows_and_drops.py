@@ -1,13 +1,18 @@
 """Flows and drops by name, of two tenants whose pods have the same addresses."""
 
+from ipaddress import ip_address
+
 import orjson
 import pytest
 from typer.testing import CliRunner
 
 from alcove.agent.network.flow_reports import FlowSelection
 from alcove.api.ids import TenantId
-from alcove.api.node_api import FlowReport
+from alcove.api.node_api import FlowReport, KernelTrace
 from alcove.client.keys import HOME
+from alcove.dataplane.desired import endpoint_key
+from alcove.dataplane.maps import MapName
+from alcove.dataplane.model import Protocol
 from alcove.processes.main import app
 from alcove.testing.nodecluster import AttachedPod, NodeCluster
 from alcove.testing.podprobes import TENANTS, reaches
@@ -91,9 +96,43 @@ def test_a_drop_says_which_policy_denied_it_and_the_pod_gets_an_event(
     assert all(tenant != "blue" for tenant, *_ in far.node.events)
     elsewhere = flows_of(far, namespace="other")
     assert elsewhere == [], "no end is in that namespace"
+    away = tried(beside, far.address, 5432)
+    assert (away.verdict, away.next_node, away.destination.name) == ("forwarded", far.node.name, far.key.name)
+    assert tried(far, near.address, 9).verdict == "forwarded"
     assert traced(cluster, beside, far, monkeypatch) == "dropped"
     assert traced(cluster, near, far, monkeypatch) == "forwarded"
     cluster.must(cluster.server.system.delete(f"{POLICIES}/only-web"))
+
+
+def tried(source: AttachedPod, address: str, port: int) -> KernelTrace:
+    """What the kernel of the pod's node does with a packet."""
+    work = source.node.network.traffic.trace(source.key, ip_address(address), port, Protocol.TCP)
+    return source.node.call(work)
+
+
+def test_the_kernel_denies_by_name_and_lacks_what_was_taken_from_it(cluster: NodeCluster, pods: Pods) -> None:
+    near, beside, far = pods["red"]
+    path = f"/api/v1/tenants/red/namespaces/default/pods/{near.key.name}"
+    cluster.must(cluster.server.system.patch(path, {"metadata": {"labels": {"role": "mute"}}}))
+    spec = {"podSelector": {"matchLabels": {"role": "mute"}}, "egress": [], "policyTypes": ["Egress"]}
+    cluster.must(cluster.server.system.post(POLICIES, {"metadata": {"name": "mute"}, "spec": spec}))
+    wait_until(lambda: tried(near, far.address, 80).verdict == "dropped")
+    assert (
+        tried(near, far.address, 80).message
+        == f"egress to {far.address}:80 denied by NetworkPolicy default/mute"
+    )
+    cluster.must(cluster.server.system.delete(f"{POLICIES}/mute"))
+    wait_until(lambda: tried(near, far.address, 80).verdict == "forwarded")
+    plane = near.node.node.plane
+    [record] = [each for each in near.node.network.records() if each.key == near.key]
+    key = endpoint_key(record.plugs[0].vni, ip_address(beside.address))
+    taken = plane.maps[MapName.ENDPOINTS].get(key)
+    assert taken is not None
+    plane.maps[MapName.ENDPOINTS].delete(key)
+    try:
+        assert tried(near, beside.address, 80).verdict == "dropped"
+    finally:
+        plane.maps[MapName.ENDPOINTS].put(key, taken)
 
 
 def traced(

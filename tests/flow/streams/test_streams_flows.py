@@ -10,10 +10,13 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from alcove.agent.network.flow_reports import FlowSelection
+from alcove.agent.podkey import PodKey
 from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.api.ids import TenantId
-from alcove.api.node_api import FlowEnd, FlowPolicy, FlowReport, NodeFlows
+from alcove.api.node_api import FlowEnd, FlowPolicy, FlowReport, KernelTrace, NodeFlows
 from alcove.client.keys import HOME, PlaneId
+from alcove.dataplane.address import Address
+from alcove.dataplane.model import Protocol
 from alcove.processes.main import app
 from alcove.testing.containers import ContainerLab
 from alcove.testing.nodeserver import NodeRig
@@ -57,6 +60,12 @@ class SeenFlows:
         return NodeFlows(tuple(each for each in self.reports if tenant in (None, each.tenant)), 2, self.full)
 
 
+async def trace(key: PodKey, address: Address, port: int, protocol: Protocol) -> KernelTrace:
+    """What a node's kernel does: pods of acme may send."""
+    assert (key.namespace, key.name, protocol) == ("default", "one", Protocol.UDP)
+    return KernelTrace("forwarded" if key.tenant == "acme" else "dropped", FlowEnd(str(address), port), "n2")
+
+
 @pytest.fixture
 def seen() -> SeenFlows:
     return SeenFlows()
@@ -66,7 +75,7 @@ def seen() -> SeenFlows:
 async def watched(server: LocalServer, folder: Path, seen: SeenFlows) -> AsyncIterator[NodeRig]:
     """A node that has a pod of each tenant."""
     rig = NodeRig(server, ContainerLab(HollowRuntime(), folder), "watched")
-    rig.flows = seen.read
+    rig.flows, rig.trace = seen.read, trace
     async with rig:
         spec = {"nodeName": "watched", "containers": [{"name": "main", "image": "x"}]}
         paths = [f"/api/v1/tenants/{tenant}/namespaces/default/pods" for tenant in ("acme", "beta")]
@@ -159,3 +168,26 @@ async def test_kubectl_and_alcove_show_flows(
     assert "older flows are missing" in other.stderr and "acme/own" in other.stderr
     refused = await asyncio.to_thread(CliRunner().invoke, app, ["flows", "--tenant", "beta"])
     assert refused.exit_code == 6
+
+
+async def test_a_trace_is_of_ones_own_pod_and_a_real_destination(
+    watched: NodeRig, server: LocalServer
+) -> None:
+    acme = server.as_tenant("acme")
+    path = "/apis/sight.alcove.io/v1alpha1{}/namespaces/default/traces"
+    spec = {"pod": "one", "address": "10.0.0.9", "port": 53, "protocol": "UDP"}
+
+    async def post(tenant: str = "", **changes: object) -> ServerResponse:
+        return await asyncio.to_thread(acme.post, path.format(tenant), {"spec": {**spec, **changes}})
+
+    traced = await post()
+    assert traced.status == 201, traced.body
+    end = {"address": "10.0.0.9", "port": 53}
+    assert traced.json["status"] == {
+        "node": "watched", "verdict": "forwarded", "destination": end, "nextNode": "n2",
+    }  # fmt: skip
+    assert (await post("/tenants/beta")).status == 403
+    assert (await post("/tenants/nobody")).status == 403
+    assert (await post(pod="two")).status == 404
+    for bad in ({"address": "here"}, {"protocol": "ICMP"}, {"port": 70_000}, {"port": -1}):
+        assert (await post(**bad)).status == 400, bad

@@ -137,6 +137,7 @@ def test_verbs_are_those_of_a_real_server(kinds: KindRegistry) -> None:
         "nodes.metrics.k8s.io": ("get", "list"),
         "pods.metrics.k8s.io": ("get", "list"),
         "flows.sight.alcove.io": ("list",),
+        "traces.sight.alcove.io": ("create",),
         "namespaces": one_by_one,
         "tenants": one_by_one,
         "selfsubjectreviews.authentication.k8s.io": ("create",),

@@ -17,6 +17,7 @@ from alcove.api.ids import TenantId
 from alcove.api.kinds.ranges import gateway
 from alcove.dataplane import links, namespaces
 from alcove.dataplane.apply import RefusedEntries
+from alcove.dataplane.dry_run import KernelVerdict, MadePacket
 from alcove.dataplane.errors import KernelRefused
 from alcove.dataplane.flows import NetworkTraffic
 from alcove.dataplane.linkstate import default_route
@@ -93,6 +94,10 @@ class DataplaneThread:
     def open_traffic(self, vni: int) -> "asyncio.Future[NetworkTraffic | None]":
         """As `DataPlane.open_traffic`."""
         return self._submit(lambda: self._plane.open_traffic(vni))
+
+    def dry_run(self, veth: Veth, packet: MadePacket) -> "asyncio.Future[KernelVerdict]":
+        """As `DataPlane.dry_run`."""
+        return self._submit(lambda: self._plane.dry_run(veth, packet))
 
     def clean_up(self, prefix: str, keep: set[str]) -> "asyncio.Future[None]":
         """Removes all namespaces whose names begin with `prefix`, except those in `keep`."""

@@ -14,9 +14,10 @@ from alcove.agent.network.policy_rules import Profiles
 from alcove.agent.podkey import PodKey
 from alcove.api import meta
 from alcove.api.kinds.mizar import GATEWAY, SIMPLE
-from alcove.api.node_api import FlowEnd, FlowPolicy, FlowReport
+from alcove.api.node_api import FlowEnd, FlowPolicy, FlowReport, KernelTrace
 from alcove.dataplane.address import Address
 from alcove.dataplane.drops import DropReason
+from alcove.dataplane.dry_run import KernelVerdict
 from alcove.dataplane.flows import TICK_SECONDS, ObservedDrop, ObservedFlow, tcp_flag_names
 from alcove.dataplane.model import Protocol
 from alcove.dataplane.policies import compile_profile
@@ -123,6 +124,15 @@ class FlowReporter:
             message=self._explain(drop, policies),
             policies=policies,
         )
+
+    def kernel_trace(self, verdict: KernelVerdict, next_node: str, now: float) -> KernelTrace:
+        end = self._end(verdict.target, verdict.port, now)
+        if verdict.is_forwarded:
+            return KernelTrace(FORWARDED, end, next_node)
+        if verdict.drop is None:
+            return KernelTrace(DROPPED, end, message="dropped for a reason that is not known")
+        report = self.drop(verdict.drop)
+        return KernelTrace(DROPPED, end, "", report.reason, report.message, report.policies)
 
     def _direction(self, source: Address | None, target: Address | None) -> str:
         if source in self._local:

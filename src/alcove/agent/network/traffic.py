@@ -1,6 +1,7 @@
 """Flows and drops of the networks on this node, read from the kernel when somebody asks."""
 
 import asyncio
+import time
 from collections.abc import Collection, Iterable
 from ipaddress import ip_address
 
@@ -8,14 +9,19 @@ from alcove.agent.network.attachment_records import AttachmentRecord
 from alcove.agent.network.flow_reports import FlowReporter, FlowSelection, LocalPod, NetworkSnapshot, within
 from alcove.agent.network.reconciler import NetworkReconciler
 from alcove.agent.network.view import NetworkView
+from alcove.agent.podkey import PodKey
 from alcove.api import objects
+from alcove.api.errors import NotFound, ServiceUnavailable
 from alcove.api.ids import TenantId
 from alcove.api.kinds.core.networks import network_of
-from alcove.api.node_api import FlowReport, NodeFlows
+from alcove.api.node_api import FlowReport, KernelTrace, NodeFlows
 from alcove.api.objects import Object
 from alcove.client.keys import PlaneId
 from alcove.dataplane.address import Address
+from alcove.dataplane.dry_run import MadePacket
+from alcove.dataplane.errors import DataPlaneError
 from alcove.dataplane.flows import NetworkTraffic, ObservedFlow
+from alcove.dataplane.model import Protocol
 
 REPORTS_MAX = 10_000
 """Most flows in one answer."""
@@ -45,6 +51,30 @@ class TrafficReader:
         limit = min(selection.limit, REPORTS_MAX)
         reports.sort(key=lambda each: -each.end)
         return NodeFlows(tuple(reports[:limit]), left_out + max(0, len(reports) - limit), tuple(full))
+
+    async def trace(self, key: PodKey, target: Address, port: int, protocol: Protocol) -> KernelTrace:
+        """What the kernel does with the first packet of such a connection. Raises NotFound, ServiceUnavailable."""
+        record = self._reconciler.records.get(key)
+        if record is None:
+            raise NotFound(f'pod "{key.name}" not found on this node')
+        veths = [veth.to_veth() for veth in record.plugs]
+        ends = [
+            (veth, each.ip) for veth in veths for each in veth.addresses if each.version == target.version
+        ]
+        view = self._reconciler.views.views.get(ends[0][0].vni) if ends else None
+        if view is None:
+            raise NotFound(f'pod "{key.name}" has no IPv{target.version} address')
+        veth, source = ends[0]
+        try:
+            verdict = await self._reconciler.dataplane.dry_run(
+                veth, MadePacket(source, target, port, protocol)
+            )
+        except (DataPlaneError, OSError) as error:
+            raise ServiceUnavailable(f"the packet could not be tried: {error}") from error
+        names = {address: name for name, address in self._reconciler.views.ring0.nodes().items()}
+        node = names.get(verdict.node, str(verdict.node)) if verdict.node is not None else ""
+        reporter = FlowReporter(snapshot_of(view, self._reconciler.records.all()))
+        return reporter.kernel_trace(verdict, node, time.time())
 
     def _views(self, plane: PlaneId, tenant: TenantId | None) -> list[NetworkView]:
         return [

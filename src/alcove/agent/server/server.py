@@ -14,6 +14,7 @@ import msgspec
 
 from alcove.agent.network.flow_reports import FlowSelection
 from alcove.agent.network.network_dialer import connect_node
+from alcove.agent.podkey import PodKey
 from alcove.agent.runtime.base import ContainerPhase, NoSuchContainer, RuntimeFailure
 from alcove.agent.server import attach, channels, forward, logs, tunnel
 from alcove.agent.server import exec as execution
@@ -36,10 +37,11 @@ from alcove.api.errors import (
     ServiceUnavailable,
 )
 from alcove.api.ids import TenantId
-from alcove.api.node_api import POD_VERBS, PORT, NodeFlows
+from alcove.api.node_api import POD_VERBS, PORT, KernelTrace, NodeFlows
 from alcove.client.keys import HOME, PlaneId, TenantKey
 from alcove.component import request_ids
 from alcove.component.tasks import BackgroundTasks, spawn, stop
+from alcove.dataplane.model import Protocol
 from alcove.http.closing import is_established
 from alcove.http.connections import ConnectionSlot, ConnectionTable
 from alcove.http.limits import LIMITS, READ_BYTES, HttpLimits
@@ -54,9 +56,12 @@ _RING0 = "ring0"
 WATCH_SECONDS = 15.0
 CLOSE_SECONDS_MAX = 5.0
 FLOWS_DEFAULT = 1_000
+TRACED_PROTOCOLS = ("TCP", "UDP", "SCTP")
 
 ReadFlows = Callable[[PlaneId, TenantId | None, FlowSelection], Awaitable[NodeFlows]]
 """Plane, tenant (None for all) and which of its flows."""
+TracePacket = Callable[[PodKey, Address, int, Protocol], Awaitable[KernelTrace]]
+"""The pod that sends; address, port and protocol of the destination."""
 DialNetwork = Callable[[TenantKey, str, Address, int], Awaitable[socket.socket]]
 """Tenant, network, address and port."""
 
@@ -75,9 +80,10 @@ class AgentServer:
         metrics: Callable[[], bytes] = bytes,
         dial_network: DialNetwork | None = None,
         flows: ReadFlows | None = None,
+        trace: TracePacket | None = None,
     ) -> None:
-        """`dial_network` connects from a tenant's network, and `flows` reads its flows; None if the node has
-        none."""
+        """`dial_network` connects from a tenant's network, `flows` reads its flows, and `trace` tries a packet of a
+        pod; None if the node has no networks."""
         self._pods = pods
         self._callers = callers
         self._host, self._port = host, port
@@ -85,6 +91,7 @@ class AgentServer:
         self._node_api = NodeApi(node, pods, self._meter, metrics)
         self._dial_network = dial_network
         self._flows = flows
+        self._trace = trace
         self._connections: dict[asyncio.Task[None], StreamWriter] = {}
         bounds = HttpLimits(connections_max=CONNECTIONS_MAX, connections_per_group_max=TENANT_CONNECTIONS_MAX)
         self._table = ConnectionTable(bounds, _RING0)
@@ -190,6 +197,12 @@ class AgentServer:
                 if network_plane != plane:
                     raise Forbidden("an API server may only access networks of its own plane")
                 await self._serve_network(connection, request, TenantKey(plane, TenantId(tenant)), network)
+            case ("pods", pod_plane, tenant, namespace, name, uid, "trace"):
+                if pod_plane != plane:
+                    raise Forbidden("an API server may only access pods of its own plane")
+                await self._serve_trace(
+                    connection, request, PodKey(plane, TenantId(tenant), namespace, name, uid)
+                )
             case ("pods", pod_plane, tenant, namespace, name, uid, verb) if verb in POD_VERBS:
                 if pod_plane != plane:
                     raise Forbidden("an API server may only access pods of its own plane")
@@ -216,6 +229,16 @@ class AgentServer:
             raise ServiceUnavailable("this node has no networks")
         found = await self._flows(plane, tenant, flow_selection(request))
         await connection.respond(200, msgspec.json.encode(found))
+
+    async def _serve_trace(self, connection: HttpServerStream, request: NodeRequest, key: PodKey) -> None:
+        address, protocol = destinations.parse(request.first("address")), request.first("protocol")
+        port = request.number("port") or 0
+        if address is None or protocol not in TRACED_PROTOCOLS or port >= 1 << 16:
+            raise BadRequest("query parameters address, port and protocol must be those of a destination")
+        if self._trace is None:
+            raise ServiceUnavailable("this node has no networks")
+        traced = await self._trace(key, address, port, Protocol[protocol])
+        await connection.respond(200, msgspec.json.encode(traced))
 
     async def _serve_network(
         self, connection: HttpServerStream, request: NodeRequest, tenant_key: TenantKey, network: str

@@ -77,4 +77,50 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
             {"group": "sight.alcove.io", "kind": "Flow", "version": "v1alpha1"}
         ],
     },
+    f"{PACKAGE}.TraceSpec": {
+        "type": "object",
+        "description": "The first packet of a connection, which is not sent.",
+        "properties": {
+            "pod": _text("Name of the pod that would send it."),
+            "address": _text("IP address that it is sent to: a pod's, a service's or another."),
+            "port": _count("Port that it is sent to."),
+            "protocol": _text("TCP (default), UDP or SCTP."),
+        },
+        "required": ["pod", "address"],
+    },
+    f"{PACKAGE}.TraceStatus": {
+        "type": "object",
+        "description": "What the kernel of the pod's node does with the packet.",
+        "properties": {
+            "node": _text("The pod's node."),
+            "verdict": _text("forwarded or dropped."),
+            "destination": _end("Where the packet goes, after translation."),
+            "nextNode": _text(
+                "The node that it is sent to; absent if it stays on the pod's node or leaves the network."
+            ),
+            "reason": _text("Why it was dropped, in one word."),
+            "message": _text("Why it was dropped."),
+            "policies": {
+                "type": "array",
+                "items": {"$ref": f"#/$defs/{PACKAGE}.FlowPolicy"},
+                "x-kubernetes-list-type": "atomic",
+                "description": "The NetworkPolicies that decided.",
+            },
+        },
+    },
+    f"{PACKAGE}.Trace": {
+        "type": "object",
+        "description": "Runs the data plane's program on a packet that a pod would send, without sending it.",
+        "properties": {
+            "apiVersion": _text("Version of the schema this object is written in."),
+            "kind": _text("Kind of this object."),
+            "metadata": {"$ref": f"{_META}.ObjectMeta", "description": "Namespace of the pod."},
+            "spec": {"$ref": f"#/$defs/{PACKAGE}.TraceSpec", "description": "The packet."},
+            "status": {"$ref": f"#/$defs/{PACKAGE}.TraceStatus", "description": "The result."},
+        },
+        "required": ["spec"],
+        "x-kubernetes-group-version-kind": [
+            {"group": "sight.alcove.io", "kind": "Trace", "version": "v1alpha1"}
+        ],
+    },
 }

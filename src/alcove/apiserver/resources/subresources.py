@@ -16,8 +16,8 @@ from alcove.apiserver.resources import body, patching, pods, reading, scale, upd
 from alcove.apiserver.responses import json_response
 from alcove.apiserver.reviews import Reviews
 from alcove.apiserver.services import ApiServerServices
-from alcove.apiserver.sight import flows_api
-from alcove.apiserver.sight.flows_api import FlowsApi
+from alcove.apiserver.sight import sight_api
+from alcove.apiserver.sight.sight_api import SightApi
 from alcove.apiserver.streams.connect import StreamHandler
 from alcove.apiserver.usage import metrics_api
 from alcove.apiserver.usage.metrics_api import MetricsApi
@@ -67,14 +67,14 @@ class Subresources:
         reviews: Reviews,
         streams: StreamHandler,
         usage: MetricsApi,
-        flows: FlowsApi,
+        sight: SightApi,
     ) -> None:
         self._services = services
         self._token_requests = token_requests
         self._reviews = reviews
         self._streams = streams
         self._usage = usage
-        self._flows = flows
+        self._sight = sight
 
     def answer(self, call: ApiCall) -> Answer:
         name = call.target.subresource
@@ -91,8 +91,8 @@ class Subresources:
             return self._review
         if kind.group == metrics_api.GROUP:
             return self._usage.answer
-        if kind.group == flows_api.GROUP:
-            return self._flows.answer
+        if kind.group == sight_api.GROUP:
+            return self._sight.answer
         if kind.group == "" and kind.resource == "bindings":
             return lambda bound: pods.bind_by_object(self._services, bound)
         return None

@@ -17,7 +17,7 @@ from msgspec import Struct
 from alcove.api import meta
 from alcove.api.encode import encode
 from alcove.api.errors import ApiError, BadRequest
-from alcove.api.ids import SYSTEM, Key
+from alcove.api.ids import SYSTEM, Key, TenantId
 from alcove.api.node_api import FlowEnd, FlowReport, NodeFlows, flows_path
 from alcove.api.objects import Object
 from alcove.api.resources import NODES
@@ -32,7 +32,6 @@ from alcove.apiserver.streams.agents import AgentConnector, ask, error_of
 from alcove.http.errors import HttpError
 from alcove.http.messages import HttpResponse
 
-GROUP = "sight.alcove.io"
 VERDICTS = ("forwarded", "dropped")
 FETCH_SECONDS_MAX = 10.0
 AT_ONCE_MAX = 16
@@ -68,7 +67,14 @@ class FlowsApi:
         path = flows_path(self._plane, call.list_tenant or "") + "?" + self._query(call, limit)
         answers = await asyncio.gather(*(self._fetch(node, path) for node in self._nodes(call)))
         _warn(call, answers)
-        flows = [(each.node, flow) for each in answers if each.flows is not None for flow in each.flows.flows]
+        flows = [
+            (each.node, flow)
+            for each in answers
+            if each.flows is not None
+            for flow in each.flows.flows
+            # A node's word is not enough to show a tenant what is another's.
+            if call.list_tenant in (None, flow.tenant)
+        ]
         flows.sort(key=lambda pair: -pair[1].end)
         left_out = sum(each.flows.left_out for each in answers if each.flows is not None)
         left_out += max(0, len(flows) - limit)
@@ -121,7 +127,7 @@ class FlowsApi:
     def _entry(self, call: ApiCall, node: str, flow: FlowReport) -> CacheEntry:
         namespace = call.list_namespace or _namespace((flow.source, flow.destination))
         name = _name(node, flow)
-        key = Key(call.kind.group_resource, call.list_tenant or flow.tenant, namespace, name)  # type: ignore[arg-type]
+        key = Key(call.kind.group_resource, TenantId(flow.tenant), namespace, name)
         metadata: Object = {
             "name": name,
             "tenant": flow.tenant,

@@ -150,6 +150,7 @@ async def _serve(
         metrics=agent.metrics.text,
         dial_network=network.dial_from,
         flows=network.traffic.flows,
+        trace=network.traffic.trace,
     ):
         await serving.keep(callers.reload)
 

@@ -1,0 +1,24 @@
+"""The kinds of sight.alcove.io, none of which is stored."""
+
+from __future__ import annotations
+
+from alcove.apiserver.call import ApiCall
+from alcove.apiserver.services import ApiServerServices
+from alcove.apiserver.sight.flows_api import FlowsApi
+from alcove.apiserver.sight.traces_api import TracesApi
+from alcove.apiserver.streams.agents import AgentConnector
+from alcove.http.messages import HttpResponse
+
+GROUP = "sight.alcove.io"
+
+
+class SightApi:
+    def __init__(self, services: ApiServerServices, agents: AgentConnector, plane: str) -> None:
+        """`plane` is this server's plane as nodes name it."""
+        self._flows = FlowsApi(services, agents, plane)
+        self._traces = TracesApi(services, agents, plane)
+
+    async def answer(self, call: ApiCall) -> HttpResponse:
+        if call.kind.resource == "flows":
+            return await self._flows.answer(call)
+        return await self._traces.answer(call)
