@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from alcove.api.objects import Object
 from alcove.testing import cluster as real
 from alcove.testing.cluster import RealCluster, condition
+from alcove.testing.dedicated import READY_SECONDS_MAX, RING0, DedicatedTenants
 from alcove.testing.server import Caller, wait_until
 
 pytestmark = [
@@ -23,60 +21,10 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-READY_SECONDS_MAX = 180.0
-RING0 = "/api/v1/namespaces/kube-system"
 SETS = "/apis/apps/v1/namespaces/kube-system/statefulsets"
 
 
-class Dedicated:
-    def __init__(self, cluster: RealCluster, directory: Path) -> None:
-        self.cluster = cluster
-        self.system = cluster.server.system
-        self._directory = directory
-
-    def create(self, name: str, **control_plane: Any) -> Caller:
-        spec: Object = {"controlPlane": {"mode": "Dedicated", "storage": {"size": "128Mi"}, **control_plane}}
-        if not self.cluster.runs_gvisor:
-            spec["podSecurity"] = "privileged"  # Its pods run in plain containers then.
-        answer = self.system.post("/api/v1/tenants", {"metadata": {"name": name}, "spec": spec})
-        assert answer.status == 201, answer.body
-        return self.admin(name)
-
-    def tenant(self, name: str) -> Object:
-        found: Object = self.system.get(f"/api/v1/tenants/{name}").json
-        return found
-
-    def admin(self, name: str, user: str = "admin") -> Caller:
-        """Waits for the plane, and for the kubeconfig that ring0 issues."""
-        path = f"{RING0}/secrets/plane-{name}-user-{user}"
-        try:
-            wait_until(lambda: self.system.get(path).status == 200, READY_SECONDS_MAX)
-        except AssertionError as error:
-            raise AssertionError(self.tenant(name).get("status")) from error
-        data = self.system.get(path).json["data"]["kubeconfig"]
-        kubeconfig = self._directory / f"{name}-{user}.kubeconfig"
-        kubeconfig.write_bytes(base64.b64decode(data))
-        caller = Caller(kubeconfig)
-        wait_until(lambda: condition(self.tenant(name), "Joined") == "True", READY_SECONDS_MAX)
-        wait_until(
-            lambda: caller.get("/api/v1/namespaces/default/serviceaccounts/default").status == 200,
-            READY_SECONDS_MAX,
-        )
-        return caller
-
-    def plane_pid(self, name: str) -> int:
-        """The API server's process on this machine."""
-        for each in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = each.read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"--tenant" in words and words[words.index(b"--tenant") + 1] == name.encode():
-                return int(each.parent.name)
-        return 0
-
-
-def alcove(dedicated: Dedicated, *words: str) -> str:
+def alcove(dedicated: DedicatedTenants, *words: str) -> str:
     via = ("--kubeconfig", str(dedicated.cluster.server.admin_kubeconfig))
     command = [sys.executable, "-m", "alcove.processes.main", *words, *via]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90)
@@ -85,18 +33,18 @@ def alcove(dedicated: Dedicated, *words: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def dedicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dedicated]:
+def dedicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DedicatedTenants]:
     directory = tmp_path_factory.mktemp("dedicated")
     with RealCluster(directory) as cluster:
-        yield Dedicated(cluster, directory)
+        yield DedicatedTenants(cluster, directory)
 
 
 @pytest.fixture(scope="module")
-def acme(dedicated: Dedicated) -> Caller:
+def acme(dedicated: DedicatedTenants) -> Caller:
     return dedicated.create("acme")
 
 
-def test_status_says_that_everything_is_ready(dedicated: Dedicated, acme: Caller) -> None:
+def test_status_says_that_everything_is_ready(dedicated: DedicatedTenants, acme: Caller) -> None:
     names = ("CertificatesReady", "StoreReady", "APIServerReady", "Joined", "Initialized")
     wait_until(lambda: all(condition(dedicated.tenant("acme"), each) == "True" for each in names))
     status = dedicated.tenant("acme")["status"]
@@ -106,7 +54,7 @@ def test_status_says_that_everything_is_ready(dedicated: Dedicated, acme: Caller
     assert acme.get("/api/v1/tenants/system/pods").status == 403
 
 
-def test_pods_run_with_logs_exec_and_proxy(dedicated: Dedicated, acme: Caller, tmp_path: Path) -> None:
+def test_pods_run_with_logs_exec_and_proxy(dedicated: DedicatedTenants, acme: Caller, tmp_path: Path) -> None:
     """At the plane's own address, and at the home plane's with the kubeconfig that `alcove tenant kubeconfig` writes."""
     command = "echo hello; mkdir /tmp/www; echo page > /tmp/www/index.html; httpd -f -p 8080 -h /tmp/www"
     real.create(acme, real.pod("web", command))
@@ -125,7 +73,7 @@ def test_pods_run_with_logs_exec_and_proxy(dedicated: Dedicated, acme: Caller, t
 
 
 def test_another_user_is_issued_a_certificate_by_the_plane(
-    dedicated: Dedicated, acme: Caller, tmp_path: Path
+    dedicated: DedicatedTenants, acme: Caller, tmp_path: Path
 ) -> None:
     assert acme.get("/api/v1/namespaces").status == 200
     written = tmp_path / "guest.kubeconfig"
@@ -134,7 +82,7 @@ def test_another_user_is_issued_a_certificate_by_the_plane(
     assert answer.status == 403 and 'User "guest"' in answer.json["message"]
 
 
-def test_a_killed_api_server_comes_back_with_its_objects(dedicated: Dedicated, acme: Caller) -> None:
+def test_a_killed_api_server_comes_back_with_its_objects(dedicated: DedicatedTenants, acme: Caller) -> None:
     body = {"metadata": {"name": "kept"}, "data": {"a": "b"}}
     assert acme.post("/api/v1/namespaces/default/configmaps", body).status == 201
     pid = dedicated.plane_pid("acme")
@@ -151,7 +99,7 @@ def test_a_killed_api_server_comes_back_with_its_objects(dedicated: Dedicated, a
     assert real.ready(acme, "web", READY_SECONDS_MAX), "its pods have not noticed"
 
 
-def test_deleted_pieces_come_back(dedicated: Dedicated, acme: Caller) -> None:
+def test_deleted_pieces_come_back(dedicated: DedicatedTenants, acme: Caller) -> None:
     secret = f"{RING0}/secrets/plane-acme-user-admin"
     assert dedicated.system.delete(secret).status == 200
     wait_until(lambda: dedicated.system.get(secret).status == 200, READY_SECONDS_MAX)
@@ -166,7 +114,7 @@ def test_deleted_pieces_come_back(dedicated: Dedicated, acme: Caller) -> None:
     wait_until(lambda: condition(dedicated.tenant("acme"), "APIServerReady") == "True", READY_SECONDS_MAX)
 
 
-def test_a_deleted_tenant_leaves_nothing(dedicated: Dedicated, acme: Caller) -> None:
+def test_a_deleted_tenant_leaves_nothing(dedicated: DedicatedTenants, acme: Caller) -> None:
     assert acme.get("/api/v1/namespaces").status == 200
     assert dedicated.system.delete("/api/v1/tenants/acme").status == 200
     wait_until(lambda: dedicated.system.get("/api/v1/tenants/acme").status == 404, READY_SECONDS_MAX)

@@ -1,15 +1,23 @@
-"""A dedicated plane's API server for tests, without the pod that ring0 runs it in."""
+"""Dedicated planes for tests and benches: those of a real cluster, and an API server without the pod that ring0 runs it
+in."""
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from alcove.api.ids import TenantId
+from alcove.api.objects import Object
 from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.processes.plane_certificates import plane_certificates
-from alcove.testing.server import LocalServer
+from alcove.testing.cluster import RealCluster, condition
+from alcove.testing.server import Caller, LocalServer, wait_until
+
+READY_SECONDS_MAX = 180.0
+RING0 = "/api/v1/namespaces/kube-system"
 
 
 class DedicatedServer(LocalServer):
@@ -34,3 +42,52 @@ class DedicatedServer(LocalServer):
     def url(self) -> str:
         host, port = self.address
         return f"https://{host}:{port}"
+
+
+class DedicatedTenants:
+    """Tenants of a real cluster whose API servers are pods of ring0."""
+
+    def __init__(self, cluster: RealCluster, directory: Path) -> None:
+        """Kubeconfigs are written to `directory`."""
+        self.cluster = cluster
+        self.system = cluster.server.system
+        self._directory = directory
+
+    def create(self, name: str, **control_plane: Any) -> Caller:
+        """Returns its administrator, at the plane's own address, once the plane is joined."""
+        spec: Object = {"controlPlane": {"mode": "Dedicated", "storage": {"size": "128Mi"}, **control_plane}}
+        if not self.cluster.runs_gvisor:
+            spec["podSecurity"] = "privileged"  # Its pods run in plain containers then.
+        answer = self.system.post("/api/v1/tenants", {"metadata": {"name": name}, "spec": spec})
+        assert answer.status == 201, answer.body
+        return self.admin(name)
+
+    def tenant(self, name: str) -> Object:
+        found: Object = self.system.get(f"/api/v1/tenants/{name}").json
+        return found
+
+    def admin(self, name: str) -> Caller:
+        """Waits for the plane, and for the kubeconfig that ring0 issues."""
+        path = f"{RING0}/secrets/plane-{name}-user-admin"
+        try:
+            wait_until(lambda: self.system.get(path).status == 200, READY_SECONDS_MAX)
+        except AssertionError as error:
+            raise AssertionError(self.tenant(name).get("status")) from error
+        kubeconfig = self._directory / f"{name}-admin.kubeconfig"
+        kubeconfig.write_bytes(base64.b64decode(self.system.get(path).json["data"]["kubeconfig"]))
+        caller = Caller(kubeconfig)
+        wait_until(lambda: condition(self.tenant(name), "Joined") == "True", READY_SECONDS_MAX)
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        wait_until(lambda: caller.get(account).status == 200, READY_SECONDS_MAX)
+        return caller
+
+    def plane_pid(self, name: str) -> int:
+        """The API server's process on this machine; 0 if there is none."""
+        for each in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = each.read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"--tenant" in words and words[words.index(b"--tenant") + 1] == name.encode():
+                return int(each.parent.name)
+        return 0

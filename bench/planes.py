@@ -1,0 +1,106 @@
+"""Dedicated planes: `python -m bench.planes [--quick] [--json FILE]`. Needs root.
+
+| figure                    | what is measured                                                                            |
+|---------------------------|---------------------------------------------------------------------------------------------|
+| `plane_first_ready_s`     | from creating a tenant to its administrator's list of namespaces: the first of a node, which makes the image |
+| `plane_ready_s`           | the same of the others, median                                                              |
+| `plane_rss_mb`            | memory of an API server with its store's process, shared pages in parts (PSS), median        |
+| `planes_running`          | how many ran at the same time                                                               |
+| `agent_mb_per_plane`      | what each plane adds to the memory of the node's agent                                       |
+| `shared_get_p99_ms_alone` | GET of one object by a shared tenant at the home plane, before there is any plane            |
+| `shared_get_p99_ms_beside`| the same beside all of them                                                                  |
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from alcove.testing.cluster import RealCluster, lacking
+from alcove.testing.dedicated import DedicatedTenants
+from alcove.testing.server import Caller, wait_until
+
+Figures = dict[str, float]
+PLANES = (4, 50)
+"""Quick, and not."""
+GETS = 2_000
+OBJECT = "/api/v1/namespaces/default/serviceaccounts/default"
+NAMESPACES = "/api/v1/namespaces"
+
+
+def measure(planes: int, directory: Path) -> Figures:
+    with RealCluster(directory) as cluster:
+        dedicated = DedicatedTenants(cluster, directory)
+        shared = cluster.make_tenant("shared")
+        alone = get_p99_ms(shared)
+        [agent] = cluster.agents.values()
+        before = pss_mb(agent.pid)
+        names = [f"plane-{number}" for number in range(planes)]
+        times = [ready_seconds(dedicated, name) for name in names]
+        pids = [dedicated.plane_pid(name) for name in names]
+        return {
+            "plane_first_ready_s": times[0],
+            "plane_ready_s": statistics.median(times[1:]),
+            "plane_rss_mb": statistics.median(tree_mb(pid) for pid in pids if pid),
+            "planes_running": float(sum(1 for pid in pids if pid)),
+            "agent_mb_per_plane": (pss_mb(agent.pid) - before) / planes,
+            "shared_get_p99_ms_alone": alone,
+            "shared_get_p99_ms_beside": get_p99_ms(shared),
+        }
+
+
+def ready_seconds(dedicated: DedicatedTenants, name: str) -> float:
+    began = time.monotonic()
+    admin = dedicated.create(name)
+    wait_until(lambda: admin.get(NAMESPACES).status == 200)
+    return time.monotonic() - began
+
+
+def get_p99_ms(caller: Caller) -> float:
+    taken = []
+    for _ in range(GETS):
+        began = time.perf_counter()
+        assert caller.get(OBJECT).status == 200
+        taken.append(time.perf_counter() - began)
+    return statistics.quantiles(taken, n=100)[98] * 1_000
+
+
+def tree_mb(pid: int) -> float:
+    """Of a process and its children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return pss_mb(pid) + sum(tree_mb(int(child)) for child in children)
+
+
+def pss_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1_024
+    raise ValueError(f"no memory of process {pid} is known")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer planes: within 120 s")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    options = parser.parse_args()
+    if why := lacking():
+        sys.stderr.write(f"cannot measure here: {why}\n")
+        return 1
+    with tempfile.TemporaryDirectory(prefix="bench-planes-") as directory:
+        figures = measure(PLANES[0 if options.quick else 1], Path(directory))
+    for key, figure in figures.items():
+        sys.stdout.write(f"{key:<26}{figure:10.3f}\n")
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
