@@ -56,9 +56,13 @@ def measure(planes: int, directory: Path) -> Figures:
 
 def ready_seconds(dedicated: DedicatedTenants, name: str) -> float:
     began = time.monotonic()
-    admin = dedicated.create(name)
+    dedicated.request(name)
+    admin = dedicated.first_caller(name)
     wait_until(lambda: admin.get(NAMESPACES).status == 200)
-    return time.monotonic() - began
+    taken = time.monotonic() - began
+    # The next one is not measured while this one is being joined.
+    dedicated.admin(name)
+    return taken
 
 
 def get_p99_ms(caller: Caller) -> float:

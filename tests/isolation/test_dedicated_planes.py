@@ -63,7 +63,7 @@ def planes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoPlanes]:
 @pytest.fixture(scope="module")
 def big(planes: TwoPlanes) -> Caller:
     """The tenant's administrator on its own plane."""
-    return planes.plane.make_tenant("big")
+    return planes.plane.admin()
 
 
 def test_ring0_is_ring0_on_every_plane(planes: TwoPlanes) -> None:

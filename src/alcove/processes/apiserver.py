@@ -148,7 +148,7 @@ async def serve(config: ApiServerConfig) -> AsyncIterator[RunningApiServer]:
     store = EncryptedStore(await _open(config, metrics), encryption)
     try:
         kinds = registry.load()
-        await bootstrap.create_missing(store, kinds, SYSTEM)
+        await bootstrap.create_missing(store, kinds, config.admission.home)
         async with _serving(config, store, kinds, metrics) as running:
             yield running
     finally:

@@ -36,7 +36,13 @@ class DedicatedServer(LocalServer):
         for name, text in texts.items():
             (keys / name).write_text(text)
         self.authority = CertificateAuthority.open(keys, time.time())
+        self._tenant = tenant
         super().__init__(directory / "data", "--tenant", tenant, "--keys", str(keys))
+
+    def admin(self) -> Caller:
+        """The tenant's administrator; pods need the account that controllers would make."""
+        self.make_namespace(self._tenant, "default")
+        return self.as_tenant(self._tenant)
 
     @property
     def url(self) -> str:
@@ -55,19 +61,31 @@ class DedicatedTenants:
 
     def create(self, name: str, **control_plane: Any) -> Caller:
         """Returns its administrator, at the plane's own address, once the plane is joined."""
+        self.request(name, **control_plane)
+        return self.admin(name)
+
+    def request(self, name: str, **control_plane: Any) -> None:
+        """Creates the Tenant."""
         spec: Object = {"controlPlane": {"mode": "Dedicated", "storage": {"size": "128Mi"}, **control_plane}}
         if not self.cluster.runs_gvisor:
             spec["podSecurity"] = "privileged"  # Its pods run in plain containers then.
         answer = self.system.post("/api/v1/tenants", {"metadata": {"name": name}, "spec": spec})
         assert answer.status == 201, answer.body
-        return self.admin(name)
 
     def tenant(self, name: str) -> Object:
         found: Object = self.system.get(f"/api/v1/tenants/{name}").json
         return found
 
     def admin(self, name: str) -> Caller:
-        """Waits for the plane, and for the kubeconfig that ring0 issues."""
+        """Waits until the plane is joined and pods can be created there."""
+        caller = self.first_caller(name)
+        wait_until(lambda: condition(self.tenant(name), "Joined") == "True", READY_SECONDS_MAX)
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        wait_until(lambda: caller.get(account).status == 200, READY_SECONDS_MAX)
+        return caller
+
+    def first_caller(self, name: str) -> Caller:
+        """The administrator, as soon as ring0 has issued the kubeconfig."""
         path = f"{RING0}/secrets/plane-{name}-user-admin"
         try:
             wait_until(lambda: self.system.get(path).status == 200, READY_SECONDS_MAX)
@@ -75,11 +93,7 @@ class DedicatedTenants:
             raise AssertionError(self.tenant(name).get("status")) from error
         kubeconfig = self._directory / f"{name}-admin.kubeconfig"
         kubeconfig.write_bytes(base64.b64decode(self.system.get(path).json["data"]["kubeconfig"]))
-        caller = Caller(kubeconfig)
-        wait_until(lambda: condition(self.tenant(name), "Joined") == "True", READY_SECONDS_MAX)
-        account = "/api/v1/namespaces/default/serviceaccounts/default"
-        wait_until(lambda: caller.get(account).status == 200, READY_SECONDS_MAX)
-        return caller
+        return Caller(kubeconfig)
 
     def plane_pid(self, name: str) -> int:
         """The API server's process on this machine; 0 if there is none."""

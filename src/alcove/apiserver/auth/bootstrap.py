@@ -1,15 +1,19 @@
 """The initial objects of a plane, which the server writes at its first start.
 
 For ring0: its namespaces and the Tenant `system`. For a tenant on a dedicated plane: the same three
-namespaces, role and binding that the tenant controller creates for tenants on the home plane. The default
+namespaces, role and binding that the tenant controller creates for tenants on the home plane, and its Tenant, so that
+its administrator can begin before controllers have joined. The default
 roles are not included: they are built in (`rbac/defaults`) and never stored.
 """
 
 import time
+from collections.abc import Sequence
 
 from alcove.api import meta
 from alcove.api.encode import encode
 from alcove.api.ids import DEFAULT_NAMESPACES, SYSTEM, Key, TenantId
+from alcove.api.kinds.core.control_planes import DEDICATED
+from alcove.api.kinds.core.tenants import DEFAULT_WEIGHT, FINALIZER
 from alcove.api.objects import Object
 from alcove.api.registry import KindRegistry
 from alcove.apiserver.rbac.roletables import API_VERSION, GROUP
@@ -23,16 +27,26 @@ ADMIN_ROLE_BINDING = "admin-role-binding"
 
 
 async def create_missing(store: Store, kinds: KindRegistry, tenant: TenantId) -> None:
-    """Creates a tenant's bootstrap objects; existing ones stay unchanged."""
+    """Creates the objects of ring0 and, on a dedicated plane's first start, those of its tenant. Existing ones stay
+    unchanged, and what the tenant's administrator deletes later is not created again."""
     now = meta.format_time(time.time())
-    for obj in objects(tenant):
-        try:
-            await store.write([_create(kinds, tenant, obj, now)])
-        except RevisionMismatch:
-            continue
+    for obj in objects(SYSTEM):
+        await _write_new(store, [_create(kinds, obj, now)])
+    if tenant != SYSTEM:
+        first = [*objects(tenant), dedicated_tenant(tenant)]
+        # All at once: when the Tenant is there, nothing is written.
+        await _write_new(store, [_create(kinds, obj, now) for obj in first])
 
 
-def _create(kinds: KindRegistry, tenant: TenantId, obj: Object, now: str) -> WriteOp:
+async def _write_new(store: Store, ops: Sequence[WriteOp]) -> None:
+    try:
+        await store.write(ops)
+    except RevisionMismatch:
+        pass
+
+
+def _create(kinds: KindRegistry, obj: Object, now: str) -> WriteOp:
+    tenant = TenantId(obj["metadata"]["tenant"])
     group, _, version = obj["apiVersion"].rpartition("/")
     kind = kinds.find_kind(group, version, obj["kind"])
     assert kind is not None
@@ -66,6 +80,18 @@ def system_tenant() -> Object:
         "kind": "Tenant",
         "metadata": {"name": SYSTEM, "tenant": SYSTEM},
         "spec": {},
+        "status": {"phase": "Active"},
+    }
+
+
+def dedicated_tenant(tenant: TenantId) -> Object:
+    """The Tenant on its own plane; the one at home says what it may have."""
+    spec = {"controlPlane": {"mode": DEDICATED}, "weight": DEFAULT_WEIGHT, "finalizers": [FINALIZER]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Tenant",
+        "metadata": {"name": tenant, "tenant": SYSTEM},
+        "spec": spec,
         "status": {"phase": "Active"},
     }
 

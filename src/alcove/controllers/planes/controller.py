@@ -116,9 +116,9 @@ class PlaneController(Controller):
         for step in (self._ensure_keys, self._ensure_claim, self._ensure_server):
             if not await step(plane):
                 return Result(after_seconds=PENDING_SECONDS)
-        is_ready = await self._update_status(key, plane)
-        is_complete = await self._ensure_users(plane)
-        return Result(after_seconds=CHECK_SECONDS if is_ready and is_complete else PENDING_SECONDS)
+        is_settled = await self._update_status(key, plane)
+        await self._ensure_users(plane)
+        return Result(after_seconds=CHECK_SECONDS if is_settled else PENDING_SECONDS)
 
     # The steps
 
@@ -173,13 +173,13 @@ class PlaneController(Controller):
         await self._apply(STATEFUL_SETS, desired)
         return True
 
-    async def _ensure_users(self, plane: _Plane) -> bool:
-        """Issues the kubeconfigs of the tenant's users, once the plane has the tenant: certificates that are older than
-        their tenant are not valid. Returns whether they are all there."""
-        name = plane.names.tenant
-        on_plane = self._tenants.get(ObjectKey(PlaneId(name), SYSTEM, "", name))
-        if on_plane is None or not plane.url:
-            return False
+    async def _ensure_users(self, plane: _Plane) -> None:
+        """Issues the kubeconfigs of the tenant's users, once the server has been ready and so has made the tenant:
+        certificates that are older than their tenant are not valid."""
+        name, claim = plane.names.tenant, self._claims.get(_part(plane.names.plane))
+        if not plane.url or claim is None:
+            return
+        store = claim["metadata"]["uid"]
         users = {
             each["name"]: PlaneUser(TenantId(name), each["name"], tuple(each.get("groups") or ()))
             for each in plane.spec.get("users") or ({"name": ADMIN},)
@@ -189,7 +189,7 @@ class PlaneController(Controller):
             if label is not None and label not in users:
                 await self._client.delete(SYSTEM, SECRETS, objects.name(secret), namespace=NAMESPACE)
         for user in users.values():
-            stamp = manifests.stamp(plane.url, plane.keys, on_plane["metadata"]["uid"], user.groups)
+            stamp = manifests.stamp(plane.url, plane.keys, store, user.groups)
             if self._is_due(self._secrets.get(_part(plane.names.user(user.name))), stamp):
                 issued = plane.certificates.kubeconfig(plane.keys, plane.url, user)
                 annotations = {
@@ -199,7 +199,6 @@ class PlaneController(Controller):
                 await self._apply(
                     SECRETS, manifests.user_secret(plane.names, user.name, issued.text, annotations)
                 )
-        return True
 
     def _is_due(self, secret: Object | None, stamp: str) -> bool:
         if secret is None or not manifests.decoded(secret).get("kubeconfig"):
@@ -213,7 +212,7 @@ class PlaneController(Controller):
             return True
 
     async def _update_status(self, key: ObjectKey, plane: _Plane) -> bool:
-        """Returns whether the plane is ready and joined."""
+        """Returns whether the server is ready and the controllers have joined the plane."""
         pods = self._parts(self._pods, plane.names)
         server = observation.running_server(pods, plane.port, manifests.fingerprint(plane.keys))
         error = "" if server is not None else observation.error_of(pods)

@@ -115,9 +115,10 @@ def fingerprint(keys: PlaneKeys) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
-def stamp(server: str, keys: PlaneKeys, tenant_uid: str, groups: tuple[str, ...]) -> str:
-    """Of what a kubeconfig was issued for; it is issued again when this changes."""
-    whole = "\0".join((server, keys[CA_CERTIFICATE], tenant_uid, *groups))
+def stamp(server: str, keys: PlaneKeys, store_uid: str, groups: tuple[str, ...]) -> str:
+    """Of what a kubeconfig was issued for; it is issued again when this changes. In another store the tenant is another
+    one, too."""
+    whole = "\0".join((server, keys[CA_CERTIFICATE], store_uid, *groups))
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 

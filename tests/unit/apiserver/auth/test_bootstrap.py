@@ -1,10 +1,15 @@
 """The first objects of ring0 and of a tenant with its own server."""
 
-from alcove.api.ids import SYSTEM, TenantId
+from pathlib import Path
+
+from alcove.api import registry
+from alcove.api.ids import SYSTEM, Key, TenantId
 from alcove.apiserver.auth import bootstrap
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.rbac import defaults
 from alcove.apiserver.rbac.authorize import Access, Authorizer
+from alcove.store.base import WriteOp
+from alcove.store.sqlite import SqliteStore
 from alcove.testing.memory_reader import MemoryReader
 
 ACME = TenantId("acme")
@@ -33,6 +38,22 @@ def test_a_tenant_begins_with_three_namespaces_and_an_admin() -> None:
         ("ClusterRoleBinding", "admin-role-binding"),
     ]
     assert {obj["metadata"]["tenant"] for obj in bootstrap.objects(ACME)} == {"acme"}
+
+
+async def test_what_a_dedicated_tenant_deletes_does_not_come_back_with_the_next_start(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "store.db")
+    try:
+        kinds = registry.load()
+        await bootstrap.create_missing(store, kinds, ACME)
+        binding = Key(defaults.CLUSTER_ROLE_BINDINGS, ACME, "", "admin-role-binding")
+        first = await store.revision()
+        # The last write made all of the tenant's objects, so they have one revision.
+        await store.write([WriteOp(binding, None, first)])
+        before = await store.revision()
+        await bootstrap.create_missing(store, kinds, ACME)
+        assert await store.revision() == before
+    finally:
+        await store.close()
 
 
 def test_the_admin_may_do_everything_in_the_tenant_and_nothing_beside() -> None:
