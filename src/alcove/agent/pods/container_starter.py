@@ -93,7 +93,10 @@ class ContainerStarter:
         observed.begin(ContainerRun(mark.attempt, status, mark.image, mark.image_id, user=mark.user))
         observed.waiting, observed.failures = None, 0
         observed.forget_probes()
-        self._watcher.watch(container.name, id)
+        if observed.is_over:  # Already: its message and its back-off belong to it from the first.
+            self._watcher.exited(container, observed)
+        else:
+            self._watcher.watch(container.name, id)
 
     async def _after_start(self, container: DesiredContainer) -> None:
         hook = (container.spec.get("lifecycle") or {}).get("postStart")

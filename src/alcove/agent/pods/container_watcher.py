@@ -67,9 +67,8 @@ class ContainerWatcher:
             if observed.current is not None and observed.is_running:
                 self.watch(each.name, observed.current.status.id)
                 self.probe(each)
-            elif observed.current is not None and observed.is_over:
-                observed.current = self._with_termination_message(each, observed.current)
-                self.ended(each, observed)
+            elif observed.is_over:
+                self.exited(each, observed)
             if observed.previous is not None:
                 observed.previous = self._with_termination_message(each, observed.previous)
 
@@ -88,9 +87,8 @@ class ContainerWatcher:
         else:
             container, observed = self._desired(name), self._view.observed(name)
             if observed.current is not None and observed.current.status.id == id:
-                ended = structs.replace(observed.current, status=status)
-                observed.current = self._with_termination_message(container, ended)
-                self.ended(container, observed)
+                observed.current = structs.replace(observed.current, status=status)
+                self.exited(container, observed)
         self._wake()
 
     def _lost_status(self, name: str, id: ContainerId) -> ContainerStatus:
@@ -110,6 +108,12 @@ class ContainerWatcher:
         return structs.replace(
             ended, message=self._executor.termination_message(container, mark, ended.status)
         )
+
+    def exited(self, container: DesiredContainer, observed: ObservedContainer) -> None:
+        """Records that the container's current run has exited, with its termination message."""
+        assert observed.current is not None
+        observed.current = self._with_termination_message(container, observed.current)
+        self.ended(container, observed)
 
     def ended(
         self, container: DesiredContainer, observed: ObservedContainer, waiting: WaitingState | None = None

@@ -17,7 +17,7 @@ from alcove.agent.pods.hollow_executor import HollowPodExecutor
 from alcove.agent.pods.status_writer import StatusWriter
 from alcove.agent.pods.worker import PodWorker
 from alcove.agent.pods.worker_context import WorkerContext
-from alcove.agent.runtime.base import ContainerId, ContainerSpec, CreateFailed, Isolation
+from alcove.agent.runtime.base import ContainerId, ContainerSpec, ContainerStatus, CreateFailed, Isolation
 from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
@@ -88,7 +88,8 @@ class Runtime(HollowRuntime):
         self._started = asyncio.Event()
         self.kills: list[tuple[str, int]] = []
         self.fails = ""
-        self.start_seconds = 0.0
+        self.start_seconds = self.wait_seconds = 0.0
+        self.exits_at_once = False
         self.ignores_term = self.ignores_all = False
 
     async def create(self, spec: ContainerSpec) -> None:
@@ -99,8 +100,16 @@ class Runtime(HollowRuntime):
     async def start(self, container: ContainerId) -> None:
         await asyncio.sleep(self.start_seconds)
         await super().start(container)
-        self.starts.append(container.removeprefix(f"{KEY.directory_name}."))
+        name = container.removeprefix(f"{KEY.directory_name}.")
+        self.starts.append(name)
+        if self.exits_at_once and name != "0":
+            self.end(name, 1)
         self._started.set()
+
+    async def wait(self, container: ContainerId) -> ContainerStatus:
+        status = await super().wait(container)
+        await asyncio.sleep(self.wait_seconds)
+        return status
 
     async def has_started(self, name: str) -> None:
         while name not in self.starts:
@@ -247,6 +256,19 @@ def test_crashes_are_answered_with_back_off_and_forgiven_after_a_long_run() -> N
             await asyncio.sleep(1)
             assert stage.runtime.starts[-1] == "a.5", "at once, as the first time"
             assert [message for reason, message in stage.events if reason == "BackOff"]
+
+    play(scene)
+
+
+def test_a_container_that_exits_as_it_starts_is_restarted_with_back_off() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.runtime.exits_at_once, stage.runtime.wait_seconds = True, 0.5
+        async with working(stage.hire()):
+            await asyncio.sleep(5)
+            assert stage.runtime.starts == ["0", "a.0", "a.1"]
+            assert stage.state["waiting"]["reason"] == "CrashLoopBackOff"
+            await asyncio.sleep(10)
+            assert stage.runtime.starts[3:] == ["a.2"]
 
     play(scene)
 
