@@ -167,7 +167,7 @@ def taints(cluster: SmallDisk) -> list[str]:
 
 def test_the_one_that_filled_it_goes_and_others_do_not_notice(cluster: SmallDisk, acme: Caller) -> None:
     looked_after = pod("looked-after", "sleep 1000", runtimeClassName="crun")
-    probe = {"exec": {"command": ["true"]}, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 10}
+    probe = {"exec": {"command": ["true"]}, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 60}
     looked_after["spec"]["containers"][0]["livenessProbe"] = probe
     create(acme, looked_after)
     create(acme, writes("fat", 30 << 20))

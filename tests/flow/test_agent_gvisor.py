@@ -173,14 +173,24 @@ def test_a_sysctl_that_gvisor_has_not_is_not_ignored(acme: Caller, name: str) ->
     remove(acme, "refused")
 
 
-def test_a_message_from_the_log_and_init_containers_are_reported_as_by_the_kubelet(acme: Caller) -> None:
+def test_a_message_from_the_log_and_init_containers_are_reported_as_by_the_kubelet(
+    cluster: RealCluster, acme: Caller
+) -> None:
     wanted = pod("talks", "echo -n DONE; exit 1", restartPolicy="Never")
     wanted["spec"]["containers"][0]["terminationMessagePolicy"] = "FallbackToLogsOnError"
-    wanted["spec"]["initContainers"] = [container("one", "sleep 3"), container("two", "true")]
+    # The first goes on when the test has seen it.
+    gate = {"name": "gate", "mountPath": "/gate"}
+    wanted["spec"]["volumes"] = [{"name": "gate", "emptyDir": {}}]
+    wanted["spec"]["initContainers"] = [
+        container("one", "until test -e /gate/open; do sleep 0.1; done", gate),
+        container("two", "true"),
+    ]
     create(acme, wanted)
     running = until(acme, "talks", lambda found: "running" in _state(found, "initContainerStatuses", 0), 120)
     waiting = {"waiting": {"reason": "PodInitializing"}}
     assert _state(running, "initContainerStatuses", 1) == _state(running, "containerStatuses", 0) == waiting
+    [folder] = (cluster.nodes[0].data / "volumes/pods").glob("*/empty/gate")
+    (folder / "open").touch()
     assert _state(ended(acme, "talks", 120), "containerStatuses", 0)["terminated"]["message"] == "DONE"
     assert acme.get(f"{PODS}/talks").json["status"]["phase"] == "Failed"
     remove(acme, "talks")

@@ -52,8 +52,7 @@ def running(caller: Caller, name: str) -> Object:
             and each.get("status", {}).get("phase") == "Running"
             and condition(each, "Ready") == "True"
             and each
-        ),
-        30,
+        )
     )
     return found
 
@@ -76,14 +75,14 @@ def test_a_pod_with_init_containers_comes_up(cluster: LocalServer) -> None:
 
 
 def test_a_node_says_what_it_is(cluster: LocalServer) -> None:
+    lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
+    wait_until(lambda: cluster.system.get(lease).json["spec"]["holderIdentity"] == "n1")
+    wait_until(lambda: condition(cluster.system.get("/api/v1/nodes/n1").json, "Ready") == "True")
     node = cluster.system.get("/api/v1/nodes/n1").json
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "n1"
-    assert condition(node, "Ready") == "True"
     assert condition(node, "AlcoveHollow") == "True"
     assert [each["name"] for each in node["status"]["runtimeHandlers"]] == ["hollow"]
     assert int(node["status"]["allocatable"]["pods"]) > 0
-    lease = cluster.system.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1").json
-    assert lease["spec"]["holderIdentity"] == "n1"
 
 
 @pytest.mark.parametrize("tenant", ["acme", "beta"])

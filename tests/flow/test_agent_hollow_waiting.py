@@ -38,4 +38,4 @@ def test_an_address_that_comes_late_is_waited_for(tmp_path: Path) -> None:
         began = time.monotonic()
         wait_until(lambda: server.system.get(f"{PODS}/late").json["status"].get("podIP") == "10.0.0.9")
         wait_until(lambda: server.system.get(f"{PODS}/late").json["status"]["phase"] == "Running")
-        assert time.monotonic() - began < 3.0
+        assert time.monotonic() - began < 20.0, "not only when it would have given up"

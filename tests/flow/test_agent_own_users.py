@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -131,20 +132,18 @@ def test_what_the_operator_has_to_do_is_reported_and_then_it_runs(cluster: RealC
     assert features["crun"] == {"userNamespaces": True}
     assert not features["runc"]
     data.chmod(0o700)
+
+    def failure(caller: Caller) -> str:
+        return dict(events(caller, "shut-out")).get("FailedCreatePodSandBox", "")
+
     try:
         for caller in (system, acme):
             create(caller, pod("shut-out", runtimeClassName="crun", hostUsers=False))
-            wait_until(lambda caller=caller: events(caller, "shut-out")[1:])
-        messages = [
-            message for reason, message in events(system, "shut-out") if reason == "FailedCreatePodSandBox"
-        ]
-        assert f"`chmod o+x {data}`" in messages[0]
-        messages = [
-            message for reason, message in events(acme, "shut-out") if reason == "FailedCreatePodSandBox"
-        ]
-        assert "ask the operator" in messages[0]
-        assert str(data) not in messages[0]
-        assert f"chmod o+x {data}" in cluster.agents[cluster.nodes[0].name].log
+        of_ring0, of_acme = (wait_until(partial(failure, caller)) for caller in (system, acme))
+        assert f"`chmod o+x {data}`" in of_ring0
+        assert "ask the operator" in of_acme
+        assert str(data) not in of_acme
+        wait_until(lambda: f"chmod o+x {data}" in cluster.agents[cluster.nodes[0].name].log)
     finally:
         data.chmod(0o711)
     for caller in (system, acme):

@@ -79,10 +79,13 @@ def test_pods_of_both_planes_run_beside_each_other(planes: Planes) -> None:
         planes.beta.delete(f"{PODS}/web")
         wait_until(lambda: planes.beta.get(f"{PODS}/web").status == 404)
         assert is_ready(planes.acme, "web")
-        events = planes.beta.get("/api/v1/namespaces/default/events").json["items"]
-        assert {"Started", "Killing"} <= {each["reason"] for each in events}, (
-            "recorded on the pod's own plane"
-        )
+
+        def reasons() -> set[str]:
+            """On the pod's own plane."""
+            events = planes.beta.get("/api/v1/namespaces/default/events").json["items"]
+            return {each["reason"] for each in events}
+
+        wait_until(lambda: {"Started", "Killing"} <= reasons())
 
 
 def test_a_plane_that_is_away_changes_nothing_for_the_other(planes: Planes) -> None:

@@ -95,13 +95,17 @@ def test_an_exit_code_restarts_all_containers_of_a_pod_once(acme: Caller, runtim
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
     more = {"runtimeClassName": "plain"} if runtime == "crun" else {}
     wanted = pod(
-        name, "test -f /v/x && exec sleep 1000; touch /v/x; sleep 9; exit 42", restartPolicy="Never", **more
+        name,
+        "test -f /v/x && exec sleep 1000; touch /v/x; until test -e /v/side; do sleep 0.1; done; exit 42",
+        restartPolicy="Never",
+        **more,
     )
     main = wanted["spec"]["containers"][0]
     main |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
     main["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
-    shared = {"image": main["image"], "command": ["sh", "-c", "exec sleep 1000"]}
-    wanted["spec"]["containers"].append({"name": "side", **shared})
+    shared = {"image": main["image"], "volumeMounts": main["volumeMounts"]}
+    side = {"name": "side", "command": ["sh", "-c", "touch /v/side; exec sleep 1000"]}
+    wanted["spec"]["containers"].append({**shared, **side})
     wanted["spec"]["initContainers"] = [{"name": "init", **shared, "command": ["true"]}]
     wanted["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
     create(acme, wanted)

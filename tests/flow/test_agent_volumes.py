@@ -83,8 +83,8 @@ def test_data_outlives_pods_and_not_its_claim(cluster: RealCluster, acme: Caller
         gone(acme, name)
     assert acme.delete(f"{CLAIMS}/data").status == 200
     wait_until(lambda: acme.get(f"{VOLUMES}/{volume}").status == 404)
-    assert list((data_of(cluster) / "volumes/local").iterdir()) == []
-    assert mounts_of(cluster) == []
+    wait_until(lambda: not list((data_of(cluster) / "volumes/local").iterdir()))
+    wait_until(lambda: not mounts_of(cluster))
 
 
 def test_files_of_objects_and_a_token_that_the_api_knows(acme: Caller) -> None:
@@ -124,8 +124,7 @@ def test_a_pod_waits_for_what_it_names_and_says_so(acme: Caller) -> None:
         return any('configmap "late" not found' in each["message"] for each in events["items"])
 
     wait_until(is_reported)
-    state = acme.get(f"{PODS}/waits").json["status"]["containerStatuses"][0]["state"]
-    assert state["waiting"]["reason"] == "ContainerCreating"
+    until(acme, "waits", lambda found: _reason(found) == "ContainerCreating")
     assert acme.post("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "late"}}).status == 201
     ready(acme, "waits")
     acme.delete(f"{PODS}/waits")

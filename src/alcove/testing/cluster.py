@@ -276,9 +276,9 @@ def remove(caller: Caller, *names: str) -> None:
 
 
 def log_of(cluster: RealCluster, uid: str, container: str = "main", attempt: int = 0) -> list[str]:
-    """The log lines of a container on the first node."""
+    """The log lines of a container on the first node; none if it has not begun."""
     path = cluster.nodes[0].data / "logs" / uid / container / f"{attempt}.log"
-    return [line.split(" ", 3)[3] for line in path.read_text().splitlines()]
+    return [line.split(" ", 3)[3] for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def condition(found: Object, kind: str) -> str:

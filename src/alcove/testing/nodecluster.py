@@ -9,12 +9,13 @@ with node_cluster(directory, 2, "203.0.113.5/24") as cluster:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from alcove.agent.network import Attachment
+from alcove.agent.network.attachment import NetworkNotReady
 from alcove.agent.podkey import PodKey
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
@@ -91,7 +92,14 @@ class NodeCluster:
         """Creates a pod on the node and attaches it."""
         where = self.nodes[node]
         key, obj = self.make_pod(tenant, where, network, **more)
-        pod = AttachedPod(where, key, obj, where.call(where.network.attach(key, obj)))
+
+        def attached() -> Attachment | None:
+            # As an agent does it: an address that takes long is waited for again.
+            with suppress(NetworkNotReady):
+                return where.call(where.network.attach(key, obj))
+            return None
+
+        pod = AttachedPod(where, key, obj, wait_until(attached))
         self.set_ready(pod)
         return pod
 
