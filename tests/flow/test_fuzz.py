@@ -80,7 +80,7 @@ def some_object(draw: st.DrawFn, schemas: Any, schema: Any, depth: int) -> Any:
     return draw(json_values)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_answer_is_one_a_client_understands(
     target: Caller, operations: list[tuple[str, str, Any]], data: st.DataObject

@@ -27,7 +27,7 @@ JSON = '{"metadata": {"name": "default"}, "spec": {"type": "vpc", "vpcID": "vpc-
     ("text", "spec"),
     [
         (YAML, {"type": "mizar", "vpcID": "acme-default-network"}),
-        (JSON, {"type": "vpc", "vpcID": "vpc-acme"}),
+        pytest.param(JSON, {"type": "vpc", "vpcID": "vpc-acme"}, marks=pytest.mark.slow),
     ],
     ids=["yaml", "json"],
 )
@@ -60,6 +60,6 @@ def test_a_template_that_is_none_is_refused_at_the_start(
         [sys.executable, "-m", "alcove.processes.main", "controllers", *arguments],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=180,
     )
     assert done.returncode == 1 and str(template) in done.stderr and "Traceback" not in done.stderr

@@ -139,7 +139,7 @@ async def test_rivals_never_share_an_address_and_find_every_one(path: Path, cidr
     assert sorted(each["spec"]["ip"] for each in await endpoints(path, address_range)) == sorted(everything)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_model_with_rivals_crashes_and_restarts(path: Path, seed: int) -> None:
     asyncio.run(_scenario(path, random.Random(seed)))

@@ -57,6 +57,7 @@ def test_a_plane_that_is_away_keeps_what_it_has_even_over_a_restart(planes: TwoP
     assert sum(after.values()) == sum(before.values()) + 2
 
 
+@pytest.mark.slow
 def test_a_node_that_is_made_anew_still_has_what_an_absent_plane_has_there(planes: TwoPlanes) -> None:
     planes.add_nodes(1)
     with planes.scheduler():
@@ -134,6 +135,7 @@ def _has_reported_or_bound(caller: Caller, count: int) -> bool:
     return sum(bool(each["status"].get("conditions")) for each in items) == count
 
 
+@pytest.mark.slow
 def test_a_plane_that_comes_back_later_is_served_then(planes: TwoPlanes) -> None:
     planes.add_nodes(1)
     with planes.scheduler():
