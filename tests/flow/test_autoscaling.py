@@ -172,8 +172,8 @@ def test_it_grows_with_the_load_and_shrinks_after(tenant: Caller, metered: Meter
     wait_until(lambda: conditions(tenant).get("ScalingLimited") == ("True", "TooManyReplicas"))
     assert conditions(tenant)["ScalingActive"] == ("True", "ValidMetricFound")
     wait_until(lambda: "SuccessfulRescale" in reasons(tenant))
-    shown = tenant.get(f"{SCALERS}/web").json["status"]["currentMetrics"][0]["resource"]
-    assert shown == {"name": "cpu", "current": {"averageUtilization": 100, "averageValue": "100m"}}
+    wanted = {"name": "cpu", "current": {"averageUtilization": 100, "averageValue": "100m"}}
+    wait_until(lambda: tenant.get(f"{SCALERS}/web").json["status"]["currentMetrics"][0]["resource"] == wanted)
     wait_until(lambda: "100%/50%" in tenant.kubectl("get", "hpa", "web"))
     metered.use(name, "1m")
     wait_until(lambda: size(tenant) == 2)

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from alcove.testing.local import whole_lines
 from alcove.testing.server import Caller, LocalServer, wait_until
 
 SERVE = """
@@ -51,7 +52,7 @@ BEGIN SELECT RAISE(ABORT, 'compaction is broken'); END
 
 
 def lines(log: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in log.read_text().splitlines()]
+    return [json.loads(line) for line in whole_lines(log)]
 
 
 def execute(data: Path, statement: str) -> list[Any]:
@@ -73,7 +74,7 @@ def serving(data: Path, log: Path) -> Iterator[None]:
     try:
         assert process.stdout is not None and process.stdout.readline() == "serving\n", log.read_text()
         yield
-        process.communicate("stop\n", timeout=30)
+        process.communicate("stop\n", timeout=90)
         assert process.returncode == 0, log.read_text()
     finally:
         process.kill()

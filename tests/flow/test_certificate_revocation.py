@@ -15,7 +15,8 @@ from cryptography import x509
 
 from alcove.testing.server import Caller, LocalServer
 
-SECONDS_MAX = 1.0
+SECONDS_MAX = 30.0
+"""A watch goes on for minutes otherwise."""
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 
@@ -28,7 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
 def revoke(server: LocalServer, *arguments: str) -> str:
     command = [sys.executable, "-m", "alcove.processes.main", "tenant", "revoke", *arguments]
     command += ["--kubeconfig", str(server.admin_kubeconfig)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     return done.stdout + done.stderr
 
 
@@ -47,7 +48,7 @@ class OpenWatch:
     def __init__(self, server: LocalServer, caller: Caller) -> None:
         tls = ssl.create_default_context(cafile=str(server.directory / "pki" / "ca.crt"))
         tls.load_cert_chain(caller.kubeconfig.with_suffix(".pem"))
-        self._connection = http.client.HTTPSConnection(*server.address, context=tls, timeout=20)
+        self._connection = http.client.HTTPSConnection(*server.address, context=tls, timeout=2 * SECONDS_MAX)
         self._connection.request("GET", f"{MAPS}?watch=true")
         self._answer = self._connection.getresponse()
         assert self._answer.status == 200

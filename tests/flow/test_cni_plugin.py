@@ -138,7 +138,7 @@ class Podman:
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -171,10 +171,10 @@ def use_podman(cluster: NodeCluster, directory: Path) -> None:
     podman = Podman(directory, cluster.nodes[0])
     limits = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
     root = ("--rootfs", f"{make_rootfs(directory / 'rootfs')}:O")
-    podman("run", "-d", "--name", key.name, "--network", "alcove", *limits, *root, "/bin/sleep", "60")
+    podman("run", "-d", "--name", key.name, "--network", "alcove", *limits, *root, "/bin/sleep", "600")
     try:
         assert key in held(cluster)
-        podman("exec", key.name, "ping", "-c1", "-W2", peer.address)
+        podman("exec", key.name, "ping", "-c1", "-W30", peer.address)
         address = cluster.service_address("red", "default", "kubernetes-own")
         assert address in podman("exec", key.name, "nslookup", "kubernetes.default.svc.cluster.local")
     finally:

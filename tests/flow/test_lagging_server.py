@@ -386,7 +386,7 @@ def test_many_refusals_ask_the_store_together(pair: Pair) -> None:
     callers = [Caller(second.kubeconfig) for _ in range(16)]
     for caller in callers:
         assert caller.post(f"{CORE}/namespaces/none/configmaps", named("m")).status == 404
-    with pair.relay.slowed(0.25), ThreadPoolExecutor(len(callers)) as pool:
+    with pair.relay.slowed(1.0), ThreadPoolExecutor(len(callers)) as pool:
         reads = pair.relay.reads()
         refused = [
             pool.submit(each.post, f"{CORE}/namespaces/none/configmaps", named("m")) for each in callers

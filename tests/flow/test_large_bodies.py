@@ -21,7 +21,7 @@ def connected(server: LocalServer) -> ssl.SSLSocket:
     host, _, port = load(server.admin_kubeconfig).server.removeprefix("https://").partition(":")
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context.wrap_socket(socket.create_connection((host, int(port)), timeout=20))
+    return context.wrap_socket(socket.create_connection((host, int(port)), timeout=60))
 
 
 def head(*lines: str) -> bytes:

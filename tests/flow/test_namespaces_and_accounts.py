@@ -85,8 +85,9 @@ def test_a_namespace_says_what_it_waits_for(acme: Caller, name: str) -> None:
     held = {"metadata": {"name": "held", "finalizers": ["example.com/held"]}}
     assert acme.post(f"{path}/configmaps", held).status == 201
     acme.delete(path)
-    condition = wait_until(lambda: conditions(acme, path).get("NamespaceFinalizersRemaining"))
-    assert condition["status"] == "True" and condition["reason"] == "SomeFinalizersRemain"
+    wait_until(lambda: conditions(acme, path)["NamespaceFinalizersRemaining"]["status"] == "True")
+    condition = conditions(acme, path)["NamespaceFinalizersRemaining"]
+    assert condition["reason"] == "SomeFinalizersRemain"
     assert "example.com/held in 1 resource instances" in condition["message"]
 
     def remaining() -> bool:

@@ -57,7 +57,7 @@ def nodes(control_plane: LocalServer, tmp_path_factory: pytest.TempPathFactory) 
         del made["metadata"]["uid"]
         assert control_plane.system.post("/api/v1/nodes", made).status == 201
     directory: Path = tmp_path_factory.mktemp("scheduler")
-    scheduler = LocalScheduler(control_plane.admin_kubeconfig, directory, "--lease-seconds", "2")
+    scheduler = LocalScheduler(control_plane.admin_kubeconfig, directory)
     with heard_of(control_plane, names), scheduler:
         yield control_plane
     for name in names:

@@ -54,7 +54,7 @@ def test_a_job_completes_when_enough_pods_have_succeeded(tenant_admin: Caller) -
     assert new_status["succeeded"] == 5 and new_status["completionTime"] and "active" not in new_status
     assert len(pods(tenant_admin)) == 5
     assert not any(TRACKING in each["metadata"].get("finalizers", ()) for each in pods(tenant_admin))
-    tenant_admin.kubectl("wait", "--for=condition=complete", "job/sum", "--timeout=5s")
+    tenant_admin.kubectl("wait", "--for=condition=complete", "job/sum", "--timeout=90s")
 
 
 def test_failures_beyond_the_limit_fail_the_job(tenant_admin: Caller) -> None:

@@ -63,7 +63,7 @@ def test_pods_come_in_order_with_claims_and_are_updated_from_the_top(tenant_admi
     make_ready(tenant_admin, "db-1")
     wait_until(lambda: image(tenant_admin, "db-0") == "v2")
     make_ready(tenant_admin, "db-0")
-    tenant_admin.kubectl("rollout", "status", "sts/db", "--timeout=10s")
+    tenant_admin.kubectl("rollout", "status", "sts/db", "--timeout=90s")
     assert status(tenant_admin)["currentRevision"] == status(tenant_admin)["updateRevision"]
     tenant_admin.kubectl("rollout", "undo", "sts/db")
     wait_until(lambda: image(tenant_admin, "db-1") == "v1")

@@ -17,8 +17,14 @@ FORCED = {"arktos.futurewei.com/crd-sharing-policy": "forced"}
 def tenants(cluster: LocalServer) -> tuple[str, str]:
     for name in ("left", "right"):
         assert cluster.system.post("/api/v1/tenants", {"metadata": {"name": name}}).status == 201
-        path = f"/api/v1/tenants/{name}/namespaces/default/serviceaccounts/default"
-        wait_until(lambda path=path: cluster.system.get(path).status == 200, 120)
+        default = f"/api/v1/tenants/{name}/namespaces/default"
+        rbac = f"/apis/rbac.authorization.k8s.io/v1/tenants/{name}"
+        for path in (
+            f"{default}/serviceaccounts/default",
+            f"{default}/configmaps/kube-root-ca.crt",
+            f"{rbac}/clusterrolebindings/admin-role-binding",
+        ):
+            wait_until(lambda path=path: cluster.system.get(path).status == 200)
     return "left", "right"
 
 

@@ -22,7 +22,7 @@ def run(
         [sys.executable, "-m", module, "kubectl", *words],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         env={
             "PATH": "/usr/bin:/bin",
             "HOME": str(cluster.directory),
@@ -103,7 +103,7 @@ def test_the_plugin_is_kubectl_in_a_tenant(shop: str, cluster: LocalServer) -> N
         home = str(cluster.directory)
         environment = {"PATH": "/usr/bin:/bin", "HOME": home, "KUBECONFIG": str(cluster.admin_kubeconfig)}
         return subprocess.run(
-            [sys.executable, "-c", code, *words], capture_output=True, text=True, env=environment, timeout=60
+            [sys.executable, "-c", code, *words], capture_output=True, text=True, env=environment, timeout=180
         )
 
     assert "till" in plugin(shop, "get", "pods").stdout

@@ -56,7 +56,7 @@ def test_a_joined_machine_runs_the_agent(alcove: Alcove, cluster: LocalServer, t
         raise AssertionError(f"{error}: {(tmp_path / 'log').read_text()}") from None
     finally:
         agent.terminate()
-        agent.wait(20)
+        agent.wait(90)
         cluster.system.delete("/api/v1/nodes/joined")
     left = alcove("node", "leave", "--data", str(tmp_path / "node"))
     assert left.exit_code == 0 and not (tmp_path / "node").exists(), left.output

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from alcove.processes.machine import supervisor_state
 from alcove.processes.machine.cluster import LocalCluster
 from alcove.processes.main import app
+from alcove.testing.claims import free_port
 from alcove.testing.server import wait_until
 
 NOBODY = 65534
@@ -159,9 +160,7 @@ def test_without_root_nodes_are_hollow_and_it_says_why(their_home: Path) -> None
     """The whole way, as another user."""
     if os.geteuid() != 0 or not shutil.which("setpriv"):
         pytest.skip("needs root and setpriv to become somebody else")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
 
     # Who may read everything, wherever the checkout is, and do nothing else that root may.
     become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
@@ -174,7 +173,7 @@ def test_without_root_nodes_are_hollow_and_it_says_why(their_home: Path) -> None
             text=True,
             env={"HOME": str(their_home), "PATH": os.environ["PATH"]},
             cwd="/",
-            timeout=90,
+            timeout=180,
         )
 
     if as_nobody("--help").returncode:
