@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections import deque
 from collections.abc import Iterator
 
 from alcove.api.ids import Revision, TenantId
@@ -57,8 +56,8 @@ class IndexedObjects:
         """Revision of the newest change, including removals."""
 
 
-_NO_HISTORY: deque[CacheEvent] = deque()
-"""Shared by all collections without history: most have none, and an empty deque takes as much as an object."""
+_NO_HISTORY: list[CacheEvent] = []
+"""Shared by all collections without history: most have none."""
 _NO_INDEX: dict[IndexedValue, IndexedObjects] = {}
 
 
@@ -74,7 +73,8 @@ class TenantCollection:
         """The number of objects."""
         self.changed = parent.floor
         """Revision of the newest change."""
-        self.history: deque[CacheEvent] = _NO_HISTORY
+        self.history: list[CacheEvent] = _NO_HISTORY
+        """Oldest first. A list: most have few events, and a deque takes as much memory as sixty."""
         self.floor = parent.floor
         """History is complete after this revision."""
         self._indexed: dict[IndexedValue, IndexedObjects] = _NO_INDEX
@@ -147,7 +147,7 @@ class TenantCollection:
 
     def _remember(self, event: CacheEvent) -> None:
         if self.history is _NO_HISTORY:
-            self.history = deque()
+            self.history = []
             self._parent.with_history[event.entry.key.tenant] = self
         self.history.append(event)
         if len(self.history) > HISTORY_EVENTS_MAX:
@@ -155,7 +155,7 @@ class TenantCollection:
         self._parent.histories.of(event.entry.key.tenant).added(self, event)
 
     def _forget_oldest(self) -> None:
-        event = self.history.popleft()
+        event = self.history.pop(0)
         self.floor = event.revision
         self._parent.floor_max = max(self._parent.floor_max, self.floor)
         self._parent.histories.of(event.entry.key.tenant).dropped(event)
