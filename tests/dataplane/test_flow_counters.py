@@ -143,6 +143,23 @@ def test_drops_are_of_the_pod_that_caused_them(one_node: Lab) -> None:
     assert str(drops[DropReason.SPOOFED_ADDRESS].source) == client.address
 
 
+def test_a_reply_that_policy_refuses_is_a_drop_of_its_connection(one_node: Lab) -> None:
+    network = network_of(one_node, VNI, 0, 0)
+    client, server = network.pods
+    apply_networks(one_node, network)
+    with tcp_server(server.namespace, server.address, 5432) as listener:
+        near = connect(client.namespace, server.address, 5432)
+        assert near is not None
+        far, _ = listener.accept()
+        server.node.set_port(server, ingress=EVERYTHING_DENIED)
+        server.node.apply()
+        with near, far:
+            far.sendall(b"too late")
+            [drop] = one_node.nodes[0].dropped_flows(VNI)
+    assert (str(drop.source), str(drop.target), drop.target_port) == (client.address, server.address, 5432)
+    assert drop.reason is DropReason.POLICY_INGRESS
+
+
 def test_a_flood_of_drops_leaves_other_networks_drops_and_flows_alone(one_node: Lab) -> None:
     loud, quiet = (network_of(one_node, vni, 0, 0) for vni in (OTHER, VNI))
     apply_networks(one_node, loud, quiet)

@@ -216,8 +216,11 @@ class _Tracer:
             return [TraceStep("source", f"the pod has no IPv{target.address.version} address", False)]
         steps = [self._policy("egress", self._source, target.address, target.port)]
         if target.pod is None:
-            return [*steps, *self._outside(target)]
-        steps.append(self._policy("ingress", target.pod, source, target.port))
+            return [*steps, *(self._outside(target) if steps[0].passes else ())]
+        if steps[0].passes:
+            steps.append(self._policy("ingress", target.pod, source, target.port))
+        if not steps[-1].passes:
+            return steps
         here, there = (objects.get(pod, "spec", "nodeName", default="") for pod in (self._source, target.pod))
         way = f"on {here}" if here == there else f"by the tunnel from {here} to {there}"
         return [

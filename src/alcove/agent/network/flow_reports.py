@@ -197,6 +197,8 @@ class FlowReporter:
     def _explain(self, drop: ObservedDrop, policies: Sequence[FlowPolicy]) -> str:
         if drop.reason not in (DropReason.POLICY_EGRESS, DropReason.POLICY_INGRESS):
             reason = _REASONS.get(drop.reason, reason_name(drop.reason))
+            if drop.reason is DropReason.NO_ROUTE and drop.target in self._snapshot.services:
+                reason = "the service has no such port, or the node does not know it yet"
             return f"packets to {_place(drop)} dropped: {reason}"
         what = f"egress to {_place(drop)}"
         if drop.reason is DropReason.POLICY_INGRESS:
@@ -255,6 +257,15 @@ def within(report: FlowReport, namespace: str) -> FlowReport:
     )
 
 
+def _that_passed(flows: Iterable[ObservedFlow], drops: Iterable[ObservedDrop]) -> Iterable[ObservedFlow]:
+    """The flows without those that policy allowed, but of which no packet arrived: they are among the drops."""
+    ends = {(each.source, each.target, each.target_port, each.protocol): each.end for each in drops}
+    for flow in flows:
+        dropped = ends.get((flow.source, flow.target, flow.target_port, flow.protocol), 0.0)
+        if flow.packets_back or dropped < flow.start:
+            yield flow
+
+
 def _within(end: FlowEnd, namespace: str) -> FlowEnd:
     return end if end.namespace in ("", namespace) else FlowEnd(end.address, end.port)
 
@@ -275,13 +286,14 @@ class FlowSelection(Struct, frozen=True):
         self, flows: Iterable[ObservedFlow], drops: Iterable[ObservedDrop]
     ) -> list[ObservedFlow | ObservedDrop]:
         """Those of the requested verdict and time; the newest first."""
-        passed: list[ObservedFlow | ObservedDrop] = []
+        lost = list(drops)
+        chosen: list[ObservedFlow | ObservedDrop] = []
         if self.verdict != DROPPED:
-            passed += flows
+            chosen += _that_passed(flows, lost)
         if self.verdict != FORWARDED:
-            passed += drops
+            chosen += lost
         return sorted(
-            (each for each in passed if each.end >= self.since), key=lambda each: (-each.end, -each.start)
+            (each for each in chosen if each.end >= self.since), key=lambda each: (-each.end, -each.start)
         )
 
     def has(self, report: FlowReport) -> bool:

@@ -23,7 +23,7 @@ struct {
 _Static_assert(REASON_COUNT <= 64, "drops has a slot for every reason");
 
 /* What was dropped of one flow for one reason. The key is the flow, without the sender's port, and the reason as its
- * kind. */
+ * kind; replies that policy refused belong to the flow that they reply to. */
 struct dropped {
 	__u64 packets;
 	__u64 bytes;
@@ -65,6 +65,11 @@ INLINE void note_drop(struct __sk_buff *skb, const struct packet *pkt, __u32 rea
 	table = slot ? bpf_map_lookup_elem(&drop_tables, slot) : NULL;
 	if (!table)
 		return;
+	if (pkt->reply) {
+		key.source = pkt->flow.target;
+		key.target = pkt->flow.source;
+		key.dport = pkt->flow.sport;
+	}
 	key.sport = 0;
 	if (key.proto == IPPROTO_ICMP || key.proto == IPPROTO_ICMPV6)
 		key.dport = 0;

@@ -32,7 +32,8 @@ struct packet {
 	bool closes;		/* TCP FIN or RST */
 	bool icmp_error;
 	__u8 tcp_flags;
-	__u8 pad[2];
+	bool reply;		/* refused by policy as a reply: the opener is its target */
+	__u8 pad;
 };
 
 #define TCP_FIN 0x01

@@ -86,10 +86,12 @@ INLINE int judge(struct packet *pkt, bool forward, __u64 out, __u64 in)
 
 	if (!profile_allows(out, other, port, pkt->flow.proto)) {
 		pkt->policy = out;
+		pkt->reply = !forward;
 		return REASON_POLICY_EGRESS;
 	}
 	if (!profile_allows(in, opener, port, pkt->flow.proto)) {
 		pkt->policy = in;
+		pkt->reply = !forward;
 		return REASON_POLICY_INGRESS;
 	}
 	return REASON_NONE;
@@ -208,8 +210,10 @@ INLINE int judge_new(struct __sk_buff *skb, void *memory, struct packet *pkt, co
 	}
 	refused_by = pkt->policy;
 	back = judge(pkt, false, ends->target_out, ends->source_in);
-	if (back && reason)
+	if (back && reason) {
 		pkt->policy = refused_by;
+		pkt->reply = false;
+	}
 	if (back)
 		return reason ? reason : back;
 	track.flags ^= FLOW_SWAPPED;

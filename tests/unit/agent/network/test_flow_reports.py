@@ -141,5 +141,15 @@ def test_a_selection_takes_the_newest_first() -> None:
     assert not FlowSelection(namespace="elsewhere").has(report)
 
 
+def test_a_connection_that_was_allowed_and_lost_is_not_forwarded() -> None:
+    lost = drop(SelectingPolicies(), reason=DropReason.NO_ROUTE, end=5.0)
+    silent, answered = flow(packets_back=0, start=4.0), flow(start=4.0)
+    assert FlowSelection(verdict="forwarded").newest([silent], [lost]) == []
+    assert FlowSelection().newest([silent], [lost]) == [lost]
+    assert FlowSelection(verdict="forwarded").newest([answered], [lost]) == [answered]
+    later = flow(packets_back=0, start=6.0)
+    assert FlowSelection(verdict="forwarded").newest([later], [lost]) == [later]
+
+
 def test_protocols_have_names() -> None:
     assert [protocol_name(number) for number in (6, 58, 47)] == ["TCP", "ICMPv6", "47"]
