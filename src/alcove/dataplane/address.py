@@ -15,6 +15,7 @@ def pack(address: Address) -> bytes:
     return MAPPED + address.packed if isinstance(address, IPv4Address) else address.packed
 
 
+@lru_cache(maxsize=4096)
 def unpack(raw: bytes) -> Address:
     if raw[:12] == MAPPED:
         return IPv4Address(raw[12:])

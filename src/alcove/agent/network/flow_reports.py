@@ -43,6 +43,7 @@ _REASONS = {
     DropReason.NO_SOURCE_PORT: "all source ports to this backend are in use",
     DropReason.NO_MEMORY: "the network has no table for its connections on this node",
 }
+_PROTOCOLS = {each.value: each.name for each in Protocol} | {Protocol.ICMPV6.value: "ICMPv6"}
 
 
 class LocalPod(Struct, frozen=True):
@@ -236,9 +237,7 @@ def reason_name(reason: DropReason) -> str:
 
 
 def protocol_name(number: int) -> str:
-    if number == Protocol.ICMPV6:
-        return "ICMPv6"
-    return Protocol(number).name if number in {*Protocol} else str(number)
+    return _PROTOCOLS.get(number) or str(number)
 
 
 def within(report: FlowReport, namespace: str) -> FlowReport:
