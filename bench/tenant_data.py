@@ -63,7 +63,8 @@ def fill(caller: Caller, objects: int) -> None:
 def data(server: LocalServer, source: Caller, target: str, objects: int) -> dict[str, float]:
     """Figures of a backup, and of its restore to the tenant `target`."""
     fill(source, objects)
-    connection = CliConnection(load(server.admin_kubeconfig))
+    user = load(server.admin_kubeconfig)
+    connection = CliConnection(user)
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "backup"
         began = time.perf_counter()
@@ -73,7 +74,9 @@ def data(server: LocalServer, source: Caller, target: str, objects: int) -> dict
         archive = partial(places.reading, file, b"")
         began = time.perf_counter()
         verified = verify(archive, connection, target, Existing.KEEP)
-        report = Restorer(connection, target, Existing.KEEP, as_admin=True).restore(archive, verified)
+        report = Restorer(lambda: CliConnection(user), target, Existing.KEEP, as_admin=True).restore(
+            archive, verified
+        )
         restored_s = time.perf_counter() - began
     assert report.created >= objects and not report.failed, report.failures
     return {

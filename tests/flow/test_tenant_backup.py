@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from alcove.api.objects import Object
-from alcove.cli.connection import CliConnection, ConnectionFailed, load
+from alcove.cli.connection import CliConnection, ConnectionFailed, KubeconfigUser, load
 from alcove.cli.tenant_backup import places
 from alcove.cli.tenant_backup.existing import Existing
 from alcove.cli.tenant_backup.restoring import Restorer, verify
@@ -212,14 +213,15 @@ def test_a_tenants_admin_saves_and_restores_its_own_tenant_only(cluster: LocalSe
 class FailingConnection(CliConnection):
     """A connection that is lost after some requests, like that of a process that is killed."""
 
-    requests_left = 0
+    def __init__(self, user: KubeconfigUser, left: Iterator[int]) -> None:
+        super().__init__(user)
+        self._left = left
 
     def request(
         self, method: str, path: str, body: Object | None = None, headers: dict[str, str] | None = None
     ) -> Any:
-        if self.requests_left == 0:
+        if next(self._left, None) is None:
             raise ConnectionFailed("killed")
-        self.requests_left -= 1
         return super().request(method, path, body, headers)
 
 
@@ -239,14 +241,13 @@ def test_a_restore_that_ends_at_any_request_is_continued(cluster: LocalServer, t
         for path in (f"{MAPS}/owner", f"{MAPS}/dependent", f"{SECRETS}/other"):
             caller.delete(path)
             wait_until(lambda path=path: caller.get(path).status == 404, 60)
-        connection = FailingConnection(user)
-        connection.requests_left = ended
+        connect = partial(FailingConnection, user, iter(range(ended)))
         try:
-            Restorer(connection, "broken", Existing.KEEP, as_admin=True).restore(archive, verified)
+            Restorer(connect, "broken", Existing.KEEP, as_admin=True).restore(archive, verified)
             break
         except ConnectionFailed:
             ended += 1
-        report = Restorer(CliConnection(user), "broken", Existing.KEEP, as_admin=True).restore(
+        report = Restorer(lambda: CliConnection(user), "broken", Existing.KEEP, as_admin=True).restore(
             archive, verified
         )
         assert report.failures == []

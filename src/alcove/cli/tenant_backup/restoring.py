@@ -10,9 +10,11 @@ tenant alone. A restore that was interrupted is continued by another one that ke
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from threading import Lock, local
 from typing import BinaryIO
 
 from msgspec import Struct, field
@@ -31,6 +33,8 @@ from alcove.client.resources import Resource
 
 ADMIN = "admin"
 FAILURES_SHOWN_MAX = 20
+AT_ONCE_MAX = 8
+"""Objects of one resource that are restored at the same time."""
 ATTEMPTS_MAX = 8
 RETRY_SECONDS = 0.25
 SERVED_SECONDS_MAX = 60.0
@@ -161,15 +165,20 @@ def _is_initial(archived: ArchivedObject) -> bool:
 class Restorer:
     """Restores a verified archive to a tenant that exists."""
 
-    def __init__(self, connection: CliConnection, target: str, existing: Existing, *, as_admin: bool) -> None:
-        """`as_admin`: the connection is ring0's, and impersonates the tenant's administrator."""
-        self._connection = connection
+    def __init__(
+        self, connect: Callable[[], CliConnection], target: str, existing: Existing, *, as_admin: bool
+    ) -> None:
+        """`connect` makes a connection for each of some threads. `as_admin`: they are ring0's, and impersonate
+        the tenant's administrator."""
+        self._connections = _ThreadConnections(connect)
         self._target = TenantId(target)
         self._existing = existing
         self._headers = {"Impersonate-Tenant": target, "Impersonate-User": ADMIN} if as_admin else {}
         self._uids: dict[str, str] = {}
         self._owners: frozenset[str] = frozenset()
         self._served: Resource | None = None
+        self._lock = Lock()
+        """Guards the report; the other attributes are changed by single assignments."""
         self.report = RestoreReport()
 
     def restore(self, archive: OpenArchive, verified: VerifiedArchive) -> RestoreReport:
@@ -187,16 +196,24 @@ class Restorer:
     def _pass(self, archive: OpenArchive, wanted: set[int] | None, *, is_last: bool) -> set[int]:
         """Restores all objects, or the `wanted` ones. Returns those whose owners are not restored yet."""
         waiting: set[int] = set()
-        with archive() as stream:
+        requests: deque[Future[None]] = deque()
+        resource: Resource | None = None
+        with archive() as stream, ThreadPoolExecutor(AT_ONCE_MAX) as threads:
             for archived in ArchiveReader(stream).objects():
                 if wanted is not None and archived.number not in wanted:
                     continue
+                if archived.resource != resource:
+                    # What comes later may need, or be owned by, all of what came before.
+                    _finish(requests, 0)
+                    resource = archived.resource
                 if reason := plan.skipped(archived):
                     self.report.skipped[reason] += 1
                 elif is_last or all(uid in self._uids for uid in plan.owners(archived.obj)):
-                    self._restore(archived)
+                    _finish(requests, 2 * AT_ONCE_MAX)
+                    requests.append(threads.submit(self._restore, archived))
                 else:
                     waiting.add(archived.number)
+            _finish(requests, 0)
         return waiting
 
     def _restore(self, archived: ArchivedObject) -> None:
@@ -204,7 +221,8 @@ class Restorer:
             self._wait_until_served(archived.resource)
             uid = self._put(archived)
         except ApiError as error:
-            self.report.fail(archived, error)
+            with self._lock:
+                self.report.fail(archived, error)
             return
         old = archived.obj["metadata"].get("uid")
         if old in self._owners:
@@ -218,23 +236,27 @@ class Restorer:
             created = self._request("POST", collection, new)
         except AlreadyExists:
             return self._put_existing(archived, new)
-        self.report.created += 1
+        with self._lock:
+            self.report.created += 1
         return str(created["metadata"]["uid"])
 
     def _put_existing(self, archived: ArchivedObject, new: Object) -> str:
         path = paths.one(self._target, archived.resource, archived.namespace, archived.name)
         existing = self._request("GET", path)
-        is_pod = archived.resource.kind == "Pod"
-        if self._existing is Existing.OVERWRITE and not is_pod:
-            for _ in range(ATTEMPTS_MAX):
-                try:
-                    self._request("PUT", path, plan.overwritten(new, existing, archived.resource))
-                    break
-                except Conflict:
-                    existing = self._request("GET", path)
+        if self._existing is not Existing.OVERWRITE or archived.resource.kind == "Pod":
+            with self._lock:
+                self.report.kept += 1
+            return str(existing["metadata"]["uid"])
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                self._request("PUT", path, plan.overwritten(new, existing, archived.resource))
+                break
+            except Conflict:
+                if attempt == ATTEMPTS_MAX - 1:
+                    raise
+                existing = self._request("GET", path)
+        with self._lock:
             self.report.updated += 1
-        else:
-            self.report.kept += 1
         return str(existing["metadata"]["uid"])
 
     def _wait_until_served(self, resource: Resource) -> None:
@@ -256,13 +278,26 @@ class Restorer:
     def _request(self, method: str, path: str, body: Object | None = None) -> Object:
         for pause in _pauses():
             try:
-                answer: Object = self._connection.request(method, path, body, self._headers)
+                answer: Object = self._connections.own.request(method, path, body, self._headers)
                 return answer
             except ApiError as error:
                 if error.code not in _RETRIED_CODES or pause is None:
                     raise
                 time.sleep(pause)
         raise AssertionError("the last pause is None")
+
+
+class _ThreadConnections(local):
+    """A connection for each thread."""
+
+    def __init__(self, connect: Callable[[], CliConnection]) -> None:
+        self.own = connect()
+
+
+def _finish(requests: deque[Future[None]], most: int) -> None:
+    """Waits until at most so many requests are left. Raises what they raised."""
+    while len(requests) > most:
+        requests.popleft().result()
 
 
 def _pauses() -> Iterator[float | None]:

@@ -16,6 +16,7 @@ from alcove.cli.tenant_backup.existing import Existing
 
 if TYPE_CHECKING:
     from alcove.api.objects import Object
+    from alcove.cli.connection import CliConnection
     from alcove.cli.session import CliSession
     from alcove.cli.tenant_backup.restoring import OpenArchive, RestoreReport
 
@@ -120,8 +121,15 @@ def _restore(
     verified = verify(archive, session.connection, target if is_there else None, existing)
     if not is_there:
         _create(session, target, spec, timeout)
-    restorer = Restorer(session.connection, target, existing, as_admin=is_ring0)
+    restorer = Restorer(partial(_connect, session), target, existing, as_admin=is_ring0)
     _show(target, verified.header.revision, restorer.restore(archive, verified))
+
+
+def _connect(session: CliSession) -> CliConnection:
+    """Another connection of the same user."""
+    from alcove.cli.session import CliSession
+
+    return CliSession(session.kubeconfig).connection
 
 
 def _find(session: CliSession, tenant: str) -> tuple[bool, bool]:
