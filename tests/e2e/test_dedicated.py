@@ -100,7 +100,7 @@ def test_a_killed_api_server_comes_back_with_its_objects(dedicated: DedicatedTen
 
 
 def test_deleted_pieces_come_back(dedicated: DedicatedTenants, acme: Caller) -> None:
-    secret = f"{RING0}/secrets/plane-acme-user-admin"
+    secret = f"{RING0}/secrets/plane-acme.admin"
     assert dedicated.system.delete(secret).status == 200
     wait_until(lambda: dedicated.system.get(secret).status == 200, READY_SECONDS_MAX)
     before = dedicated.system.get(f"{SETS}/plane-acme").json["metadata"]["uid"]
@@ -123,7 +123,7 @@ def test_a_deleted_tenant_leaves_nothing(dedicated: DedicatedTenants, acme: Call
         f"{RING0}/secrets/plane-acme",
         f"{RING0}/persistentvolumeclaims/plane-acme",
     )
-    for path in (*paths, f"{RING0}/secrets/plane-acme-user-admin", f"{RING0}/pods/plane-acme-0"):
+    for path in (*paths, f"{RING0}/secrets/plane-acme.admin", f"{RING0}/pods/plane-acme-0"):
         wait_until(lambda path=path: dedicated.system.get(path).status == 404, READY_SECONDS_MAX)
     wait_until(lambda: dedicated.plane_pid("acme") == 0, READY_SECONDS_MAX)
     wait_until(lambda: not dedicated.system.get("/api/v1/persistentvolumes").json["items"], READY_SECONDS_MAX)

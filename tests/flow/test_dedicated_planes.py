@@ -110,7 +110,7 @@ def test_controllers_join_by_the_status_and_issue_kubeconfigs(home: LocalServer,
         assert system.patch(f"{TENANT}/status", {"status": status}).status == 200
         role = "/apis/rbac.authorization.k8s.io/v1/tenants/big/clusterrolebindings/admin-role-binding"
         wait_until(lambda: plane.system.get(role).status == 200, SECONDS_MAX)
-        secret = f"{KUBE_SYSTEM}/secrets/plane-big-user-admin"
+        secret = f"{KUBE_SYSTEM}/secrets/plane-big.admin"
         wait_until(lambda: found(system, secret), SECONDS_MAX)
         check_the_way_through_home(home, secret)
         users = {"spec": {"controlPlane": {"users": [{"name": "dev", "groups": ["developers"]}]}}}

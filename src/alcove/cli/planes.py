@@ -33,7 +33,7 @@ def connection_of(session: CliSession, tenant: Object) -> CliConnection:
 
 def stored_certificate(session: CliSession, tenant: str, user: str) -> KubeconfigCertificate | None:
     """The certificate of a user in `spec.controlPlane.users`, which ring0 renews; None if there is none."""
-    secret = session.find(SECRETS, f"plane-{tenant}-user-{user}", SYSTEM, NAMESPACE)
+    secret = session.find(SECRETS, f"plane-{tenant}.{user}", SYSTEM, NAMESPACE)
     if secret is None:
         return None
     stored = kubeconfig.parse(base64.b64decode(objects.get(secret, "data", "kubeconfig", default="")))

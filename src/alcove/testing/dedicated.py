@@ -86,7 +86,7 @@ class DedicatedTenants:
 
     def first_caller(self, name: str) -> Caller:
         """The administrator, as soon as ring0 has issued the kubeconfig."""
-        path = f"{RING0}/secrets/plane-{name}-user-admin"
+        path = f"{RING0}/secrets/plane-{name}.admin"
         try:
             wait_until(lambda: self.system.get(path).status == 200, READY_SECONDS_MAX)
         except AssertionError as error:

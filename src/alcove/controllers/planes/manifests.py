@@ -3,7 +3,7 @@
     Secret plane-T           its authority, its signing key, and ring0's authorities
     PersistentVolumeClaim    its store
     StatefulSet              its API server, one pod
-    Secret plane-T-user-U    the kubeconfig of a user
+    Secret plane-T.U         the kubeconfig of a user
 
 All are owned by the Tenant: when it is gone, the garbage collector deletes them.
 """
@@ -51,7 +51,8 @@ class PlaneNames(Struct, frozen=True):
         return f"plane-{self.tenant}"
 
     def user(self, name: str) -> str:
-        return f"plane-{self.tenant}-user-{name}"
+        """Of the Secret with a user's kubeconfig. Neither name has a dot, so no other tenant's Secret is named like it."""
+        return f"plane-{self.tenant}.{name}"
 
     def metadata(self, name: str, **more: object) -> Object:
         owner = {

@@ -73,3 +73,11 @@ def test_a_kubeconfig_is_issued_again_when_what_it_says_changes() -> None:
         manifests.stamp("https://a", KEYS, "uid", ("dev", "ops")),
     ]
     assert len({stamp, *others}) == 5
+
+
+def test_no_two_planes_have_objects_of_one_name() -> None:
+    tenants = [PlaneNames(name, "u") for name in ("a", "b", "a-b", "a-user-b", "user-b")]
+    names = [each.plane for each in tenants] + [
+        each.user(user) for each in tenants for user in ("b", "user-b", "a")
+    ]
+    assert len(set(names)) == len(names)
