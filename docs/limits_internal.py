@@ -56,7 +56,6 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "dataplane.veths.TRIES_MAX",
     ),
     "How much is done in one go before others have their turn; the rest follows.": (
-        "apiserver.cache.recent.AT_ONCE_MAX",
         "http.tls_transport.READ_BYTES_MAX",
         "apiserver.cache.cache.EVENTS_AT_ONCE_MAX",
         "apiserver.cache.cache.HISTORY_EVENTS_LOADED_MAX",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from alcove.api.shared_bodies import SharedBodies
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 RECENT_MAX = 4096
 """Entries that were written, and those that were decoded, before they are made small."""
-AT_ONCE_MAX = 128
-"""Entries that are made small in one iteration of the loop: one or two milliseconds."""
+SLICE_SECONDS = 0.001
+"""For which entries are made small in one iteration of the loop: a body with many values takes long."""
 PAUSE_SECONDS = 0.01
 LOOK_SECONDS = 0.2
 
@@ -40,15 +41,21 @@ class RecentEntries:
     async def keep_small(self) -> None:
         """Makes entries small that are no longer recent, a few at a time, until cancelled."""
         while True:
-            has_more = self.trim(AT_ONCE_MAX)
+            has_more = self.trim(SLICE_SECONDS)
             await asyncio.sleep(PAUSE_SECONDS if has_more else LOOK_SECONDS)
 
-    def trim(self, at_once_max: int) -> bool:
-        """Returns whether entries remain that are not recent."""
-        packed = min(len(self._written) - self._recent_max, at_once_max)
-        for _ in range(packed):
-            self._written.popleft().pack(self._bodies)
-        forgotten = min(len(self._decoded) - self._recent_max, at_once_max)
-        for _ in range(forgotten):
-            self._decoded.popleft().forget_decoded()
-        return max(packed, forgotten) == at_once_max
+    def trim(self, seconds: float) -> bool:
+        """Makes entries small for so long, at least one; returns whether some remain that are not recent."""
+        until = perf_counter() + seconds
+        while self._has_more:
+            if len(self._decoded) > self._recent_max:
+                self._decoded.popleft().forget_decoded()
+            if len(self._written) > self._recent_max:
+                self._written.popleft().pack(self._bodies)
+            if perf_counter() >= until:
+                break
+        return self._has_more
+
+    @property
+    def _has_more(self) -> bool:
+        return max(len(self._decoded), len(self._written)) > self._recent_max

@@ -20,11 +20,18 @@ def test_all_but_the_newest_are_packed_and_none_reads_otherwise() -> None:
     recent = RecentEntries(recent_max=10)
     entries = [entry(number, recent) for number in range(1, 101)]
     bodies = [each.body for each in entries]
-    while recent.trim(7):
+    while recent.trim(0.0):
         pass
     assert [isinstance(each._body, bytes) for each in entries] == [True] + 89 * [False] + 10 * [True]
     assert [each.body for each in entries] == bodies
     assert all(abs(each.size - len(each.body)) <= 4 for each in entries)
+
+
+def test_bodies_that_take_long_are_packed_one_in_a_turn() -> None:
+    recent = RecentEntries(recent_max=10)
+    entries = [entry(number, recent) for number in range(1, 21)]
+    assert recent.trim(0.0) and recent.trim(0.0)
+    assert [isinstance(each._body, bytes) for each in entries] == [True, False] + 18 * [True]
 
 
 def test_only_the_newest_decoded_objects_are_kept() -> None:
@@ -32,7 +39,7 @@ def test_only_the_newest_decoded_objects_are_kept() -> None:
     entries = [entry(number, recent) for number in range(1, 101)]
     names = [each.object["metadata"]["tenant"] for each in entries]
     assert entries[0].object is entries[0].object
-    while recent.trim(7):
+    while recent.trim(0.0):
         pass
     assert sum(each._object is not None for each in entries) == 10
     assert [each.object["metadata"]["tenant"] for each in entries] == names
