@@ -298,4 +298,4 @@ def test_a_long_bad_day() -> None:
         cluster.step()
     cluster.calm_down()
     cluster.check_nobody_forgotten()
-    assert sum(len(plane.bindings) for plane in cluster.planes.values()) > 50
+    assert sum(len(plane.bindings) for plane in cluster.planes.values()) > 30, "it was no idle day"
