@@ -1,4 +1,4 @@
-"""One cluster with an attacker and a quiet tenant for all tests of this folder."""
+"""One cluster with an attacker and a quiet tenant for the tests of a file."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 from alcove.testing.attacks import AttackedCluster, attacked_cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackedCluster]:
     with attacked_cluster(tmp_path_factory.mktemp("attacks")) as running:
         yield running

@@ -18,7 +18,11 @@ from alcove.testing.attacks import AttackedCluster
 from alcove.testing.cluster import create, ended, lacking, pod, ready, remove, until
 from alcove.testing.server import wait_until
 
-pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(lacking()), reason=lacking() or "-")]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.alone,  # They take the whole machine, as far as they may, from other tests too.
+    pytest.mark.skipif(bool(lacking()), reason=lacking() or "-"),
+]
 
 WAIT_SECONDS = 60.0
 AGENT_BYTES_MAX = 400 << 20
@@ -120,11 +124,13 @@ def test_other_pods_start_beside_wild_ones(arena: AttackedCluster) -> None:
     with arena.unharmed():
         for name in names:
             create(arena.attacker, wild(arena, name))
-        for name in names:
-            until(arena.attacker, name, lambda each: each["status"]["phase"] != "Pending", WAIT_SECONDS)
-        during = arena.quiet.measure(SECONDS)
-        assert arena.quiet.is_ready
-        remove(arena.attacker, *names)
+        try:
+            for name in names:
+                until(arena.attacker, name, lambda each: each["status"]["phase"] != "Pending", WAIT_SECONDS)
+            during = arena.quiet.measure(SECONDS)
+            assert arena.quiet.is_ready
+        finally:
+            remove(arena.attacker, *names)
     assert not during.failures, during.failures
-    # Four burning pods share two cores with the pod that starts, and so do other tests.
-    assert during.start_p50_ms <= 4 * before.start_p50_ms + 15_000
+    # Four burning pods share two cores with the pod that starts.
+    assert during.start_p50_ms <= 4 * before.start_p50_ms + 5_000
