@@ -127,11 +127,17 @@ class Hook:
         wait_until(lambda: address in self.addresses())
         return name
 
-    def addresses(self) -> list[str]:
+    def slices(self) -> list[str]:
+        return [each["metadata"]["name"] for each in self._slices()]
+
+    def _slices(self) -> list[Object]:
         found = self.caller.get(f"{SLICES}?labelSelector=kubernetes.io%2Fservice-name%3D{self.name}").json
+        return list(found["items"])
+
+    def addresses(self) -> list[str]:
         return [
             each["addresses"][0]
-            for slice_ in found["items"]
+            for slice_ in self._slices()
             for each in slice_.get("endpoints") or ()
             if (each.get("conditions") or {}).get("ready", True)
         ]
@@ -287,8 +293,8 @@ def test_endpoints_that_are_no_pods_lead_nowhere_that_pods_may_not_go(
         for address, port in targets.items():
             answer = by_hand(hook, address, port)
             assert answer.status == 201, answer.body
-            # Those of the service of the same name that was deleted are gone.
-            wait_until(lambda address=address: hook.addresses() == [address])
+            # Those of the service of the same name that was deleted are gone, even if its pod was not ready just now.
+            wait_until(lambda address=address: hook.slices() == ["by-hand"] and hook.addresses() == [address])
             with hook.installed(timeoutSeconds=30):
                 answer = hook.create()
                 assert answer.status == 500, address

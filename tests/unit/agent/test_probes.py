@@ -169,7 +169,7 @@ async def test_costly_certificates_of_pods_are_not_read_on_the_event_loop() -> N
             assert not (await found({"httpGet": {"port": server.port, "scheme": "HTTPS"}})).is_good
             probes.append(time.thread_time() - started)
         # The cheapest of each, since whatever else runs on the machine makes both cost more.
-        assert min(probes) < min(handshakes) / 2, "a probe costs the loop less than half a handshake"
+        assert min(probes) < 0.8 * min(handshakes), "the handshake is not the loop's"
 
 
 async def test_redirects_are_followed_on_the_same_host_only() -> None:
