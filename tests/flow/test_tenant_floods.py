@@ -140,13 +140,14 @@ def test_a_token_on_one_connection_too_many_is_told_so(
 
 
 def test_slow_bodies_take_neither_seats_nor_anybodys_memory(mallory: Caller, quiet: Caller) -> None:
-    head = f"POST {MAPS} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {2 * MIB}\r\n\r\n"
+    head = f"POST {MAPS} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
     slow = [connected(mallory) for _ in range(8)]
     for sock in slow:
-        sock.sendall(head.encode() + b'{"data":')
-    no_room = config_map("no-room", MIB)
-    refused = wait_until(lambda: (made := mallory.post(MAPS, no_room)).status == 429 and made)
-    assert "buffers too many bytes" in refused.json["message"]
+        sock.sendall(f"{head}Content-Length: {2 * MIB}\r\n\r\n".encode())
+    # There is room for six.
+    assert sorted(sock.recv(12) for sock in slow) == [b"HTTP/1.1 100"] * 6 + [b"HTTP/1.1 429"] * 2
+    refused = mallory.post(MAPS, config_map("no-room", MIB))
+    assert refused.status == 429 and "buffers too many bytes" in refused.json["message"]
     assert mallory.get("/api/v1/namespaces/default").status == 200  # Only what needs memory has to wait.
     assert quiet.post(MAPS, config_map("large", MIB)).status == 201
     assert quiet.delete(f"{MAPS}/large").status == 200
