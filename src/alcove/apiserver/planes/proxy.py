@@ -33,6 +33,8 @@ TOTAL_MAX = 4_096
 RING0_RESPONSE_BYTES_MAX = 256 << 20
 """Size of a plane's response to a caller of ring0; a longer one is cut off."""
 CONNECT_SECONDS_MAX = 5.0
+CONTEXTS_KEPT_MAX = 256
+"""TLS contexts of planes that are kept; that of another one is made anew when it is called."""
 POOL = PoolLimits(per_target_max=16, total_max=512, per_owner_max=16, idle_seconds_max=30.0)
 _SHUTDOWN_SECONDS = 5.0
 _Key = tuple[TenantId, PlaneServer]
@@ -78,6 +80,9 @@ class PlaneConnections:
         context = ssl.create_default_context(cadata=server.authority)
         with in_memory(issued.certificate_pem + issued.key_pem) as path:
             context.load_cert_chain(path)
+        self._contexts.pop(tenant, None)
+        if len(self._contexts) >= CONTEXTS_KEPT_MAX:
+            del self._contexts[next(iter(self._contexts))]  # The oldest, perhaps of a tenant that is gone.
         self._contexts[tenant] = (server, now + CLIENT_LIFETIME.total_seconds() * 2 / 3, context)
         return context
 
