@@ -63,7 +63,8 @@ class AttackedCluster(Struct, frozen=True):
         finally:
             for name, process in self.cluster.processes.items():
                 assert process.is_running, f"{name} ended with {process.exit_code}: {process.log[-3000:]}"
-        assert files.changes(HostTree.look(self.cluster)) == []
+        changed = files.changes(HostTree.look(self.cluster))
+        assert not changed, f"files of the machine were changed: {changed}"
         assert self._restarts() == restarts, "something was restarted"
 
     def _restarts(self) -> int:

@@ -31,8 +31,10 @@ BROKEN = (OSError, http.client.HTTPException)
 class LoadClient:
     """A client of one server for one user, with its own connections and without retries."""
 
-    def __init__(self, kubeconfig: Path) -> None:
+    def __init__(self, kubeconfig: Path, source: str = "") -> None:
+        """`source` is the address that the client's connections come from; empty for the system's choice."""
         user = load(kubeconfig)
+        self._source = (source, 0) if source else None
         url, _, self._prefix = user.server.removeprefix("https://").partition("/")
         self._host, _, port = url.partition(":")
         self._port = int(port)
@@ -44,7 +46,11 @@ class LoadClient:
 
     def connect(self) -> http.client.HTTPSConnection:
         connection = http.client.HTTPSConnection(
-            self._host, self._port, context=self._tls, timeout=CONNECT_SECONDS_MAX
+            self._host,
+            self._port,
+            context=self._tls,
+            timeout=CONNECT_SECONDS_MAX,
+            source_address=self._source,
         )
         connection.connect()
         assert isinstance(connection.sock, socket.socket)

@@ -7,7 +7,8 @@ in a pod's network, pod starts, and whether probes keep its pod alive.
         during = quiet.measure(seconds=10)
 
 Everything is measured from outside, by blocking sockets in threads of this process. Attacks therefore run in
-processes of their own (`alcove.testing.abuse`).
+processes of their own (`alcove.testing.abuse`). Quiet clients have machines of their own as abusers have: they connect
+from another address, and their threads do not wait for a core behind the cluster's.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from msgspec import Struct, field
 
 from alcove.api.objects import Object
 from alcove.dataplane import namespaces
+from alcove.processes.priorities import raise_thread_priority
 from alcove.testing.cluster import PODS, LocalCluster, RealCluster, condition, create, pod, ready
 from alcove.testing.load import LoadClient
 from alcove.testing.probes import opened
@@ -37,6 +39,8 @@ PLAIN = "plain"
 """RuntimeClass of containers without a sandbox: other processes can open sockets in their network namespace."""
 READ = "/api/v1/namespaces/default/configmaps/kube-root-ca.crt"
 NAME = "kubernetes.default.svc.cluster.local"
+ADDRESS = "127.0.0.2"
+"""Of quiet clients. The number of connections without a request is bounded for each address."""
 PAUSE_SECONDS = 0.01
 ANSWER_SECONDS_MAX = 10.0
 START_SECONDS_MAX = 60.0
@@ -149,7 +153,7 @@ class QuietTenant:
             works.append(self._resolve)
         if starts:
             works.append(lambda figures, until: self._start_pods(figures, until, overrun_seconds))
-        threads = [threading.Thread(target=work, args=(figures, until)) for work in works]
+        threads = [threading.Thread(target=_promptly, args=(work, figures, until)) for work in works]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -157,7 +161,7 @@ class QuietTenant:
         return figures
 
     def _read(self, figures: QuietFigures, until: float) -> None:
-        client = LoadClient(self.caller.kubeconfig)
+        client = LoadClient(self.caller.kubeconfig, ADDRESS)
         connection: http.client.HTTPSConnection | None = None
         while time.monotonic() < until:
             began = time.perf_counter()
@@ -195,7 +199,7 @@ class QuietTenant:
                 time.sleep(PAUSE_SECONDS)
 
     def _start_pods(self, figures: QuietFigures, until: float, overrun_seconds: float) -> None:
-        client = LoadClient(self.caller.kubeconfig)
+        client = LoadClient(self.caller.kubeconfig, ADDRESS)
         while (began := time.monotonic()) < until:
             name = f"start-{next(_NUMBERS)}"
             start = _PodStart(client, name, until + overrun_seconds)
@@ -261,6 +265,11 @@ class _PodStart:
         raise AssertionError("not seen in time")
 
 
+def _promptly(work: Callable[[QuietFigures, float], None], figures: QuietFigures, until: float) -> None:
+    raise_thread_priority()
+    work(figures, until)
+
+
 def _connect(client: LoadClient) -> http.client.HTTPSConnection:
     connection = client.connect()
     assert isinstance(connection.sock, socket.socket)
@@ -284,7 +293,7 @@ class StallMeter(threading.Thread):
 
     def __init__(self, server: LocalServer) -> None:
         super().__init__(daemon=True)
-        self._client = LoadClient(server.admin_kubeconfig)
+        self._client = LoadClient(server.admin_kubeconfig, ADDRESS)
         self._statistics = Path(f"/proc/{server.pid}/schedstat")
         self._stopping = threading.Event()
         self.longest_ms = 0.0
@@ -294,6 +303,7 @@ class StallMeter(threading.Thread):
         return int(self._statistics.read_text().split()[0]) / 1e6
 
     def run(self) -> None:
+        raise_thread_priority()
         connection: http.client.HTTPSConnection | None = None
         while not self._stopping.wait(0.002):
             computed, began = self._computed_ms(), time.perf_counter()
