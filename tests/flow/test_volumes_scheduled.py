@@ -101,13 +101,15 @@ def test_a_stateful_sets_claims_get_volumes_where_its_pods_are(
     for caller in (tenant_admins(), tenant_admins()):
         caller.kubectl("create", "-f", "-", stdin=json.dumps(stateful_set(3)))
         wait_until(lambda: len(placed(caller)) == 3 and all(placed(caller).values()))  # noqa: B023 - called at once
+        # A pod is placed when its claim has a volume; the claim's status follows.
+        caller.kubectl("wait", "pvc", "--all", "--for=jsonpath={.status.phase}=Bound", "--timeout=60s")
         volumes = {
             each["metadata"]["name"]: each for each in caller.get("/api/v1/persistentvolumes").json["items"]
         }
         assert len(volumes) == 3
         for name, where in placed(caller).items():
             claim = caller.get(f"{CLAIMS}/data-{name}").json
-            assert claim["status"]["phase"] == "Bound" and claim["spec"]["storageClassName"] == "local"
+            assert claim["spec"]["storageClassName"] == "local"
             assert volumes[claim["spec"]["volumeName"]]["metadata"]["labels"]["alcove.io/node"] == where
         shown = caller.kubectl("get", "storageclass,persistentvolumeclaims")
         assert "local (default)" in shown and shown.count("Bound") == 3
