@@ -37,7 +37,8 @@ class RequestSeats:
         division = self._divisions.of(call.identity.tenant)
         if division is not None and not self._try_level(division, call, width):
             return self._wait(division, call, width)
-        if not self._meter.is_late and self._flow.try_acquire(call.identity.tenant, width):
+        take = self._flow.try_first if self._meter.is_late else self._flow.try_acquire
+        if take(call.identity.tenant, width):
             call.seats = width
             return None
         return self._queue(call, width)

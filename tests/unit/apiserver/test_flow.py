@@ -4,6 +4,7 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from alcove.api.errors import TooManyRequests
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
@@ -25,6 +26,7 @@ SMALL = FlowLimits(
     seats=10,
     seats_per_tenant=8,
     seats_of_system=2,
+    first_requests_max=0,
     queue_per_tenant_max=50,
     queued_max=100,
     wait_seconds_max=5.0,
@@ -121,6 +123,37 @@ async def test_flood_delays_a_neighbour_by_one_turn_at_most() -> None:
     await crowd.send(B, 1)
     overtaking = crowd.served[before : crowd.served.index((B, 1))]
     assert sum(width for _, width in overtaking) <= SMALL.seats
+    await crowd.finish()
+
+
+async def test_the_first_request_of_a_quiet_tenant_waits_for_nobody() -> None:
+    flow = FlowController(structs.replace(SMALL, first_requests_max=2))
+    crowd = Crowd(flow)
+    for _ in range(40):
+        crowd.send(A, 4)
+    await asyncio.sleep(0)
+    assert flow.waiting
+    assert flow.try_acquire(B) and flow.try_first(C), "all seats are taken, and others wait"
+    flow.release(B)
+    assert not flow.try_acquire(B), "its second one in the same iteration waits"
+    assert not flow.try_acquire(TenantId("d")), "so does that of a third tenant"
+    flow.release(C)
+    await crowd.finish()
+    assert no_seat_is_lost(flow)
+
+
+async def test_a_tenant_that_had_more_than_others_waits_also_with_its_first_request() -> None:
+    flow = FlowController(structs.replace(SMALL, first_requests_max=2))
+    crowd = Crowd(flow)
+    assert flow.try_acquire(B)
+    flow.charge(B, 1.0, is_on_loop=False)
+    flow.release(B)
+    for _ in range(4):
+        crowd.send(A, 4)
+    await asyncio.sleep(0)
+    assert not flow.try_acquire(B)
+    assert not flow.try_acquire(A), "it has requests that wait"
+    assert not flow.try_first(C, 3), "a large request"
     await crowd.finish()
 
 
@@ -305,7 +338,7 @@ def test_backlogged_tenants_are_served_equally_within_one_request(
     backlog: list[list[int]], held: int
 ) -> None:
     async def scenario() -> None:
-        limits = FlowLimits(seats=12, seats_per_tenant=11, seats_of_system=1)
+        limits = FlowLimits(seats=12, seats_per_tenant=11, seats_of_system=1, first_requests_max=0)
         crowd = Crowd(FlowController(limits))
         crowd.send(TenantId("z"), 11, held=True)
         await run_loop()
@@ -335,7 +368,7 @@ def test_backlogged_tenants_are_served_by_their_weights_within_one_request(
 ) -> None:
     async def scenario() -> None:
         weight_of = {TenantId(f"t{n}"): weight for n, (_, weight) in enumerate(backlogs)}
-        limits = FlowLimits(seats=12, seats_per_tenant=11, seats_of_system=1)
+        limits = FlowLimits(seats=12, seats_per_tenant=11, seats_of_system=1, first_requests_max=0)
         crowd = Crowd(FlowController(limits, weight=lambda tenant: weight_of.get(tenant, 1)))
         crowd.send(TenantId("z"), 11, held=True)
         await run_loop()
