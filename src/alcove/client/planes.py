@@ -121,10 +121,13 @@ class Planes:
         return all(mirror.is_synced(plane) for mirror in mirrors)
 
     async def leave(self, plane: PlaneId) -> None:
+        """Report the plane's objects as deleted; returns when no request to the plane is under way."""
         left = self._planes.pop(plane)
         for mirror, task in left.informers.items():
-            await _stop(task)
+            task.cancel()
             mirror.remove_plane(plane)
+        if left.informers:
+            await asyncio.wait(left.informers.values())
 
     def client(self, plane: PlaneId) -> Client:
         """Raises PlaneLeft."""
@@ -167,13 +170,16 @@ class Planes:
             mirror.add_index(name, index)
         return mirror
 
-    async def drop(self, mirror: Mirror) -> None:
-        """Stop a mirror that is no longer used; its objects are reported as deleted."""
+    def drop(self, mirror: Mirror) -> None:
+        """Stop a mirror that is no longer used; its objects are reported as deleted.
+
+        All of it happens now: an equal request that follows must get another mirror, and not one that is about to
+        stop."""
         self._mirrors = {spec: other for spec, other in self._mirrors.items() if other is not mirror}
         self._by_resource[mirror.selection.resource].remove(mirror)
         for plane, joined in self._planes.items():
             if task := joined.informers.pop(mirror, None):
-                await _stop(task)
+                task.cancel()
                 mirror.remove_plane(plane)
 
     def mirrors(self) -> list[Mirror]:
@@ -191,8 +197,3 @@ class Planes:
         informer = Informer(joined.client, mirror, plane_mirror, spec.tenant)
         name = f"informer {plane} {mirror.resource}"
         joined.informers[mirror] = self._tasks.fatal(name, informer.run())
-
-
-async def _stop(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])

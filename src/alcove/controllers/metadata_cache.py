@@ -22,7 +22,6 @@ from alcove.client.keys import HOME, ObjectKey, PlaneId, TenantKey
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.resources import API_SERVICES, CUSTOM_RESOURCE_DEFINITIONS, Resource
-from alcove.component.tasks import TaskSet
 from alcove.controllers.object_counts import ObjectCounts
 
 _NEEDED = frozenset({"list", "watch", "delete"})
@@ -119,7 +118,6 @@ class MetadataCache:
         """The CRDs, of any tenant, that define the resource. Its mirror is dropped with the last one."""
         self._listeners: list[Listener] = []
         self._counts = ObjectCounts()
-        self._dropping = TaskSet()
         self.crds = planes.mirror(
             ListSelection(CUSTOM_RESOURCE_DEFINITIONS), {"kind": _kind_of}, trim=without_schemas
         )
@@ -172,7 +170,7 @@ class MetadataCache:
             self._custom[entry] = self._mirror(resource, plane)
         elif not desired and entry in self._custom:
             del self._crd_keys[entry]
-            self._dropping.spawn("drop mirror", self._planes.drop(self._custom.pop(entry)))
+            self._planes.drop(self._custom.pop(entry))
 
     # Reading
 

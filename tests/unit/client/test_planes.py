@@ -140,8 +140,31 @@ async def test_planes_join_and_leave_while_mirrors_run(pool: HttpPool, tenant: T
         assert not early.keys(other, tenant) and early.keys(HOME, SYSTEM)
         with pytest.raises(PlaneLeft):
             planes.client(other)
-        await planes.drop(late)
+        planes.drop(late)
         assert planes.mirrors() == [early]
+
+
+async def test_a_resource_that_is_dropped_and_requested_at_once_is_mirrored_again(
+    pool: HttpPool, namespace: str
+) -> None:
+    """A CRD that is deleted and created again left the controllers without its objects, and the next deletion
+    failed with a ValueError."""
+    selection, changes = ListSelection(CONFIG_MAPS), list[ChangeType]()
+    async with Planes() as planes:
+        client = planes.join(HOME, pool)
+        await client.create(SYSTEM, CONFIG_MAPS, {"metadata": {"name": "kept"}}, namespace=namespace)
+        dropped = planes.mirror(selection)
+        await planes.synced()
+        assert "kept" in held(dropped, namespace)
+        dropped.subscribe(lambda change: changes.append(change.kind))
+        planes.drop(dropped)
+        assert ChangeType.DELETED in changes and not held(dropped, namespace)
+        again = planes.mirror(selection)
+        assert again is not dropped
+        await planes.synced()
+        assert "kept" in held(again, namespace) and not held(dropped, namespace)
+        planes.drop(again)
+        assert planes.mirrors() == []
 
 
 async def test_a_joining_plane_is_announced_only_when_it_is_synced(

@@ -70,9 +70,9 @@ class _TenantMirrors:
         ingresses = self.ingresses.list(self.tenant_key.plane, self.tenant_key.tenant)
         return tuple(reading.read(each) for each in ingresses if reading.class_of(each) in classes)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         for mirror in (self.ingresses, self.classes):
-            await self._planes.drop(mirror)
+            self._planes.drop(mirror)
 
 
 class IngressReconciler:
@@ -116,7 +116,7 @@ class IngressReconciler:
         loop = asyncio.get_running_loop()
         try:
             while True:
-                await self._update_mirrors()
+                self._update_mirrors()
                 desired = {tenant_key: mirrors.desired() for tenant_key, mirrors in self._mirrors.items()}
                 self._update_routes(desired)
                 is_due = loop.time() - renewed_at >= RENEW_SECONDS
@@ -125,7 +125,7 @@ class IngressReconciler:
                 await self._wait(renewed_at + RENEW_SECONDS - loop.time())
         finally:
             for mirrors in self._mirrors.values():
-                await mirrors.close()
+                mirrors.close()
 
     async def _wait(self, seconds: float) -> None:
         try:
@@ -136,10 +136,10 @@ class IngressReconciler:
         await asyncio.sleep(GATHER_SECONDS)
         self._changed.clear()
 
-    async def _update_mirrors(self) -> None:
+    def _update_mirrors(self) -> None:
         present = self._present()
         for tenant_key in [each for each in self._mirrors if each not in present]:
-            await self._mirrors.pop(tenant_key).close()
+            self._mirrors.pop(tenant_key).close()
         for tenant_key in present:
             if tenant_key not in self._mirrors:
                 self._mirrors[tenant_key] = _TenantMirrors(self._planes, tenant_key, self.touch)

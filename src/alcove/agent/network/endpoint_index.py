@@ -36,9 +36,9 @@ class EndpointIndex:
     def is_synced(self) -> bool:
         return self._mirror.is_synced(HOME)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self._mirrors.close()
-        await self._planes.drop(self._mirror)
+        self._planes.drop(self._mirror)
 
     def for_owner(self, owner_uid: str) -> list[EndpointAllocation]:
         return list(self._by_owner.get(owner_uid, {}).values())

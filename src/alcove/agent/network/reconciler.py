@@ -134,7 +134,7 @@ class NetworkReconciler:
                 self._local_node_ports.close()
                 self._health_checks.close()
                 self._servers.close()
-                await self.views.close()
+                self.views.close()
                 self.dataplane.close()
 
     def touch(self) -> None:
@@ -178,11 +178,11 @@ class NetworkReconciler:
         except (DataPlaneError, OSError) as error:
             log.warning("orphaned network namespaces remain", extra={"error": str(error)})
         await self.views.ring0.synced()
-        await self.views.follow(self.records.all())
+        self.views.follow(self.records.all())
         deadline = asyncio.get_running_loop().time() + TENANT_SYNC_SECONDS_MAX
         while not self._is_synced(is_late=asyncio.get_running_loop().time() > deadline):
             await self.wait_for_change(RETRY_SECONDS)
-            await self.views.follow(self.records.all())
+            self.views.follow(self.records.all())
         self._changed.set()
 
     def _is_synced(self, *, is_late: bool) -> bool:
@@ -203,7 +203,7 @@ class NetworkReconciler:
 
     async def _reconcile(self) -> None:
         try:
-            await self.views.follow(self.records.all())
+            self.views.follow(self.records.all())
             views = dict(self.views.views)
             synced = [vni for vni, view in views.items() if view.is_synced()]
             state = self._state_builder.build(

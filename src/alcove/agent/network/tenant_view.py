@@ -127,7 +127,7 @@ class TenantNetworkView:
 
     # Starting and closing
 
-    async def watch_peers(self) -> None:
+    def watch_peers(self) -> None:
         """Starts watching pods and namespaces if the tenant has policies, and stops if it has none."""
         if self.has_policies() and self.peers is None:
             pods = self._mirror(PODS, TenantChange.POLICY, metadata_only=True)
@@ -136,13 +136,13 @@ class TenantNetworkView:
             peers, self.peers = self.peers, None
             for mirror in (peers.pods, peers.namespaces):
                 self._mirror_set.remove(mirror)
-                await self._planes.drop(mirror)
+                self._planes.drop(mirror)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self._listeners.clear()
         self._mirror_set.close()
         for mirror in self._mirrors():
-            await self._planes.drop(mirror)
+            self._planes.drop(mirror)
 
 
 def _service_of(slice_: Object) -> Iterable[str]:

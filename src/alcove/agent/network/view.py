@@ -94,9 +94,9 @@ class NetworkView:
         self.table.touch(tenant.service_ids())
         tenant.listen(self._tenant_changed)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self.tenant.ignore(self._tenant_changed)
-        await self.allocations.close()
+        self.allocations.close()
 
     def is_synced(self) -> bool:
         return self.tenant.is_synced() and self.allocations.is_synced()

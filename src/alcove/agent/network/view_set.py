@@ -33,15 +33,15 @@ class NetworkViewSet:
         self._lapsed: set[TenantKey] = set()
         """Tenants that are still watched although they have no pod on this node any more."""
 
-    async def follow(self, records: Iterable[AttachmentRecord]) -> None:
+    def follow(self, records: Iterable[AttachmentRecord]) -> None:
         """Watches what the node's pods and duties require, and stops watching everything else."""
         present = self.ring0.present()
-        await self._restart_lapsed({self._tenant_key_of(nic) for nic in present.values()})
+        self._restart_lapsed({self._tenant_key_of(nic) for nic in present.values()})
         desired = self._desired(records, present)
         for vni in [vni for vni, view in self.views.items() if not _is_of(view, desired.get(vni))]:
-            await self.views.pop(vni).close()
+            self.views.pop(vni).close()
         for tenant_key in set(self._tenants) - {tenant_key for tenant_key, _ in desired.values()}:
-            await self._close_tenant(tenant_key)
+            self._close_tenant(tenant_key)
         for vni, (tenant_key, backing) in desired.items():
             if vni in self.views:
                 self.views[vni].rebase(backing)
@@ -57,23 +57,23 @@ class NetworkViewSet:
                 self._changed,
             )
         for tenant in self._tenants.values():
-            await tenant.watch_peers()
-        await self._watch_bounced()
+            tenant.watch_peers()
+        self._watch_bounced()
 
-    async def _restart_lapsed(self, alive: set[TenantKey]) -> None:
+    def _restart_lapsed(self, alive: set[TenantKey]) -> None:
         """Closes views of tenants that have a pod here again. The API server lets a node read a tenant only
         while the tenant has a pod on it: what was read before may be stale, and the next retry of a watch may
         be far off."""
         for tenant_key in alive & self._lapsed:
             for vni in [vni for vni, view in self.views.items() if view.tenant.tenant_key == tenant_key]:
-                await self.views.pop(vni).close()
-            await self._close_tenant(tenant_key)
+                self.views.pop(vni).close()
+            self._close_tenant(tenant_key)
         self._lapsed = (self._lapsed | set(self._tenants)) - alive
 
-    async def _close_tenant(self, tenant_key: TenantKey) -> None:
+    def _close_tenant(self, tenant_key: TenantKey) -> None:
         tenant = self._tenants.pop(tenant_key, None)
         if tenant is not None:
-            await tenant.close()
+            tenant.close()
 
     def _desired(self, records: Iterable[AttachmentRecord], present: dict[int, PodNic]) -> DesiredNetworks:
         desired: DesiredNetworks = {}
@@ -98,10 +98,10 @@ class NetworkViewSet:
         dedicated = PlaneId(nic.pod.tenant)
         return TenantKey(dedicated if dedicated in self._planes.ids() else HOME, nic.pod.tenant)
 
-    async def _watch_bounced(self) -> None:
+    def _watch_bounced(self) -> None:
         nets = {net for duty in self.ring0.duties() for net in duty.nets}
         for net in [each for each in self._bounced if each not in nets]:
-            await self._bounced.pop(net).close()
+            self._bounced.pop(net).close()
         for net in nets - set(self._bounced):
             self._bounced[net] = EndpointIndex(
                 self._planes, f"spec.net={net}", lambda _allocation: self._changed(), self._changed
@@ -126,13 +126,13 @@ class NetworkViewSet:
     def tenant(self, plane: PlaneId, tenant: TenantId) -> TenantNetworkView | None:
         return self._tenants.get(TenantKey(plane, tenant))
 
-    async def close(self) -> None:
+    def close(self) -> None:
         for view in self.views.values():
-            await view.close()
+            view.close()
         for tenant in self._tenants.values():
-            await tenant.close()
+            tenant.close()
         for index in self._bounced.values():
-            await index.close()
+            index.close()
 
 
 def _is_of(view: NetworkView, desired: tuple[TenantKey, NetworkBacking] | None) -> bool:
