@@ -26,6 +26,7 @@ def flood(name: str, *kinds: str) -> object:
 
 FLOODS = [
     flood("pipelined requests", "pipelining"),
+    flood("bodies in chunks of one byte", "tiny_chunks"),
     flood("watches", "watch_flood"),
     flood("lists, events and large objects", "list_flood", "events_flood", "large_objects"),
     flood("patches", "large_patches"),

@@ -1,7 +1,8 @@
-"""The bytes that this server buffers for each tenant: one account for bodies, responses, watches and history.
+"""The bytes that this server buffers for each tenant: one account for requests, responses, watches and history.
 
 A tenant that reaches its bound loses what is its own: first its history (a watch that resumes gets `Expired`),
-then its slowest watches (`Expired`), then its next request (429). If all tenants together reach the total, the
+then its slowest watches (`Expired`), then connections with the largest requests that are not answered yet, then its
+next request (429). If all tenants together reach the total, the
 tenant with most loses; ring0 and a tenant within an equal share of the total are served even then.
 """
 
@@ -69,6 +70,13 @@ class TenantBuffers:
 
     def release(self, tenant: TenantId, count: int) -> None:
         self._change(tenant, -count)
+
+    def adjust(self, tenant: TenantId, count: int) -> None:
+        """Counts bytes of requests that the tenant's connections hold; fewer if `count` is negative."""
+        if count > 0:
+            self.hold(tenant, count)
+        else:
+            self.release(tenant, -count)
 
     def _change(self, tenant: TenantId, count: int) -> None:
         self.total += count

@@ -1,7 +1,7 @@
 """Counts the bodies and responses that are in memory for a tenant.
 
-A short body is received before its request is admitted and is not counted: it is bounded per connection. A
-longer one is received after the request is authorized and its bytes are reserved.
+A short body is received before its request is admitted, and is counted with its connection
+(`http/connections.py`). A longer one is received after the request is authorized and its bytes are reserved.
 """
 
 from __future__ import annotations

@@ -9,6 +9,9 @@
     server            HttpServer: listens, holds the connections, closes those that are idle or too slow
     serverconnection  HttpServerConnection: one client's connection
     requests          RequestReceiver: assembles requests from the parser's events
+    connections       ConnectionTable: counts connections and their bytes by client address and by tenant
+    accepting         Acceptor: accepts connections and computes their TLS handshakes in threads
+    turns             Turns, ReadingTurns: share the loop's time between the connections of different groups
     tunnel            Tunnel: a connection after it was upgraded
     upload            RequestUpload: a request's body that is read while the request is handled
 

@@ -26,6 +26,7 @@ from alcove.http.errors import HandshakeFailed
 from alcove.http.handshakes import RECEIVED_BYTES_MAX, complete
 from alcove.http.limits import HttpLimits
 from alcove.http.tls_transport import READ_BYTES_MAX, TlsSession, TlsTransport
+from alcove.http.turns import ReadingTurns
 
 log = logging.getLogger(__name__)
 
@@ -78,13 +79,19 @@ class Acceptor:
     """Listens at several addresses with the same port."""
 
     def __init__(
-        self, protocols: Protocols, table: ConnectionTable, tls: ssl.SSLContext | None, limits: HttpLimits
+        self,
+        protocols: Protocols,
+        table: ConnectionTable,
+        tls: ssl.SSLContext | None,
+        limits: HttpLimits,
+        reading: ReadingTurns,
     ) -> None:
         """`protocols` creates the protocol of a connection, which sets the slot's `is_made` in
         `connection_made`."""
         self._protocols = protocols
         self._table = table
         self._tls = tls
+        self._reading = reading
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="accepting")
         self._buffer = memoryview(bytearray(READ_BYTES_MAX))
         self._handshake_seconds_max = limits.handshake_seconds_max
@@ -282,7 +289,9 @@ class Acceptor:
     def _protocol(self, arrival: _Arrival, session: TlsSession | None) -> asyncio.BaseProtocol:
         arrival.slot.awaits_server = False
         protocol = self._protocols(arrival.slot)
-        return protocol if session is None else TlsTransport(session, protocol, self._buffer)
+        if session is None:
+            return protocol
+        return TlsTransport(session, protocol, self._buffer, partial(self._reading.read, arrival.slot))
 
     def _ended(self, arrival: _Arrival, _task: asyncio.Task[None]) -> None:
         """Called also for a task that was cancelled before it began."""

@@ -2,7 +2,9 @@
 
 A group is whatever the server's owner accounts connections to: the API server's groups are tenants. One that has
 too many loses only its own: a further connection of a group is refused, and a new connection from an address
-closes one of that address that is not authenticated: the oldest whose client could continue and does not. Agents,
+closes one of that address that is not authenticated: the oldest whose client could continue and does not. The same
+holds for the bytes of requests that connections hold until they are answered: an address that sends many parts of
+requests loses the connection that holds most, and a group's bytes are counted by the server's owner. Agents,
 proxies and quiet clients that authenticate at once are therefore served behind an address from which others open
 connections and say nothing.
 """
@@ -21,6 +23,10 @@ SHARE_OF_RESERVES = 8
 """Of few connections in all, at most an eighth is kept for new ones, and as many for the unlimited group."""
 
 
+CountBytes = Callable[[str, int], None]
+"""(group, count): the group's connections hold so many bytes more, or less if it is negative."""
+
+
 def _nothing() -> None:
     pass
 
@@ -35,6 +41,7 @@ class ConnectionSlot:
         "close",
         "deadline",
         "group",
+        "held_bytes",
         "is_closed",
         "is_counted",
         "is_made",
@@ -49,6 +56,8 @@ class ConnectionSlot:
         """The time at which it is closed if no request was authenticated."""
         self.group = ""
         """Empty until a request is authenticated."""
+        self.held_bytes = 0
+        """Bytes of requests that are in memory: received in part, waiting, or being answered."""
         self.awaits_server = False
         """Whether the client has done what it can, and waits for the server to compute its handshake."""
         self.is_counted = True
@@ -63,11 +72,22 @@ class ConnectionSlot:
         or another group; False if the group has too many."""
         return self.group == group or self._table.claim(self, group)
 
+    def hold(self, count: int) -> None:
+        """Counts so many bytes of requests instead of those before. May close connections, this one included."""
+        self._table.hold(self, count)
+
 
 class ConnectionTable:
-    def __init__(self, limits: HttpLimits, unlimited: str | None = None, *, has_groups: bool = True) -> None:
+    def __init__(
+        self,
+        limits: HttpLimits,
+        unlimited: str | None = None,
+        *,
+        has_groups: bool = True,
+        count_bytes: CountBytes = lambda _group, _count: None,
+    ) -> None:
         """`unlimited`: a group that is bounded only by the number of all connections, and for which some are
-        reserved."""
+        reserved. `count_bytes` may call `shed`."""
         self._limits = limits
         self._unlimited = unlimited
         self._has_groups = has_groups
@@ -81,7 +101,11 @@ class ConnectionTable:
         self._strangers: dict[str, dict[ConnectionSlot, None]] = {}
         """Connections without a group by network, the oldest first."""
         self._strangers_count = 0
-        self._groups: dict[str, int] = {}
+        self._strangers_bytes: dict[str, int] = {}
+        """Bytes that connections without a group hold, by network."""
+        self._strangers_bytes_sum = 0
+        self._groups: dict[str, dict[ConnectionSlot, None]] = {}
+        self._count_bytes = count_bytes
         self.count = 0
 
     def open(self, address: str, now: float) -> ConnectionSlot | None:
@@ -105,17 +129,41 @@ class ConnectionTable:
         """See `ConnectionSlot.claim`."""
         if not slot.is_counted:
             return True  # It is being closed.
-        if self._groups.get(group, 0) >= self._share(group):
+        if len(self._groups.get(group, ())) >= self._share(group):
             return False
         self._forget(slot)
         slot.group = group
-        self._groups[group] = self._groups.get(group, 0) + 1
+        self._groups.setdefault(group, {})[slot] = None
+        self._count(slot, slot.held_bytes)
         return True
+
+    def hold(self, slot: ConnectionSlot, count: int) -> None:
+        """See `ConnectionSlot.hold`."""
+        more, slot.held_bytes = count - slot.held_bytes, count
+        if not slot.is_counted:
+            return
+        self._count(slot, more)
+        if slot.group or more < 0 or not self._has_groups:
+            return
+        limits = self._limits
+        if self._strangers_bytes.get(slot.network, 0) > limits.unauthenticated_bytes_per_address_max:
+            self._end(max(self._strangers[slot.network], key=_held_bytes))
+        elif self._strangers_bytes_sum > limits.unauthenticated_bytes_max:
+            network = max(self._strangers_bytes, key=self._strangers_bytes.__getitem__)
+            self._end(max(self._strangers[network], key=_held_bytes))
+
+    def shed(self, group: str, count: int) -> None:
+        """Closes the connections of a group that hold most, until about `count` bytes are free."""
+        for slot in sorted(self._groups.get(group, ()), key=_held_bytes, reverse=True):
+            if count <= 0 or not slot.held_bytes:
+                return
+            count -= slot.held_bytes
+            self._end(slot)
 
     def closed(self, slot: ConnectionSlot) -> None:
         """Call it once for each slot."""
         self._forget(slot)
-        slot.is_closed, slot.close = True, _nothing
+        slot.is_closed, slot.is_counted, slot.close = True, False, _nothing
         self.count -= 1
 
     def close_expired(self, now: float) -> None:
@@ -136,15 +184,31 @@ class ConnectionTable:
     def _close_one(self, slots: dict[ConnectionSlot, None]) -> None:
         """Closes the oldest connection whose client could continue. If all wait for the server, the newest: it has
         waited for the shortest time, and has the longest to wait."""
-        chosen = next((slot for slot in slots if not slot.awaits_server), next(reversed(slots)))
+        self._end(next((slot for slot in slots if not slot.awaits_server), next(reversed(slots))))
+
+    def _end(self, slot: ConnectionSlot) -> None:
         # Now, as the connection may end later.
-        self._forget(chosen)
-        chosen.is_counted = False
-        chosen.close()
+        self._forget(slot)
+        slot.is_counted = False
+        slot.close()
+
+    def _count(self, slot: ConnectionSlot, more: int) -> None:
+        if not more:
+            return
+        if slot.group:
+            self._count_bytes(slot.group, more)
+            return
+        self._strangers_bytes_sum += more
+        now = self._strangers_bytes.get(slot.network, 0) + more
+        if now:
+            self._strangers_bytes[slot.network] = now
+        else:
+            del self._strangers_bytes[slot.network]
 
     def _forget(self, slot: ConnectionSlot) -> None:
         if not slot.is_counted:
             return
+        self._count(slot, -slot.held_bytes)
         if not slot.group:
             own = self._strangers[slot.network]
             del own[slot]
@@ -152,9 +216,14 @@ class ConnectionTable:
                 del self._strangers[slot.network]
             self._strangers_count -= 1
             return
-        self._groups[slot.group] -= 1
-        if not self._groups[slot.group]:
+        members = self._groups[slot.group]
+        del members[slot]
+        if not members:
             del self._groups[slot.group]
+
+
+def _held_bytes(slot: ConnectionSlot) -> int:
+    return slot.held_bytes
 
 
 def network_of(address: str) -> str:

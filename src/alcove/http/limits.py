@@ -23,6 +23,9 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
     """Pending requests of one connection; beyond that, the socket is not read."""
     pipelined_bytes_max: int = 16 << 10
     """Bytes of pending requests of one connection; beyond that, the socket is not read."""
+    uncounted_bytes_max: int = 8 << 10
+    """Bytes of requests of one connection that are not counted for its group or address: most requests are not
+    larger, and the number of connections bounds them."""
     connections_max: int = 20_000
     """Open connections of a server; one more is closed."""
     connections_per_group_max: int = 1_000
@@ -34,6 +37,10 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
     """Connections without an authenticated request; one more closes the oldest of the address with most."""
     unauthenticated_per_address_max: int = 512
     """The same per client address (IPv6: per /64); one more closes the oldest of that address."""
+    unauthenticated_bytes_per_address_max: int = 8 << 20
+    """Bytes of requests that such connections of one address hold, in parts; more closes the one with most."""
+    unauthenticated_bytes_max: int = 64 << 20
+    """The same of all addresses; more closes the one with most, of the address with most."""
     unauthenticated_seconds_max: float = 30.0
     """From the beginning of a connection to the first request that is authenticated, for servers that have
     groups; then the connection is closed."""

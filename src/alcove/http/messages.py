@@ -167,6 +167,12 @@ class HttpRequest:
         self.upload: RequestUpload | None = None
         """The body if the request is handled before its body is received; `body` is then empty."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of the request as received."""
+        fields = sum(len(name) + len(value) for name, value in self.fields)
+        return len(self.path) + len(self.raw_query) + fields + len(self.body)
+
     def query(self) -> dict[str, str]:
         """Query parameters; the first of several with the same name is used, as in Go. Raises
         MalformedMessage."""

@@ -46,6 +46,7 @@ class HttpParser:
         "_requests",
         "_sink",
         "_target",
+        "_uncounted_bytes",
         "is_bodiless",
         "unread_bytes",
     )
@@ -72,6 +73,13 @@ class HttpParser:
         self._is_replayed = False
         self.unread_bytes = 0
         """Consecutive bytes that are not body, counted by whole reads; 0 between two messages."""
+        self._uncounted_bytes = 0
+        """Bytes that arrived with the beginning of this message, and may belong to it."""
+
+    @property
+    def partial_bytes(self) -> int:
+        """Size of a head, or of other data that is not body, that was received in part: not less than it is."""
+        return self.unread_bytes + self._uncounted_bytes if self.unread_bytes else 0
 
     @property
     def is_idle(self) -> bool:
@@ -152,8 +160,10 @@ class HttpParser:
     def on_message_begin(self) -> None:
         self._fields = []
         self._target, self._reason = b"", b""
-        # Its first bytes may have arrived with the end of another message, and were counted there.
-        self.unread_bytes = self.unread_bytes or 1
+        self._uncounted_bytes = 0
+        if not self.unread_bytes:
+            # Its first bytes arrived with the end of another message, and were counted there.
+            self.unread_bytes, self._uncounted_bytes = 1, self._fed_bytes
 
     def on_url(self, part: bytes) -> None:
         self._target += part
@@ -162,12 +172,13 @@ class HttpParser:
         self._reason += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        # Now, as each field takes a hundred bytes, and may have been sent in four.
+        if len(self._fields) >= self._headers_max:
+            raise HeadTooLarge(f"at most {self._headers_max} headers are accepted")
         self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         fields, parser = self._fields, self._parser
-        if len(fields) > self._headers_max:
-            raise HeadTooLarge(f"at most {self._headers_max} headers are accepted")
         if max(self.unread_bytes, self._fed_bytes) > self._head_bytes_max:
             self._check_size()
         # Names are ASCII: llhttp accepts no others.

@@ -8,6 +8,7 @@ upload through which its handler receives the body.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Protocol
 
 from alcove.http.connections import ConnectionSlot
@@ -33,6 +34,9 @@ class RequestOwner(Protocol):
     def update_reading(self) -> None:
         """Called when the upload's `is_paused` has changed."""
 
+    def count_held_bytes(self) -> None:
+        """Called when a handler begins to receive its body, which it accounts for itself from then on."""
+
     def uploaded(self) -> None:
         """Called when the upload of the last received request is complete."""
 
@@ -44,7 +48,6 @@ class RequestOwner(Protocol):
 class RequestReceiver:
     __slots__ = (
         "_body",
-        "_body_bytes",
         "_body_bytes_max",
         "_early_body_bytes_max",
         "_owner",
@@ -59,8 +62,8 @@ class RequestReceiver:
         self._body_bytes_max = limits.body_bytes_max
         self._early_body_bytes_max = limits.early_body_bytes_max
         self._request: HttpRequest | None = None
-        self._body: list[bytes] = []
-        self._body_bytes = 0
+        self._body = bytearray()
+        """Not a list of its parts: each part takes fifty bytes, and may have one."""
         self.owes_continue = False
         """Whether the client waits for 100 Continue before it sends the upload."""
         self.upload: RequestUpload | None = None
@@ -79,6 +82,12 @@ class RequestReceiver:
         """Whether the upload may be longer than a body that is kept in memory."""
         upload = self.upload
         return upload is not None and (upload.length is None or upload.length > self._body_bytes_max)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a request that are not passed on yet."""
+        upload = self.upload
+        return self.parser.partial_bytes + len(self._body) + (upload.held_bytes if upload is not None else 0)
 
     # Called by the parser
 
@@ -112,25 +121,25 @@ class RequestReceiver:
         request, self._request = self._request, None
         assert request is not None
         self.owes_continue = request.headers.get("expect", "").lower() == "100-continue"
-        upload = RequestUpload(length, self._owner.update_reading, self._send_continue)
+        upload = RequestUpload(length, self._owner.update_reading, partial(self._followed, self._owner))
         self.upload = request.upload = upload
-        for data in self._body:
-            upload.received(data)
-        self._body, self._body_bytes = [], 0
+        if self._body:
+            upload.received(bytes(self._body))
+            self._body = bytearray()
         self._owner.received(request)
 
-    def _send_continue(self) -> None:
+    def _followed(self, owner: RequestOwner) -> None:
         """Send 100 Continue if the client waits for it. The request's turn has come: no other response is
         being written."""
         if self.owes_continue:
             self.owes_continue = False
-            self._owner.transport.write(CONTINUE)
+            owner.transport.write(CONTINUE)
+        owner.count_held_bytes()
 
     def body_received(self, data: bytes) -> None:
         if self.upload is None:
-            self._body.append(data)
-            self._body_bytes += len(data)
-            if self._body_bytes > self._early_body_bytes_max:
+            self._body += data
+            if len(self._body) > self._early_body_bytes_max:
                 self._hand_over(None)  # Only a chunked body does not tell its size before.
         else:
             self.upload.received(data)
@@ -145,6 +154,6 @@ class RequestReceiver:
         request, self._request = self._request, None
         assert request is not None
         if self._body:
-            request.body = b"".join(self._body)
-            self._body, self._body_bytes = [], 0
+            request.body = bytes(self._body)
+            self._body = bytearray()
         self._owner.received(request)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
-from time import perf_counter
 
 from alcove.http.accepting import Acceptor
-from alcove.http.connections import ConnectionSlot, ConnectionTable
+from alcove.http.connections import ConnectionSlot, ConnectionTable, CountBytes
 from alcove.http.errors import HttpError
 from alcove.http.limits import LIMITS, HttpLimits
 from alcove.http.messages import HttpRequest, HttpResponse
 from alcove.http.serverconnection import HttpHandler, HttpServerConnection
+from alcove.http.turns import ReadingTurns, Turns
 
 SWEEP_SECONDS = 5.0
 SENDING_SECONDS = 0.002
@@ -41,6 +40,8 @@ class HttpServer:
         streams_body: Callable[[HttpRequest], bool] = lambda _request: False,
         group_of: Callable[[object], str] | None = None,
         unlimited_group: str | None = None,
+        charge: Callable[[str, float], None] = lambda _group, _seconds: None,
+        count_bytes: CountBytes = lambda _group, _count: None,
         limits: HttpLimits = LIMITS,
     ) -> None:
         """`host`: one address to listen on, or several with the same port. `identify`: maps a client's
@@ -49,7 +50,8 @@ class HttpServer:
         `streams_body`: whether a request with a body is handled as soon as its head is received, however short
         the body is, and without a size limit. `group_of`: the group that a `peer`'s connections are counted for,
         empty if that is decided by its requests (`HttpRequest.connection`); None for a server that does not
-        authenticate its clients. `unlimited_group`: see `ConnectionTable`."""
+        authenticate its clients. `unlimited_group` and `count_bytes`: see `ConnectionTable`. `charge`: see
+        `ReadingTurns`."""
         self.handle = handler
         self._hosts = (host,) if isinstance(host, str) else host
         self._port = port
@@ -59,19 +61,21 @@ class HttpServer:
         self.streams_body = streams_body
         self._group_of = group_of
         self.limits = limits
-        self.connections = ConnectionTable(limits, unlimited_group, has_groups=group_of is not None)
+        self.connections = ConnectionTable(
+            limits, unlimited_group, has_groups=group_of is not None, count_bytes=count_bytes
+        )
         self._connections: set[HttpServerConnection] = set()
         self._acceptor: Acceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._sending: OrderedDict[str, OrderedDict[HttpServerConnection, None]] = OrderedDict()
-        """Connections that have a slice of a large body to write, by their group; the next group first."""
-        self._is_sending_scheduled = False
+        self._sending: Turns[HttpServerConnection] = Turns(SENDING_SECONDS, HttpServerConnection.write_slice)
+        """Connections that have a slice of a large body to write, by their group."""
+        self.reading = ReadingTurns(charge)
         self.stopping = False
 
     async def __aenter__(self) -> HttpServer:
         self._loop = asyncio.get_running_loop()
         self._acceptor = Acceptor(
-            partial(HttpServerConnection, self), self.connections, self._tls, self.limits
+            partial(HttpServerConnection, self), self.connections, self._tls, self.limits, self.reading
         )
         await self._acceptor.listen(self._hosts, self._port)
         self._close_expired()
@@ -126,27 +130,8 @@ class HttpServer:
             self.connections.closed(slot)
 
     def send_later(self, connection: HttpServerConnection) -> None:
-        """Calls the connection's `write_slice` when it is its turn, which goes round between groups and within each
-        between connections."""
-        self._sending.setdefault(connection.slot.group, OrderedDict())[connection] = None
-        if not self._is_sending_scheduled:
-            self._is_sending_scheduled = True
-            self._loop.call_soon(self._send)
-
-    def _send(self) -> None:
-        self._is_sending_scheduled = False
-        until = perf_counter() + SENDING_SECONDS
-        while self._sending:
-            group, connections = self._sending.popitem(last=False)
-            connection, _ = connections.popitem(last=False)
-            if connections:
-                self._sending[group] = connections
-            connection.write_slice()
-            if perf_counter() >= until:
-                break
-        if self._sending and not self._is_sending_scheduled:
-            self._is_sending_scheduled = True
-            self._loop.call_soon(self._send)
+        """Calls the connection's `write_slice` when it is its turn."""
+        self._sending.add(connection.slot.group, connection)
 
     def idle_deadline(self) -> float:
         return self._loop.time() + self.limits.idle_seconds_max

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from alcove.http.closing import CLOSED
@@ -50,6 +51,7 @@ class HttpServerConnection(asyncio.Protocol):
         "_receiver",
         "_refused",
         "_request",
+        "_request_bytes",
         "_response",
         "_rest",
         "_server",
@@ -89,6 +91,8 @@ class HttpServerConnection(asyncio.Protocol):
         """Whether the next request waits until the client has read the last response."""
         self.is_answering = False
         self._request: HttpRequest | None = None
+        self._request_bytes = 0
+        """Size of a request whose response takes time."""
         self._response: HttpResponse | None = None
         self._rest: Iterator[bytes | memoryview] | None = None
         """What remains to be written of a large body."""
@@ -147,6 +151,7 @@ class HttpServerConnection(asyncio.Protocol):
         except HttpError as error:
             self._refuse(error)
             return
+        self.count_held_bytes()
         if self._waiting_bytes > self._server.limits.pipelined_bytes_max:
             if self._stream is not None:
                 # The stream may last for hours, and what waits behind it is in memory.
@@ -211,6 +216,18 @@ class HttpServerConnection(asyncio.Protocol):
         else:
             self.transport.pause_reading()
 
+    def count_held_bytes(self) -> None:
+        """Count what is in memory of requests: those that wait or are received in part, and the current one."""
+        if self.transport is CLOSED:
+            return
+        held = max(self._waiting_bytes, self._receiver.held_bytes) + self._request_bytes
+        upload = self._request.upload if self._request is not None else None
+        if upload is not None and upload is not self._receiver.upload:
+            held += upload.held_bytes
+        held = held if held > self._server.limits.uncounted_bytes_max else 0
+        if held != self.slot.held_bytes:
+            self.slot.hold(held)
+
     def _set_queue_full(self, is_full: bool) -> None:
         self._is_queue_full = is_full
         self.update_reading()
@@ -221,11 +238,16 @@ class HttpServerConnection(asyncio.Protocol):
         self.deadline = 0.0
         self.is_answering = True
         self._request = request
+        began = perf_counter()
         result = self._server.handle(request)
         if isinstance(result, HttpResponse):
             self._respond(request, result)
         else:
             self._task = asyncio.get_running_loop().create_task(self._wait(request, result))
+        self._server.reading.handled_seconds += perf_counter() - began
+        if self.is_answering:
+            self._request_bytes = request.size
+            self.count_held_bytes()
 
     async def _wait(self, request: HttpRequest, result: Coroutine[Any, Any, HttpResponse]) -> None:
         try:
@@ -326,6 +348,7 @@ class HttpServerConnection(asyncio.Protocol):
     def _answered(self) -> None:
         self._release()
         self.is_answering = False
+        self._request_bytes = 0
         upload = self._receiver.upload
         if upload is not None and self._is_uploading and not self._receiver.owes_continue:
             # If the connection were closed now, a client that is still sending could lose the response.
@@ -338,8 +361,8 @@ class HttpServerConnection(asyncio.Protocol):
     @property
     def _is_uploading(self) -> bool:
         """Whether the body of the request being answered is still being received."""
-        request = self._request
-        return request is not None and request.upload is not None and not request.upload.is_complete
+        upload = self._request.upload if self._request is not None else None
+        return upload is not None and not upload.is_complete
 
     def _next(self) -> None:
         # It is not kept while the connection is idle: it may be large.
@@ -357,9 +380,10 @@ class HttpServerConnection(asyncio.Protocol):
 
     def _idle(self) -> None:
         """Set the deadline while no request is being answered; the next one may be received in part."""
-        receiver, server = self._receiver, self._server
-        is_in_head = receiver.parser.unread_bytes and receiver.parser.is_in_head
-        self.deadline = server.head_deadline() if is_in_head else server.idle_deadline()
+        if self.slot.held_bytes:
+            self.count_held_bytes()
+        is_in_head = self._receiver.parser.is_in_head
+        self.deadline = self._server.head_deadline() if is_in_head else self._server.idle_deadline()
 
     def _schedule_next(self) -> None:
         """Answer the next waiting request in the loop's next iteration."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
 
@@ -26,25 +27,33 @@ class TlsSession(Struct, frozen=True):
 
 
 class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
-    __slots__ = ("_buffer", "_is_paused", "_protocol", "_session", "_socket")
+    __slots__ = ("_buffer", "_has_to_wait", "_is_paused", "_protocol", "_schedule", "_session", "_socket")
 
     def __init__(
-        self, session: TlsSession, protocol: asyncio.Protocol, buffer: memoryview | None = None
+        self,
+        session: TlsSession,
+        protocol: asyncio.Protocol,
+        buffer: memoryview | None = None,
+        schedule: Callable[[TlsTransport], None] | None = None,
     ) -> None:
-        """`buffer` has READ_BYTES_MAX bytes; transports of one event loop may share it."""
+        """`buffer` has READ_BYTES_MAX bytes; transports of one event loop may share it. `schedule` is called when
+        data is received, and calls `read_now`, or `read_later` before that (`ReadingTurns`)."""
         super().__init__()
         self._session = session
         self._protocol = protocol
         self._socket: asyncio.Transport = cast(asyncio.Transport, None)
         self._buffer = memoryview(bytearray(READ_BYTES_MAX)) if buffer is None else buffer
+        self._schedule = schedule
         self._is_paused = False
+        self._has_to_wait = False
+        """Whether received data waits for its turn to be read."""
 
     # Called by the socket's transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._socket = cast(asyncio.Transport, transport)
         self._protocol.connection_made(self)
-        self._read()  # The peer may have sent more than the end of its handshake.
+        self._received()  # The peer may have sent more than the end of its handshake.
 
     def get_buffer(self, sizehint: int) -> memoryview:
         del sizehint
@@ -52,7 +61,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._session.incoming.write(self._buffer[:nbytes])
-        self._read()
+        self._received()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._protocol.connection_lost(exc)
@@ -63,7 +72,26 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._protocol.resume_writing()
 
-    def _read(self) -> None:
+    def _received(self) -> None:
+        if self._schedule is None:
+            self.read_now()
+        elif not self._has_to_wait:
+            self._schedule(self)
+
+    # Called by `schedule`
+
+    def read_later(self) -> None:
+        self._has_to_wait = True
+        if not self._socket.is_closing():
+            self._socket.pause_reading()
+
+    def read_now(self) -> None:
+        if self._socket.is_closing():
+            return
+        if self._has_to_wait:
+            self._has_to_wait = False
+            if not self._is_paused:
+                self._socket.resume_reading()
         incoming, read = self._session.incoming, self._session.tls.read
         try:
             while incoming.pending and not self._is_paused and not self._socket.is_closing():
@@ -133,10 +161,12 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def resume_reading(self) -> None:
         self._is_paused = False
+        if self._has_to_wait:
+            return
         self._socket.resume_reading()
         if self._session.incoming.pending:
             # Not now: the protocol may be handling data.
-            asyncio.get_running_loop().call_soon(self._read)
+            asyncio.get_running_loop().call_soon(self._received)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._socket.set_write_buffer_limits(high, low)

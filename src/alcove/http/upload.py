@@ -39,8 +39,12 @@ class RequestUpload:
         self._on_follow = on_follow
         self._receiver: UploadReceiver | None = None
         self._is_buffered = True
-        self._held: list[bytes] = []
-        self._held_bytes = 0
+        self._held = bytearray()
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that are received, and that nobody receives yet."""
+        return len(self._held)
 
     # Called by the handler of the request
 
@@ -53,10 +57,10 @@ class RequestUpload:
     def follow(self, receiver: UploadReceiver) -> None:
         """Pass the body to `receiver`, beginning with data already received."""
         self._receiver = receiver
+        held, self._held = bytes(self._held), bytearray()
         self._on_follow()
-        held, self._held = self._held, []
-        for data in held:
-            receiver.take(data)
+        if held:
+            receiver.take(held)
         if self.is_complete:
             receiver.ended()
         else:
@@ -78,9 +82,8 @@ class RequestUpload:
         if self._receiver is not None:
             self._receiver.take(data)
         elif self._is_buffered:
-            self._held.append(data)
-            self._held_bytes += len(data)
-            if self._held_bytes > HELD_BYTES_MAX:
+            self._held += data
+            if len(self._held) > HELD_BYTES_MAX:
                 self.pause()
 
     def finished(self) -> None:
@@ -93,7 +96,7 @@ class RequestUpload:
     def discard(self) -> None:
         """Read and drop the rest of the body, because the request was answered."""
         self._receiver, self._is_buffered = None, False
-        self._held.clear()
+        self._held = bytearray()
         self.resume()
 
 
@@ -103,18 +106,18 @@ class _Collector:
     def __init__(self, bytes_max: int) -> None:
         self.body: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._bytes_max = bytes_max
-        self._parts: list[bytes] = []
-        self._bytes = 0
+        self._data = bytearray()
 
     def take(self, data: bytes) -> None:
-        self._bytes += len(data)
-        if self._bytes <= self._bytes_max:
-            self._parts.append(data)
-        elif not self.body.done():
-            self._parts.clear()
+        if self.body.done():
+            return
+        if len(self._data) + len(data) <= self._bytes_max:
+            self._data += data
+        else:
+            self._data = bytearray()
             self.body.set_exception(BodyTooLarge(f"limit is {self._bytes_max} bytes"))
 
     def ended(self) -> None:
         if not self.body.done():
-            self.body.set_result(b"".join(self._parts))
-            self._parts.clear()
+            data, self._data = bytes(self._data), bytearray()
+            self.body.set_result(data)

@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from alcove.api import registry
 from alcove.api.destinations import Network
 from alcove.api.errors import ApiError
-from alcove.api.ids import SYSTEM
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.registry import KindRegistry
 from alcove.apiserver.activity import UserActivity
 from alcove.apiserver.admission.chain import Chain
@@ -319,6 +319,8 @@ async def _serving(
             streams_body=lambda request: "/proxy" in request.path and path_of(request.path) is not None,
             group_of=_tenant_of,
             unlimited_group=SYSTEM,
+            charge=lambda group, seconds: flow.charge(TenantId(group), seconds),
+            count_bytes=lambda group, count: buffers.adjust(TenantId(group), count),
             limits=structs.replace(
                 LIMITS,
                 connections_max=connections_that_fit(LIMITS.connections_max),
@@ -326,6 +328,8 @@ async def _serving(
             ),
         ) as server:
             revoked.serve(server, authenticator.is_revoked)
+            # After the watches: these can be resumed, requests may have to be sent again.
+            buffers.add_shedder(server.connections.shed)
             url = f"https://{config.host}:{server.port}"
             log.info("serving", extra={"url": url})
             try:

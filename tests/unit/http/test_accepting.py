@@ -18,6 +18,7 @@ from alcove.http.connections import ConnectionSlot, ConnectionTable
 from alcove.http.limits import HttpLimits
 from alcove.http.messages import HttpRequest, HttpResponse
 from alcove.http.server import HttpServer
+from alcove.http.turns import ReadingTurns
 from alcove.testing.certificates import self_signed
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -326,7 +327,7 @@ def test_a_connection_that_is_closed_while_its_transport_is_made_is_lost_for_its
                 table.closed(self._slot)
                 events.append("lost")
 
-        acceptor = accepting.Acceptor(Evicted, table, tls, HttpLimits())
+        acceptor = accepting.Acceptor(Evicted, table, tls, HttpLimits(), ReadingTurns())
         await acceptor.listen(["127.0.0.1"], 0)
         with contextlib.suppress(ConnectionError):
             reader, _ = await asyncio.open_connection("127.0.0.1", acceptor.port, ssl=trusting())

@@ -148,6 +148,66 @@ def test_nothing_is_counted_after_all_are_closed() -> None:
     )
 
 
+def test_an_address_that_sends_many_parts_of_requests_loses_the_connection_that_holds_most() -> None:
+    clients = Clients(unauthenticated_bytes_per_address_max=1_000)
+    quiet, stranger = clients.open("10.0.0.1"), clients.open("10.0.0.2")
+    quiet.hold(100)
+    stranger.hold(900)
+    flood = [clients.open("10.0.0.1") for _ in range(3)]
+    for number, slot in enumerate(flood):
+        slot.hold(400 + number)
+    assert clients.closed == [flood[2]]
+    flood[0].hold(0)
+    flood[1].hold(900)
+    assert clients.closed == [flood[2]]
+
+
+def test_strangers_of_many_addresses_lose_the_largest_request_of_the_address_with_most_bytes() -> None:
+    clients = Clients(unauthenticated_bytes_max=1_000)
+    slots = [clients.open(f"10.0.0.{number}") for number in range(4)]
+    for slot, count in zip(slots, (200, 400, 300, 200), strict=True):
+        slot.hold(count)
+    assert clients.closed == [slots[1]]
+
+
+def test_bytes_of_a_connection_are_counted_for_its_group_until_it_is_closed() -> None:
+    counted: list[tuple[str, int]] = []
+    table = ConnectionTable(LIMITS, count_bytes=lambda group, count: counted.append((group, count)))
+    slot = table.open("10.0.0.1", 0.0)
+    assert slot is not None
+    slot.hold(70)
+    assert not counted
+    assert slot.claim("acme")
+    slot.hold(100)
+    slot.hold(40)
+    assert slot.claim("globex")
+    table.closed(slot)
+    slot.hold(0)
+    assert counted == [
+        ("acme", 70),
+        ("acme", 30),
+        ("acme", -60),
+        ("acme", -40),
+        ("globex", 40),
+        ("globex", -40),
+    ]
+    assert vars(table)["_strangers_bytes"] == {} and vars(table)["_strangers_bytes_sum"] == 0
+
+
+def test_a_group_loses_the_connections_that_hold_most() -> None:
+    clients = Clients()
+    slots = [clients.open("10.0.0.1") for _ in range(3)]
+    other = clients.open("10.0.0.2")
+    assert all(slot.claim("acme") for slot in slots) and other.claim("globex")
+    for slot, count in zip((*slots, other), (10, 300, 200, 900), strict=True):
+        slot.hold(count)
+    clients.table.shed("acme", 400)
+    assert clients.closed == [slots[1], slots[2]]
+    clients.table.shed("acme", 400)
+    clients.table.shed("acme", 400)
+    assert clients.closed == [slots[1], slots[2], slots[0]]
+
+
 @pytest.mark.parametrize(
     ("one", "other", "is_same"),
     [

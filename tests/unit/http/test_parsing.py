@@ -236,6 +236,8 @@ def test_headers_are_counted() -> None:
     assert heads(parsed(some + b"\r\n"))
     with pytest.raises(HeadTooLarge):
         parsed(some + b"a: b\r\n\r\n")
+    with pytest.raises(HeadTooLarge):
+        parsed(some + b"a: b\r\nc")  # Before its end: fields in memory take more than their bytes.
 
 
 # Responses

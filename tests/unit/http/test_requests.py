@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import tracemalloc
 import weakref
 
 import pytest
@@ -47,6 +48,9 @@ class Owner:
         self.uploads += 1
 
     def update_reading(self) -> None:
+        pass
+
+    def count_held_bytes(self) -> None:
         pass
 
     def streams_body(self, request: HttpRequest) -> bool:
@@ -166,3 +170,19 @@ def test_an_end_leaves_no_reference_cycle() -> None:
         assert there() is None
     finally:
         gc.enable()
+
+
+def test_a_body_in_parts_of_two_bytes_takes_no_more_memory_than_its_bytes() -> None:
+    owner = Owner()
+    receiving = receiver(owner)
+    head = b"POST /api/v1/pods HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    receiving.parser.feed(head)
+    chunks = b"2\r\nab\r\n" * 1000
+    tracemalloc.start()
+    try:
+        for _ in range(30):
+            receiving.parser.feed(chunks)
+        assert tracemalloc.get_traced_memory()[0] < 2 * 60_000
+    finally:
+        tracemalloc.stop()
+    assert receiving.held_bytes == 60_000 and len(owner.requests) == 1

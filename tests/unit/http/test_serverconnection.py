@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from alcove.http import requests
+from alcove.http.limits import HttpLimits
 from alcove.http.messages import HttpRequest, HttpResponse, ResponseWriter
 from alcove.http.server import HttpServer
 
@@ -292,3 +293,78 @@ async def test_a_request_that_was_answered_is_not_kept_in_memory() -> None:
             await reader.readuntil(b"plain")
             assert [each() for each in kept] == [None]
             writer.close()
+
+
+async def test_bytes_of_requests_are_counted_for_the_group_until_they_are_answered() -> None:
+    held, handler = 0, Handler()
+
+    def count_bytes(group: str, count: int) -> None:
+        nonlocal held
+        assert group == "acme"
+        held += count
+
+    async with (
+        HttpServer(
+            handler,
+            "127.0.0.1",
+            0,
+            group_of=lambda _peer: "acme",
+            count_bytes=count_bytes,
+            limits=HttpLimits(uncounted_bytes_max=0),
+        ) as server,
+        asyncio.timeout(60),
+    ):
+        reader, writer = await connected(server)
+        handler.go.clear()
+        writer.write(b"POST /no HTTP/1.1\r\nHost: x\r\nContent-Length: 2000\r\nX: " + b"x" * 1_000)
+        await until(lambda: 1_000 < held < 1_200)
+        writer.write(b"\r\n\r\n" + b"b" * 1_999)
+        await until(lambda: 1_999 <= held < 3_200)
+        writer.write(b"b")
+        await until(lambda: bool(handler.seen) and 3_000 < held < 3_200)
+        writer.write(PLAIN + b"GET /plain HTTP/1.1\r\nX: " + b"x" * 5_000)
+        await until(lambda: 8_000 < held < 8_300)
+        handler.go.set()
+        await reader.readuntil(b"plain")
+        await until(lambda: 5_000 < held < 5_200)
+        writer.write(b"\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"plain")
+        assert held == 0
+        writer.write(PLAIN[:-4])
+        await until(lambda: held > 0)
+        writer.close()
+        await until(lambda: held == 0)
+
+
+async def test_parts_of_requests_on_many_connections_are_bounded_together() -> None:
+    held, total = 0, 300_000
+
+    def count_bytes(_group: str, count: int) -> None:
+        nonlocal held
+        held += count
+        if held > total:
+            server.connections.shed("acme", held - total)
+
+    async with (
+        HttpServer(
+            Handler(), "127.0.0.1", 0, group_of=lambda _peer: "acme", count_bytes=count_bytes
+        ) as server,
+        asyncio.timeout(60),
+    ):
+        small_reader, small = await connected(server)
+        small.write(b"GET /plain HTTP/1.1\r\nX: " + b"x" * 10_000)
+        await until(lambda: held > 0)
+        parts = [await connected(server) for _ in range(20)]
+        for _, writer in parts:
+            writer.write(b"GET /plain HTTP/1.1\r\nX: " + b"x" * 50_000)
+        ended = [asyncio.create_task(reader.read()) for reader, _ in parts]
+        await until(lambda: sum(task.done() for task in ended) >= 14 and held <= total)
+        # Fewer were enough, and a smaller request is not among them.
+        assert sum(task.done() for task in ended) < 20
+        small.write(b"\r\nHost: x\r\n\r\n")
+        await small_reader.readuntil(b"plain")
+        for task in ended:
+            task.cancel()
+        for _, writer in parts:
+            writer.close()
+        await until(lambda: held == 0)

@@ -138,6 +138,24 @@ async def slow_bodies(attacker: Attacker) -> None:
     )
 
 
+async def tiny_chunks(attacker: Attacker) -> None:
+    """Bodies in chunks of one byte on many connections, with a credential and without: much to parse in few bytes."""
+    head = f"POST {CORE}/configmaps HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    sent = f"{head}Transfer-Encoding: chunked\r\n\r\n".encode()
+
+    async def one(number: int) -> None:
+        with contextlib.suppress(OSError):
+            _, writer = await attacker.connect(anonymous=number % 4 == 0)
+            attacker.outcomes["tiny_chunks opened"] += 1
+            writer.write(sent)
+            for _ in range(200):
+                writer.write(b"1\r\ny\r\n" * 2_500)
+                await writer.drain()
+            writer.transport.abort()
+
+    await attacker.repeat(one, CONNECTIONS // 4)
+
+
 async def pipelining(attacker: Attacker) -> None:
     """Many requests in one segment, whose answers are not read."""
     requests = get(f"{CORE}/configmaps?limit=500") * 64

@@ -44,6 +44,7 @@ KINDS: dict[str, Callable[[Attacker], Coroutine[Any, Any, None]]] = {
         api.anonymous_connections,
         api.handshake_flood,
         api.slow_bodies,
+        api.tiny_chunks,
         api.pipelining,
         api.large_objects,
         api.events_flood,
