@@ -192,6 +192,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "apiserver.resources.body.WARNINGS_MAX",
         "bpf.drop_tables",
         "bpf.memories",
+        "bpf.network_drops",
         "dataplane.maps.MEMORIES_MAX",
         "agent.pressure.FreeResources.inodes_max",
         "agent.pressure.StorageBounds.pod_bytes_max",

@@ -169,6 +169,7 @@ def test_a_flood_of_drops_leaves_other_networks_drops_and_flows_alone(one_node: 
     node.apply()
     client, server = quiet.pods
     assert connect(client.namespace, server.address, 5432, timeout=IMPATIENT) is None
+    before = node.plane.network_drops()
     with Tap(loud.pods[0].namespace, "eth0") as gun:
         mac, source, target = loud.pods[0].veth.mac, loud.pods[0].address, loud.pods[1].address
         for port in range(1, 4 * DROPPED_ENTRIES):
@@ -176,5 +177,8 @@ def test_a_flood_of_drops_leaves_other_networks_drops_and_flows_alone(one_node: 
                 ethernet(mac, ROUTER_MAC, 0x0800, ipv4(source, target, 17, udp(source, target, 9, port, b"")))
             )
     assert DROPPED_ENTRIES // 4 < len(node.dropped_flows(OTHER)) <= DROPPED_ENTRIES
+    after = node.plane.network_drops()
+    assert after[OTHER] - before[OTHER] >= 4 * DROPPED_ENTRIES - 1
+    assert before[VNI] > 0 and after[VNI] - before[VNI] < 10, "nobody else's table has to be read again"
     reasons = {each.reason for each in node.dropped_flows(VNI) if each.target_port == 5432}
     assert reasons == {DropReason.POLICY_EGRESS}

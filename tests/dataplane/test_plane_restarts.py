@@ -476,6 +476,7 @@ def test_nothing_is_left_open(changing: Changing) -> None:
         plane = node.start()
         changing.go(plane, state)
         plane.drops()
+        plane.network_drops()
         plane.paths()
         traffic = plane.open_traffic(VNI)
         assert traffic is not None

@@ -60,7 +60,9 @@ def test_pod_level_limits_hold_for_the_whole_pod(cluster: RealCluster, acme: Cal
     process_group = f"{group}/{uid}.main.0" if runtime == "crun" else f"{group}/{uid}.0"
     cgroups, limit = Cgroups.of_machine(), 64 << 20
     assert cgroups.memory_limit(process_group) == limit
-    assert cgroups.memory_limit(group) == limit + 2 * node_processes.BYTES_PER_CONTAINER, "with the sandbox"
+    # With the sandbox, and without the service account's files: a few pages.
+    files = limit + 2 * node_processes.BYTES_PER_CONTAINER - cgroups.memory_limit(group)
+    assert 0 < files < 64 << 10
     acme.delete(f"{PODS}/{name}")
     gone(acme, name)
 

@@ -119,6 +119,7 @@ class DataPlane:
         self.maps = self.pins.open_maps()
         self.drop_counts = self.pins.open_map("drops", INDEX.size, DROP_COUNT.size)
         self.path_counts = self.pins.open_map("paths", INDEX.size, 8)
+        self.network_drop_counts = self.pins.open_map("network_drops", INDEX.size, 8)
         self.memories = NetworkMemories(self.pins)
         self.memories.restore()
         self.held: Entries = read_back(self.maps)
@@ -305,6 +306,14 @@ class DataPlane:
     def drops(self) -> dict[DropReason, DropCount]:
         return read_counts(self.drop_counts)
 
+    def network_drops(self) -> dict[int, int]:
+        """How many packets of each network were noted in its table of drops, by VNI."""
+        counts = self.network_drop_counts
+        return {
+            vni: int.from_bytes(counts.get(INDEX.pack(slot)) or b"", "little")
+            for vni, slot in self.slots().items()
+        }
+
     def paths(self) -> dict[PathTaken, int]:
         return read_paths(self.path_counts)
 
@@ -339,7 +348,7 @@ class DataPlane:
             os.close(self.namespace)
             self.namespace = -1
         self.memories.close()
-        for one in (*self.maps.values(), self.drop_counts, self.path_counts):
+        for one in (*self.maps.values(), self.drop_counts, self.path_counts, self.network_drop_counts):
             one.close()
         for descriptor in self.programs.descriptors.values():
             os.close(descriptor)

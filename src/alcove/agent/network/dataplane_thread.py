@@ -95,6 +95,10 @@ class DataplaneThread:
         """As `DataPlane.open_traffic`."""
         return self._submit(lambda: self._plane.open_traffic(vni))
 
+    def network_drops(self) -> "asyncio.Future[dict[int, int]]":
+        """As `DataPlane.network_drops`."""
+        return self._submit(lambda: self._plane.network_drops())
+
     def dry_run(self, veth: Veth, packet: MadePacket) -> "asyncio.Future[KernelVerdict]":
         """As `DataPlane.dry_run`."""
         return self._submit(lambda: self._plane.dry_run(veth, packet))

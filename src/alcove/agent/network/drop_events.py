@@ -1,17 +1,20 @@
 """Events on pods whose packets are dropped: the first of a kind, and not more than EVENTS_PER_POD_MAX in an hour.
 
-The node's counters are read every POLL_SECONDS; the tables of networks only if a counter has changed.
+The node's counters are read every POLL_SECONDS; the table of a network only if packets of that network were dropped, and
+the names of what is in it only for an event: whoever lets packets be dropped all the time costs others nothing.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from alcove.agent.network.flow_reports import FlowReporter
 from alcove.agent.network.map_shares import NetworkNote, pod_reference
 from alcove.agent.network.reconciler import NetworkReconciler
 from alcove.agent.network.traffic import snapshot_of
+from alcove.agent.network.view import NetworkView
 from alcove.agent.podkey import PodKey
+from alcove.dataplane.address import Address
 from alcove.dataplane.drops import DropCount, DropReason
 from alcove.dataplane.errors import DataPlaneError
 from alcove.dataplane.flows import ObservedDrop
@@ -66,6 +69,8 @@ class DropEvents:
         self._note = note
         self._limit = EventLimit(lambda: asyncio.get_running_loop().time())
         self._counts: Mapping[DropReason, DropCount] = {}
+        self._noted: dict[int, int] = {}
+        """How many drops of each network there were when its table was read, by VNI."""
         self._last_seen: dict[int, float] = {}
         """End of the newest drop that was read, by VNI."""
 
@@ -83,26 +88,55 @@ class DropEvents:
         explained = {reason: count for reason, count in counts.items() if reason in EXPLAINED}
         if explained == self._counts:
             return
-        self._counts = explained
         self._limit.forget_others({record.key for record in self._reconciler.records.all()})
-        views = dict(self._reconciler.views.views)
-        self._last_seen = {vni: end for vni, end in self._last_seen.items() if vni in views}
-        for vni, view in views.items():
-            traffic = await self._reconciler.dataplane.open_traffic(vni)
-            if traffic is None:
-                continue
-            try:
-                drops = await asyncio.to_thread(traffic.drops)
-            finally:
-                traffic.close()
-            since = self._last_seen.get(vni, 0.0)
-            fresh = [drop for drop in drops if drop.reason in EXPLAINED and drop.end > since]
-            if fresh:
-                self._last_seen[vni] = max(drop.end for drop in fresh)
-                self._report(FlowReporter(snapshot_of(view, self._reconciler.records.all())), fresh)
+        noted = await self._reconciler.dataplane.network_drops()
+        self._noted = {vni: count for vni, count in self._noted.items() if vni in noted}
+        self._last_seen = {vni: end for vni, end in self._last_seen.items() if vni in noted}
+        for vni in changed(self._noted, noted):
+            if (view := self._reconciler.views.views.get(vni)) is not None:
+                await self._read(vni, view)
+            self._noted[vni] = noted[vni]
+        self._counts = explained
 
-    def _report(self, reporter: FlowReporter, drops: list[ObservedDrop]) -> None:
-        for drop in drops:
-            pod = reporter.pod_of(drop)
-            if pod is not None and self._limit.admits(pod, drop):
-                self._note(pod.tenant_key, pod_reference(pod), EVENT_REASON, reporter.drop(drop).message)
+    async def _read(self, vni: int, view: NetworkView) -> None:
+        traffic = await self._reconciler.dataplane.open_traffic(vni)
+        if traffic is None:
+            return
+        try:
+            drops = await asyncio.to_thread(traffic.drops)
+        finally:
+            traffic.close()
+        since = self._last_seen.get(vni, 0.0)
+        fresh = [drop for drop in drops if drop.reason in EXPLAINED and drop.end > since]
+        if fresh:
+            self._last_seen[vni] = max(drop.end for drop in fresh)
+            self._report(vni, view, fresh)
+
+    def _report(self, vni: int, view: NetworkView, drops: Iterable[ObservedDrop]) -> None:
+        records = self._reconciler.records.all()
+        pods = {
+            each.ip: record.key
+            for record in records
+            for veth in record.plugs
+            if veth.vni == vni
+            for each in veth.to_veth().addresses
+        }
+        told = [(pod, drop) for drop in drops if (pod := explained_to(drop, pods)) is not None]
+        admitted = [(pod, drop) for pod, drop in told if self._limit.admits(pod, drop)]
+        if not admitted:
+            return  # Without the names of everything in the network, which take time to find.
+        reporter = FlowReporter(snapshot_of(view, records))
+        for pod, drop in admitted:
+            self._note(pod.tenant_key, pod_reference(pod), EVENT_REASON, reporter.drop(drop).message)
+
+
+def changed(before: Mapping[int, int], now: Mapping[int, int]) -> list[int]:
+    """The networks with drops since their tables were read."""
+    return [vni for vni, count in now.items() if count != before.get(vni, 0)]
+
+
+def explained_to(drop: ObservedDrop, pods: Mapping[Address, PodKey]) -> PodKey | None:
+    """The pod on this node that a drop is to be explained to: the one whose policy or packet it was."""
+    source = pods.get(drop.source) if drop.source is not None else None
+    target = pods.get(drop.target) if drop.target is not None else None
+    return (target or source) if drop.reason is DropReason.POLICY_INGRESS else (source or target)

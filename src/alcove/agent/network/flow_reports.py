@@ -77,12 +77,6 @@ class FlowReporter:
         self._local = {address: pod for pod in snapshot.pods for address in pod.addresses}
         self._steps = POLICY_STEPS_MAX
 
-    def pod_of(self, drop: ObservedDrop) -> PodKey | None:
-        """The pod on this node that a drop is to be explained to: the one whose policy or packet it was."""
-        source, target = self._pod(drop.source), self._pod(drop.target)
-        pod = (target or source) if drop.reason is DropReason.POLICY_INGRESS else (source or target)
-        return pod.key if pod is not None else None
-
     def _pod(self, address: Address | None) -> LocalPod | None:
         return self._local.get(address) if address is not None else None
 

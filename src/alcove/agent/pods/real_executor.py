@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 import socket
@@ -70,6 +71,7 @@ from alcove.http.tls_transport import TlsSession
 
 P = ParamSpec("P")
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 _NOT_ATTACHED = Attachment("", ())
 
 
@@ -100,6 +102,8 @@ class RealPodExecutor:
         self._files = services.folders.files(key)
         self._group = services.pod_group(key)
         self._contexts = ContainerContexts(key, services)
+        self._limited_spec: Object | None = None
+        """The spec whose limits the pod's cgroup has; None if it was set by an earlier agent."""
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -140,8 +144,8 @@ class RealPodExecutor:
         self._write_files(pod)
 
     def _limit(self, spec: Object) -> None:
-        cgroups = self._services.cgroups
-        cgroups.ensure(self._group, cgroup_limits_of(spec))
+        cgroups, self._limited_spec = self._services.cgroups, spec
+        cgroups.ensure(self._group, cgroup_limits_of(spec, self._services.volumes.file_bytes(self.key)))
         cgroups.balance(self._services.tenant_group(self.key))
 
     async def _attach(self, pod: Object) -> None:
@@ -193,10 +197,18 @@ class RealPodExecutor:
         return files.uts_name(pod, self._attachment.domain)
 
     async def refresh(self, pod: Object) -> None:
+        before = self._services.volumes.file_bytes(self.key)
         try:
             await self._services.volumes.refresh(self.key, self._with_addresses(pod))
         except (VolumeFailure, ApiError, ClientError) as error:
             self._services.note(self.key, "Warning", "FailedMount", str(error))
+        if self._limited_spec is not None and self._services.volumes.file_bytes(self.key) != before:
+            try:
+                self._limit(self._limited_spec)
+            except OSError as error:
+                # The pod uses more than is left: it keeps its limit, and is the first to be evicted.
+                fields = {"pod": str(self.key), "error": str(error)}
+                log.info("failed to take projected files from the pod's memory limit", extra=fields)
 
     def _with_addresses(self, pod: Object) -> Object:
         """The pod with its addresses in the status: fieldRefs to them must not wait for the status update."""

@@ -63,16 +63,16 @@ def pod_limits_of(pod: Object) -> CgroupLimits:
     return CgroupLimits(cpu, shares_of(_milli(requests)), memory, PROCESSES_MAX)
 
 
-def cgroup_limits_of(pod: Object) -> CgroupLimits:
-    """The limits of the pod's cgroup, which also has the processes of the node that serve the pod."""
+def cgroup_limits_of(pod: Object, file_bytes: int = 0) -> CgroupLimits:
+    """The limits of the pod's cgroup, which also has the processes of the node that serve the pod. `file_bytes` is the
+    memory of its projected files, which is not in the cgroup: at most half of the limit is taken for them."""
     limits = pod_limits_of(pod)
     if not limits.memory_bytes:
         return limits
     # One for each container and one for the sandbox.
     count = 1 + sum(len(pod.get(field) or ()) for field in CONTAINER_FIELDS)
-    return structs.replace(
-        limits, memory_bytes=limits.memory_bytes + count * node_processes.BYTES_PER_CONTAINER
-    )
+    memory = limits.memory_bytes - min(file_bytes, limits.memory_bytes // 2)
+    return structs.replace(limits, memory_bytes=memory + count * node_processes.BYTES_PER_CONTAINER)
 
 
 def unenforced_limits(pod: Object) -> str:

@@ -16,6 +16,11 @@ from alcove.api.objects import Object
 
 MODE = 0o644
 MODE_MAX = 0o777
+PATH_LEVELS_MAX = 32
+"""Names in the path of a projected file; a pod with a longer path does not start (FailedMount)."""
+PAGE_BYTES = 4 << 10
+INODE_BYTES = 1 << 10
+"""About what the kernel needs for a file, a directory or a link in a tmpfs, beside its content."""
 
 
 class VolumeFile(Struct, frozen=True):
@@ -58,7 +63,17 @@ def checked(path: str) -> str:
     # Names that begin with two dots are reserved for atomic.py.
     if not is_inside or parts[0].startswith("..") or "\0" in path:
         raise VolumeFailure(f"invalid path {path!r} in a volume")
+    if len(parts) > PATH_LEVELS_MAX:
+        raise VolumeFailure(f"a path in a volume has more than {PATH_LEVELS_MAX} names")
     return "/".join(parts)
+
+
+def memory_bytes(files: Mapping[str, VolumeFile]) -> int:
+    """What the files of a volume take of the node's memory, at most: whole pages, and inodes of the files, of the
+    links to them (`atomic.py`) and of their directories."""
+    pages = sum(-(-len(each.content) // PAGE_BYTES) for each in files.values())
+    inodes = sum(2 + path.count("/") for path in files)
+    return pages * PAGE_BYTES + inodes * INODE_BYTES
 
 
 def for_group(files: Mapping[str, VolumeFile], group: int | None) -> Files:

@@ -10,6 +10,7 @@ from alcove.agent.mount_calls import MS_NODEV, MS_NOEXEC, MS_NOSUID
 from alcove.agent.runtime.config import MemoryVolume
 from alcove.agent.volumes import atomic, ownership
 from alcove.agent.volumes.errors import VolumeFailure, mount_failure
+from alcove.agent.volumes.files import INODE_BYTES
 from alcove.agent.volumes.local import LocalVolumeStore
 from alcove.agent.volumes.mounts import VolumePath, host_path, memory_volume
 from alcove.agent.volumes.sources import (
@@ -24,11 +25,9 @@ from alcove.agent.volumes.sources import (
 from alcove.api import objects
 from alcove.api.objects import Object
 
-FILES_BYTES_MAX = 16 << 20
-"""Bytes of all projected files of a pod (config maps, secrets, tokens); a pod with more does not start
-(FailedMount). The tmpfs has twice the size, since old and new files coexist during an update."""
-FILES_MAX = 16_384
-"""Number of projected files of a pod; a pod with more does not start (FailedMount)."""
+FILES_BYTES_MAX = 32 << 20
+"""Memory of all projected files of a pod (config maps, secrets, tokens), by whole pages and inodes; a pod with more
+does not start (FailedMount). The tmpfs has twice the size, since old and new files coexist during an update."""
 MEMORY_VOLUME_FILES_MAX = 500_000
 """Number of files in an emptyDir volume of medium Memory; creating more fails with ENOSPC."""
 
@@ -79,7 +78,8 @@ class VolumeMounter:
         directory.mkdir(exist_ok=True, mode=0o711)
         if not os.path.ismount(directory):
             flags = MS_NODEV | MS_NOSUID | MS_NOEXEC
-            _mount_memory(directory, flags, f"mode=711,size={2 * FILES_BYTES_MAX},nr_inodes={8 * FILES_MAX}")
+            inodes = 2 * FILES_BYTES_MAX // INODE_BYTES
+            _mount_memory(directory, flags, f"mode=711,size={2 * FILES_BYTES_MAX},nr_inodes={inodes}")
             self._checkpoint("mount memory")
         return directory
 

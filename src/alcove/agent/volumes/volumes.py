@@ -30,6 +30,7 @@ from alcove.agent.tenant_threads import TenantThreads
 from alcove.agent.trusted_tenants import is_ring0
 from alcove.agent.volumes import tokens
 from alcove.agent.volumes.errors import VolumeFailure, mount_failure, tenant_message
+from alcove.agent.volumes.files import INODE_BYTES, memory_bytes
 from alcove.agent.volumes.local import LocalVolume, LocalVolumeStore
 from alcove.agent.volumes.mounts import VolumePath
 from alcove.agent.volumes.sources import (
@@ -40,12 +41,11 @@ from alcove.agent.volumes.sources import (
     ProjectedFiles,
     VolumeSources,
 )
-from alcove.agent.volumes.volume_mounter import FILES_BYTES_MAX, FILES_MAX, Checkpoint, VolumeMounter
+from alcove.agent.volumes.volume_mounter import FILES_BYTES_MAX, Checkpoint, VolumeMounter
 from alcove.api.objects import Object
 
 TENANT_FILES_BYTES_MAX = 256 << 20
-"""Bytes of projected files of all pods of a tenant on a node, which are the node's memory; a pod that would
-need more waits (FailedMount)."""
+"""Memory of projected files of all pods of a tenant on a node; a pod that would need more waits (FailedMount)."""
 
 _RECORD = "record.json"
 log = logging.getLogger(__name__)
@@ -88,7 +88,8 @@ class PodVolumes:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._records: dict[str, _Record] = {}
         self._file_bytes: dict[PodKey, int] = {}
-        """Bytes of each pod's projected files: the agent writes them, so no cgroup of the pod has them."""
+        """Memory of each pod's projected files: the agent writes them, so no cgroup of the pod has them. What is
+        counted here is taken from the pod's memory limit."""
         self._recover()
 
     # For the pods' workers
@@ -143,17 +144,18 @@ class PodVolumes:
         self._lookup.forget(key)
 
     def file_bytes(self, key: PodKey) -> int:
-        """Bytes of the pod's projected files, which are memory of the node."""
+        """Memory of the pod's projected files."""
         return self._file_bytes.get(key, 0)
 
     def _count_files(self, key: PodKey, plan: PodVolumePlan) -> None:
         """Raises VolumeFailure if the pod or its tenant would have too many projected files."""
         projected = [each.files for each in plan.volumes if isinstance(each, ProjectedFiles)]
-        number = sum(map(len, projected))
-        size = sum(len(file.content) for files in projected for file in files.values())
-        if size > FILES_BYTES_MAX or number > FILES_MAX:
-            limits = f"{FILES_BYTES_MAX} bytes and {FILES_MAX} files"
-            raise VolumeFailure(f"config maps, secrets and tokens of a pod may have {limits} together")
+        size = sum(map(memory_bytes, projected))
+        if plan.failure is not None:
+            size = max(size, self.file_bytes(key))  # Volumes that could not be planned stay as they are.
+        if size > FILES_BYTES_MAX:
+            limits = f"{FILES_BYTES_MAX} bytes of memory together, of which a file takes whole pages"
+            raise VolumeFailure(f"config maps, secrets and tokens of a pod may have {limits}")
         tenant = (key.plane, key.tenant)
         others = sum(
             count
@@ -161,7 +163,7 @@ class PodVolumes:
             if each != key and (each.plane, each.tenant) == tenant
         )
         if others + size > TENANT_FILES_BYTES_MAX:
-            message = f"pods of a tenant may have {TENANT_FILES_BYTES_MAX} bytes together on a node"
+            message = f"pods of a tenant may have {TENANT_FILES_BYTES_MAX} bytes of memory together on a node"
             raise VolumeFailure(f"config maps, secrets and tokens of all {message}")
         self._file_bytes[key] = size
 
@@ -263,9 +265,11 @@ class PodVolumes:
         for home in self._pods.iterdir():
             try:
                 content = (home / _RECORD).read_bytes()
-                self._records[home.name] = msgspec.json.decode(
+                record = self._records[home.name] = msgspec.json.decode(
                     content, type=_Record, dec_hook=lambda _type, text: Path(text)
                 )
+                if size := _memory_used(home / "memory"):
+                    self._file_bytes[record.key] = size
             except (FileNotFoundError, msgspec.DecodeError):
                 # The agent was stopped before it had written the record.
                 _remove_leftover(self._remove, home.name)
@@ -318,6 +322,14 @@ def _remove_leftover(remove: Callable[[str], None], id: str) -> None:
 
 def _local_ids(plan: PodVolumePlan) -> list[str]:
     return sorted({each.volume.id for each in plan.volumes if isinstance(each, LocalVolumeMount)})
+
+
+def _memory_used(directory: Path) -> int:
+    """What the tmpfs has in memory; 0 if none is mounted there."""
+    if not os.path.ismount(directory):
+        return 0
+    used = os.statvfs(directory)
+    return (used.f_blocks - used.f_bfree) * used.f_frsize + (used.f_files - used.f_ffree) * INODE_BYTES
 
 
 def _entries(directory: Path) -> list[Path]:

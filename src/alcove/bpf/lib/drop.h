@@ -48,6 +48,15 @@ struct {
 	__array(values, struct drop_table);
 } drop_tables SEC(".maps");
 
+/* How many packets of each network were noted in its table, so that a reader knows whose table has changed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MEMORIES);
+	__type(key, __u32);
+	__type(value, __u64);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} network_drops SEC(".maps");
+
 /* Drops that nobody misses: consumed packets, and what every IPv6 host tells its routers. */
 INLINE bool is_routine(const struct packet *pkt, __u32 reason)
 {
@@ -60,11 +69,15 @@ INLINE void note_drop(struct __sk_buff *skb, const struct packet *pkt, __u32 rea
 	const __u32 *slot = slot_of(pkt->vni);
 	struct dropped *known, first = { .packets = 1, .bytes = skb->len, .policy = pkt->policy };
 	struct tuple key = pkt->flow;
+	__u64 *count;
 	void *table;
 
 	table = slot ? bpf_map_lookup_elem(&drop_tables, slot) : NULL;
 	if (!table)
 		return;
+	count = bpf_map_lookup_elem(&network_drops, slot);
+	if (count)
+		__sync_fetch_and_add(count, 1);
 	if (pkt->reply) {
 		key.source = pkt->flow.target;
 		key.target = pkt->flow.source;

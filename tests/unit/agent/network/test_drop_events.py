@@ -4,7 +4,13 @@ from ipaddress import ip_address
 
 from msgspec.structs import replace
 
-from alcove.agent.network.drop_events import EVENTS_PER_POD_MAX, HOUR_SECONDS, EventLimit
+from alcove.agent.network.drop_events import (
+    EVENTS_PER_POD_MAX,
+    HOUR_SECONDS,
+    EventLimit,
+    changed,
+    explained_to,
+)
 from alcove.agent.podkey import PodKey
 from alcove.api.ids import TenantId
 from alcove.client.keys import HOME
@@ -37,3 +43,19 @@ def test_one_pods_scan_leaves_others_their_events() -> None:
     limit.forget_others({other})
     assert limit.admits(POD, DROP), "a pod that is gone has no record"
     assert not limit.admits(other, DROP)
+
+
+def test_only_networks_with_new_drops_are_read() -> None:
+    assert changed({}, {7: 0, 8: 0}) == []
+    assert changed({7: 3, 8: 5}, {7: 3, 8: 6, 9: 1}) == [8, 9]
+
+
+def test_a_drop_is_explained_to_the_pod_whose_policy_or_packet_it_was() -> None:
+    client, server = POD, replace(POD, name="server")
+    ends = {ip_address("10.0.0.5"): client, ip_address("10.0.0.9"): server}
+    assert explained_to(DROP, ends) == client
+    refused = replace(DROP, reason=DropReason.POLICY_INGRESS)
+    assert explained_to(refused, ends) == server
+    assert explained_to(DROP, {ip_address("10.0.0.9"): server}) == server
+    assert explained_to(DROP, {}) is None
+    assert explained_to(replace(DROP, source=None, target=None), ends) is None

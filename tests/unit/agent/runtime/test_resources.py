@@ -133,6 +133,13 @@ def test_a_pod_with_a_memory_limit_has_some_more_for_what_the_node_runs_for_it()
     assert cgroup_limits_of({"containers": [limited, {}]}).memory_bytes == 0
 
 
+@pytest.mark.parametrize(("file_bytes", "left"), [(0, 64), (10 << 20, 54), (32 << 20, 32), (60 << 20, 32)])
+def test_projected_files_are_taken_from_the_pods_memory_limit(file_bytes: int, left: int) -> None:
+    pod = {"containers": [{"resources": {"limits": {"memory": "64Mi"}}}]}
+    assert cgroup_limits_of(pod, file_bytes).memory_bytes == (left << 20) + 2 * BYTES_PER_CONTAINER
+    assert cgroup_limits_of({"containers": [{}]}, file_bytes).memory_bytes == 0
+
+
 @pytest.mark.parametrize(
     ("limits", "visible"),
     [

@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from alcove.agent.volumes.errors import VolumeFailure
-from alcove.agent.volumes.files import VolumeFile, checked, for_group, from_config_map, from_secret
+from alcove.agent.volumes.files import (
+    PATH_LEVELS_MAX,
+    VolumeFile,
+    checked,
+    for_group,
+    from_config_map,
+    from_secret,
+    memory_bytes,
+)
 from alcove.api.objects import Object
 
 MAP: Object = {"data": {"a": "text", "b": "b"}, "binaryData": {"c": base64.b64encode(b"\0\xff").decode()}}
@@ -73,3 +81,17 @@ def test_modes_are_only_permissions_and_the_group_can_read() -> None:
     assert files == {"a": VolumeFile(b"text", 0o700)}
     assert for_group(files, 5) == {"a": VolumeFile(b"text", 0o740)}
     assert for_group(files, None) == files
+
+
+def test_small_files_and_deep_folders_are_counted_by_what_they_take() -> None:
+    content = VolumeFile(b"x", 0o644)
+    assert memory_bytes({}) == 0
+    assert memory_bytes({"a": VolumeFile(b"", 0o644)}) == 2_048
+    assert memory_bytes({"a": content, "b": VolumeFile(bytes(4_097), 0o644)}) == 3 * 4_096 + 4 * 1_024
+    assert memory_bytes({"/".join("abcd"): content}) == 4_096 + 5 * 1_024
+
+
+def test_a_path_has_a_limited_number_of_names() -> None:
+    assert checked("/".join("a" * PATH_LEVELS_MAX))
+    with pytest.raises(VolumeFailure, match="more than 32 names"):
+        checked("/".join("a" * (PATH_LEVELS_MAX + 1)))

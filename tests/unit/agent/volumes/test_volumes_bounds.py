@@ -1,4 +1,4 @@
-"""Projected files are the node's memory: a pod and a tenant have a limit for them."""
+"""Projected files are memory of the node: a pod and a tenant have a limit for them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from alcove.testing.server import LocalServer
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 SIZE = 10_000
+MEMORY = 4 * 4_096 + 4 * 1_024
+"""Two files of two pages, and a link to each."""
 _NUMBERS = count()
 
 
@@ -51,23 +53,33 @@ async def node(server: LocalServer, tmp_path: Path) -> AsyncIterator[Node]:
             await made.unmount(key)
 
 
-@pytest.mark.parametrize(("name", "limit"), [("FILES_BYTES_MAX", SIZE - 1), ("FILES_MAX", 1)])
 async def test_a_pod_with_too_many_projected_files_does_not_start(
-    node: Node, monkeypatch: pytest.MonkeyPatch, name: str, limit: int
+    node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key, pod = node.pod(node.tenant())
-    monkeypatch.setattr(module, name, limit)
+    monkeypatch.setattr(module, "FILES_BYTES_MAX", MEMORY - 1)
     with pytest.raises(VolumeFailure, match="of a pod may have"):
         await node.volumes.mount(key, pod)
-    monkeypatch.setattr(module, name, limit + 1)
+    monkeypatch.setattr(module, "FILES_BYTES_MAX", MEMORY)
     await node.volumes.mount(key, pod)
-    assert node.volumes.file_bytes(key) == SIZE
+    assert node.volumes.file_bytes(key) == MEMORY
+
+
+async def test_projected_files_are_counted_after_a_restart_as_the_kernel_counts_them(
+    node: Node, tmp_path: Path
+) -> None:
+    key, pod = node.pod(node.tenant())
+    await node.volumes.mount(key, pod)
+    restarted = PodVolumes(tmp_path / "volumes", node.volumes._lookup, lambda: 0.0, node="here")
+    assert 0.75 * MEMORY < restarted.file_bytes(key) < 1.5 * MEMORY
+    await node.volumes.unmount(key)
+    assert node.volumes.file_bytes(key) == 0
 
 
 async def test_a_tenants_projected_files_take_no_room_of_others(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "TENANT_FILES_BYTES_MAX", 2 * SIZE)
+    monkeypatch.setattr(module, "TENANT_FILES_BYTES_MAX", 2 * MEMORY)
     hog, other = node.tenant(), node.tenant()
     first, *rest = [node.pod(hog) for _ in range(3)]
     await node.volumes.mount(*first)
