@@ -174,9 +174,9 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "http.limits.HttpLimits.interim_responses_max",
     ),
     "A rule of a decision, not a bound.": (
-        "apiserver.admission.services.clusterips.PROBES_MAX",
-        "apiserver.admission.services.clusterips._LOWER_MAX",
-        "apiserver.admission.services.clusterips._OFFSETS_MAX",
+        "apiserver.admission.services.supply.PROBES_MAX",
+        "apiserver.admission.services.supply._LOWER_MAX",
+        "apiserver.admission.services.supply._OFFSETS_MAX",
         "apiserver.admission.services.nodeports.PROBES_MAX",
         "agent.server.usage.WINDOW_SECONDS_MAX",
         "api.cel.values.WEIGHT_MAX",

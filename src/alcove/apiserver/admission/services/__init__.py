@@ -2,6 +2,7 @@
 
 plugin      allocates what a service needs, and releases what it no longer needs
 clusterips  chooses and claims cluster IPs, in the service's own tenant
+supply      what a network has for its services: ranges of addresses
 nodeports   chooses and claims node ports, in ring0
 ranges      who may write ServiceCIDRs
 repair      claims what was allocated before there were claims

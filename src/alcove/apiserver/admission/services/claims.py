@@ -26,6 +26,10 @@ class Setter:
         self._before.append((container, field, container.get(field, self)))
         container[field] = value
 
+    def update(self, container: Object, fields: Object) -> None:
+        for field, value in fields.items():
+            self.set(container, field, value)
+
     def undo(self) -> None:
         for container, field, value in reversed(self._before):
             if value is self:

@@ -7,14 +7,10 @@ and servers on one store rarely choose the same.
 
 import ipaddress
 import random
-import socket
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
-
-from msgspec import Struct
+from functools import partial
 
 from alcove.api import addresses, service_ips
-from alcove.api.addresses import Address, Network
 from alcove.api.errors import Forbidden, InternalError, Invalid
 from alcove.api.fields import FieldError, invalid
 from alcove.api.ids import Key, TenantId
@@ -25,14 +21,11 @@ from alcove.api.objects import Object
 from alcove.api.resources import IP_ADDRESSES, NETWORKS, SERVICES
 from alcove.apiserver.admission.base import Attributes
 from alcove.apiserver.admission.services.claims import Setter, created, released
+from alcove.apiserver.admission.services.supply import AddressRange, Supply, supply_of
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.store.base import WriteOp
 
-PROBES_MAX = 32
-"""Addresses that are tried at random before the range is searched in order."""
-_LOWER_MIN, _LOWER_MAX, _LOWER_SHARE = 16, 256, 16
-_OFFSETS_MAX = 1 << 40
 _DECIDING = ("type", "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 
 
@@ -53,7 +46,7 @@ class ClusterIps:
         spec, before = service["spec"], old["spec"] if old is not None else {}
         if not types.has_cluster_ip(spec):
             return
-        is_settled = all(spec.get(field) == before.get(field) for field in _DECIDING)
+        is_settled = old is not None and all(spec.get(field) == before.get(field) for field in _DECIDING)
         network = network_of(service)
         if types.is_headless(spec):
             if not is_settled:
@@ -99,52 +92,55 @@ class ClusterIps:
 
     # Families and addresses
 
-    def _set_families(self, attributes: Attributes, setter: Setter, name: str) -> None:
+    def _supply(self, tenant: TenantId, network: str) -> Supply:
+        return supply_of(self._cache.entry(Key(NETWORKS, tenant, "", network)))
+
+    def _set_families(self, attributes: Attributes, setter: Setter, network: str) -> None:
         assert attributes.obj is not None
-        spec, network = attributes.obj["spec"], self._cache.get(attributes.tenant, NETWORKS, "", name)
-        available = _families(service_ips.known_ranges(network) if network is not None else ())
-        families = families_of(spec, available or ["IPv4"])
+        spec, available = attributes.obj["spec"], self._supply(attributes.tenant, network).families
+        families = families_of(spec, available or ("IPv4",))
         if available:
             _refuse(attributes, family_errors(spec, families, available))
-        setter.set(spec, "ipFamilies", families)
-        _set_policy(setter, spec)
+        setter.update(spec, {"ipFamilies": families, "ipFamilyPolicy": _policy(spec)})
 
-    def _choose(self, attributes: Attributes, setter: Setter, name: str) -> dict[str, Key]:
+    def _choose(self, attributes: Attributes, setter: Setter, network: str) -> dict[str, Key]:
         """Set the addresses. Returns the claims of those that were drawn here, and so are free."""
         assert attributes.obj is not None
         spec, before = attributes.obj["spec"], attributes.old["spec"] if attributes.old is not None else {}
-        network = self._cache.get(attributes.tenant, NETWORKS, "", name)
-        ranges = service_ips.known_ranges(network) if network is not None else ()
-        if network is None or not ranges or "deletionTimestamp" in network["metadata"]:
+        supply = self._supply(attributes.tenant, network)
+        if not supply.ranges or supply.is_ending:
             return {}
-        available = _families(ranges)
-        families = families_of(spec, available)
-        _refuse(attributes, family_errors(spec, families, available))
+        families = families_of(spec, supply.families)
+        _refuse(attributes, family_errors(spec, families, supply.families))
         chosen = list(spec.get("clusterIPs") or ())
-        is_external = service_ips.is_external(network)
         for address in chosen:
-            if address not in before.get("clusterIPs", ()) and not is_external:
-                _refuse(attributes, _range_errors(chosen, address, ranges))
-        if is_external and not chosen:
+            if address not in before.get("clusterIPs", ()) and not supply.is_external:
+                _refuse(attributes, _range_errors(chosen, address, supply.ranges))
+        if supply.is_external and not chosen:
             return {}
         drawn: dict[str, Key] = {}
-        for family in () if is_external else families[len(chosen) :]:
-            of_family = [each for each in ranges if _family(each) == family]
-            address, key = self._free(attributes.tenant, name, of_family)
+        for family in () if supply.is_external else families[len(chosen) :]:
+            of_family = [each for each in supply.ranges if each.family == family]
+            address, key = self._free(attributes.tenant, network, of_family)
             chosen.append(address)
             drawn[address] = key
-        setter.set(spec, "clusterIP", chosen[0])
-        setter.set(spec, "clusterIPs", chosen)
-        setter.set(spec, "ipFamilies", families[: len(chosen)])
-        _set_policy(setter, spec)
+        setter.update(
+            spec,
+            {
+                "clusterIP": chosen[0],
+                "clusterIPs": chosen,
+                "ipFamilies": families[: len(chosen)],
+                "ipFamilyPolicy": _policy(spec),
+            },
+        )
         return drawn
 
-    def _free(self, tenant: TenantId, network: str, ranges: Sequence[Network]) -> tuple[str, Key]:
+    def _free(self, tenant: TenantId, network: str, ranges: Sequence[AddressRange]) -> tuple[str, Key]:
         """A free address of the first range that has one, and its claim. Raises InternalError."""
         claims = self._cache.count(tenant, IP_ADDRESSES)
-        for cidr in ranges:
-            for number in candidates(cidr, claims, self._chance):
-                address = _text(cidr, number)
+        for each in ranges:
+            for number in each.candidates(claims, self._chance):
+                address = each.text(number)
                 key = _key(tenant, network, address)
                 if self._cache.entry(key) is None:
                     return address, key
@@ -162,10 +158,9 @@ class ClusterIps:
             _refuse(attributes, [invalid("spec.clusterIPs", service["spec"]["clusterIPs"], message)])
 
 
-def _set_policy(setter: Setter, spec: Object) -> None:
-    """A service that was an ExternalName before has no policy yet."""
-    if not spec.get("ipFamilyPolicy"):
-        setter.set(spec, "ipFamilyPolicy", "SingleStack")
+def _policy(spec: Object) -> str:
+    """A service that was an ExternalName before has none yet."""
+    return spec.get("ipFamilyPolicy") or "SingleStack"
 
 
 def _key(tenant: TenantId, network: str, address: str) -> Key:
@@ -176,19 +171,12 @@ def _is_own(service: Object, entry: CacheEntry) -> bool:
     return service_ips.is_claimed_by(entry.object, service)
 
 
-def _family(cidr: Network) -> str:
-    return "IPv4" if cidr.version == 4 else "IPv6"
-
-
-def _families(ranges: Sequence[Network]) -> list[str]:
-    return list(dict.fromkeys(map(_family, ranges)))
-
-
-def _range_errors(chosen: list[str], address: str, ranges: Sequence[Network]) -> list[FieldError]:
+def _range_errors(chosen: list[str], address: str, ranges: Sequence[AddressRange]) -> list[FieldError]:
     parsed = ipaddress.ip_address(address)
-    if any(parsed in cidr and _is_usable(parsed, cidr) for cidr in ranges):
+    if any(each.has(parsed) for each in ranges):
         return []
-    valid = ", ".join(str(each) for each in ranges if _family(each) == addresses.ip_family(address))
+    family = addresses.ip_family(address)
+    valid = ", ".join(str(each.cidr) for each in ranges if each.family == family)
     message = (
         f"failed to allocate IP {address}: the provided IP ({address}) is not in the valid range. "
         f"The range of valid IPs is {valid}"
@@ -199,51 +187,3 @@ def _range_errors(chosen: list[str], address: str, ranges: Sequence[Network]) ->
 def _refuse(attributes: Attributes, errors: Sequence[FieldError]) -> None:
     if errors:
         raise Invalid.of("", "Service", attributes.name, errors)
-
-
-def _is_usable(address: Address, cidr: Network) -> bool:
-    return address != cidr.network_address and not (cidr.version == 4 and address == cidr.broadcast_address)
-
-
-def _text(cidr: Network, offset: int) -> str:
-    if cidr.version == 4:
-        # A tenth of the time that the other way takes.
-        return socket.inet_ntoa((_usable(cidr).first + offset).to_bytes(4))
-    return str(cidr.network_address + offset)
-
-
-class _Usable(Struct, frozen=True):
-    """The addresses of a range that services get, as offsets."""
-
-    first: int
-    """The range's first address as a number."""
-    offsets: range
-    upper: range
-    """Taken at random, before the lower ones."""
-
-
-@lru_cache(maxsize=4096)
-def _usable(cidr: Network) -> _Usable:
-    usable = offsets(cidr)
-    lower = 0 if len(usable) < _LOWER_MIN else min(max(_LOWER_MIN, len(usable) // _LOWER_SHARE), _LOWER_MAX)
-    return _Usable(int(cidr.network_address), usable, usable[lower:])
-
-
-def offsets(cidr: Network) -> range:
-    """Offsets of the range's usable addresses: not its first one and, in IPv4, not the last. Of a larger range than
-    anybody can use up, only a part."""
-    return range(1, min(cidr.num_addresses - (1 if cidr.version == 4 else 0), _OFFSETS_MAX))
-
-
-def candidates(cidr: Network, claims: int, chance: random.Random) -> Iterator[int]:
-    """Offsets to try, of which one is free if any is and at most `claims` addresses are taken."""
-    of_range = _usable(cidr)
-    usable, upper = of_range.offsets, of_range.upper
-    if not usable:
-        return
-    for _ in range(PROBES_MAX if upper else 0):
-        yield upper[chance.randrange(len(upper))]
-    start = chance.randrange(len(upper)) if upper else 0
-    ordered = (upper[start:], upper[:start], usable[: len(usable) - len(upper)])
-    for _, number in zip(range(claims + 1), (each for part in ordered for each in part), strict=False):
-        yield number

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
+from alcove.api.kinds.core.services import types
 from alcove.api.objects import Object
 from alcove.api.resources import IP_ADDRESSES, SERVICES
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
@@ -53,7 +54,7 @@ class ServiceAllocation(Plugin):
         setter = Setter()
         attributes.undo.append(setter.undo)
         self._cluster_ips.allocate(attributes, setter)
-        if self._node_ports is not None:
+        if self._node_ports is not None and types.has_node_ports(new["spec"]):
             count = self._node_ports.allocate(attributes, setter)
             if count and attributes.tenant != SYSTEM:
                 self._node_ports.check_share(attributes.tenant, attributes.name, count)
