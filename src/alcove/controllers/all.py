@@ -14,6 +14,7 @@ from alcove.controllers.disruption import DisruptionController
 from alcove.controllers.endpoints import EndpointsController, EndpointSliceMirroring, EndpointSlices
 from alcove.controllers.flowschemas import FlowSchemaController
 from alcove.controllers.garbage import GarbageCollector
+from alcove.controllers.garbage.aggregated import AggregatedGarbage
 from alcove.controllers.ingress import IngressController
 from alcove.controllers.jobs import JobController, OrphanedJobPods
 from alcove.controllers.namespaces import NamespaceController
@@ -68,6 +69,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     CertificateCleaning,
     PodCertificateCleaning,
     GarbageCollector,
+    AggregatedGarbage,
     PodGarbageCollector,
     NodeLifecycle,
     TaintEviction,

@@ -173,6 +173,8 @@ def _handler(server: ExtensionServer) -> type[BaseHTTPRequestHandler]:
                 self.answer(200, documents[path])
             elif ".metrics.k8s.io/" in path:
                 self.metrics(path)
+            elif path == f"/apis/{server.group}/{VERSION}/things":
+                self.things(["things"], user)
             elif f"/apis/{server.group}/{VERSION}/namespaces/" in path:
                 self.things(path.split("/")[6:], user)
             else:
@@ -232,6 +234,7 @@ def _handler(server: ExtensionServer) -> type[BaseHTTPRequestHandler]:
                 self.watch()
             elif self.command == "POST":
                 thing = {**json.loads(self.body), "apiVersion": f"{server.group}/{VERSION}", "kind": "Thing"}
+                thing["metadata"]["namespace"] = self.path.split("/")[5]
                 server.things[thing["metadata"]["name"]] = thing
                 server.change("ADDED", thing)
                 self.answer(201, thing)

@@ -11,6 +11,7 @@ from alcove.agent.cgroups import Cgroups
 from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.agent.runtime.oci import OciRuntime
 from alcove.controllers.apiservices import ApiServiceAvailability
+from alcove.controllers.garbage.aggregated import AggregatedGarbage
 from alcove.controllers.namespaces import NamespaceController
 from alcove.testing.aggregated_api import AggregatedApi
 from alcove.testing.containers import ContainerLab, working_flavor
@@ -73,7 +74,8 @@ async def any_rig(
 
 @pytest.fixture(scope="module")
 def availability(server: LocalServer) -> Iterator[None]:
-    with RunningControllers(server.admin_kubeconfig, (ApiServiceAvailability, NamespaceController)):
+    controllers = (ApiServiceAvailability, NamespaceController, AggregatedGarbage)
+    with RunningControllers(server.admin_kubeconfig, controllers):
         yield
 
 

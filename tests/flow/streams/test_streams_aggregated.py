@@ -11,9 +11,9 @@ from pathlib import Path
 
 from alcove.api.objects import Object
 from alcove.cli.connection import load
-from alcove.testing.aggregated_api import GROUP, REGISTRATIONS, ROOT, THINGS, TRUST, AggregatedApi
+from alcove.testing.aggregated_api import GROUP, NAME, REGISTRATIONS, ROOT, THINGS, TRUST, AggregatedApi
 from alcove.testing.extension_server import ExtensionServer
-from alcove.testing.server import Caller
+from alcove.testing.server import Caller, wait_until
 
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -208,3 +208,35 @@ async def test_openapi_has_what_belongs_to_the_group(api: AggregatedApi) -> None
         assert "io.k8s.api.core.v1.Pod" in whole["definitions"] and "/apis/apps/v1/lies" not in whole["paths"]
         explained = await asyncio.to_thread(api.caller.kubectl, "explain", "things.size")
         assert "How large it is." in explained
+
+
+async def test_objects_of_an_aggregated_api_are_deleted_after_their_owners(api: AggregatedApi) -> None:
+    maps = "/api/v1/namespaces/default/configmaps"
+    with api.extension() as extension:
+        await api.ready(extension)
+        for name, owners in (
+            ("left", ["gone"]),
+            ("shared", ["gone", "stays"]),
+            ("foreign", ["elsewhere"]),
+            ("free", []),
+        ):
+            references = [owner_reference(api, maps, owner) for owner in owners]
+            metadata = {"name": name, "uid": f"uid-{name}", "ownerReferences": references}
+            assert (await api.post_later(THINGS, {"metadata": metadata})).status == 201
+        assert api.caller.delete(f"{maps}/gone").status == 200
+        # A change of the APIService is looked at at once, not after the interval.
+        patch = {"metadata": {"annotations": {"example.com/touched": "yes"}}}
+        assert api.caller.patch(f"{REGISTRATIONS}/{NAME}", patch).status == 200
+        await asyncio.to_thread(wait_until, lambda: "left" not in extension.things)
+        assert set(extension.things) == {"shared", "foreign", "free"}
+        [path] = [path for method, path, _ in extension.seen if method == "DELETE"]
+        assert path == f"{THINGS}/left"
+
+
+def owner_reference(api: AggregatedApi, path: str, name: str) -> Object:
+    """A reference to a ConfigMap that is created for it, or to an object of a kind that the API server does not have."""
+    if name == "elsewhere":
+        return {"apiVersion": "other.example.com/v1", "kind": "Other", "name": name, "uid": "none"}
+    made = api.caller.post(path, {"metadata": {"name": name}})
+    found = made.json if made.status == 201 else api.caller.get(f"{path}/{name}").json
+    return {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": found["metadata"]["uid"]}
