@@ -398,3 +398,19 @@ def test_a_watch_ends_with_the_pod_that_allowed_it(world: World) -> None:
     connection.close()
     assert b'"type":"ERROR"' in rest and b"Forbidden" in rest
     assert not shows(rest, b"never-to-be-seen") and rest.count(b"\n") == 1
+
+
+def test_a_tenant_sees_addresses_of_its_nodes_only_if_ring0_trusts_it(world: World) -> None:
+    path, address = "/api/v1/nodes/node-a", {"type": "InternalIP", "address": "192.0.2.7"}
+    assert world.system.patch(f"{path}/status", {"status": {"addresses": [address]}}).status == 200
+    red = world.server.as_tenant("red")
+    assert "addresses" not in red.get(path).json["status"]
+    tenant = "/api/v1/tenants/red"
+    assert world.system.patch(tenant, {"spec": {"podSecurity": "privileged"}}).status == 200
+    [listed] = [
+        each for each in red.get("/api/v1/nodes").json["items"] if each["metadata"]["name"] == "node-a"
+    ]
+    assert red.get(path).json["status"]["addresses"] == listed["status"]["addresses"] == [address]
+    assert "addresses" not in world.server.as_tenant("blue").get("/api/v1/nodes").body.decode()
+    assert world.system.patch(tenant, {"spec": {"podSecurity": None}}).status == 200
+    assert b"addresses" not in red.get("/api/v1/nodes").body

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from itertools import islice
 
-from msgspec import structs
-
 from alcove.api.errors import BadRequest
 from alcove.api.ids import ALL, Key, Revision, TenantId
 from alcove.api.kind import Kind, Scope
@@ -90,10 +88,6 @@ class ApiCall:
         chosen = choose(self.request.headers.get("accept", ""))
         include = self.query.get("includeObject", "Metadata")
         return ObjectView(self.kind, chosen.form, include, meta_version=chosen.meta_version)
-
-    @property
-    def narrowed_view(self) -> ObjectView:
-        return structs.replace(self.view, narrowed=True)
 
     @property
     def namespace(self) -> str:

@@ -27,15 +27,15 @@ class ObjectView(Struct, frozen=True):
     form: ResponseForm
     include: str = "Metadata"
     """What a table's rows carry of the object: None, Metadata or Object."""
-    narrowed: bool = False
-    """Nodes, reduced to what tenants may see."""
+    narrowed: nodes.NodeView | None = None
+    """Nodes, reduced to what a tenant may see."""
     meta_version: str = "meta.k8s.io/v1"
     """Of a table or a partial object."""
 
     @property
     def is_verbatim(self) -> bool:
         """Whether the stored bytes are the response."""
-        return self.form is ResponseForm.JSON and self.is_stored_version and not self.narrowed
+        return self.form is ResponseForm.JSON and self.is_stored_version and self.narrowed is None
 
     @property
     def is_stored_version(self) -> bool:
@@ -47,7 +47,7 @@ class ObjectView(Struct, frozen=True):
         )
 
     @property
-    def cache_key(self) -> tuple[str, str, str, str, bool, str]:
+    def cache_key(self) -> tuple[str, str, str, str, nodes.NodeView | None, str]:
         kind = self.kind
         return (kind.group, kind.version, self.form.value, self.include, self.narrowed, self.meta_version)
 
@@ -84,8 +84,8 @@ def render(view: ObjectView, entry: CacheEntry) -> bytes:
     entry = complete(view.kind, entry)
     if view.is_verbatim:
         return entry.body
-    if view.narrowed:
-        entry = nodes.shown(entry)
+    if view.narrowed is not None:
+        entry = nodes.shown(entry, view.narrowed)
     if view.form is ResponseForm.JSON:
         return orjson.dumps(converted(view.kind, entry))
     if view.form is ResponseForm.TABLE:

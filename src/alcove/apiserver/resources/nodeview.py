@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from alcove.api.errors import NotFound
 from alcove.api.ids import SYSTEM, Key
 from alcove.api.resources import NODES
@@ -26,14 +28,16 @@ def get(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     entry = services.cache.entry(Key(NODES, SYSTEM, "", name))
     if entry is None or not nodes.is_visible(services.cache, call.tenant, name):
         raise NotFound.of(NODES, name)
-    return HttpResponse(200, render(call.view, nodes.shown(entry)), call.view.content_type)
+    shown = nodes.shown(entry, nodes.view_of(services.cache, call.tenant))
+    return HttpResponse(200, render(call.view, shown), call.view.content_type)
 
 
 def list_nodes(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     matches = selected(call, list_options(call))
     keys = (Key(NODES, SYSTEM, "", name) for name in nodes.visible(services.cache, call.tenant))
     existing = (entry for key in keys if (entry := services.cache.entry(key)) is not None)
-    entries = [nodes.shown(entry) for entry in existing if matches is None or matches(entry)]
+    view = nodes.view_of(services.cache, call.tenant)
+    entries = [nodes.shown(entry, view) for entry in existing if matches is None or matches(entry)]
     body = render_list(call.view, entries, services.cache.revision, {})
     return HttpResponse(200, body, call.view.content_type)
 
@@ -41,7 +45,8 @@ def list_nodes(services: ApiServerServices, call: ApiCall) -> HttpResponse:
 def watch(services: ApiServerServices, call: ApiCall) -> watching.Answer:
     """Whether a node is visible is evaluated for each event."""
     matches = _matcher(services, call, list_options(call))
-    return watching.watch_tenant(services, call, SYSTEM, call.narrowed_view, matches)
+    view = structs.replace(call.view, narrowed=nodes.view_of(services.cache, call.tenant))
+    return watching.watch_tenant(services, call, SYSTEM, view, matches)
 
 
 def _matcher(services: ApiServerServices, call: ApiCall, options: ListOptions) -> Matches:
