@@ -14,15 +14,18 @@ from msgspec import Struct
 
 from alcove.agent.podkey import PodKey
 from alcove.api.errors import Forbidden, NotFound
+from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
 from alcove.client.client import ListSelection
-from alcove.client.keys import ObjectKey
+from alcove.client.keys import HOME, ObjectKey
 from alcove.client.planes import Planes
 from alcove.client.resources import (
     CLUSTER_TRUST_BUNDLES,
     CONFIG_MAPS,
+    NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
+    POD_CERTIFICATE_REQUESTS,
     SECRETS,
     SERVICE_ACCOUNTS,
     Resource,
@@ -74,6 +77,29 @@ class ObjectLookup:
     async def volume(self, key: PodKey, name: str) -> Object | None:
         """A persistent volume of the pod's tenant. Never cached."""
         return await self._read((PERSISTENT_VOLUMES, key.object_key.of(name, namespace="")))
+
+    async def service_account(self, key: PodKey, name: str) -> Object | None:
+        """Never cached: another one may have been created with the same name."""
+        return await self._read((SERVICE_ACCOUNTS, key.object_key.of(name)))
+
+    async def node_uid(self, name: str) -> str:
+        node = await self._get(NODES, ObjectKey(HOME, SYSTEM, "", name))
+        return str(node["metadata"]["uid"]) if node is not None else ""
+
+    async def certificate_request(self, key: PodKey, name: str) -> Object | None:
+        """A PodCertificateRequest. Never cached: its answer is waited for."""
+        return await self._read((POD_CERTIFICATE_REQUESTS, key.object_key.of(name)))
+
+    async def request_certificate(self, key: PodKey, spec: Object) -> Object:
+        """Creates a PodCertificateRequest, which is deleted with the pod."""
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": key.name, "uid": key.uid}
+        request = {
+            "apiVersion": "certificates.k8s.io/v1",
+            "kind": "PodCertificateRequest",
+            "metadata": {"generateName": "req-", "namespace": key.namespace, "ownerReferences": [owner]},
+            "spec": spec,
+        }
+        return await self._planes.client(key.plane).create(key.tenant, POD_CERTIFICATE_REQUESTS, request)
 
     async def token(
         self, key: PodKey, service_account: str, audiences: Sequence[str], seconds: int

@@ -101,21 +101,15 @@ ROWS = (
         "Block devices: the container does not start, and the event says that the node has none.",
     ),
     Row(
-        "core.v1.PodCertificateProjection.* core.v1.VolumeProjection.podCertificate",
-        FieldUse.REFUSED,
-        "A projection that nodes do not have: the pod waits with FailedMount.",
-    ),
-    Row(
         "core.v1.PodSpec.resourceClaims core.v1.PodResourceClaim.* core.v1.ResourceClaim.*",
         FieldUse.REFUSED,
         "Devices are not allocated: the scheduler says so in the pod's condition.",
     ),
     Row("resource.v1.DeviceTaintRuleSpec.*", FieldUse.WARNED, "spec.taint"),
-    Row("certificates.v1.PodCertificateRequestSpec.signerName", FieldUse.WARNED, "spec.signerName"),
     Row(
         "certificates.v1.PodCertificateRequest*",
         FieldUse.STORED,
-        "For signers and clients that users bring; nodes ask for none.",
+        "Nodes write the spec, signers that users bring the status.",
     ),
     Row(
         "resource.v1.* core.v1.*ResourceClaimStatus.* core.v1.*ExtendedResource* core.v1.NodeAllocatable* core.v1.ResourceHealth.*",

@@ -22,9 +22,12 @@ _NUMBERS = count(1)
 
 
 @asynccontextmanager
-async def looking_up(server: LocalServer, seconds: float = 0.0) -> AsyncIterator[ObjectLookup]:
-    """Caches nothing unless a time is given."""
-    pool = HttpPool(kubeconfig.load(server.admin_kubeconfig))
+async def looking_up(
+    server: LocalServer, seconds: float = 0.0, node: str = ""
+) -> AsyncIterator[ObjectLookup]:
+    """Caches nothing unless a time is given. With the rights of a node, if one is named."""
+    path = server.as_node(node).kubeconfig if node else server.admin_kubeconfig
+    pool = HttpPool(kubeconfig.load(path))
     async with Planes() as planes:
         planes.join(HOME, pool)
         try:

@@ -12,12 +12,14 @@ from msgspec import Struct
 from alcove.agent.images.model import Image, ImageFailure
 from alcove.agent.lookup import ObjectLookup
 from alcove.agent.podkey import PodKey
+from alcove.agent.tenant_threads import TenantThreads
 from alcove.agent.trusted_tenants import is_ring0
 from alcove.agent.volumes import downward, files, tokens, trust_bundles
+from alcove.agent.volumes.credentials import Credentials
 from alcove.agent.volumes.errors import VolumeFailure, mount_failure
 from alcove.agent.volumes.files import Files
 from alcove.agent.volumes.local import SIZE_BYTES_MIN, LocalVolume
-from alcove.agent.volumes.tokens import Tokens
+from alcove.agent.volumes.pod_certificates import CERTIFICATES_MAX, PodCertificates
 from alcove.api import local_volumes, objects, quantity
 from alcove.api.errors import ApiError
 from alcove.api.kinds.core.pods.totals import pod_limit
@@ -25,7 +27,7 @@ from alcove.api.objects import Object
 from alcove.client.errors import ClientError
 
 _is_name = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?").fullmatch
-_TOKEN_MODE = 0o600
+_SECRET_MODE = 0o600
 
 GetImage = Callable[[PodKey, Object, Object], Awaitable[Image]]
 """(key, pod, container) → the image; see `images.pull_policy.ImagePuller.ensure`."""
@@ -72,7 +74,7 @@ Planned = ProjectedFiles | EmptyDirMount | HostPathMount | LocalVolumeMount | Im
 
 class PodVolumePlan(Struct, frozen=True):
     volumes: list[Planned]
-    tokens: Tokens
+    credentials: Credentials
     failure: VolumeFailure | None = None
     """The first failure, if the other volumes were planned nevertheless."""
 
@@ -86,6 +88,7 @@ class VolumeSources:
         allocatable: Callable[[], Mapping[str, str]],
         image: GetImage | None,
         is_trusted: Callable[[PodKey], bool] = is_ring0,
+        threads: TenantThreads | None = None,
     ) -> None:
         """`is_trusted` says whether a pod may have paths of the node."""
         self._lookup = lookup
@@ -94,17 +97,19 @@ class VolumeSources:
         self._allocatable = allocatable
         self._image = image
         self._is_trusted = is_trusted
+        self._certificates = PodCertificates(lookup, clock, node, threads or TenantThreads())
 
-    async def plan(self, key: PodKey, pod: Object, known: Tokens) -> PodVolumePlan:
+    async def plan(self, key: PodKey, pod: Object, known: Credentials) -> PodVolumePlan:
         """The plan for all volumes of the pod. Raises VolumeFailure if anything is missing."""
-        renewed: Tokens = {}
+        _check_certificates(pod)
+        renewed = Credentials()
         planned = [await self._plan_volume(key, pod, volume, known, renewed) for volume in _volumes(pod)]
         return PodVolumePlan(planned, renewed)
 
-    async def plan_changing(self, key: PodKey, pod: Object, known: Tokens) -> PodVolumePlan:
+    async def plan_changing(self, key: PodKey, pod: Object, known: Credentials) -> PodVolumePlan:
         """The plan for volumes whose sources may have changed. A volume whose lookup fails is left out, and
         so unchanged."""
-        renewed: Tokens = {}
+        renewed = Credentials()
         planned: list[Planned] = []
         failure = None
         for volume in _volumes(pod):
@@ -114,10 +119,14 @@ class VolumeSources:
                 planned.append(await self._plan_volume(key, pod, volume, known, renewed))
             except VolumeFailure as error:
                 failure = failure or error
-        return PodVolumePlan(planned, {**known, **renewed}, failure)
+        return PodVolumePlan(planned, known.updated(renewed), failure)
+
+    def forget(self, key: PodKey) -> None:
+        """Forgets what was requested for a pod."""
+        self._certificates.forget(key)
 
     async def _plan_volume(
-        self, key: PodKey, pod: Object, volume: Object, known: Tokens, renewed: Tokens
+        self, key: PodKey, pod: Object, volume: Object, known: Credentials, renewed: Credentials
     ) -> Planned:
         name = str(volume.get("name") or "")
         if not _is_name(name):
@@ -149,10 +158,18 @@ class VolumeSources:
         raise mount_failure(name, f"volume type {kind} is not supported on this node")
 
     async def _projected_files(
-        self, key: PodKey, pod: Object, name: str, source: Object, mode: int, known: Tokens, renewed: Tokens
+        self,
+        key: PodKey,
+        pod: Object,
+        name: str,
+        source: Object,
+        mode: int,
+        known: Credentials,
+        renewed: Credentials,
     ) -> Files:
         contents: Files = {}
         for number, each in enumerate(source.get("sources") or ()):
+            slot = f"{name}/{number}"
             for kind, part in each.items():
                 match kind:
                     case "configMap":
@@ -164,12 +181,18 @@ class VolumeSources:
                     case "downwardAPI":
                         contents |= self._downward(pod, part, mode)
                     case "serviceAccountToken":
-                        token_key = f"{name}/{number}"
                         token = await tokens.renewed(
-                            self._lookup, key, pod, part, known.get(token_key), self._clock()
+                            self._lookup, key, pod, part, known.tokens.get(slot), self._clock()
                         )
-                        renewed[token_key] = token
-                        contents |= _token_file(pod, part, token.token, mode)
+                        renewed.tokens[slot] = token
+                        text = token.token.encode()
+                        contents |= files.file(part.get("path") or "", text, *_secret_mode(pod, mode))
+                    case "podCertificate":
+                        certificate = await self._certificates.current(
+                            key, pod, slot, part, known.certificates.get(slot)
+                        )
+                        renewed.certificates[slot] = certificate
+                        contents |= certificate.projected(part, *_secret_mode(pod, mode))
                     case "clusterTrustBundle":
                         contents |= await trust_bundles.projected(self._lookup, key, part, mode)
                     case _:
@@ -271,12 +294,20 @@ def _is_owned_by(claim: Object, uid: str) -> bool:
     return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)
 
 
-def _token_file(pod: Object, source: Object, token: str, mode: int) -> Files:
-    """The token's file, readable only by the pod's user if the spec defines one user."""
+def _secret_mode(pod: Object, mode: int) -> tuple[int, int]:
+    """Mode and owner of files with credentials: readable only by the pod's user if the spec defines one user."""
     user = _common_user(pod)
-    if user is not None or fs_group(pod) is not None:
-        mode = _TOKEN_MODE
-    return files.file(source.get("path") or "", token.encode(), mode, user or 0)
+    is_narrow = user is not None or fs_group(pod) is not None
+    return _SECRET_MODE if is_narrow else mode, user or 0
+
+
+def _check_certificates(pod: Object) -> None:
+    """Raises VolumeFailure if the pod asks for too many."""
+    sources = (
+        each for volume in _volumes(pod) for each in (volume.get("projected") or {}).get("sources") or ()
+    )
+    if sum("podCertificate" in each for each in sources) > CERTIFICATES_MAX:
+        raise VolumeFailure(f"volumes of a pod may have {CERTIFICATES_MAX} podCertificate sources together")
 
 
 def _common_user(pod: Object) -> int | None:

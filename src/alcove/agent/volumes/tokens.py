@@ -1,13 +1,5 @@
-"""Service account tokens in volumes: bound to one pod, renewed long before they expire.
+"""Service account tokens in volumes: bound to one pod, renewed long before they expire."""
 
-Tokens are stored beside the pod's volumes, on the same tmpfs, so that a restarted agent continues to use
-them.
-"""
-
-from collections.abc import Mapping
-from pathlib import Path
-
-import msgspec
 from msgspec import Struct
 
 from alcove.agent.lookup import ObjectLookup
@@ -33,10 +25,6 @@ class ServiceAccountToken(Struct, frozen=True):
         return self.audience == audience and self.made_at - 60 <= now < self.renew_at
 
 
-Tokens = dict[str, ServiceAccountToken]
-"""By volume and path."""
-
-
 async def renewed(
     lookup: ObjectLookup,
     key: PodKey,
@@ -59,17 +47,3 @@ async def renewed(
     expires_at = meta.parse_time(status["expirationTimestamp"])
     seconds_until_renewal = min((expires_at - now) * LIFETIME_FRACTION, AGE_SECONDS_MAX)
     return ServiceAccountToken(status["token"], audience, now, now + seconds_until_renewal)
-
-
-def read(path: Path) -> Tokens:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Tokens)
-    except (OSError, msgspec.DecodeError):
-        return {}
-
-
-def write(path: Path, tokens: Mapping[str, ServiceAccountToken]) -> None:
-    draft = path.with_suffix(".new")
-    draft.touch(mode=0o600)
-    draft.write_bytes(msgspec.json.encode(dict(tokens)))
-    draft.rename(path)

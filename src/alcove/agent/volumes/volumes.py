@@ -1,7 +1,7 @@
 """The volumes of a node's pods: created before a pod starts, updated while it runs, removed after it.
 
     <directory>/pods/<id>/record.json    the pod and its volumes; written first, removed last
-    <directory>/pods/<id>/memory/        a tmpfs: projected files and tokens
+    <directory>/pods/<id>/memory/        a tmpfs: projected files, tokens and certificates
     <directory>/pods/<id>/empty/         emptyDir volumes, on disk or as a tmpfs
     <directory>/pods/<id>/tmpfs/         empty files, in place of which gVisor mounts such a tmpfs of its own
     <directory>/pods/<id>/images/        mount points of image volumes
@@ -28,7 +28,7 @@ from alcove.agent.lookup import ObjectLookup
 from alcove.agent.podkey import PodKey
 from alcove.agent.tenant_threads import TenantThreads
 from alcove.agent.trusted_tenants import is_ring0
-from alcove.agent.volumes import tokens
+from alcove.agent.volumes import credentials
 from alcove.agent.volumes.errors import VolumeFailure, mount_failure, tenant_message
 from alcove.agent.volumes.files import INODE_BYTES, memory_bytes
 from alcove.agent.volumes.local import LocalVolume, LocalVolumeStore
@@ -81,10 +81,10 @@ class PodVolumes:
         self._pods.mkdir(parents=True, exist_ok=True, mode=0o711)
         self.local = LocalVolumeStore(directory / "local", checkpoint)
         self._lookup = lookup
-        self._sources = VolumeSources(lookup, clock, node, allocatable, image, is_trusted)
         self._checkpoint = checkpoint
         self._mounter = VolumeMounter(self.local, checkpoint)
         self._threads = threads or TenantThreads()
+        self._sources = VolumeSources(lookup, clock, node, allocatable, image, is_trusted, self._threads)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._records: dict[str, _Record] = {}
         self._file_bytes: dict[PodKey, int] = {}
@@ -99,7 +99,7 @@ class PodVolumes:
         their contents. `pod` is the whole object. Raises VolumeFailure; the caller retries."""
         id = _id(key)
         async with self._lock(id):
-            cached = tokens.read(self._tokens_path(id))
+            cached = credentials.read(self._credentials_path(id))
             try:
                 plan = await self._sources.plan(key, pod, cached)
                 self._count_files(key, plan)
@@ -116,14 +116,15 @@ class PodVolumes:
             )
 
     async def refresh(self, key: PodKey, pod: Object) -> None:
-        """Updates projected volumes, each atomically; renews tokens; grows persistent volumes. Raises
+        """Updates projected volumes, each atomically; renews tokens and certificates; grows persistent volumes. Raises
         VolumeFailure if a lookup failed; that volume is unchanged, the others are updated."""
         id = _id(key)
         async with self._lock(id):
             record = self._records.get(id)
             if record is None or not record.paths:
                 return
-            plan = await self._sources.plan_changing(key, pod, tokens.read(self._tokens_path(id)))
+            cached = credentials.read(self._credentials_path(id))
+            plan = await self._sources.plan_changing(key, pod, cached)
             self._count_files(key, plan)
             run, locks = self._threads.run, _local_ids(plan)
             await self._with_locks(locks, lambda: run(key.tenant_key, self._update, id, pod, plan))
@@ -140,6 +141,7 @@ class PodVolumes:
             run = self._threads.run
             await self._with_locks(locks, lambda: run(key.tenant_key, self._remove, id))
         self._file_bytes.pop(key, None)
+        self._sources.forget(key)
         # A later tenant may have the same name: it must not get cached objects of this one.
         self._lookup.forget(key)
 
@@ -209,7 +211,7 @@ class PodVolumes:
             record = self._write(
                 id, _Record(key, local, images, previous.paths if previous is not None else {})
             )
-            self._write_tokens(home, plan)
+            self._write_credentials(home, plan)
             paths = {each.name: self._mounter.mount(home, pod, each, is_first) for each in plan.volumes}
         except OSError as error:
             raise VolumeFailure(f"failed to set up volumes: {tenant_message(error)}") from error
@@ -229,7 +231,7 @@ class PodVolumes:
     def _update(self, id: str, pod: Object, plan: PodVolumePlan) -> None:
         home = self._pods / id
         try:
-            self._write_tokens(home, plan)
+            self._write_credentials(home, plan)
             for each in plan.volumes:
                 if isinstance(each, ProjectedFiles):
                     self._mounter.set_up(home, pod, each, is_first=False)
@@ -238,10 +240,10 @@ class PodVolumes:
         except OSError as error:
             raise VolumeFailure(f"failed to update volumes: {tenant_message(error)}") from error
 
-    def _write_tokens(self, home: Path, plan: PodVolumePlan) -> None:
-        if plan.tokens:
+    def _write_credentials(self, home: Path, plan: PodVolumePlan) -> None:
+        if plan.credentials:
             self._mounter.tmpfs(home)
-            tokens.write(self._tokens_path(home.name), plan.tokens)
+            credentials.write(self._credentials_path(home.name), plan.credentials)
 
     # Removing
 
@@ -295,8 +297,8 @@ class PodVolumes:
         mount_points += [self.local.root(local) for local in record.local.values()]
         return bool(record.paths) and all(os.path.ismount(path) for path in mount_points)
 
-    def _tokens_path(self, id: str) -> Path:
-        return self._pods / id / "memory" / ".tokens"
+    def _credentials_path(self, id: str) -> Path:
+        return self._pods / id / "memory" / ".credentials"
 
     def _lock(self, id: str) -> asyncio.Lock:
         lock = self._locks.get(id)

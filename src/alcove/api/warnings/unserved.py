@@ -52,9 +52,6 @@ UNSERVED: Mapping[tuple[str, str], Mapping[str, str]] = {
         "spec.defaultBackend.resource": _BACKEND,
         "spec.rules[].http.paths[].backend.resource": _BACKEND,
     },
-    ("certificates.k8s.io", "podcertificaterequests"): {
-        "spec.signerName": "is answered only if a controller of the tenant signs for it: nodes project no certificates of pods",
-    },
     ("resource.k8s.io", "devicetaintrules"): {"spec.taint": "has no effect: no devices are allocated"},
     ("storage.k8s.io", "storageclasses"): {"mountOptions": _NO_MOUNT_OPTIONS},
 }

@@ -16,6 +16,7 @@ from alcove.api.resources import (
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
+    POD_CERTIFICATE_REQUESTS,
     PODS,
     SERVICE_ACCOUNTS,
 )
@@ -27,7 +28,18 @@ from alcove.apiserver.rbac.podreferences import MIRROR
 from alcove.apiserver.reader import CacheReader
 
 """The stored resource, whichever API group the client used."""
-_HANDLED = frozenset((NODES, PODS, LEASES, CSI_NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, EVENTS))
+_HANDLED = frozenset(
+    (
+        NODES,
+        PODS,
+        LEASES,
+        CSI_NODES,
+        PERSISTENT_VOLUME_CLAIMS,
+        PERSISTENT_VOLUMES,
+        POD_CERTIFICATE_REQUESTS,
+        EVENTS,
+    )
+)
 
 _RESERVED = ("kubernetes.io", "k8s.io")
 """Includes `node-restriction.kubernetes.io`, whose labels a node may never set."""
@@ -88,6 +100,8 @@ class NodeRestriction(Plugin):
             return _claim_violation(attributes)
         if resource == PERSISTENT_VOLUMES:
             return _volume_violation(node, attributes)
+        if resource == POD_CERTIFICATE_REQUESTS:
+            return self._certificate_violation(node, attributes)
         return _event_violation(node, attributes)
 
     def _pod_violation(self, node: str, attributes: Attributes) -> str:
@@ -101,6 +115,35 @@ class NodeRestriction(Plugin):
         if attributes.operation is not Operation.UPDATE or attributes.subresource != "status":
             return "can only write the status of its pods"
         return _status_violation(attributes.obj or {}, old, _PROTECTED_POD_STATUS)
+
+    def _certificate_violation(self, node: str, attributes: Attributes) -> str:
+        """A node may request only certificates of pods on it, for their service accounts, of the signers that their
+        volumes name."""
+        if attributes.operation is not Operation.CREATE or attributes.subresource:
+            return "can only create requests for certificates"
+        spec: Object = (attributes.obj or {}).get("spec") or {}
+        tenant, namespace = attributes.tenant, attributes.namespace
+        own = self._reader.get(SYSTEM, NODES, "", node)  # The server of a dedicated tenant has no nodes.
+        if spec.get("nodeName") != node or (
+            own is not None and spec.get("nodeUID") != own["metadata"]["uid"]
+        ):
+            return "can only request certificates in its own name"
+        pod = self._reader.get(tenant, PODS, namespace, spec.get("podName") or "")
+        if (
+            pod is None
+            or objects.get(pod, "spec", "nodeName") != node
+            or pod["metadata"]["uid"] != spec.get("podUID")
+            or MIRROR in objects.annotations(pod)
+        ):
+            return "can only request certificates of pods bound to itself"
+        name = objects.get(pod, "spec", "serviceAccountName", default="")
+        account = self._reader.get(tenant, SERVICE_ACCOUNTS, namespace, name)
+        expected = (name, account["metadata"]["uid"] if account is not None else None)
+        if (spec.get("serviceAccountName"), spec.get("serviceAccountUID")) != expected:
+            return "can only request certificates for the service accounts of its pods"
+        if spec.get("signerName") not in podreferences.certificate_signers(pod):
+            return "can only request certificates of the signers that the pod's volumes name"
+        return ""
 
 
 def _status_violation(new: Object, old: Object, protected: tuple[str, ...]) -> str:

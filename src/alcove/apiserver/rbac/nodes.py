@@ -5,7 +5,7 @@
   watch, if the field selector requires `spec.nodeName` to be this node.
 - In tenants that have a pod on it, it reads what services, DNS and network policies need: of other nodes'
   pods only the metadata.
-- It updates the status of those pods, deletes them, and maintains its own Node, CSINode and Lease.
+- It requests tokens and certificates for those pods, updates their status, deletes them, and maintains its own Node, CSINode and Lease.
 - It reads a few kinds of ring0 by its role there. Nothing else is decided by roles.
 
 A permission ends with the pod that it follows from, at the same revision. A denial does not reveal whether
@@ -26,6 +26,7 @@ from alcove.api.resources import (
     INGRESSES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
+    POD_CERTIFICATE_REQUESTS,
     PODS,
     VOLUME_ATTACHMENTS,
 )
@@ -191,6 +192,10 @@ class NodeAuthorizer:
     def _claim_status(self, node: str, access: Access) -> AccessDecision:
         return _ALLOWED if access.verb in _STATUS and self._is_named(node, access) else _DENIED
 
+    def _service_account(self, node: str, access: Access) -> AccessDecision:
+        """Certificates of pods name its uid."""
+        return _ALLOWED if access.verb == "get" and self._is_named(node, access) else _DENIED
+
     def _token(self, node: str, access: Access) -> AccessDecision:
         """The pod that the token is bound to is in the body, and is checked by admission."""
         return _ALLOWED if access.verb == "create" and self._is_named(node, access) else _DENIED
@@ -266,6 +271,15 @@ class NodeAuthorizer:
         requester = objects.get(csr, "spec", "username") if csr else None
         return _SELF if requester == NODE_USER_PREFIX + node else _DENIED
 
+    def _pod_certificate(self, node: str, access: Access) -> AccessDecision:
+        """The pod that a new request is for is in the body, and is checked by admission."""
+        if access.verb == "create":
+            return _ALLOWED if self._is_present(node, access.tenant) else _DENIED
+        if access.verb != "get" or not access.name:
+            return _DENIED
+        request = self._reader.get(access.tenant, POD_CERTIFICATE_REQUESTS, access.namespace, access.name)
+        return _SELF if request and objects.get(request, "spec", "nodeName") == node else _DENIED
+
     def _ring0_read(self, _node: str, access: Access) -> AccessDecision | None:
         return None if access.verb in _READ and access.tenant in (SYSTEM, ALL) else _DENIED
 
@@ -324,6 +338,7 @@ _RULES: dict[tuple[str, str], _Rule] = {
     ("", "persistentvolumeclaims"): NodeAuthorizer._named_by_pod,
     ("", "persistentvolumeclaims/status"): NodeAuthorizer._claim_status,
     ("", "persistentvolumes"): NodeAuthorizer._volumes,
+    ("", "serviceaccounts"): NodeAuthorizer._service_account,
     ("", "serviceaccounts/token"): NodeAuthorizer._token,
     ("resource.k8s.io", "resourceclaims"): NodeAuthorizer._named_by_pod,
     ("storage.k8s.io", "volumeattachments"): NodeAuthorizer._attachment,
@@ -350,6 +365,7 @@ _RULES: dict[tuple[str, str], _Rule] = {
     ("", "nodes/status"): NodeAuthorizer._node_status,
     ("storage.k8s.io", "csinodes"): NodeAuthorizer._storage_node,
     ("coordination.k8s.io", "leases"): NodeAuthorizer._lease,
+    ("certificates.k8s.io", "podcertificaterequests"): NodeAuthorizer._pod_certificate,
     ("certificates.k8s.io", "certificatesigningrequests"): NodeAuthorizer._certificate_request,
     ("certificates.k8s.io", "certificatesigningrequests/selfnodeclient"): NodeAuthorizer._ring0_create,
     ("", "tenants"): NodeAuthorizer._ring0_read,

@@ -105,6 +105,16 @@ def volume_secrets(volume: Object) -> Iterator[Reference]:
                 yield SECRETS, named.get("namespace") or namespace, named.get("name") or ""
 
 
+def certificate_signers(pod: Object) -> frozenset[str]:
+    """The signers of the certificates in the pod's projected volumes."""
+    return frozenset(
+        source["podCertificate"].get("signerName") or ""
+        for volume in objects.get(pod, "spec", "volumes", default=())
+        for source in (volume.get("projected") or {}).get("sources") or ()
+        if source.get("podCertificate") is not None
+    )
+
+
 def token_audiences(pod: Object) -> frozenset[str]:
     """The audiences of the tokens in the pod's projected volumes; "" is the API server."""
     return frozenset(

@@ -15,7 +15,9 @@ from alcove.api.resources import (
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
+    POD_CERTIFICATE_REQUESTS,
     PODS,
+    SERVICE_ACCOUNTS,
 )
 from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.apiserver.admission import noderestriction
@@ -42,6 +44,17 @@ def kind(resource: GroupResource) -> Kind:
     )
 
 
+def certified(name: str) -> Object:
+    """A pod with a certificate in a volume."""
+    source = {"podCertificate": {"signerName": "example.com/signer"}}
+    spec = {
+        "nodeName": "a" if name == "mine" else "b",
+        "serviceAccountName": name,
+        "volumes": [{"projected": {"sources": [source]}}],
+    }
+    return {"metadata": {"name": name, "namespace": "ns", "uid": f"pod-{name}"}, "spec": spec}
+
+
 async def refusal(
     resource: GroupResource,
     new: Object | None,
@@ -55,6 +68,11 @@ async def refusal(
     """The plugin's error message; empty if it admits the write."""
     reader = MemoryReader()
     reader.put(SYSTEM, NODES, {"metadata": {"name": "a", "uid": "uid-a"}})
+    for each in ("mine", "theirs"):
+        reader.put(
+            ACME, SERVICE_ACCOUNTS, {"metadata": {"name": each, "namespace": "ns", "uid": f"account-{each}"}}
+        )
+        reader.put(ACME, PODS, certified(each))
     named = new or old or {}
     operation = CREATE if old is None else DELETE if new is None else UPDATE
     plugin = NodeRestriction(reader)
@@ -372,3 +390,36 @@ async def test_of_volumes_only_that_its_own_are_wiped(
 ) -> None:
     actual = await refusal(PERSISTENT_VOLUMES, new, old, tenant=ACME)
     assert message in actual and bool(message) == bool(actual)
+
+
+def certificate_request(**spec: str) -> Object:
+    whole = {
+        "signerName": "example.com/signer",
+        "nodeName": "a",
+        "nodeUID": "uid-a",
+        "podName": "mine",
+        "podUID": "pod-mine",
+        "serviceAccountName": "mine",
+        "serviceAccountUID": "account-mine",
+    }
+    return {"metadata": {"name": "r", "namespace": "ns"}, "spec": {**whole, **spec}}
+
+
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        (certificate_request(), ""),
+        (certificate_request(nodeName="b"), "in its own name"),
+        (certificate_request(nodeUID="uid-b"), "in its own name"),
+        (certificate_request(podName="theirs", podUID="pod-theirs"), "of pods bound to itself"),
+        (certificate_request(podName="none"), "of pods bound to itself"),
+        (certificate_request(podUID="before"), "of pods bound to itself"),
+        (certificate_request(serviceAccountName="theirs"), "for the service accounts of its pods"),
+        (certificate_request(serviceAccountUID="account-theirs"), "for the service accounts of its pods"),
+        (certificate_request(signerName="example.com/other"), "of the signers that the pod's volumes name"),
+    ],
+)
+async def test_certificates_only_of_its_pods_and_their_signers(new: Object, message: str) -> None:
+    actual = await refusal(POD_CERTIFICATE_REQUESTS, new, tenant=ACME)
+    assert message in actual and bool(message) == bool(actual)
+    assert await refusal(POD_CERTIFICATE_REQUESTS, new, new, subresource="status", tenant=ACME)

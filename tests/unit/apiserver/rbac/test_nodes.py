@@ -10,6 +10,7 @@ from alcove.api.resources import (
     CERTIFICATE_SIGNING_REQUESTS,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
+    POD_CERTIFICATE_REQUESTS,
     PODS,
     VOLUME_ATTACHMENTS,
 )
@@ -69,6 +70,8 @@ def reader() -> MemoryReader:
         reader.put(ACME, VOLUME_ATTACHMENTS, attachment)
         request = {"metadata": {"name": f"of-{node}"}, "spec": {"username": f"system:node:{node}"}}
         reader.put(SYSTEM, CERTIFICATE_SIGNING_REQUESTS, request)
+        of_pod = {"metadata": {"name": f"req-{node}", "namespace": "ns"}, "spec": {"nodeName": node}}
+        reader.put(ACME, POD_CERTIFICATE_REQUESTS, of_pod)
     return reader
 
 
@@ -130,7 +133,9 @@ def test_what_its_pods_name_it_does_not_write(reader: MemoryReader, verb: str, w
         (ACME, "persistentvolumes", "stray-volume"),
         (ACME, "persistentvolumes", "no-volume"),
         (ACME, "volumeattachments.storage.k8s.io", "to-b"),
-        (ACME, "serviceaccounts", "ns/mine-account"),
+        (ACME, "serviceaccounts", "ns/theirs-account"),
+        (ACME, "podcertificaterequests.certificates.k8s.io", "ns/req-b"),
+        (ACME, "podcertificaterequests.certificates.k8s.io", ""),
         (ACME, "secrets.example.com", "ns/mine"),
         (ACME, "roles.rbac.authorization.k8s.io", "ns/x"),
         (SYSTEM, "certificatesigningrequests.certificates.k8s.io", "of-b"),
@@ -224,8 +229,14 @@ def test_of_pods_elsewhere_it_sees_metadata_in_tenants_that_have_a_pod_there(rea
         ("update", "pods/status", "ns/web", True),
         ("patch", "pods/status", "ns/web", True),
         ("create", "pods/eviction", "ns/web", True),
+        ("get", "serviceaccounts", "ns/mine-account", True),
         ("create", "serviceaccounts/token", "ns/mine-account", True),
+        ("create", "podcertificaterequests.certificates.k8s.io", "ns/", True),
+        ("get", "podcertificaterequests.certificates.k8s.io", "ns/req-a", True),
         ("patch", "persistentvolumeclaims/status", "ns/mine-claim", True),
+        ("watch", "serviceaccounts", "ns/mine-account", False),
+        ("update", "podcertificaterequests/status.certificates.k8s.io", "ns/req-a", False),
+        ("delete", "podcertificaterequests.certificates.k8s.io", "ns/req-a", False),
         ("get", "pods", "ns/db", False),
         ("get", "pods", "ns/new", False),
         ("get", "pods", "ns/none", False),

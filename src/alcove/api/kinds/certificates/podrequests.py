@@ -20,12 +20,19 @@ REQUEST_LENGTH_MAX_BYTES = 10 << 10
 CHAIN_LENGTH_MAX_BYTES = 100 << 10
 EXPIRATION_SECONDS_MIN = 3600
 EXPIRATION_SECONDS_MAX = 91 * 86_400
+EXPIRATION_SECONDS_DEFAULT = 86_400
 KUBERNETES_EXPIRATION_SECONDS_MAX = 86_400
 REFRESH_MARGIN_SECONDS = 600
 
 OUTCOMES = ("Issued", "Denied", "Failed")
 _CHAIN = "status.certificateChain"
 _REQUEST = "spec.stubPKCS10Request"
+
+
+def default_request(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    if spec.get("maxExpirationSeconds") is None:
+        spec["maxExpirationSeconds"] = EXPIRATION_SECONDS_DEFAULT
 
 
 def validate_request(obj: Object) -> list[FieldError]:
@@ -171,6 +178,7 @@ def _spec_field(field: str) -> Callable[[Object], str]:
 
 STRATEGIES: dict[str, Strategy] = {
     "podcertificaterequests": Strategy(
+        default=default_request,
         validate_create=validate_request,
         validate_update=lambda new, old: unchanged(new, old, "", "spec"),
         validate_status=validate_status,
