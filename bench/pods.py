@@ -6,6 +6,7 @@ namespace), and this program as a client that watches. Every pod is a shell that
 one by one   from the request that creates a pod until a watcher sees that it is Running and Ready
 at once      100 pods created without waiting, until the last is Ready; then the agent's memory with them,
              and the share of one core that it takes while nothing happens
+idle         the share of one core that a gVisor sandbox takes whose container sleeps
 
 `--hollow N` instead: N hollow nodes and ten pods for each, from one process, against one API server.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import statistics
@@ -134,17 +136,42 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+async def idle_percent(watch: Watching, directory: Path, seconds: float) -> float:
+    """The share of one core that the sandbox of a pod without work takes."""
+    await watch.create(pod("idle", SLEEP))
+    await watch.ready("idle")
+    await asyncio.sleep(1.0)
+    [pid] = sandbox_pids(directory)
+    before = cpu_seconds(pid)
+    await asyncio.sleep(seconds)
+    used = cpu_seconds(pid) - before
+    await watch.delete("idle")
+    return used / seconds * 100
+
+
+def sandbox_pids(directory: Path) -> list[int]:
+    """Of the gVisor sandboxes of a node with this directory."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes()
+            if words.startswith(b"runsc-sandbox\0") and bytes(directory) in words:
+                found.append(int(path.parent.name))
+    return found
+
+
 def agent_mb(pid: int) -> float:
     """Of the agent alone: containers are not its memory."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-async def measure(path: Path, pid: int, quick: bool) -> dict[str, float]:
+async def measure(path: Path, pid: int, directory: Path, quick: bool) -> dict[str, float]:
     async with watching(path) as watch:
         count = 10 if quick else 40
         crun = await one_by_one(watch, count, "crun", runtimeClassName="plain")
         gvisor = await one_by_one(watch, count // 2, "gvisor")
+        idle = await idle_percent(watch, directory, 5.0 if quick else 20.0)
         many = await at_once(watch, AT_ONCE, runtimeClassName="plain")
         await asyncio.sleep(3.0)
         before, seconds = cpu_seconds(pid), 5.0 if quick else 30.0
@@ -152,6 +179,7 @@ async def measure(path: Path, pid: int, quick: bool) -> dict[str, float]:
         return {
             "start_p50_ms_crun": round(statistics.median(crun), 1),
             "start_p50_ms_gvisor": round(statistics.median(gvisor), 1),
+            "gvisor_idle_cpu_percent": round(idle, 2),
             "start_100_s": round(many, 2),
             "agent_rss_mb": round(agent_mb(pid), 1),
             "agent_idle_cpu_percent": round((cpu_seconds(pid) - before) / seconds * 100, 2),
@@ -165,7 +193,7 @@ def real(quick: bool) -> dict[str, float]:
         caller = cluster.make_tenant(TENANT)
         for each in (caller, cluster.server.system):
             each.post(CLASS, {"metadata": {"name": "plain"}, "handler": "crun"})
-        return uvloop.run(measure(caller.kubeconfig, cluster.agents["n1"].pid, quick))
+        return uvloop.run(measure(caller.kubeconfig, cluster.agents["n1"].pid, cluster.nodes[0].data, quick))
 
 
 async def fill(path: Path, count: int) -> float:

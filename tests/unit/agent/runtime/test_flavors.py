@@ -15,6 +15,7 @@ from alcove.agent.runtime.flavors import (
     GVISOR_HIDING,
     RUNC,
     STARTED,
+    TIMER_SLACK_SECONDS,
     RuntimeFlavor,
     script,
 )
@@ -43,6 +44,19 @@ def test_what_is_hidden_from_whom(flavor: RuntimeFlavor, mounts: str, hidden: st
 
 def test_a_path_with_a_space_is_one_word() -> None:
     assert "'--root=/a b'" in script(RUNC, "/usr/bin/runc", Path("/a b"), Cgroups(V1))
+
+
+def test_a_sandbox_has_coarse_timers(tmp_path: Path) -> None:
+    bundle, runtime, caller = tmp_path / "bundle", tmp_path / "runsc", tmp_path / "script"
+    bundle.mkdir()
+    runtime.write_text('#!/bin/sh\ncat /proc/self/timerslack_ns >"$0.slack"\n')
+    caller.write_text(script(GVISOR, str(runtime), tmp_path / "state", Cgroups(V1)))
+    for each in (runtime, caller):
+        each.chmod(0o755)
+    words = ("create", "--bundle", str(bundle), "--pid-file", str(tmp_path / "pid"), "x")
+    subprocess.run([caller, *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    (bundle / GO).unlink()  # Who waits for the start ends then.
+    assert int((tmp_path / "runsc.slack").read_text()) == TIMER_SLACK_SECONDS * 1e9
 
 
 @pytest.mark.parametrize(
