@@ -18,6 +18,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "scheduler.runner.IDLE_SECONDS_MAX",
     ),
     "How long one part of the system waits for another, or for the kernel; tenants decide nothing there.": (
+        "agent.cgroups.REMOVE_SECONDS_MAX",
         "agent.runtime.conmon.KILL_SECONDS_MAX",
         "agent.runtime.exec_process.PID_SECONDS_MAX",
         "agent.certificates.SIGNED_SECONDS_MAX",

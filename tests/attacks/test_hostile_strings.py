@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(lacking()), reason=lacki
 SEED = 7
 RUNNING_MAX = 12
 """Accepted pods that are run in the short test."""
-SETTLE_SECONDS_MAX = 90.0
+SETTLE_SECONDS_MAX = 300.0
 KINDS = registry.load()
 
 
@@ -152,7 +152,11 @@ def run_hostile_pods(arena: AttackedCluster, every: bool, at_once: int, running_
 def finish(arena: AttackedCluster, batch: list[str]) -> None:
     """Waits until the node has tried the pods, and deletes them."""
     for name in batch:
-        wait_until(lambda name=name: is_settled(arena.attacker, name), SETTLE_SECONDS_MAX)
+        try:
+            wait_until(lambda name=name: is_settled(arena.attacker, name), SETTLE_SECONDS_MAX)
+        except AssertionError as error:
+            error.add_note(str(arena.attacker.get(f"{PODS}/{name}").json)[:4_000])
+            raise
     for name in batch:
         arena.attacker.delete(f"{PODS}/{name}", {"gracePeriodSeconds": 0})
     for name in batch:
@@ -173,12 +177,12 @@ def test_pods_with_a_hostile_string_in_any_field_leave_nothing_on_the_host(arena
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_every_hostile_string_in_every_field_of_a_pod_leaves_nothing_on_the_host(
     arena: AttackedCluster,
 ) -> None:
     with arena.unharmed():
-        assert run_hostile_pods(arena, every=True, at_once=40, running_max=100_000) > RUNNING_MAX
+        assert run_hostile_pods(arena, every=True, at_once=16, running_max=100_000) > RUNNING_MAX
     check_no_traces(arena)
 
 

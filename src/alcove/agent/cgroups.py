@@ -5,6 +5,7 @@ containers inside them are created by the runtimes. Cgroups are named by their p
 hierarchy.
 """
 
+import asyncio
 import errno
 import os
 import signal
@@ -18,6 +19,8 @@ from msgspec import Struct
 CPU_PERIOD_US = 100_000
 _POD_CONTROLLERS = ("cpu", "memory", "pids")
 _KILL_ROUNDS_MAX = 100
+REMOVE_SECONDS_MAX = 30.0
+_POLL_SECONDS = 0.02
 _MAKE_TRIES_MAX = 10
 _UNLIMITED_BYTES = 1 << 60
 
@@ -171,6 +174,16 @@ class Cgroups:
                         raise
                     removed = False
         return removed
+
+    async def remove_killed(self, group: str) -> bool:
+        """Kills every process in the cgroup and removes it. On a machine that others keep busy, killed processes may
+        take long to end; False if they have not after REMOVE_SECONDS_MAX. Idempotent."""
+        self.kill(group)
+        for _ in range(int(REMOVE_SECONDS_MAX / _POLL_SECONDS)):
+            if self.remove(group):
+                return True
+            await asyncio.sleep(_POLL_SECONDS)
+        return False
 
     def remove_if_empty(self, group: str) -> None:
         """Removes the cgroup from the hierarchies where nothing is in it, and nothing below it: another cluster may be

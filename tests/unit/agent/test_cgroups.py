@@ -1,5 +1,6 @@
 """Control groups: how they are mounted, and what is written and read, on both versions."""
 
+import asyncio
 import os
 import subprocess
 from pathlib import Path
@@ -145,6 +146,20 @@ def test_processes_of_a_group_are_found_killed_and_the_group_removed() -> None:
     finally:
         sleeper.kill()
         groups.remove(name)
+
+
+async def test_a_group_is_removed_when_its_last_process_has_ended_however_late(tmp_path: Path) -> None:
+    """On a busy machine a killed process takes a while to end; its group was left behind."""
+    groups = Cgroups(V2.format(root=tmp_path))
+    (tmp_path / "alcove/pod1").mkdir(parents=True)
+    dying = tmp_path / "alcove/pod1/cgroup.procs"
+    dying.touch()  # Of a group on disk: a directory that is not empty cannot be removed.
+    removing = asyncio.create_task(groups.remove_killed("/alcove/pod1"))
+    await asyncio.sleep(0)
+    assert not removing.done()
+    dying.unlink()
+    assert await removing
+    assert not (tmp_path / "alcove/pod1").exists()
 
 
 @pytest.mark.parametrize("mounts", [V1, V2])

@@ -12,11 +12,12 @@ from alcove.agent.network.view import NetworkView
 from alcove.agent.podkey import PodKey
 from alcove.api import objects
 from alcove.api.errors import NotFound, ServiceUnavailable
-from alcove.api.ids import TenantId
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.node_api import FlowReport, KernelTrace, NodeFlows
 from alcove.api.objects import Object
 from alcove.client.keys import PlaneId
+from alcove.component.fair_slots import FairSlots
 from alcove.dataplane.address import Address
 from alcove.dataplane.dry_run import MadePacket
 from alcove.dataplane.errors import DataPlaneError
@@ -25,29 +26,49 @@ from alcove.dataplane.model import Protocol
 
 REPORTS_MAX = 10_000
 """Most flows in one answer."""
+REST_FACTOR = 3
+"""How much longer than its last request took a tenant waits for the next one."""
 
 
 class TrafficReader:
     def __init__(self, reconciler: NetworkReconciler) -> None:
         self._reconciler = reconciler
+        self._turns: FairSlots[TenantId] = FairSlots(1, owner_max=1, first_is_free=True)
+        """One request of each tenant, and its rest."""
         self._reading = asyncio.Semaphore(1)
         """One at a time: each takes some milliseconds of CPU for each network."""
+        self._tracing: FairSlots[TenantId] = FairSlots(1)
+        """One at a time, in turns between tenants: the thread that tries the packet also attaches pods."""
 
     async def flows(self, plane: PlaneId, tenant: TenantId | None, selection: FlowSelection) -> NodeFlows:
         """The flows of the tenant's networks, or of all tenants of the plane."""
+        owner, loop = tenant or SYSTEM, asyncio.get_running_loop()
+        await self._turns.take(owner)
+        seconds = 0.0
+        try:
+            async with self._reading:
+                began = loop.time()
+                try:
+                    return await self._read(plane, tenant, selection)
+                finally:
+                    seconds = loop.time() - began
+        finally:
+            # Not at once: a tenant that asks all the time would keep a core busy that DNS and probes need.
+            loop.call_later(seconds * REST_FACTOR, self._turns.release, owner)
+
+    async def _read(self, plane: PlaneId, tenant: TenantId | None, selection: FlowSelection) -> NodeFlows:
         reports: list[FlowReport] = []
         left_out = 0
         full: list[str] = []
-        async with self._reading:
-            for view in self._views(plane, tenant):
-                traffic = await self._reconciler.dataplane.open_traffic(view.backing.vni)
-                if traffic is None:
-                    continue
-                snapshot = snapshot_of(view, self._reconciler.records.all())
-                found, more, is_full = await asyncio.to_thread(_report, traffic, snapshot, selection)
-                reports += found
-                left_out += more
-                full += [f"{snapshot.tenant}/{snapshot.network}"] if is_full else []
+        for view in self._views(plane, tenant):
+            traffic = await self._reconciler.dataplane.open_traffic(view.backing.vni)
+            if traffic is None:
+                continue
+            snapshot = snapshot_of(view, self._reconciler.records.all())
+            found, more, is_full = await asyncio.to_thread(_report, traffic, snapshot, selection)
+            reports += found
+            left_out += more
+            full += [f"{snapshot.tenant}/{snapshot.network}"] if is_full else []
         limit = min(selection.limit, REPORTS_MAX)
         reports.sort(key=lambda each: -each.end)
         return NodeFlows(tuple(reports[:limit]), left_out + max(0, len(reports) - limit), tuple(full))
@@ -66,9 +87,10 @@ class TrafficReader:
             raise NotFound(f'pod "{key.name}" has no IPv{target.version} address')
         veth, source = ends[0]
         try:
-            verdict = await self._reconciler.dataplane.dry_run(
-                veth, MadePacket(source, target, port, protocol)
-            )
+            async with self._tracing.slot(key.tenant):
+                verdict = await self._reconciler.dataplane.dry_run(
+                    veth, MadePacket(source, target, port, protocol)
+                )
         except (DataPlaneError, OSError) as error:
             raise ServiceUnavailable(f"the packet could not be tried: {error}") from error
         names = {address: name for name, address in self._reconciler.views.ring0.nodes().items()}

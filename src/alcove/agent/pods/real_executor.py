@@ -409,7 +409,7 @@ class RealPodExecutor:
         services.cgroups.kill(self._group)
         await services.network.detach(self.key)
         await services.volumes.unmount(self.key)
-        services.cgroups.remove(self._group)
+        await services.cgroups.remove_killed(self._group)
         services.cgroups.balance(services.tenant_group(self.key))
         services.pulls.forget(self.key)
         files.unmount_space(self._files)

@@ -18,7 +18,8 @@ from alcove.agent.runtime.flavors import CRUN, GVISOR, GVISOR_HIDING, RUNC, Runt
 from alcove.agent.runtime.oci import OciRuntime
 from alcove.agent.runtime.proven_runtimes import FOLDER, ProvenRuntimes
 
-CANARY_SECONDS_MAX = 30.0
+CANARY_SECONDS_MAX = 90.0
+"""Longer than a runtime that works takes on a machine that is kept busy: tenants' pods wait for its next try."""
 ALIASES = {HandlerName("runsc"): GVISOR.handler}
 TRIED: Mapping[HandlerName, tuple[RuntimeFlavor, ...]] = {
     CRUN.handler: (CRUN,),

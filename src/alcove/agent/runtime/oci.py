@@ -37,7 +37,8 @@ from alcove.agent.runtime.resources import oci_resources, visible_resources
 log = logging.getLogger(__name__)
 
 CALL_SECONDS_MAX = 30.0
-MONITOR_SECONDS_MAX = 5.0
+MONITOR_SECONDS_MAX = 30.0
+"""For conmon to write the rest of a log and exit; long, as others may keep the machine busy. Then it is killed."""
 _POLL_SECONDS = 0.01
 
 
@@ -296,17 +297,16 @@ class OciRuntime:
         await conmon.kill_creation(bundle)
         is_deleted = await self._delete_state(bundle)
         self._kill_proxy(bundle)
-        await self._stop_monitor(bundle)
         try:
             group = bundle.record().cgroup
         except NoSuchContainer:
             group = ""
         if group:
+            # Now: conmon does not exit as long as a process has the container's output open.
             self._cgroups.kill(group)
-            for _ in range(int(MONITOR_SECONDS_MAX / _POLL_SECONDS)):
-                if self._cgroups.remove(group):
-                    break
-                await asyncio.sleep(_POLL_SECONDS)
+        await self._stop_monitor(bundle)
+        if group:
+            await self._cgroups.remove_killed(group)
         if not is_deleted:
             # It may have waited for a process that is killed now.
             await self._delete_state(bundle)

@@ -1,14 +1,18 @@
 """list of sight.alcove.io/flows: connections and drops of the caller's networks, from the nodes that have its pods.
 
 Nothing is stored and nothing is cached. A node that does not respond is left out, and a warning in the response says so.
+Many flows take long to decode and to render: that is computed in threads, flow by flow, and only as many as are shown
+are kept of all nodes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import heapq
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from urllib.parse import urlencode
 
 import msgspec
@@ -17,8 +21,8 @@ from msgspec import Struct
 from alcove.api import meta
 from alcove.api.encode import encode
 from alcove.api.errors import ApiError, BadRequest
-from alcove.api.ids import SYSTEM, Key, TenantId
-from alcove.api.node_api import FlowEnd, FlowReport, NodeFlows, flows_path
+from alcove.api.ids import SYSTEM, Key, Revision, TenantId
+from alcove.api.node_api import FlowEnd, FlowReport, flows_path
 from alcove.api.objects import Object
 from alcove.api.resources import NODES
 from alcove.apiserver.cache.entries import CacheEntry
@@ -29,22 +33,72 @@ from alcove.apiserver.resources.options import list_options
 from alcove.apiserver.services import ApiServerServices
 from alcove.apiserver.streams.agent_addresses import agent_address
 from alcove.apiserver.streams.agents import AgentConnector, ask, error_of
+from alcove.component.fair_slots import FairSlots
 from alcove.http.errors import HttpError
 from alcove.http.messages import HttpResponse
 
 VERDICTS = ("forwarded", "dropped")
 FETCH_SECONDS_MAX = 10.0
 AT_ONCE_MAX = 16
+"""Nodes that are asked at the same time, in turns between tenants; a tenant alone gets half."""
 LIMIT_DEFAULT, LIMIT_MAX = 1_000, 10_000
 BYTES_MAX = 16 << 20
+RENDERED_BYTES = 512
+"""About what one flow takes in a response."""
 NAMED_MAX = 3
 """Nodes or networks that a warning names."""
 
 
-class _NodeAnswer(Struct, frozen=True):
-    node: str
-    flows: NodeFlows | None
-    """None if the node did not respond."""
+class _RawFlows(Struct, frozen=True):
+    """`NodeFlows` before the flows are decoded."""
+
+    flows: tuple[msgspec.Raw, ...] = ()
+    left_out: int = 0
+    full: tuple[str, ...] = ()
+
+
+class NewestFlows:
+    """The newest flows of several nodes. Not for several threads at the same time."""
+
+    def __init__(self, tenant: TenantId | None, limit: int) -> None:
+        """`tenant`: None for all."""
+        self._tenant = tenant
+        self._limit = limit
+        self.flows: list[tuple[str, FlowReport]] = []
+        """By node, the newest first."""
+        self.left_out = 0
+        self.full: set[str] = set()
+        self.silent: list[str] = []
+        """Nodes that did not respond."""
+
+    def add(self, node: str, body: bytes) -> None:
+        """Adds a node's response; one that cannot be read counts as none."""
+        try:
+            answer = msgspec.json.decode(body, type=_RawFlows)
+            # One by one: while a thread decodes, the event loop waits.
+            reports = [msgspec.json.decode(each, type=FlowReport) for each in answer.flows]
+        except msgspec.MsgspecError:
+            self.silent.append(node)
+            return
+        # A node's word is not enough to show a tenant what is another's.
+        more = [(node, flow) for flow in reports if self._tenant in (None, flow.tenant)]
+        count = len(self.flows) + len(more)
+        self.flows = heapq.nlargest(self._limit, (*self.flows, *more), key=lambda pair: pair[1].end)
+        self.left_out += answer.left_out + count - len(self.flows)
+        self.full.update(answer.full)
+
+    def warnings(self) -> list[str]:
+        """What is missing from the response."""
+        warnings = []
+        if self.silent:
+            names = _names(sorted(self.silent))
+            warnings.append(f"flows of {len(self.silent)} nodes are missing, they did not respond: {names}")
+        if self.full:
+            names = _names(sorted(self.full))
+            warnings.append(
+                f"older flows are missing, the tables of connections of these networks are full: {names}"
+            )
+        return warnings
 
 
 class FlowsApi:
@@ -60,28 +114,19 @@ class FlowsApi:
         self._agents = agents
         self._plane = plane
         self._clock = clock
-        self._slots = asyncio.Semaphore(AT_ONCE_MAX)
+        self._slots: FairSlots[TenantId] = FairSlots(AT_ONCE_MAX, unlimited=SYSTEM)
 
     async def answer(self, call: ApiCall) -> HttpResponse:
         limit = min(list_options(call).limit or LIMIT_DEFAULT, LIMIT_MAX)
         path = flows_path(self._plane, call.list_tenant or "") + "?" + self._query(call, limit)
-        answers = await asyncio.gather(*(self._fetch(node, path) for node in self._nodes(call)))
-        _warn(call, answers)
-        flows = [
-            (each.node, flow)
-            for each in answers
-            if each.flows is not None
-            for flow in each.flows.flows
-            # A node's word is not enough to show a tenant what is another's.
-            if call.list_tenant in (None, flow.tenant)
-        ]
-        flows.sort(key=lambda pair: -pair[1].end)
-        left_out = sum(each.flows.left_out for each in answers if each.flows is not None)
-        left_out += max(0, len(flows) - limit)
-        entries = [self._entry(call, node, flow) for node, flow in flows[:limit]]
-        more: Object = {"remainingItemCount": left_out} if left_out else {}
-        body = render_list(call.view, entries, self._services.cache.revision, more)
-        return HttpResponse(200, body, call.view.content_type)
+        newest, tenant = NewestFlows(call.list_tenant, limit), call.identity.tenant
+        await asyncio.gather(*(self._fetch(tenant, node, path, newest) for node in self._nodes(call)))
+        call.warn(newest.warnings())
+        size = len(newest.flows) * RENDERED_BYTES
+        rendered: HttpResponse = await self._services.threads.for_size(
+            tenant, size, partial(_rendered, call, newest, self._services.cache.revision)
+        )
+        return rendered
 
     def _query(self, call: ApiCall, limit: int) -> str:
         """Raises BadRequest."""
@@ -108,52 +153,55 @@ class FlowsApi:
             return [entry.key.name for entry in cache.entries(SYSTEM, NODES, None)]
         return visible(cache, call.list_tenant)
 
-    async def _fetch(self, node: str, path: str) -> _NodeAnswer:
+    async def _fetch(self, tenant: TenantId, node: str, path: str, newest: NewestFlows) -> None:
+        """Adds the flows of a node. Raises TooLarge, TooManyRequests."""
+        # The slot is kept until the body is decoded: it bounds how many are in memory.
+        async with self._slots.slot(tenant):
+            body = await self._body(node, path)
+            if body is None:
+                newest.silent.append(node)
+                return
+            await self._services.threads.for_size(tenant, len(body), partial(newest.add, node, body))
+
+    async def _body(self, node: str, path: str) -> bytes | None:
+        """The node's response; None if there is none."""
         try:
-            async with self._slots, asyncio.timeout(FETCH_SECONDS_MAX):
+            async with asyncio.timeout(FETCH_SECONDS_MAX):
                 address = agent_address(self._services.cache, node)
                 agent = await self._agents.connect(address)
                 try:
                     await ask(agent, address, "GET", path, {})
                     if agent.status != 200:
                         raise await error_of(agent)
-                    body = await agent.body(BYTES_MAX)
+                    return await agent.body(BYTES_MAX)
                 finally:
                     agent.close()
-            return _NodeAnswer(node, msgspec.json.decode(body, type=NodeFlows))
-        except (ApiError, ConnectionError, HttpError, TimeoutError, msgspec.MsgspecError):
-            return _NodeAnswer(node, None)
-
-    def _entry(self, call: ApiCall, node: str, flow: FlowReport) -> CacheEntry:
-        namespace = call.list_namespace or _namespace((flow.source, flow.destination))
-        name = _name(node, flow)
-        key = Key(call.kind.group_resource, TenantId(flow.tenant), namespace, name)
-        metadata: Object = {
-            "name": name,
-            "tenant": flow.tenant,
-            "creationTimestamp": meta.format_time(flow.start),
-        }
-        if namespace:
-            metadata["namespace"] = namespace
-        fields = msgspec.to_builtins(flow)
-        del fields["tenant"]
-        times = {"start": meta.format_time(flow.start), "end": meta.format_time(flow.end)}
-        names = {"apiVersion": call.kind.api_version, "kind": call.kind.kind, "metadata": metadata}
-        return CacheEntry(
-            key, self._services.cache.revision, encode({**names, "node": node, **fields, **times})
-        )
+        except (ApiError, ConnectionError, HttpError, TimeoutError):
+            return None
 
 
-def _warn(call: ApiCall, answers: Sequence[_NodeAnswer]) -> None:
-    """Says in the response what is missing from it."""
-    silent = sorted(each.node for each in answers if each.flows is None)
-    if silent:
-        call.warn([f"flows of {len(silent)} nodes are missing, they did not respond: {_names(silent)}"])
-    full = sorted({name for each in answers if each.flows is not None for name in each.flows.full})
-    if full:
-        call.warn(
-            [f"older flows are missing, the tables of connections of these networks are full: {_names(full)}"]
-        )
+def _rendered(call: ApiCall, newest: NewestFlows, revision: Revision) -> HttpResponse:
+    entries = [_entry(call, node, flow, revision) for node, flow in newest.flows]
+    more: Object = {"remainingItemCount": newest.left_out} if newest.left_out else {}
+    return HttpResponse(200, render_list(call.view, entries, revision, more), call.view.content_type)
+
+
+def _entry(call: ApiCall, node: str, flow: FlowReport, revision: Revision) -> CacheEntry:
+    namespace = call.list_namespace or _namespace((flow.source, flow.destination))
+    name = _name(node, flow)
+    key = Key(call.kind.group_resource, TenantId(flow.tenant), namespace, name)
+    metadata: Object = {
+        "name": name,
+        "tenant": flow.tenant,
+        "creationTimestamp": meta.format_time(flow.start),
+    }
+    if namespace:
+        metadata["namespace"] = namespace
+    fields = msgspec.to_builtins(flow)
+    del fields["tenant"]
+    times = {"start": meta.format_time(flow.start), "end": meta.format_time(flow.end)}
+    names = {"apiVersion": call.kind.api_version, "kind": call.kind.kind, "metadata": metadata}
+    return CacheEntry(key, revision, encode({**names, "node": node, **fields, **times}))
 
 
 def _names(names: Sequence[str]) -> str:
