@@ -26,8 +26,10 @@ PENDING_EVENTS_MAX = 1000
 """Events that wait for a watcher's client; one more ends the watch with `Expired`."""
 PENDING_BYTES_MAX = 8 << 20
 """Bytes that wait for a watcher's client; more end the watch with `Expired`."""
-PENDING_BYTES_RING0_MAX = 64 << 20
-"""The same for ring0, whose controllers watch the objects of all tenants."""
+PENDING_EVENTS_RING0_MAX = 100_000
+PENDING_BYTES_RING0_MAX = 256 << 20
+"""The same for ring0, whose controllers watch the objects of all tenants: a tenant that writes much while such a watch
+begins would make it list everything again and again."""
 UNSENT_BYTES_MAX = 2 * WRITE_BUFFER_BYTES_MAX
 """A watch that expires with more bytes written and not sent loses its connection instead of getting `Expired`."""
 FIRST_AT_ONCE_MAX = 256
@@ -66,7 +68,9 @@ class Watcher:
         """Bytes that wait because the client reads slowly, as counted for the tenant."""
         self._unsent_bytes = 0
         """Bytes that are counted after the watch has ended, until they are sent."""
-        self._bytes_max = PENDING_BYTES_RING0_MAX if tenant == SYSTEM else PENDING_BYTES_MAX
+        is_ring0 = tenant == SYSTEM
+        self._events_max = PENDING_EVENTS_RING0_MAX if is_ring0 else PENDING_EVENTS_MAX
+        self._bytes_max = PENDING_BYTES_RING0_MAX if is_ring0 else PENDING_BYTES_MAX
         self._hub = hub
         self._view = view
         self._matches = matches
@@ -162,7 +166,7 @@ class Watcher:
             self._revoke()
         elif self._initial is None:
             self._offer(event)
-        elif len(self._held) >= PENDING_EVENTS_MAX:
+        elif len(self._held) >= self._events_max:
             self.expire()
         else:
             self._held.append(event)
@@ -190,7 +194,7 @@ class Watcher:
         """Writes what the client reads now. Initial events are written in slices, in several calls."""
         self._send_initial()
         self._write()
-        if len(self._pending) > PENDING_EVENTS_MAX or self.held_bytes > self._bytes_max:
+        if len(self._pending) > self._events_max or self.held_bytes > self._bytes_max:
             self.expire()
 
     def _event_type(self, event: CacheEvent) -> CacheEventType | None:
@@ -342,7 +346,7 @@ class ConvertingWatcher(Watcher):
         return super()._waiting_bytes + self._unconverted_bytes
 
     def _enqueue(self, item: _Unconverted) -> None:
-        if len(self._queue) > PENDING_EVENTS_MAX and self._task is not None:
+        if len(self._queue) > self._events_max and self._task is not None:
             self.expire()
             return
         self._queue.append(item)

@@ -161,6 +161,23 @@ async def test_too_much_meanwhile_ends_the_watch(view: ObjectView) -> None:
     assert writer.is_finished and writer.lines[-1][0] == "ERROR" and hub.count == 0
 
 
+async def test_a_tenant_that_writes_much_while_ring0_lists_does_not_make_it_list_again(
+    view: ObjectView,
+) -> None:
+    hub, writer = WatchHub(), Lines()
+    watching = watcher(hub, view, tenant=SYSTEM)
+    watching.start(writer)
+    writer.paused = True
+    for number in range(3 * PENDING_EVENTS_MAX):
+        hub.publish([CacheEvent(CacheEventType.ADDED, entry(f"n{number}", COUNT + 1 + number), None)])
+    assert not writer.is_finished
+    writer.paused = False
+    watching.resume()
+    await settled(hub)
+    assert len(writer.lines) == COUNT + 1 + 3 * PENDING_EVENTS_MAX
+    watching.stop()
+
+
 async def test_a_stopped_watch_sends_no_more_events(view: ObjectView) -> None:
     hub, writer = WatchHub(), Lines()
     watching = watcher(hub, view)

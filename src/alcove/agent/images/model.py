@@ -4,6 +4,7 @@ ImageFailure
 ├── ImageMissing       not on this node
 ├── ImageUnavailable   a container cannot get its image now; has the reason for the container's status
 ├── PullFailed         copying from the registry or archive failed; has the tool's message
+│   └── TooMuchForTenant   the tenant's images take its share of the disk already
 └── ToolMissing        a program that fetches or unpacks images is not installed
 """
 
@@ -36,6 +37,10 @@ class ImageUnavailable(ImageFailure):
 
 
 class PullFailed(ImageFailure):
+    pass
+
+
+class TooMuchForTenant(PullFailed):
     pass
 
 

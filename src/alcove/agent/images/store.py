@@ -25,11 +25,12 @@ import msgspec
 from msgspec import Struct
 
 from alcove.agent import file_trees
-from alcove.agent.images import builtin, installation, layouts
+from alcove.agent.file_trees import TreeUsage
+from alcove.agent.images import builtin, disk_share, installation, layouts
 from alcove.agent.images.layouts import ImageSource
-from alcove.agent.images.model import Image, ImageMissing
+from alcove.agent.images.model import Image, ImageMissing, TooMuchForTenant
 from alcove.agent.images.references import full, repository, same
-from alcove.agent.images.tools import ImageTools, RegistryCredentials
+from alcove.agent.images.tools import ImageTools, RegistryCredentials, check_room
 from alcove.agent.runtime.config import ImageConfig
 from alcove.api.ids import SYSTEM, TenantId
 
@@ -139,6 +140,12 @@ class _Record(Struct, frozen=True):
     size_bytes: int
     remote_digest: str = ""
     """The digest in its registry."""
+    files: int = 0
+    """Inodes; 0 in records of earlier versions."""
+
+    @property
+    def usage(self) -> TreeUsage:
+        return TreeUsage(self.size_bytes, self.files)
 
 
 class ImageStore:
@@ -149,6 +156,8 @@ class ImageStore:
         self._catalogue = Catalogue(directory)
         self._fetching: dict[str, asyncio.Lock] = {}
         """One lock per image that is being pulled: concurrent pulls of the same image fetch it once."""
+        self._crowded: set[TenantId] = set()
+        """Tenants that had no room for another image: the next collection removes those that they do not use."""
         self._installation: tuple[list[Path], str] | None = None
         """The files of this node's installation, and their digest."""
         _clean(directory)
@@ -225,6 +234,10 @@ class ImageStore:
                 )
                 digest = existing or await self._fetch(tenant, reference, remote, credentials)
                 self._name(tenant, (reference,), digest)
+                self._crowded.discard(tenant)
+        except TooMuchForTenant:
+            self._crowded.add(tenant)
+            raise
         finally:
             if not lock.locked():
                 self._fetching.pop(remote, None)
@@ -255,15 +268,18 @@ class ImageStore:
     ) -> list[str]:
         """Removes images until the rest fits: unnamed ones first, then the least recently used. Keeps those
         whose digest is `in_use`, those touched within `seconds_min` and those for all tenants, which no
-        registry could provide again. Returns the removed digests."""
+        registry could provide again. Tenants that had no room for another image lose all others of theirs. Returns the
+        removed digests."""
         names = self._catalogue.read()
+        crowded, self._crowded = self._crowded, set()
+        spacious = {digest for tenant in names.keys() - crowded for digest in names[tenant].values()}
         pinned = {*in_use, *names.get(ALL_TENANTS, {}).values()}
         named = {digest for digests in names.values() for digest in digests.values()}
         records = sorted(self._records(), key=lambda each: (each.digest in named, self._used_at(each.digest)))
         total = sum(record.size_bytes for record in records)
         removed = []
         for record in records:
-            is_kept = record.digest in named and total <= bytes_max
+            is_kept = record.digest in (spacious if crowded else named) and total <= bytes_max
             is_young = time.time() - self._used_at(record.digest) < seconds_min
             if is_kept or is_young or record.digest in pinned:
                 continue
@@ -285,22 +301,29 @@ class ImageStore:
             return await self._unpack(staged, "")
 
     async def _fetch(self, tenant: TenantId, name: str, remote: str, credentials: RegistryCredentials) -> str:
+        room = disk_share.room(self.directory, self.usage(tenant)) if tenant != SYSTEM else None
         with StagingDirectory(self.directory) as staged:
             # By digest: the tag may refer to another image a moment later.
             pinned = f"{repository(name)}@{remote}"
-            await self._tools.fetch(tenant, pinned, staged / "layout", credentials)
-            return await self._unpack(staged, remote)
+            await self._tools.fetch(tenant, pinned, staged / "layout", credentials, room)
+            return await self._unpack(staged, remote, room)
 
-    async def _unpack(self, staged: Path, remote: str) -> str:
+    async def _unpack(self, staged: Path, remote: str, room: TreeUsage | None = None) -> str:
         layout = staged / "layout"
         digest, config = layouts.config_of(layout)
         if not self._path(digest).exists():
-            await self._tools.unpack(layout, staged / "rootfs")
+            await self._tools.unpack(layout, staged / "rootfs", room)
             await asyncio.to_thread(file_trees.remove, layout)
-            [size_bytes] = await asyncio.to_thread(file_trees.used_bytes, [staged / "rootfs"])
+            used = await check_room(staged / "rootfs", room)
             await asyncio.to_thread(file_trees.flush, staged)
-            self._commit(staged, _Record(digest, config, size_bytes, remote))
+            self._commit(staged, _Record(digest, config, used.bytes, remote, used.files))
         return digest
+
+    def usage(self, tenant: TenantId) -> TreeUsage:
+        """What the images take that the tenant has pulled."""
+        own = set(self._catalogue.read().get(tenant, {}).values())
+        records = [each.usage for each in self._records() if each.digest in own]
+        return TreeUsage(sum(each.bytes for each in records), sum(each.files for each in records))
 
     def _commit(self, staged: Path, record: _Record) -> None:
         with (staged / "image.json").open("wb") as file:

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,8 +17,11 @@ from tempfile import NamedTemporaryFile
 import orjson
 from msgspec import Struct
 
+from alcove.agent import file_trees
+from alcove.agent.file_trees import TreeUsage
+from alcove.agent.images import disk_share
 from alcove.agent.images.layouts import DESCRIPTION_BYTES_MAX, ImageSource
-from alcove.agent.images.model import PullFailed, ToolMissing
+from alcove.agent.images.model import PullFailed, ToolMissing, TooMuchForTenant
 from alcove.agent.images.pull_network import PullNetwork
 from alcove.agent.images.registry_dialer import RegistryDialer
 from alcove.api.destinations import Network
@@ -34,7 +38,11 @@ ERRORS_BYTES_MAX = 64 << 10
 """How much is kept of the end of one command's error output, which may quote a registry."""
 MESSAGE_LENGTH_MAX = 1_024
 """Length of the message of one failed command; the rest is cut off."""
+MEASURE_SECONDS_MAX = 60.0
+"""Time to count the files of an image that is being fetched; one that takes longer has too many."""
 _CHECK_SECONDS = 0.5
+_MEASURING_PARTS = 9
+"""A tenth of the time, at most, goes into measuring an image while it is fetched."""
 _READ_BYTES = 64 << 10
 _TAG = "image"
 
@@ -61,13 +69,19 @@ class ImageTools:
         return f"sha256:{hashlib.sha256(raw).hexdigest()}"
 
     async def fetch(
-        self, tenant: TenantId, name: str, layout: Path, credentials: RegistryCredentials
+        self,
+        tenant: TenantId,
+        name: str,
+        layout: Path,
+        credentials: RegistryCredentials,
+        room: TreeUsage | None = None,
     ) -> None:
+        """Fetches into `layout`, whose folder may take no more than `room`. Raises PullFailed, TooMuchForTenant."""
         with _AuthFile(credentials) as auth:
             options = (*self._options(name, "--src-tls-verify"), "--src-authfile", auth)
             arguments = ("copy", "--quiet", *options, f"docker://{name}", f"oci:{layout}:{_TAG}")
             async with self._network(tenant, name) as network:
-                await _run("skopeo", *arguments, into=layout.parent, network=network)
+                await _run("skopeo", *arguments, into=layout.parent, room=room, network=network)
 
     @asynccontextmanager
     async def _network(self, tenant: TenantId, name: str) -> AsyncIterator[PullNetwork | None]:
@@ -89,8 +103,10 @@ class ImageTools:
         target = f"oci:{layout}:{_TAG}"
         await _run("skopeo", "copy", "--quiet", source.location, target, into=layout.parent)
 
-    async def unpack(self, layout: Path, rootfs: Path) -> None:
-        await _run("umoci", "raw", "unpack", "--image", f"{layout}:{_TAG}", str(rootfs), into=layout.parent)
+    async def unpack(self, layout: Path, rootfs: Path, room: TreeUsage | None = None) -> None:
+        """As `fetch`: a small image may be unpacked to a large one."""
+        arguments = ("raw", "unpack", "--image", f"{layout}:{_TAG}", str(rootfs))
+        await _run("umoci", *arguments, into=layout.parent, room=room)
         # Device nodes in an image would give access to the node's devices, so they are removed.
         devices = ("(", "-type", "b", "-o", "-type", "c", ")", "-delete")
         await _run("find", str(rootfs), "-xdev", *devices)
@@ -116,10 +132,15 @@ class _AuthFile:
 
 
 async def _run(
-    program: str, *arguments: str, into: Path | None = None, network: PullNetwork | None = None
+    program: str,
+    *arguments: str,
+    into: Path | None = None,
+    room: TreeUsage | None = None,
+    network: PullNetwork | None = None,
 ) -> bytes:
-    """The program's output. It is killed when the agent exits, and before it fills the disk of `into`. It runs
-    in `network`, or in the node's. Raises PullFailed, ToolMissing."""
+    """The program's output. It is killed when the agent exits, before it fills the disk of `into`, and when that
+    folder takes more than `room`. It runs in `network`, or in the node's. Raises PullFailed, ToolMissing,
+    TooMuchForTenant."""
     path = shutil.which(program)
     if path is None:
         raise ToolMissing(f"{program} is not installed")
@@ -134,8 +155,12 @@ async def _run(
     communicate = asyncio.create_task(_communicate(child))
     try:
         async with asyncio.timeout(PULL_SECONDS_MAX):
+            measure_at = 0.0
             while not (await asyncio.wait({communicate}, timeout=_CHECK_SECONDS))[0]:
                 _check_space(into)
+                if into is not None and room is not None and (now := time.monotonic()) >= measure_at:
+                    await check_room(into, room)
+                    measure_at = time.monotonic() + _MEASURING_PARTS * (time.monotonic() - now)
     except TimeoutError:
         raise PullFailed(f"{program} timed out after {PULL_SECONDS_MAX:.0f} seconds") from None
     finally:
@@ -175,6 +200,16 @@ async def _errors(child: asyncio.subprocess.Process) -> bytes:
     while data := await child.stderr.read(_READ_BYTES):
         errors = (errors + data)[-ERRORS_BYTES_MAX:]
     return errors
+
+
+async def check_room(directory: Path, room: TreeUsage | None) -> TreeUsage:
+    """What the folder takes. Raises TooMuchForTenant if that is more than `room`; None if it is not limited."""
+    [used] = await asyncio.to_thread(file_trees.usages, [directory], MEASURE_SECONDS_MAX)
+    if room is not None and disk_share.exceeds(used, room):
+        raise TooMuchForTenant(
+            f"images of a tenant may take 1/{disk_share.TENANT_PARTS} of the node's disk, and no more than is free"
+        )
+    return used
 
 
 def _check_space(directory: Path | None) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from alcove.api import destinations
 from alcove.api.errors import BadRequest, NotFound, ServiceUnavailable
-from alcove.api.ids import Key
+from alcove.api.ids import Key, TenantId
 from alcove.api.node_api import KernelTrace, pod_path
 from alcove.api.objects import Object
 from alcove.api.resources import PODS
@@ -46,14 +46,14 @@ class TracesApi:
             raise BadRequest(f'pod "{name}" is not on a node yet')
         uid = entry.decode()["metadata"]["uid"]
         path = pod_path(self._plane, call.tenant, call.namespace, name, uid, "trace")
-        traced = await self._fetch(entry.node, f"{path}?{query}")
+        traced = await self._fetch(call.identity.tenant, entry.node, f"{path}?{query}")
         return json_response(201, {**obj, "status": {"node": entry.node, **msgspec.to_builtins(traced)}})
 
-    async def _fetch(self, node: str, path: str) -> KernelTrace:
+    async def _fetch(self, tenant: TenantId, node: str, path: str) -> KernelTrace:
         address = agent_address(self._services.cache, node)
         try:
             async with asyncio.timeout(FETCH_SECONDS_MAX):
-                agent = await self._agents.connect(address)
+                agent = await self._agents.connect_for(tenant, address)
                 try:
                     await ask(agent, address, "GET", path, {})
                     if agent.status != 200:

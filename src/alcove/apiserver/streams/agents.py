@@ -12,7 +12,7 @@ import orjson
 from cryptography import x509
 
 from alcove.api.errors import ApiError, InternalError, ServiceUnavailable, from_status
-from alcove.api.ids import SYSTEM
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.node_api import API_SERVER_GROUP, API_SERVER_USER, NODE_GROUP, NODE_USER_PREFIX
 from alcove.apiserver.auth import keyfiles, subjects
 from alcove.apiserver.auth.certificates import CLIENT_LIFETIME, CertificateAuthority
@@ -20,11 +20,15 @@ from alcove.apiserver.auth.keyfiles import KeyFileError
 from alcove.apiserver.auth.subjects import Subject, SubjectError
 from alcove.apiserver.streams.agent_addresses import AgentAddress
 from alcove.component import request_ids
+from alcove.component.fair_slots import FairSlots
 from alcove.http.client import HttpClientConnection
 from alcove.http.errors import HttpError
 
 CERTIFICATE = "apiserver-node-client.pem"
 CONNECT_SECONDS_MAX = 5.0
+CONNECTING_MAX = 16
+"""Connections for requests of tenants (streams, proxied requests, traces) that are being made at the same time, of
+which a tenant alone gets half."""
 HEAD_SECONDS_MAX = 30.0
 ERROR_BYTES_MAX = 64 << 10
 TLS_SHUTDOWN_SECONDS_MAX = 5.0
@@ -47,6 +51,7 @@ class AgentConnector:
         self._authority = authority
         self._clock = clock
         self._renew_at = 0.0
+        self._slots: FairSlots[TenantId] = FairSlots(CONNECTING_MAX, unlimited=SYSTEM)
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_3
         # Nodes are identified by their certificate's subject, not by their address: see `_is_node`.
@@ -94,6 +99,12 @@ class AgentConnector:
             transport.abort()
             raise unreachable(address.node, "the server at its address has another node's certificate")
         return connection
+
+    async def connect_for(self, tenant: TenantId, address: AgentAddress) -> HttpClientConnection:
+        """The same, in turns between tenants: a handshake takes a millisecond of the event loop, and one tenant may ask
+        for hundreds at once. Raises ServiceUnavailable."""
+        async with self._slots.slot(tenant):
+            return await self.connect(address)
 
 
 async def ask(

@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from alcove.agent.images import layouts
+from alcove.agent.images import disk_share, layouts
 from alcove.agent.images.layouts import CONFIG_BYTES_MAX, DESCRIPTION_BYTES_MAX
 from alcove.agent.images.model import PullFailed
 from alcove.agent.images.store import ImageStore
@@ -172,3 +172,31 @@ async def test_a_hostile_registry_fails_the_pull_and_nothing_else(
     assert len(str(raised.value)) <= MESSAGE_LENGTH_MAX
     assert store.all() == []
     assert not list((tmp_path / "images").glob("incoming-*")), "nothing is left of it"
+
+
+async def test_a_tenant_without_room_loses_images_that_it_does_not_use_and_nobody_else_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme, other = TenantId("acme"), TenantId("other")
+    with (
+        HostileRegistry(_config()) as registry,
+        HostileRegistry(_config(Env=["A=b"])) as second,
+        HostileRegistry(_config(Env=["A=c"])) as third,
+    ):
+        store = ImageStore(tmp_path / "images", ImageTools((registry.host, second.host, third.host)))
+        kept = await store.pull(other, f"{second.host}/a/b:1", RegistryCredentials())
+        monkeypatch.setattr(disk_share, "TENANT_PARTS", 1 << 60)
+        with pytest.raises(PullFailed, match="images of a tenant may take"):
+            await store.pull(acme, f"{registry.host}/a/b:1", RegistryCredentials())
+        assert [each.digest for each in store.all()] == [kept.digest]
+        assert not list((tmp_path / "images").glob("incoming-*")), "nothing is left of it"
+        monkeypatch.undo()
+        unused = await store.pull(acme, f"{registry.host}/a/b:1", RegistryCredentials())
+        assert store.usage(acme).bytes == unused.size_bytes > 0 and store.usage(acme).files > 0
+        assert await store.collect((), 1 << 60, 0.0) == [], "there is room for all"
+        monkeypatch.setattr(disk_share, "TENANT_PARTS", 1 << 60)
+        with pytest.raises(PullFailed, match="images of a tenant may take"):
+            await store.pull(acme, f"{third.host}/a/b:1", RegistryCredentials())
+        assert await store.collect((), 1 << 60, 0.0) == [unused.digest]
+        assert [each.digest for each in store.all()] == [kept.digest]
+        assert store.usage(acme).bytes == 0
