@@ -27,10 +27,11 @@ from alcove.agent.runtime.base import (
     ContainerExists,
     ContainerId,
     ContainerSpec,
+    CreateFailed,
     NoSuchContainer,
     SpecRefused,
 )
-from alcove.agent.runtime.flavors import FAILED, STARTED
+from alcove.agent.runtime.flavors import FAILED, START_LOG, STARTED
 from alcove.api.objects import Object
 
 UNKNOWN_EXIT_CODE = 255
@@ -174,6 +175,16 @@ class Bundle:
         """Whether starting it failed."""
         return (self.path / FAILED).exists()
 
+    def is_started(self) -> bool:
+        """Whether it was started, also if it has exited since. Raises CreateFailed if starting it failed."""
+        # Read first: a short container may start and exit before the next line.
+        is_over = self.failed or not self.is_alive()
+        if self.started_at:
+            return True
+        if is_over:
+            raise CreateFailed(_last_message(self.path / START_LOG))
+        return False
+
     def set_started(self) -> None:
         (self.path / STARTED).touch(exist_ok=True)
 
@@ -228,3 +239,12 @@ def _modified(path: Path) -> float:
         return path.stat().st_mtime
     except (FileNotFoundError, NotADirectoryError):
         return 0.0
+
+
+def _last_message(log: Path) -> str:
+    """The message of the last line of a runtime's JSON log."""
+    lines = log.read_text().strip().splitlines() if log.exists() else []
+    try:
+        return str(msgspec.json.decode(lines[-1]).get("msg") or "start failed") if lines else "start failed"
+    except msgspec.DecodeError:
+        return lines[-1]

@@ -31,7 +31,7 @@ from alcove.agent.runtime.base import (
 )
 from alcove.agent.runtime.bundle import Bundle, ContainerRecord, process_exited
 from alcove.agent.runtime.exec_process import ExecProcesses, remove_leftovers
-from alcove.agent.runtime.flavors import GO, START_LOG, WAIT_CGROUPS_VARIABLE, RuntimeFlavor, script
+from alcove.agent.runtime.flavors import GO, WAIT_CGROUPS_VARIABLE, RuntimeFlavor, script
 from alcove.agent.runtime.resources import oci_resources, visible_resources
 
 log = logging.getLogger(__name__)
@@ -217,10 +217,8 @@ class OciRuntime:
     async def _start_by_proxy(self, bundle: Bundle) -> None:
         is_signalled = False  # The container's proxy process starts it, see `flavors`.
         for _ in range(int(CALL_SECONDS_MAX / _POLL_SECONDS)):
-            if bundle.started_at:
+            if bundle.is_started():
                 return
-            if bundle.failed or not bundle.is_alive():
-                raise CreateFailed(_last_message(bundle.path / START_LOG))
             # On a busy machine the proxy process may not be reading yet.
             is_signalled = is_signalled or _signal_start(bundle)
             await asyncio.sleep(_POLL_SECONDS)
@@ -381,16 +379,3 @@ def _install(path: Path, text: str) -> None:
     draft.write_text(text)
     draft.chmod(0o700)
     draft.rename(path)
-
-
-def _last_message(log: Path) -> str:
-    """The message of the last line of a runtime's JSON log."""
-    lines = _content(log).splitlines() or ["{}"]
-    try:
-        return str(orjson.loads(lines[-1]).get("msg") or "start failed")
-    except orjson.JSONDecodeError:
-        return lines[-1]
-
-
-def _content(path: Path) -> str:
-    return path.read_text().strip() if path.exists() else ""

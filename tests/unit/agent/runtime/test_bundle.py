@@ -10,6 +10,7 @@ from alcove.agent.runtime.base import (
     ContainerExists,
     ContainerId,
     ContainerSpec,
+    CreateFailed,
     NoSuchContainer,
     SpecRefused,
 )
@@ -142,3 +143,30 @@ def test_a_record_that_cannot_be_read_is_no_container(tmp_path: Path) -> None:
     (bundle.path / "record.json").write_text("{")
     with pytest.raises(NoSuchContainer):
         bundle.record()
+
+
+class ShortLived(Bundle):
+    """A container that starts and exits while somebody looks whether it is alive."""
+
+    def is_alive(self) -> bool:
+        self.set_started()
+        return False
+
+
+def test_a_container_that_exits_at_once_was_started(tmp_path: Path) -> None:
+    ShortLived.make(tmp_path, spec())
+    assert ShortLived(tmp_path, ContainerId("c1")).is_started()
+
+
+def test_a_container_that_is_over_and_was_not_started_has_failed(tmp_path: Path) -> None:
+    bundle = Bundle.make(tmp_path, spec())
+    with pytest.raises(CreateFailed, match="start failed"):
+        bundle.is_started()
+    (bundle.path / "start.log").write_text('{"msg": "first"}\n{"msg": "no such file"}\n')
+    with pytest.raises(CreateFailed, match="no such file"):
+        bundle.is_started()
+    with subprocess.Popen(["sleep", "60"]) as child:
+        (bundle.path / "process").unlink(missing_ok=True)
+        (bundle.path / "pid").write_text(str(child.pid))
+        assert not bundle.is_started()
+        child.kill()
