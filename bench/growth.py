@@ -9,7 +9,8 @@ exponent_*                     how the CPU time of both processes for one object
 kb_per_tenant_*                resident memory that the tenants in between added, with the history of their making
 
 and with all of them there: `restart_s_at_5000`, from the start of the API server's process until it has answered a
-request; `get_per_s`, `create_per_s` and `get_cpu_us`, its own CPU time for each GET, without controllers.
+request; `get_per_s`, `create_per_s`, and `get_cpu_us` and `create_cpu_us`, its own CPU time for each, without controllers.
+The same with `_4_workers` is of another server, with four workers: of all its processes together.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.testing.controlplane import LocalControllers
-from bench.apiserver import CONNECTIONS, PODS, Target, creates, get
+from bench.apiserver import CONNECTIONS, PODS, Target, creates, get, prepare
 from bench.growth_costs import USER, CpuMeter, exponents, object_costs, reading_costs
 from bench.servers import Alcove, cpu_seconds, resident_mb
 from bench.tenants import Ready, all_at_once, delete
@@ -178,17 +179,27 @@ def restart_seconds(apiserver: Alcove) -> float:
 
 async def measure_requests(apiserver: Alcove, scale: Scale) -> dict[str, float]:
     target = Target(apiserver.port, apiserver.caller())
+    await prepare(target)
     names = (f"bench-{number}" for number in itertools.count())
+    used = [cpu_seconds(apiserver.server.pid)]
     created = await target.run(CONNECTIONS, scale.load_seconds, creates(names))
+    used.append(cpu_seconds(apiserver.server.pid))
     request = get(f"{PODS}/bench-0")
-    before = cpu_seconds(apiserver.server.pid)
     got = await target.run(CONNECTIONS, scale.load_seconds, lambda: itertools.repeat(request))
-    used = cpu_seconds(apiserver.server.pid) - before
+    used.append(cpu_seconds(apiserver.server.pid))
     return {
         "create_per_s": round(created.per_s),
         "get_per_s": round(got.per_s),
-        "get_cpu_us": round(used / got.requests * 1e6, 1),
+        "create_cpu_us": round((used[1] - used[0]) / created.requests * 1e6, 1),
+        "get_cpu_us": round((used[2] - used[1]) / got.requests * 1e6, 1),
     }
+
+
+def measure_workers(scale: Scale, workers: int) -> dict[str, float]:
+    """The same requests to a server with several workers, and nothing else in it."""
+    with tempfile.TemporaryDirectory(prefix="alcove-bench-") as name, Alcove(Path(name), workers) as alcove:
+        figures = uvloop.run(measure_requests(alcove, scale))
+    return {f"{name}_{workers}_workers": value for name, value in figures.items()}
 
 
 def run(scale: Scale) -> dict[str, float]:
@@ -197,7 +208,7 @@ def run(scale: Scale) -> dict[str, float]:
         plane.controllers.stop()
         figures["restart_s_at_5000"] = round(restart_seconds(plane.apiserver), 2)
         figures |= uvloop.run(measure_requests(plane.apiserver, scale))
-    return figures
+    return figures | measure_workers(scale, 4)
 
 
 def main() -> None:

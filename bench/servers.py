@@ -20,6 +20,7 @@ from alcove.api.ids import SYSTEM, TenantId
 from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.subjects import Subject
 from alcove.testing.server import LocalServer
+from alcove.testing.workers import WorkerServer
 
 START_SECONDS_MAX = 60.0
 
@@ -71,9 +72,10 @@ def client_context(
 class Alcove:
     """Our API server, as `alcove apiserver` starts it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, workers: int = 1) -> None:
         self._directory = directory
-        self.server = LocalServer(directory / "data")
+        data = directory / "data"
+        self.server = LocalServer(data) if workers == 1 else WorkerServer(data, workers)
 
     def __enter__(self) -> Alcove:
         self.server.start()

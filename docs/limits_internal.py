@@ -173,6 +173,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "apiserver.sight.traces_api.BYTES_MAX",
         "apiserver.usage.usage_collector.SUMMARY_BYTES_MAX",
         "http.limits.HttpLimits.interim_responses_max",
+        "store.worker_channel.UNSENT_BYTES_MAX",
     ),
     "A rule of a decision, not a bound.": (
         "apiserver.admission.services.supply.PROBES_MAX",

@@ -19,7 +19,11 @@ from alcove.agent.runtime.oci import OciRuntime
 from alcove.store.base import Store
 from alcove.store.encrypted import EncryptedStore
 from alcove.store.encryption import AesGcmKey, Encryption, Providers
+from alcove.store.remote import RemoteStore
+from alcove.store.shared_revision import SharedRevision
 from alcove.store.sqlite import SqliteStore
+from alcove.store.store_server import StoreServer
+from alcove.store.worker_channel import WorkerChannel
 from alcove.testing.claims import free_port
 from alcove.testing.containers import ContainerLab, working_flavor
 
@@ -122,7 +126,46 @@ def encrypted_locations(request: pytest.FixtureRequest) -> Callable[[], Open]:
     return location
 
 
-IMPLEMENTATIONS = {"sqlite": sqlite_locations, "etcd": etcd_locations, "encrypted": encrypted_locations}
+class ServedStore(RemoteStore):
+    """A store with the one that it is served from, which is closed with it."""
+
+    owner: SqliteStore
+
+    async def close(self) -> None:
+        await super().close()
+        await self.owner.close()
+
+
+def served_locations(request: pytest.FixtureRequest) -> Callable[[], Open]:
+    """SQLite as a worker of the API server sees it."""
+    new_location = sqlite_locations(request)
+
+    def location() -> Open:
+        open_beneath = new_location()
+
+        async def open_store() -> Store:
+            owner = await open_beneath()
+            assert isinstance(owner, SqliteStore)
+            served, ours = WorkerChannel(), WorkerChannel()
+            shared = SharedRevision.create()
+            StoreServer(owner, shared).serve(served)
+            for channel, end in zip((served, ours), socket.socketpair(), strict=True):
+                await channel.connect(end)
+            store = await ServedStore.open(ours, shared)
+            store.owner = owner
+            return store
+
+        return open_store
+
+    return location
+
+
+IMPLEMENTATIONS = {
+    "sqlite": sqlite_locations,
+    "etcd": etcd_locations,
+    "encrypted": encrypted_locations,
+    "served": served_locations,
+}
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)

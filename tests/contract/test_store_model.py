@@ -243,7 +243,7 @@ class StoreMachine(RuleBasedStateMachine):
 # Encryption is a layer over SQLite that has the contract's tests; the model is for what is beneath.
 @pytest.mark.parametrize(
     "new_location",
-    ["sqlite", "etcd", pytest.param("encrypted", marks=pytest.mark.slow)],
+    ["sqlite", "etcd", *(pytest.param(each, marks=pytest.mark.slow) for each in ("encrypted", "served"))],
     indirect=True,
 )
 def test_store_is_equal_to_its_model(new_location: Callable[[], Open]) -> None:

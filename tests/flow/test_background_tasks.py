@@ -16,13 +16,14 @@ SERVE = """
 import asyncio, sys
 from pathlib import Path
 from alcove.component import logs
-from alcove.processes.apiserver import ApiServerConfig, serve, write_admin_kubeconfig
+from alcove.processes.apiserver import serve
+from alcove.processes.apiserver_config import ApiServerConfig, write_admin_kubeconfig
 from alcove.store.compaction import RetentionPolicy
 
 async def main():
     config = ApiServerConfig(data=Path(sys.argv[1]), port=0, history=RetentionPolicy(seconds=0, revisions_max=1, every_seconds=0.05))
     async with serve(config) as running:
-        write_admin_kubeconfig(config, running)
+        write_admin_kubeconfig(config, running.url, running.authority)
         print("serving", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
 

@@ -6,10 +6,12 @@ disk; when the total is reached, the tenant with most loses its oldest file.
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -75,7 +77,8 @@ class AuditFiles:
     def _write(self, tenant: TenantId, lines: bytearray) -> None:
         if self._sizes is None:
             self._directory.mkdir(mode=0o700, exist_ok=True)
-            self._sizes = self._measured()
+            with self._alone():
+                self._sizes = self._measured()
         name = tenant if _NAME.fullmatch(tenant) else _OTHERS
         # Opened for each write, so that a file that was moved or deleted is created again.
         path = self._directory / f"{name}.log"
@@ -91,9 +94,22 @@ class AuditFiles:
             os.close(descriptor)
         self._sizes[name] = self._sizes.get(name, 0) + len(lines)
         if size >= self._share(name) // FILES_MAX:
-            self._rotate(path)
-            self._sizes = self._measured()
-            self._shrink(self._sizes)
+            with self._alone():
+                # Another worker of this server may have rotated it meanwhile.
+                if path.exists() and path.stat().st_size >= self._share(name) // FILES_MAX:
+                    self._rotate(path)
+                self._sizes = self._measured()
+                self._shrink(self._sizes)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keeps other workers of this server from renaming files."""
+        directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(directory)
 
     def _share(self, name: str) -> int:
         return self._limits.total_bytes_max // 2 if name == SYSTEM else self._limits.tenant_bytes_max

@@ -14,8 +14,12 @@ from msgspec import Struct
 
 from alcove.api.errors import TooManyRequests
 from alcove.api.ids import SYSTEM, TenantId
+from alcove.http.group_counts import GroupCounts
 
 RETRY_AFTER_SECONDS = 1
+
+_EVERYBODY = ""
+"""The account of all tenants together."""
 
 Shed = Callable[[TenantId, int], None]
 """Drops about so many bytes that are buffered for the tenant, if it has them."""
@@ -32,10 +36,10 @@ class BufferLimits(Struct, frozen=True, kw_only=True):
 class TenantBuffers:
     """The accounts of all tenants. Ring0's is bounded by the total only."""
 
-    def __init__(self, limits: BufferLimits | None = None) -> None:
+    def __init__(self, limits: BufferLimits | None = None, counts: GroupCounts | None = None) -> None:
+        """`counts`: the bytes of each tenant."""
         self.limits = limits or BufferLimits()
-        self.total = 0
-        self._bytes: dict[TenantId, int] = {}
+        self._bytes = GroupCounts() if counts is None else counts
         self._shedders: list[Shed] = []
         self._is_shedding = False
 
@@ -43,8 +47,13 @@ class TenantBuffers:
         """Shedders are called in the order in which they are added."""
         self._shedders.append(shed)
 
+    @property
+    def total(self) -> int:
+        return self._bytes.total(_EVERYBODY)
+
     def of(self, tenant: TenantId) -> int:
-        return self._bytes.get(tenant, 0)
+        """The bytes that this process buffers for the tenant."""
+        return self._bytes.own(tenant)
 
     def reserve(self, tenant: TenantId, count: int) -> None:
         """Counts bytes that a request needs; `release` them later. Raises TooManyRequests."""
@@ -79,23 +88,19 @@ class TenantBuffers:
             self.release(tenant, -count)
 
     def _change(self, tenant: TenantId, count: int) -> None:
-        self.total += count
-        now = self._bytes.get(tenant, 0) + count
-        if now:
-            self._bytes[tenant] = now
-        else:
-            self._bytes.pop(tenant, None)
+        self._bytes.add(_EVERYBODY, count)
+        self._bytes.add(tenant, count)
 
     def _tenant_max(self, tenant: TenantId) -> int:
         return self.limits.total_bytes_max if tenant == SYSTEM else self.limits.tenant_bytes_max
 
     def _fits(self, tenant: TenantId, count: int) -> bool:
-        wanted = self._bytes.get(tenant, 0) + count
+        wanted = self._bytes.total(tenant) + count
         if wanted > self._tenant_max(tenant):
             return False
         if self.total + count <= self.limits.total_bytes_max or tenant == SYSTEM:
             return True
-        return wanted <= self.limits.total_bytes_max // max(len(self._bytes), 1)
+        return wanted <= self.limits.total_bytes_max // max(len(self._bytes) - 1, 1)
 
     def _shed(self, tenant: TenantId, count: int) -> None:
         """Makes room for `count` bytes of the tenant."""
@@ -103,10 +108,12 @@ class TenantBuffers:
             return  # What is shed changes the accounts; that needs no further shedding.
         self._is_shedding = True
         try:
-            self._shed_from(tenant, self.of(tenant) + count - self._tenant_max(tenant))
+            self._shed_from(tenant, self._bytes.total(tenant) + count - self._tenant_max(tenant))
             excess = self.total + count - self.limits.total_bytes_max
             if excess > 0:
-                tenants = (each for each in self._bytes if each != SYSTEM)
+                tenants = (
+                    TenantId(each) for each in self._bytes.groups() if each not in (SYSTEM, _EVERYBODY)
+                )
                 self._shed_from(max(tenants, key=self.of, default=SYSTEM), excess)
         finally:
             self._is_shedding = False

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from time import monotonic
 from types import TracebackType
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from alcove.api.errors import TooManyRequests
 from alcove.api.ids import SYSTEM, TenantId
@@ -80,6 +80,15 @@ class FlowLimits(Struct, frozen=True, kw_only=True):
     queue_per_tenant_max: int = 256
     queued_max: int = 8_192
     wait_seconds_max: float = 15.0
+
+    def divided(self, workers: int) -> "FlowLimits":
+        """The limits of each of several workers, which together queue as many requests as one server. Seats are not
+        divided: they stand for the time of an event loop, of which each worker has one."""
+        return structs.replace(
+            self,
+            queue_per_tenant_max=max(self.queue_per_tenant_max // workers, 1),
+            queued_max=max(self.queued_max // workers, 1),
+        )
 
 
 class _Waiter(Struct, eq=False):

@@ -6,7 +6,7 @@ scrape. The number of series is bounded, whatever kinds and tenants clients use.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from msgspec import Struct
@@ -131,6 +131,8 @@ class ApiServerMetrics(Collector):
         self.commit_seconds = Histogram(COMMIT_BUCKETS)
         self.commit_transactions = Histogram(BATCH_BUCKETS)
         self.flow_wait_seconds = Histogram(WAIT_BUCKETS)
+        self.gather: Callable[[], Awaitable[Iterable[Metric]]] = self._gather_own
+        """The metrics that `render` shows: this process' own, or those of all workers of this server."""
 
     def requests(self, request_key: RequestKey) -> RequestSeries:
         """The series of a key. Beyond `REQUEST_SERIES_MAX`, new keys share one series per verb."""
@@ -198,8 +200,15 @@ class ApiServerMetrics(Collector):
         encode, content_type = choose_encoder(accept)
         # Values are read on the loop; encoding thousands of lines would block it for too long, so a thread
         # does it.
-        collected = _CollectedMetrics([*(self._registry.collect() if is_whole else ()), *further])
+        collected = _CollectedMetrics([*(await self.gather() if is_whole else ()), *further])
         return await asyncio.to_thread(encode, cast(CollectorRegistry, collected)), content_type
+
+    def families(self) -> Iterable[Metric]:
+        """All metrics of this process."""
+        return self._registry.collect()
+
+    async def _gather_own(self) -> Iterable[Metric]:
+        return self.families()
 
     def collect(self) -> Iterator[Metric]:
         yield from self._request_families()

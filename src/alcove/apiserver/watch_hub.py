@@ -20,6 +20,7 @@ from alcove.api.errors import TooManyRequests
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.apiserver.buffers import TenantBuffers
 from alcove.apiserver.cache.entries import CacheEvent, IndexedValue
+from alcove.http.group_counts import GroupCounts
 
 if TYPE_CHECKING:
     from alcove.apiserver.watch import Watcher
@@ -59,12 +60,15 @@ class WatchHub:
         buffers: TenantBuffers | None = None,
         charge: Callable[[TenantId, float], None] = lambda _tenant, _seconds: None,
         per_tenant_max: int = WATCHES_PER_TENANT_MAX,
+        counts: GroupCounts | None = None,
     ) -> None:
-        """`charge` is called with the seconds that sending a tenant's events took."""
+        """`charge` is called with the seconds that sending a tenant's events took. `counts`: the watches of each
+        tenant."""
         self.buffers = buffers or TenantBuffers()
         self.buffers.add_shedder(self._shed)
         self._charge = charge
         self._per_tenant_max = per_tenant_max
+        self._counts = GroupCounts() if counts is None else counts
         self._watchers: dict[WatchScope, set[Watcher]] = {}
         self._shapes: dict[GroupResource, Counter[ScopeShape]] = {}
         self._by_tenant: dict[TenantId, set[Watcher]] = {}
@@ -77,7 +81,7 @@ class WatchHub:
 
     def check(self, tenant: TenantId) -> None:
         """Raises TooManyRequests if the tenant may not start another watch."""
-        if tenant != SYSTEM and len(self._by_tenant.get(tenant, ())) >= self._per_tenant_max:
+        if tenant != SYSTEM and self._counts.total(tenant) >= self._per_tenant_max:
             message = (
                 f'tenant "{tenant}" has {self._per_tenant_max} watches open; close some, or try again later'
             )
@@ -88,6 +92,7 @@ class WatchHub:
             self._watchers.setdefault(scope, set()).add(watcher)
             self._shapes.setdefault(scope.resource, Counter())[scope.shape] += 1
         self._by_tenant.setdefault(watcher.tenant, set()).add(watcher)
+        self._counts.add(watcher.tenant, 1)
         self.count += 1
 
     def remove(self, watcher: Watcher) -> None:
@@ -99,6 +104,7 @@ class WatchHub:
         own.discard(watcher)
         if not own:
             del self._by_tenant[watcher.tenant]
+        self._counts.add(watcher.tenant, -1)
         self.count -= 1
 
     def _remove(self, watcher: Watcher, scope: WatchScope) -> None:

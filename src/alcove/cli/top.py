@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from alcove.cli.session import CliSession
     from alcove.cli.shares import ResourceTotals, TenantRequests
 
-REQUESTS = re.compile(r'^alcove_tenant_requests_total\{tenant="([^"]*)"\} ([0-9.e+]+)', re.MULTILINE)
+REQUESTS = re.compile(
+    r'^alcove_tenant_requests_total\{tenant="([^"]*)"(?:,worker="[^"]*")?\} ([0-9.e+]+)', re.MULTILINE
+)
 HEADS = (
     *("TENANT", "SHARE", "CPU", "CPU%", "CPU USED", "MEMORY", "MEMORY%", "MEMORY USED"),
     *("PODS", "PODS%", "REQUESTS/S"),
@@ -57,7 +59,10 @@ def top(
 
 def requests(metrics: str) -> dict[str, float]:
     """Requests per tenant since the server started; the metric has only the busiest tenants."""
-    return {tenant: float(count) for tenant, count in REQUESTS.findall(metrics)}
+    counts: dict[str, float] = {}
+    for tenant, count in REQUESTS.findall(metrics):
+        counts[tenant] = counts.get(tenant, 0.0) + float(count)  # Of each worker.
+    return counts
 
 
 def _shares(session: CliSession) -> list[TenantRequests]:

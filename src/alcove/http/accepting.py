@@ -110,14 +110,16 @@ class Acceptor:
     def port(self) -> int:
         return int(self._listeners[0].getsockname()[1])
 
-    async def listen(self, hosts: Sequence[str], port: int) -> None:
+    async def listen(self, hosts: Sequence[str], port: int, *, is_port_shared: bool = False) -> None:
         """Raises OSError."""
         for host in hosts:
             found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, _, _, _, address = found[0]
             # All addresses get the port that the system chose for the first.
             bound = (address[0], self.port if self._listeners else address[1])
-            listener = socket.create_server(bound, family=socket.AddressFamily(family), backlog=BACKLOG)
+            listener = socket.create_server(
+                bound, family=socket.AddressFamily(family), backlog=BACKLOG, reuse_port=is_port_shared
+            )
             listener.setblocking(False)
             self._listeners.append(listener)
         for listener in self._listeners:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from ipaddress import IPv6Address
 
+from alcove.http.group_counts import GroupCounts
 from alcove.http.limits import HttpLimits
 
 IPV6_NETWORK_BYTES = 8
@@ -84,10 +85,11 @@ class ConnectionTable:
         unlimited: str | None = None,
         *,
         has_groups: bool = True,
+        counts: GroupCounts | None = None,
         count_bytes: CountBytes = lambda _group, _count: None,
     ) -> None:
         """`unlimited`: a group that is bounded only by the number of all connections, and for which some are
-        reserved. `count_bytes` may call `shed`."""
+        reserved. `counts`: the connections of each group. `count_bytes` may call `shed`."""
         self._limits = limits
         self._unlimited = unlimited
         self._has_groups = has_groups
@@ -106,6 +108,7 @@ class ConnectionTable:
         self._strangers_bytes_sum = 0
         self._groups: dict[str, dict[ConnectionSlot, None]] = {}
         self._count_bytes = count_bytes
+        self._counts = GroupCounts() if counts is None else counts
         self.count = 0
 
     def open(self, address: str, now: float) -> ConnectionSlot | None:
@@ -129,11 +132,12 @@ class ConnectionTable:
         """See `ConnectionSlot.claim`."""
         if not slot.is_counted:
             return True  # It is being closed.
-        if len(self._groups.get(group, ())) >= self._share(group):
+        if not self._has_room(group):
             return False
         self._forget(slot)
         slot.group = group
         self._groups.setdefault(group, {})[slot] = None
+        self._counts.add(group, 1)
         self._count(slot, slot.held_bytes)
         return True
 
@@ -174,12 +178,13 @@ class ConnectionTable:
                     break
                 slot.close()
 
-    def _share(self, group: str) -> int:
+    def _has_room(self, group: str) -> bool:
         """A group may have at most as many as are free, so that any number of groups leaves some to another."""
+        own = self._counts.own(group)
         if group == self._unlimited:
-            return self._limits.connections_max
+            return own < self._limits.connections_max
         free = self._grouped_max - (self.count - self._strangers_count)
-        return min(self._limits.connections_per_group_max, free)
+        return own < free and self._counts.total(group) < self._limits.connections_per_group_max
 
     def _close_one(self, slots: dict[ConnectionSlot, None]) -> None:
         """Closes the oldest connection whose client could continue. If all wait for the server, the newest: it has
@@ -216,6 +221,7 @@ class ConnectionTable:
                 del self._strangers[slot.network]
             self._strangers_count -= 1
             return
+        self._counts.add(slot.group, -1)
         members = self._groups[slot.group]
         del members[slot]
         if not members:

@@ -10,6 +10,7 @@ from functools import partial
 from alcove.http.accepting import Acceptor
 from alcove.http.connections import ConnectionSlot, ConnectionTable, CountBytes
 from alcove.http.errors import HttpError
+from alcove.http.group_counts import GroupCounts
 from alcove.http.limits import LIMITS, HttpLimits
 from alcove.http.messages import HttpRequest, HttpResponse
 from alcove.http.serverconnection import HttpHandler, HttpServerConnection
@@ -43,6 +44,8 @@ class HttpServer:
         charge: Callable[[str, float], None] = lambda _group, _seconds: None,
         count_bytes: CountBytes = lambda _group, _count: None,
         limits: HttpLimits = LIMITS,
+        counts: GroupCounts | None = None,
+        is_port_shared: bool = False,
     ) -> None:
         """`host`: one address to listen on, or several with the same port. `identify`: maps a client's
         certificate (DER) to the `peer` of its requests; called once per connection. `render_error`: the
@@ -50,8 +53,9 @@ class HttpServer:
         `streams_body`: whether a request with a body is handled as soon as its head is received, however short
         the body is, and without a size limit. `group_of`: the group that a `peer`'s connections are counted for,
         empty if that is decided by its requests (`HttpRequest.connection`); None for a server that does not
-        authenticate its clients. `unlimited_group` and `count_bytes`: see `ConnectionTable`. `charge`: see
-        `ReadingTurns`."""
+        authenticate its clients. `unlimited_group`, `counts` and `count_bytes`: see `ConnectionTable`. `charge`: see
+        `ReadingTurns`. `is_port_shared`: whether other processes listen on the same port, each for a part of the
+        connections."""
         self.handle = handler
         self._hosts = (host,) if isinstance(host, str) else host
         self._port = port
@@ -62,8 +66,9 @@ class HttpServer:
         self._group_of = group_of
         self.limits = limits
         self.connections = ConnectionTable(
-            limits, unlimited_group, has_groups=group_of is not None, count_bytes=count_bytes
+            limits, unlimited_group, has_groups=group_of is not None, counts=counts, count_bytes=count_bytes
         )
+        self._is_port_shared = is_port_shared
         self._connections: set[HttpServerConnection] = set()
         self._acceptor: Acceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -77,7 +82,7 @@ class HttpServer:
         self._acceptor = Acceptor(
             partial(HttpServerConnection, self), self.connections, self._tls, self.limits, self.reading
         )
-        await self._acceptor.listen(self._hosts, self._port)
+        await self._acceptor.listen(self._hosts, self._port, is_port_shared=self._is_port_shared)
         self._close_expired()
         return self
 

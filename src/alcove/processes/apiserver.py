@@ -9,19 +9,17 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, structs
 
 from alcove.api import registry
-from alcove.api.destinations import Network
 from alcove.api.errors import ApiError
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.registry import KindRegistry
 from alcove.apiserver.activity import UserActivity
 from alcove.apiserver.admission.chain import Chain
-from alcove.apiserver.admission.order import AdmissionSettings, plugins
+from alcove.apiserver.admission.order import plugins
 from alcove.apiserver.admission.services.clusterips import ClusterIps
 from alcove.apiserver.admission.services.repair import claim_missing
 from alcove.apiserver.aggregation import local_services
@@ -37,21 +35,19 @@ from alcove.apiserver.auth import bootstrap, signingkeys
 from alcove.apiserver.auth.authenticate import Authenticator
 from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.revocations import RevokedConnections
-from alcove.apiserver.auth.ring0_trust import Ring0Trust
 from alcove.apiserver.auth.signingkeys import SigningKeys
 from alcove.apiserver.auth.statictokens import StaticTokens
-from alcove.apiserver.auth.subjects import Subject
 from alcove.apiserver.auth.tls import ServerCertificate
 from alcove.apiserver.auth.tokenrequests import TokenRequests
 from alcove.apiserver.auth.tokens import Tokens
-from alcove.apiserver.buffers import BufferLimits, TenantBuffers
+from alcove.apiserver.buffers import TenantBuffers
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import CacheEvent
 from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.discovery import Discovery
-from alcove.apiserver.flow import FlowController, weights
-from alcove.apiserver.identity import MASTERS, Identity
+from alcove.apiserver.flow import FlowController, FlowLimits, weights
+from alcove.apiserver.identity import Identity
 from alcove.apiserver.metering import LoopMeter
 from alcove.apiserver.metrics import ApiServerMetrics
 from alcove.apiserver.openapi.documents import OpenApi
@@ -80,54 +76,24 @@ from alcove.apiserver.streams.connect import StreamHandler
 from alcove.apiserver.streams.proxy_targets import path_of
 from alcove.apiserver.usage.metrics_api import MetricsApi
 from alcove.apiserver.usage.usage_collector import UsageCollector
-from alcove.apiserver.watch_hub import WATCHES_PER_TENANT_MAX, WatchHub
-from alcove.cli.kubeconfig import KubeconfigCertificate, render
+from alcove.apiserver.watch_hub import WatchHub
+from alcove.apiserver.worker_counts import Counted
 from alcove.component.tasks import BackgroundTasks
+from alcove.http.group_counts import GroupCounts
 from alcove.http.limits import LIMITS
 from alcove.http.messages import HttpResponse
 from alcove.http.server import HttpServer
+from alcove.processes.apiserver_config import ApiServerConfig, ServerKeys
 from alcove.processes.memory import keep_trimmed
 from alcove.processes.open_files import connections_that_fit
-from alcove.store import encryption_config
+from alcove.processes.worker_context import WorkerContext
 from alcove.store.base import Store
-from alcove.store.compaction import Compactor, RetentionPolicy
+from alcove.store.compaction import Compactor
 from alcove.store.encrypted import EncryptedStore
-from alcove.store.encryption import Encryption
-from alcove.store.encryption_config import ENCRYPTION_FILE
+from alcove.store.remote import RemoteStore
 from alcove.store.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
-
-
-class ApiServerConfig(Struct, frozen=True, kw_only=True):
-    data: Path
-    """Persistent state: the store, keys and certificates."""
-    host: str = "127.0.0.1"
-    port: int = 6443
-    hosts: tuple[str, ...] = ()
-    """Further names and addresses in the serving certificate."""
-    listen: tuple[str, ...] = ()
-    """Further local addresses to listen on, at the same port."""
-    etcd: tuple[str, ...] = ()
-    """Endpoints (`host:port`) of the cluster's etcd. Empty for the embedded store."""
-    etcd_pki: Path | None = None
-    """Directory with ca.crt, client.crt and client.key for etcd. None for no TLS."""
-    encryption: Path | None = None
-    """An EncryptionConfiguration file. None for `encryption.yaml` in `data`, if it exists."""
-    keys: Path | None = None
-    """Of a dedicated plane: a directory with its authority, its signing key, and ring0's authorities, which is only
-    read. None to keep keys in `data`."""
-    tokens: Path | None = None
-    """A file of static bootstrap tokens."""
-    admission: AdmissionSettings = AdmissionSettings()
-    history: RetentionPolicy = RetentionPolicy()
-    """How much history is kept for watches to resume from."""
-    buffers: BufferLimits = BufferLimits()
-    """How many bytes are buffered for tenants."""
-    connections_per_tenant_max: int = LIMITS.connections_per_group_max
-    watches_per_tenant_max: int = WATCHES_PER_TENANT_MAX
-    webhook_networks: tuple[Network, ...] = ()
-    """Private networks in which tenants' webhooks are allowed."""
 
 
 class RunningApiServer(Struct, frozen=True):
@@ -140,29 +106,24 @@ class RunningApiServer(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def serve(config: ApiServerConfig) -> AsyncIterator[RunningApiServer]:
-    """Serves for the duration of the block."""
+async def serve(
+    config: ApiServerConfig, worker: WorkerContext | None = None
+) -> AsyncIterator[RunningApiServer]:
+    """Serves for the duration of the block: alone, or as one worker of several."""
     config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     metrics = ApiServerMetrics()
-    encryption = _encryption(config)
-    store = EncryptedStore(await _open(config, metrics), encryption)
+    encryption = config.load_encryption()
+    store = EncryptedStore(await _open(config, metrics, worker), encryption)
     try:
         kinds = registry.load()
         await bootstrap.create_missing(store, kinds, config.admission.home)
-        async with _serving(config, store, kinds, metrics) as running:
+        async with _serving(config, store, kinds, metrics, worker) as running:
             yield running
     finally:
         await store.close()
 
 
-def _encryption(config: ApiServerConfig) -> Encryption:
-    """Raises StoreOpenError."""
-    default = config.data / ENCRYPTION_FILE
-    path = config.encryption or (default if default.exists() else None)
-    return Encryption() if path is None else encryption_config.load(path)
-
-
-async def _open(config: ApiServerConfig, metrics: ApiServerMetrics) -> Store:
+async def _open(config: ApiServerConfig, metrics: ApiServerMetrics, worker: WorkerContext | None) -> Store:
     if config.etcd:
         # Imported on demand: gRPC takes 20 MB.
         from alcove.store.etcd import EtcdStore
@@ -171,27 +132,26 @@ async def _open(config: ApiServerConfig, metrics: ApiServerMetrics) -> Store:
         pki = config.etcd_pki
         tls = Tls(pki / "ca.crt", pki / "client.crt", pki / "client.key") if pki else None
         return await EtcdStore.open(config.etcd, tls=tls)
-    return await SqliteStore.open(config.data / "store.db", observe=metrics.committed)
+    if worker is not None:
+        return await RemoteStore.open(worker.channel, worker.revision)
+    return await SqliteStore.open(config.store, observe=metrics.committed)
 
 
 @asynccontextmanager
 async def _serving(
-    config: ApiServerConfig, store: EncryptedStore, kinds: KindRegistry, metrics: ApiServerMetrics
+    config: ApiServerConfig,
+    store: EncryptedStore,
+    kinds: KindRegistry,
+    metrics: ApiServerMetrics,
+    worker: WorkerContext | None,
 ) -> AsyncIterator[RunningApiServer]:
     clock = time.time
+    workers = worker.count if worker else 1
+    counts = worker.counts_of if worker else lambda _counted: GroupCounts()
     audit = AuditLog(config.data / "audit")
-    pki = config.data / "pki"
-    keys = config.keys or pki
-    authority = CertificateAuthority.open(keys, clock())
-    ring0 = Ring0Trust.load(keys) if config.keys else None
-    serving = ServerCertificate(
-        pki,
-        authority,
-        (config.host, *config.hosts),
-        clock,
-        ring0.client_authority_pem if ring0 else b"",
-    )
-    buffers = TenantBuffers(config.buffers)
+    keys = ServerKeys.open(config, clock)
+    authority, ring0, serving = keys.authority, keys.ring0, keys.serving
+    buffers = TenantBuffers(config.buffers, counts(Counted.BUFFERED_BYTES))
 
     def publish(events: Sequence[CacheEvent]) -> None:
         hub.publish(events)
@@ -200,32 +160,34 @@ async def _serving(
         revoked.notice(events)
         plane_servers.notice(events)
 
-    cache = Cache(store, publish, buffers)
+    cache = Cache(store, publish, buffers, workers)
     plane_servers = PlaneServers(cache, authority.certificate, serving.trust_clients_of)
-    flow = FlowController(on_wait=metrics.flow_wait_seconds.observe, weight=weights(cache))
+    flow = FlowController(
+        FlowLimits().divided(workers), on_wait=metrics.flow_wait_seconds.observe, weight=weights(cache)
+    )
     divisions = Divisions(cache, flow.limits)
     # After the cache: history is shed before watches.
-    hub = WatchHub(buffers, flow.charge, config.watches_per_tenant_max)
+    hub = WatchHub(buffers, flow.charge, config.watches_per_tenant_max, counts(Counted.WATCHES))
     crd_removal, revoked = CrdRemoval(), RevokedConnections()
     async with cache:
         divisions.load()
         plane_servers.load()
         store.report()
-        agents = AgentConnector(pki, authority, clock, ring0.node_authority_pem if ring0 else b"")
+        agents = AgentConnector(config.pki, authority, clock, ring0.node_authority_pem if ring0 else b"")
         dialer = _dialer(config, cache, agents)
-        webhooks = Webhooks(dialer)
+        webhooks = Webhooks(dialer, counts(Counted.WEBHOOK_CALLS))
         front_proxy = FrontProxy(authority, cache, clock)
         trust = ExtensionTrust(cache, front_proxy, clock, authority.for_nodes(clock()))
         custom = CustomKinds(kinds, cache, clock, webhooks.of)
         authorizer = Authorizer(cache)
         threads = ComputeThreads(weight=weights(cache), charge=partial(flow.charge, is_on_loop=False))
-        signing_keys = SigningKeys.open(keys)
+        signing_keys = SigningKeys.open(config.keys or config.pki)
         tokens = Tokens(signing_keys, cache, clock)
         static = StaticTokens.open(config.tokens, clock) if config.tokens else None
         authenticator = Authenticator(
             cache, tokens, clock, static, ring0.check if ring0 else plane_servers.check
         )
-        shared = bool(config.etcd)
+        shared = bool(config.etcd) or worker is not None
         admission = config.admission
         chain = Chain(
             plugins(
@@ -251,20 +213,29 @@ async def _serving(
         seats = RequestSeats(flow, divisions, meter, cache)
         usage = UsageCollector(cache, agents)
         streams = StreamHandler(
-            services, authorizer, agents, plane=config.admission.home, release=seats.release
+            services,
+            authorizer,
+            agents,
+            plane=config.admission.home,
+            release=seats.release,
+            counts=counts(Counted.STREAMS),
         )
         virtual = MetricsApi(services, usage), SightApi(services, agents, config.admission.home)
         token_requests = TokenRequests(cache, tokens, clock)
         subresources = Subresources(services, token_requests, reviews, streams, *virtual)
         registrations = Registrations(cache, custom)
         extension_connections = ExtensionConnections(dialer, front_proxy)
-        extensions = ExtensionProxy(registrations, extension_connections, seats.release)
+        extensions = ExtensionProxy(
+            registrations, extension_connections, seats.release, counts(Counted.EXTENSION_REQUESTS)
+        )
         plane_connections = PlaneConnections(authority, clock)
         metrics.add_flow(flow, lambda: seats.rejected_in_levels)
         metrics.add_audit(audit)
         metrics.add_cache(cache.counts)
         metrics.add_watchers(lambda: hub.count)
         metrics.add_streams(lambda: streams.counting.total)
+        if worker is not None:
+            worker.share_metrics(metrics)
         activity = UserActivity()
         recorder = RequestRecorder(metrics, audit, divisions.nominal_seats, activity)
         documents = ExtensionDocuments(extensions)
@@ -291,7 +262,9 @@ async def _serving(
                 "/apis/": discovery.answer,
                 "/openapi/v3/": openapi.version,
             },
-            lambda: (store.inner.trouble() or "") if isinstance(store.inner, SqliteStore) else "",
+            lambda: (
+                (store.inner.trouble() or "") if isinstance(store.inner, SqliteStore | RemoteStore) else ""
+            ),
         )
         parts = AppParts(
             services,
@@ -305,14 +278,14 @@ async def _serving(
             ResourceHandlers(services, subresources),
             routes,
             extensions,
-            PlaneProxy(plane_servers, plane_connections, seats.release),
+            PlaneProxy(plane_servers, plane_connections, seats.release, counts(Counted.PLANE_REQUESTS)),
         )
         app = App(parts)
         await claim_missing(store, cache, ClusterIps(cache, clock, random.Random()))
         async with HttpServer(
             app.handle,
             (config.host, *config.listen),
-            config.port,
+            worker.port if worker else config.port,
             serving.context,
             identify=partial(_identity, authenticator),
             render_error=http_error_response,
@@ -326,22 +299,26 @@ async def _serving(
                 connections_max=connections_that_fit(LIMITS.connections_max),
                 connections_per_group_max=config.connections_per_tenant_max,
             ),
+            counts=counts(Counted.CONNECTIONS),
+            is_port_shared=worker is not None,
         ) as server:
             revoked.serve(server, authenticator.is_revoked)
             # After the watches: these can be resumed, requests may have to be sent again.
             buffers.add_shedder(server.connections.shed)
-            url = f"https://{config.host}:{server.port}"
+            url = config.url(server.port)
+            is_first = worker is None or worker.index == 0
             log.info("serving", extra={"url": url})
             try:
                 async with BackgroundTasks() as tasks:
-                    tasks.restart("certificate renewal", partial(_renew, serving, agents))
-                    tasks.restart("compaction", Compactor(store, config.history).run)
-                    tasks.restart("encryption of stored objects", store.rewrite_stale)
+                    tasks.restart("certificate renewal", partial(_renew, serving, agents, is_first=is_first))
                     tasks.restart("history cache trimming", partial(_trim_history, store, cache))
-                    tasks.restart("CRD removal", partial(crd_removal.run, services))
-                    tasks.restart("extension server trust", partial(trust.run, store))
                     tasks.restart("activity of tenants", partial(activity.run, services))
                     tasks.restart("memory trimming", keep_trimmed)
+                    if is_first:
+                        tasks.restart("compaction", Compactor(store, config.history).run)
+                        tasks.restart("encryption of stored objects", store.rewrite_stale)
+                        tasks.restart("CRD removal", partial(crd_removal.run, services))
+                        tasks.restart("extension server trust", partial(trust.run, store))
                     yield RunningApiServer(url, authority, app, cache.lost)
                     tasks.cancel()
             finally:
@@ -359,18 +336,6 @@ def _dialer(config: ApiServerConfig, cache: Cache, agents: AgentConnector) -> We
     return WebhookDialer(OutboundResolver(cache), direct, tunnels)
 
 
-def write_admin_kubeconfig(config: ApiServerConfig, running: RunningApiServer) -> Path:
-    """Writes a kubeconfig of ring0's administrator to the data directory, readable by its owner only."""
-    subject = Subject(SYSTEM, "admin", (MASTERS,))
-    issued = running.authority.client(subject, time.time())
-    credential = KubeconfigCertificate(issued.certificate_pem, issued.key_pem)
-    text = render(running.url, running.authority.certificate_pem, SYSTEM, "admin", credential)
-    path = config.data / "admin.kubeconfig"
-    path.touch(mode=0o600)
-    path.write_text(text)
-    return path
-
-
 def _identity(authenticator: Authenticator, certificate: bytes) -> Identity | ApiError:
     """The certificate's identity, or the error: a request may still authenticate with a token."""
     try:
@@ -384,9 +349,13 @@ def _tenant_of(peer: object) -> str:
     return peer.tenant if isinstance(peer, Identity) else ""
 
 
-async def _renew(serving: ServerCertificate, agents: AgentConnector) -> None:
+async def _renew(serving: ServerCertificate, agents: AgentConnector, *, is_first: bool) -> None:
+    """Of several workers the first issues the serving certificate, and the others load it."""
     while True:
-        serving.renew()
+        if is_first:
+            serving.renew()
+        else:
+            serving.reload()
         agents.renew()
         await asyncio.sleep(3600)
 

@@ -149,6 +149,10 @@ class Store(Protocol):
         """The newest committed revision of any writer, read linearizably."""
         ...
 
+    def known_revision(self) -> Revision | None:
+        """The same if it is known without asking another process; else None."""
+        ...
+
     async def compacted(self) -> Revision:
         """The newest compacted revision; 0 if none."""
         ...

@@ -82,6 +82,9 @@ class EncryptedStore:
     async def revision(self) -> Revision:
         return await self.inner.revision()
 
+    def known_revision(self) -> Revision | None:
+        return self.inner.known_revision()
+
     async def compacted(self) -> Revision:
         return await self.inner.compacted()
 

@@ -71,6 +71,9 @@ class EtcdStore:
         response = await self._client.range(wire.RangeRequest(key=self._keys.nothing))
         return Revision(response.header.revision)
 
+    def known_revision(self) -> Revision | None:
+        return None
+
     async def compacted(self) -> Revision:
         # etcd does not report it, but rejects reads of compacted revisions: search for the bound.
         low = self._compacted

@@ -19,6 +19,9 @@ JOIN_WITHIN_REVISIONS = 1_024
 History = Callable[[Revision, Revision], Awaitable[Sequence[StoreEvent]]]
 """(after, upto) → the oldest events in between, as whole transactions; empty only if there are none."""
 
+Published = Callable[[Sequence[StoreEvent], Revision], None]
+"""Called with the events of a commit, and the newest revision after it."""
+
 
 class Feeds:
     """All open feeds of one store, and the revision up to which events were published."""
@@ -32,9 +35,13 @@ class Feeds:
         self._history = history
         self._open: set[LogFeed] = set()
         self._closed: str | None = None
+        self.listener: Published | None = None
+        """Called before the events are in any feed's queue."""
 
     def publish(self, events: Sequence[StoreEvent], revision: Revision) -> None:
         self.revision = revision
+        if self.listener is not None:
+            self.listener(events, revision)
         for feed in self._open:
             feed.queue.push(events, revision)
 

@@ -5,29 +5,17 @@ belongs to the event loop on which it was opened.
 """
 
 import asyncio
-import sys
 from asyncio import Future
-from collections.abc import AsyncIterator, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from alcove.api.ids import GroupResource, Key, Revision, TenantId
-from alcove.store.base import (
-    Compacted,
-    RevisionInFuture,
-    StoreChangeType,
-    StoreEvent,
-    StoreRecord,
-    StoreSnapshot,
-    WriteOp,
-)
-from alcove.store.feed import Feeds, LogFeed
-from alcove.store.keys import resource_named, resource_text
+from alcove.api.ids import GroupResource, Revision, TenantId
+from alcove.store.base import RevisionInFuture, StoreSnapshot, WriteOp
+from alcove.store.feed import Feeds, LogFeed, Published
 from alcove.store.sqlite_channel import WorkerProcess
 from alcove.store.sqlite_commits import Commits, Observe
-from alcove.store.sqlite_file import Row
-from alcove.store.sqlite_plan import Heads
-from alcove.store.sqlite_rows import DELETED, revision_of
+from alcove.store.sqlite_reads import SqliteReads
 
 LOCK_SECONDS_MAX = 5.0
 """How long `open` waits until a server that was just killed has released the file."""
@@ -40,7 +28,8 @@ class SqliteStore:
 
     def __init__(self, process: WorkerProcess, revision: Revision, compacted: Revision) -> None:
         self._process = process
-        self._feeds = Feeds(asyncio.get_running_loop(), self._history, revision, compacted)
+        self._reads = SqliteReads(process.reads.call)
+        self._feeds = Feeds(asyncio.get_running_loop(), self._reads.history, revision, compacted)
         self._commits: Commits
         self._closed: asyncio.Task[None] | None = None
 
@@ -62,7 +51,7 @@ class SqliteStore:
             opening = process.writes.call("open", str(path), bytes_max, lock_seconds_max)
             revision, compacted = await opening
             store = cls(process, revision, compacted)
-            heads = await store._heads(revision)
+            heads = await store._reads.heads(revision)
             loop = asyncio.get_running_loop()
             store._commits = Commits(loop, process.writes, heads, store._feeds, observe)
             return store
@@ -79,9 +68,24 @@ class SqliteStore:
         return self._commits.refusal
 
     async def write(self, ops: Sequence[WriteOp]) -> Revision:
-        return await self._commits.write(ops)
+        return await self._commits.submit(ops)
+
+    def submit(self, ops: Sequence[WriteOp]) -> "Future[Revision]":
+        """As `write`, without a coroutine."""
+        return self._commits.submit(ops)
+
+    def read(self, *request: object) -> "Future[Any]":
+        """Rows of the log; see `SqliteReads`."""
+        return self._process.reads.call(*request)
+
+    def on_publish(self, published: Published) -> None:
+        """Calls `published` with the events of each commit, before feeds and writers get to know of it."""
+        self._feeds.listener = published
 
     async def revision(self) -> Revision:
+        return self._feeds.revision
+
+    def known_revision(self) -> Revision:
         return self._feeds.revision
 
     async def compacted(self) -> Revision:
@@ -95,22 +99,7 @@ class SqliteStore:
         tenant: TenantId | None = None,
         namespace: str | None = None,
     ) -> StoreSnapshot:
-        text = None if resource is None else resource_text(resource)
-        columns = {"resource": text, "tenant": tenant, "namespace": namespace}
-        narrow = {column: value for column, value in columns.items() if value is not None}
-        while True:
-            revision = self._feeds.revision if at is None else at
-            if revision > self._feeds.revision:
-                raise RevisionInFuture(self._feeds.revision)
-            try:
-                rows = self._newest(revision, narrow, bodies=True)
-                return StoreSnapshot(
-                    revision, [StoreRecord(_key(row), _revision(row), row[-1]) async for row in rows]
-                )
-            except Compacted:
-                # The revision was compacted while its pages were read: read the newest one again.
-                if at is not None:
-                    raise
+        return await self._reads.snapshot(at, self.revision, resource, tenant, namespace)
 
     def feed(self, after: Revision) -> LogFeed:
         return self._feeds.after(after)
@@ -133,43 +122,3 @@ class SqliteStore:
         await self._commits.close(_CLOSED)
         self._feeds.close(_CLOSED)
         await self._process.stop()
-
-    async def _history(self, after: Revision, upto: Revision) -> Sequence[StoreEvent]:
-        rows = await self._read("history", after, upto)
-        return [StoreEvent(StoreChangeType(row[1]), _key(row), _revision(row), row[-1]) for row in rows]
-
-    async def _heads(self, at: Revision) -> Heads:
-        return {_key(row): row[0] async for row in self._newest(at, {}, bodies=False)}
-
-    async def _newest(self, at: Revision, narrow: dict[str, str], *, bodies: bool) -> AsyncIterator[Row]:
-        """The newest rows of the objects that existed at `at`. Pages need no common transaction: past rows do
-        not change."""
-        page = await self._read("newest", at, narrow, None, bodies)
-        while page:
-            # Request the next page before using this one: the worker reads while this process decodes.
-            next_page = self._read("newest", at, narrow, page[-1][2:6], bodies)
-            for row in page:
-                if row[1] != DELETED:
-                    yield row
-            page = await next_page
-
-    def _read(self, *request: object) -> "Future[list[Row]]":
-        return self._process.reads.call(*request)
-
-
-def _key(row: Row) -> Key:
-    _, _, resource, tenant, namespace, name, _ = row
-    # Tenants and namespaces repeat in thousands of keys: interning saves memory.
-    return Key(
-        resource_named(resource), TenantId(sys.intern(tenant)), sys.intern(namespace), _shared_name(name)
-    )
-
-
-@lru_cache(maxsize=4096)
-def _shared_name(name: str) -> str:
-    """One string for the names that objects of many tenants have. Not interned: most names are used once."""
-    return name
-
-
-def _revision(row: Row) -> Revision:
-    return Revision(revision_of(row[0]))

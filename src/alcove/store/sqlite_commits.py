@@ -70,7 +70,9 @@ class Commits:
         self.refusal: str | None = None
         """The error with which writes are rejected; None if they are accepted."""
 
-    async def write(self, ops: Sequence[WriteOp]) -> Revision:
+    def submit(self, ops: Sequence[WriteOp]) -> "Future[Revision]":
+        """Queue a transaction. Raises ValueError and StoreUnavailable at once; what `Store.write` raises is raised by
+        the result."""
         check_transaction(ops)
         if self.refusal is not None:
             raise StoreUnavailable(self.refusal)
@@ -79,7 +81,7 @@ class Commits:
         result: Future[Revision] = self._loop.create_future()
         self._queued.append(_Write(ops, result))
         self._schedule()
-        return await result
+        return result
 
     async def chore(self, *request: object) -> Any:
         """Send a request to the worker between commits and return its reply."""

@@ -115,6 +115,18 @@ class Caller:
     def delete(self, path: str, body: Object | None = None, **headers: str) -> ServerResponse:
         return self.request("DELETE", path, body, **headers)
 
+    def begin(self, path: str) -> int:
+        """Begins a GET whose response does not end before the connection is closed; returns its status."""
+        assert self._connection is not None
+        self._connection.request("GET", path)
+        return self._connection.getresponse().status
+
+    @property
+    def local_port(self) -> int:
+        """The port of the connection that the last request used."""
+        assert self._connection is not None
+        return int(self._connection.sock.getsockname()[1])
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
@@ -175,7 +187,9 @@ class LocalServer(LocalProcess):
     def start(self) -> None:
         """Starts the server, and waits until it serves."""
         self.admin_kubeconfig.unlink(missing_ok=True)
-        self._arguments = ("--data", str(self.directory), "--port", str(self._port), *self._options)
+        # One process, however many cores the machine has: tests look at it.
+        workers = () if "--workers" in self._options else ("--workers", "1")
+        self._arguments = ("--data", str(self.directory), "--port", str(self._port), *workers, *self._options)
         super().start()
         self._port = int(self.wait().split()[1].rpartition(":")[2])
 

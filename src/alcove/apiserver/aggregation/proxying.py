@@ -17,6 +17,7 @@ from alcove.apiserver.identity import Identity
 from alcove.apiserver.streams import proxyheaders
 from alcove.apiserver.streams.connect import StreamLimits
 from alcove.http.client import HttpClientConnection, ReceivedResponse
+from alcove.http.group_counts import GroupCounts
 from alcove.http.messages import HttpRequest, HttpResponse
 
 PER_TENANT_MAX = 128
@@ -34,12 +35,12 @@ class ExtensionProxy:
         registrations: Registrations,
         connections: ExtensionConnections,
         release: Callable[[ApiCall], None],
-        counting: StreamLimits | None = None,
+        counts: GroupCounts | None = None,
     ) -> None:
-        """`release` releases a call's flow control seats."""
+        """`release` releases a call's flow control seats. `counts`: the requests of each tenant."""
         self._registrations = registrations
         self._connections = connections
-        self.counting = counting or StreamLimits(PER_TENANT_MAX, TOTAL_MAX)
+        self.counting = StreamLimits(PER_TENANT_MAX, TOTAL_MAX, counts)
         self._forwarder = RequestForwarder(connections, release, self.counting, RING0_RESPONSE_BYTES_MAX)
 
     def find(self, call: ApiCall) -> Registration | None:

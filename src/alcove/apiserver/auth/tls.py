@@ -57,8 +57,9 @@ class ServerCertificate:
         self._clock = clock
         self._hosts = frozenset((*DEFAULT_HOSTS, *hosts))
         self.context = _server_context(authority.certificate_pem + more_client_authorities)
-        if not self.renew():
-            self._load()
+        self._loaded: bytes | None = None
+        """The certificate that is served."""
+        self.renew()
 
     def trust_clients_of(self, authority_pem: str) -> None:
         """Accepts client certificates of one more authority, from the next connection on. Raises ssl.SSLError."""
@@ -75,6 +76,7 @@ class ServerCertificate:
         Call it periodically. Returns whether a certificate was issued.
         """
         if not self._is_due():
+            self.reload()
             return False
         issued = self._authority.serving(sorted(self._hosts), self._clock())
         # The key first: a crash between the two leaves a pair that does not match, which is renewed at the
@@ -84,7 +86,13 @@ class ServerCertificate:
         self._load()
         return True
 
+    def reload(self) -> None:
+        """Serves the certificate on disk, which another worker of this server may have issued. Raises KeyFileError."""
+        if keyfiles.read(self._certificate_path) != self._loaded:
+            self._load()
+
     def _load(self) -> None:
+        self._loaded = keyfiles.read(self._certificate_path)
         try:
             self.context.load_cert_chain(self._certificate_path, self._key_path)
         except (ssl.SSLError, OSError) as error:

@@ -37,10 +37,13 @@ Listener = Callable[[Sequence[CacheEvent]], None]
 class Cache:
     """Implements `CacheReader`. `async with` fills it from the store and follows the store's feed."""
 
-    def __init__(self, store: Store, listener: Listener, buffers: TenantBuffers | None = None) -> None:
+    def __init__(
+        self, store: Store, listener: Listener, buffers: TenantBuffers | None = None, workers: int = 1
+    ) -> None:
+        """`workers`: the processes of this server, each of which has such a cache."""
         self._store = store
         self._listener = listener
-        self._histories = Histories(buffers or TenantBuffers())
+        self._histories = Histories(buffers or TenantBuffers(), workers=workers)
         self._collections: dict[GroupResource, CacheCollection] = {}
         self._recent = RecentEntries()
         self._floor = Revision(0)
@@ -159,6 +162,12 @@ class Cache:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append((revision, waiter))
             await waiter
+
+    def has_newest(self) -> bool:
+        """Whether every write that any server has acknowledged is in the cache. False, too, if that is not known
+        without asking another process."""
+        newest = self._store.known_revision()
+        return newest is not None and self.revision >= newest
 
     async def catch_up(self) -> None:
         """Waits until every write that any server acknowledged before this call is in the cache.

@@ -23,6 +23,8 @@ HISTORY_BYTES_TOTAL_MAX = 128 << 20
 """Bytes of history of all tenants; those with most lose it, and their watches that resume get `Expired`."""
 EVENT_BYTES = 1024
 """The memory of an event beside its bodies."""
+WORKER_SHARE_MIN = 1 / 4
+"""Workers of one server divide both bounds, as each keeps the history of all tenants, but not into less than this."""
 LEVEL_SHARE = 0.9
 """The part of the total that remains when it is levelled, so that this happens rarely."""
 
@@ -82,10 +84,13 @@ class Histories:
         buffers: TenantBuffers,
         per_tenant_max: int = HISTORY_BYTES_PER_TENANT_MAX,
         total_max: int = HISTORY_BYTES_TOTAL_MAX,
+        workers: int = 1,
     ) -> None:
+        """`workers`: the processes of this server, each of which keeps history."""
         self._buffers = buffers
-        self._per_tenant_max = per_tenant_max
-        self._total_max = total_max
+        share = max(1 / workers, WORKER_SHARE_MIN)
+        self._per_tenant_max = int(per_tenant_max * share)
+        self._total_max = int(total_max * share)
         self._tenants: dict[TenantId, TenantHistory] = {}
         """Those of tenants that have events."""
         self.bytes = 0

@@ -23,6 +23,7 @@ from alcove.apiserver.outbound.webhook_dialer import WebhookDialer, WebhookTarge
 from alcove.component import request_ids
 from alcove.http.client import HttpClientConnection, ReceivedResponse
 from alcove.http.errors import BodyTooLarge, HandshakeFailed, HeadTooLarge, HttpError
+from alcove.http.group_counts import GroupCounts
 from alcove.http.handshakes import Handshakes
 from alcove.http.pool import IdleConnections, PoolLimits
 from alcove.http.tls_transport import TlsTransport
@@ -90,11 +91,12 @@ def _tenant_of(key: _Key) -> TenantId:
 
 
 class Webhooks:
-    def __init__(self, dialer: WebhookDialer) -> None:
+    def __init__(self, dialer: WebhookDialer, counts: GroupCounts | None = None) -> None:
+        """`counts`: the calls of each tenant."""
         self._dialer = dialer
         self._idle: IdleConnections[_Key, HttpClientConnection] = IdleConnections(POOL, _tenant_of)
         self._handshakes = Handshakes()
-        self._calls: dict[TenantId, int] = {}
+        self._calls = GroupCounts() if counts is None else counts
 
     def close(self) -> None:
         self._idle.close()
@@ -110,18 +112,16 @@ class Webhooks:
     async def call(self, tenant: TenantId, client: Object, body: bytes, *, timeout_seconds: float) -> bytes:
         """The body of the webhook's response. Raises WebhookError, also if the status is not 200."""
         endpoint = read_client(client)
-        if self._calls.get(tenant, 0) >= CALLS_PER_TENANT_MAX:
+        if self._calls.total(tenant) >= CALLS_PER_TENANT_MAX:
             raise TooManyCalls
-        self._calls[tenant] = self._calls.get(tenant, 0) + 1
+        self._calls.add(tenant, 1)
         path = f"{endpoint.path}?timeout={max(1, round(timeout_seconds))}s"
         try:
             response = await self._within(timeout_seconds, self._post(tenant, endpoint, path, body))
         except WebhookError as error:
             raise WebhookError(f'Post "https://{endpoint.host}{path}": {error}') from error
         finally:
-            self._calls[tenant] -= 1
-            if not self._calls[tenant]:
-                del self._calls[tenant]
+            self._calls.add(tenant, -1)
         if response.status != 200:
             raise WebhookError(f"the webhook answered with status {response.status}, not 200")
         return response.body

@@ -23,6 +23,7 @@ from alcove.apiserver.planes.plane_servers import PlaneServer, PlaneServers
 from alcove.apiserver.streams import proxyheaders
 from alcove.apiserver.streams.connect import StreamLimits
 from alcove.http.client import HttpClientConnection
+from alcove.http.group_counts import GroupCounts
 from alcove.http.messages import HttpResponse
 from alcove.http.pool import IdleConnections, PoolLimits
 
@@ -93,10 +94,11 @@ class PlaneProxy:
         servers: PlaneServers,
         connections: PlaneConnections,
         release: Callable[[ApiCall], None],
+        counts: GroupCounts | None = None,
     ) -> None:
-        """`release` releases a call's flow control seats."""
+        """`release` releases a call's flow control seats. `counts`: the requests of each tenant."""
         self._servers = servers
-        limits = StreamLimits(PER_TENANT_MAX, TOTAL_MAX)
+        limits = StreamLimits(PER_TENANT_MAX, TOTAL_MAX, counts)
         self._forwarder = RequestForwarder(connections, release, limits, RING0_RESPONSE_BYTES_MAX)
 
     def forward(self, call: ApiCall) -> Awaitable[HttpResponse] | None:

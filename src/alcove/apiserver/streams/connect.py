@@ -3,7 +3,6 @@ bytes."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from urllib.parse import urlencode
 
@@ -22,6 +21,7 @@ from alcove.apiserver.streams.agents import AgentConnector, ask, error_of
 from alcove.apiserver.streams.proxy import ApiProxy
 from alcove.apiserver.streams.relays import BodyRelay, StreamRelay
 from alcove.http.client import HttpClientConnection
+from alcove.http.group_counts import GroupCounts
 from alcove.http.messages import HttpResponse
 
 PER_TENANT_MAX = 256
@@ -44,10 +44,16 @@ _UPGRADES = frozenset({"websocket", "spdy/3.1"})
 class StreamLimits:
     """Limits of open streams, per tenant and in total: streams last for hours and hold memory on both ends."""
 
-    def __init__(self, per_tenant_max: int = PER_TENANT_MAX, total_max: int = TOTAL_MAX) -> None:
+    def __init__(
+        self,
+        per_tenant_max: int = PER_TENANT_MAX,
+        total_max: int = TOTAL_MAX,
+        counts: GroupCounts | None = None,
+    ) -> None:
+        """`counts`: the streams of each tenant."""
         self._per_tenant_max = per_tenant_max
         self._total_max = total_max
-        self._open: Counter[TenantId] = Counter()
+        self._open = GroupCounts() if counts is None else counts
         self.total = 0
 
     def enter(self, tenant: TenantId) -> Callable[[], None]:
@@ -57,10 +63,10 @@ class StreamLimits:
         """
         if self.total >= self._total_max:
             raise _too_many(f"this server has {self._total_max} streams open")
-        share = min(self._per_tenant_max, self._total_max - self.total)
-        if (count := self._open.get(tenant, 0)) >= share:
+        count = self._open.total(tenant)
+        if count >= self._per_tenant_max or self._open.own(tenant) >= self._total_max - self.total:
             raise _too_many(f'tenant "{tenant}" has {count} streams open')
-        self._open[tenant] += 1
+        self._open.add(tenant, 1)
         self.total += 1
         uncounted = [tenant]
 
@@ -72,9 +78,7 @@ class StreamLimits:
 
     def _leave(self, tenant: TenantId) -> None:
         self.total -= 1
-        self._open[tenant] -= 1
-        if not self._open[tenant]:
-            del self._open[tenant]
+        self._open.add(tenant, -1)
 
 
 class StreamHandler:
@@ -83,15 +87,16 @@ class StreamHandler:
         services: ApiServerServices,
         authorizer: Authorizer,
         agents: AgentConnector,
-        counting: StreamLimits | None = None,
         plane: str = SYSTEM,
         release: Callable[[ApiCall], None] = lambda _call: None,
+        counts: GroupCounts | None = None,
     ) -> None:
-        """`plane` is this server's plane as nodes name it. `release` releases a call's flow control seats."""
+        """`plane` is this server's plane as nodes name it. `release` releases a call's flow control seats. `counts`:
+        the streams of each tenant."""
         self._services = services
         self._authorizer = authorizer
         self._agents = agents
-        self.counting = counting or StreamLimits()
+        self.counting = StreamLimits(counts=counts)
         self._plane = plane
         self._proxy = ApiProxy(services, agents, plane)
         self._release = release

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +13,12 @@ from alcove.cli.data_directories import default_data
 from alcove.cli.errors import fail
 from alcove.component.logs import Form, Level, configure
 from alcove.processes.verbs.options import FormatOption, LevelOption
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from alcove.apiserver.auth.certificates import CertificateAuthority
+    from alcove.processes.apiserver_config import ApiServerConfig
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +36,13 @@ def apiserver(
     name: Annotated[
         list[str] | None,
         typer.Option(help="Additional name or address in the serving certificate; repeatable."),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes that share the port, each with a cache of its own [cores - 1; 1 with --tenant].",
+        ),
     ] = None,
     tenant: Annotated[
         str, typer.Option(help="Serve this tenant alone, as its dedicated API server; needs --keys.")
@@ -95,7 +109,9 @@ def apiserver(
     from alcove.apiserver.admission.order import AdmissionSettings
     from alcove.apiserver.admission.podsecurity.levels import parse_level
     from alcove.apiserver.buffers import BufferLimits
-    from alcove.processes.apiserver import ApiServerConfig
+    from alcove.processes.apiserver_config import ApiServerConfig
+    from alcove.processes.cores import default_workers, usable_cores
+    from alcove.processes.worker_pool import WorkerFailed
     from alcove.store.base import StoreError
 
     ceiling = parse_level(pod_security_ceiling)
@@ -131,9 +147,13 @@ def apiserver(
         buffers=BufferLimits(tenant_bytes_max=tenant_buffer_mib_max << 20),
     )
     configure("apiserver", log_level, log_format)
+    count = workers or (1 if tenant else default_workers(usable_cores()))
     try:
-        _run_apiserver(config, stalls)
-    except StoreError as error:
+        if count == 1:
+            _run_apiserver(config, stalls)
+        else:
+            _run_workers(config, count, log_level, log_format, stalls)
+    except (StoreError, WorkerFailed) as error:
         raise fail(str(error)) from error
     except OSError as error:
         raise fail(f"cannot serve on {host}:{port}: {error.strerror or error}") from error
@@ -145,21 +165,53 @@ def apiserver(
         raise typer.Exit(1) from errors
 
 
-def _run_apiserver(config: object, stalls: Path | None) -> None:
+def _run_apiserver(config: ApiServerConfig, stalls: Path | None) -> None:
+    from alcove.component.stall_recorder import record_stalls
+    from alcove.component.tasks import BackgroundTasks
+    from alcove.processes.apiserver import serve
+
+    async def run(stop: asyncio.Event) -> None:
+        async with serve(config) as running, BackgroundTasks() as tasks:
+            _announce(config, running.url, running.authority)
+            tasks.fatal("watch cache", running.lost())
+            if stalls is not None:
+                tasks.fatal("stall recorder", record_stalls(stalls))
+            await stop.wait()
+            tasks.cancel()
+
+    _run(run)
+
+
+def _run_workers(config: ApiServerConfig, count: int, level: Level, form: Form, stalls: Path | None) -> None:
+    from alcove.processes.worker_pool import serve_with_workers
+
+    async def run(stop: asyncio.Event) -> None:
+        async with serve_with_workers(config, count, level, form, stalls) as running:
+            _announce(config, running.url, running.authority)
+            await stop.wait()
+
+    _run(run)
+
+
+def _announce(config: ApiServerConfig, url: str, authority: CertificateAuthority) -> None:
+    from alcove.processes.apiserver_config import write_admin_kubeconfig
+
+    path = write_admin_kubeconfig(config, url, authority)
+    typer.echo(f"serving {url}  KUBECONFIG={path}")
+
+
+def _run(serve: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    """Runs until SIGINT or SIGTERM, which set the event."""
     import asyncio
     import contextlib
     import signal
 
     import uvloop
 
-    from alcove.component.stall_recorder import record_stalls
-    from alcove.component.tasks import BackgroundTasks
-    from alcove.processes.apiserver import ApiServerConfig, serve, write_admin_kubeconfig
     from alcove.processes.memory import bound_collections
     from alcove.processes.open_files import raise_open_files_limit
     from alcove.processes.priorities import raise_thread_priority
 
-    assert isinstance(config, ApiServerConfig)
     bound_collections()
     raise_open_files_limit()
     raise_thread_priority()
@@ -168,14 +220,7 @@ def _run_apiserver(config: object, stalls: Path | None) -> None:
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        async with serve(config) as running, BackgroundTasks() as tasks:
-            path = write_admin_kubeconfig(config, running)
-            typer.echo(f"serving {running.url}  KUBECONFIG={path}")
-            tasks.fatal("watch cache", running.lost())
-            if stalls is not None:
-                tasks.fatal("stall recorder", record_stalls(stalls))
-            await stop.wait()
-            tasks.cancel()
+        await serve(stop)
 
     with contextlib.suppress(KeyboardInterrupt):
         uvloop.run(run())
