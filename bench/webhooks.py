@@ -32,6 +32,7 @@ from alcove.api.objects import Object
 from alcove.api.resources import ENDPOINT_SLICES, NODES, PODS, SERVICES
 from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.outbound.dialer import DirectDialer
+from alcove.apiserver.outbound.node_addresses import NodeAddresses
 from alcove.apiserver.outbound.resolver import OutboundResolver
 from alcove.apiserver.outbound.tunnels import ServiceTunnels
 from alcove.apiserver.outbound.webhook_dialer import WebhookDialer
@@ -165,7 +166,7 @@ def run(folder: Path, seconds: float) -> dict[str, list[float]]:
 
     async def main() -> dict[str, list[float]]:
         reader = reader_of(*ports)
-        direct = DirectDialer(reader, destinations.networks(["127.0.0.0/8"]))
+        direct = DirectDialer(NodeAddresses(reader), destinations.networks(["127.0.0.0/8"]))
         tunnels = ServiceTunnels(reader, AgentConnector(folder, authority, time.time), direct)
         webhooks = Webhooks(WebhookDialer(OutboundResolver(reader), direct, tunnels))
         try:

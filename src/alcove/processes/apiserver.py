@@ -52,6 +52,7 @@ from alcove.apiserver.metering import LoopMeter
 from alcove.apiserver.metrics import ApiServerMetrics
 from alcove.apiserver.openapi.documents import OpenApi
 from alcove.apiserver.outbound.dialer import DirectDialer
+from alcove.apiserver.outbound.node_addresses import NodeAddresses
 from alcove.apiserver.outbound.resolver import OutboundResolver
 from alcove.apiserver.outbound.tunnels import ServiceTunnels
 from alcove.apiserver.outbound.webhook_dialer import WebhookDialer
@@ -159,8 +160,10 @@ async def _serving(
         divisions.notice(events)
         revoked.notice(events)
         plane_servers.notice(events)
+        node_addresses.notice(events)
 
     cache = Cache(store, publish, buffers, workers)
+    node_addresses = NodeAddresses(cache)
     plane_servers = PlaneServers(cache, authority.certificate, serving.trust_clients_of)
     flow = FlowController(
         FlowLimits().divided(workers), on_wait=metrics.flow_wait_seconds.observe, weight=weights(cache)
@@ -174,7 +177,7 @@ async def _serving(
         plane_servers.load()
         store.report()
         agents = AgentConnector(config.pki, authority, clock, ring0.node_authority_pem if ring0 else b"")
-        dialer = _dialer(config, cache, agents)
+        dialer = _dialer(config, cache, node_addresses, agents)
         webhooks = Webhooks(dialer, counts(Counted.WEBHOOK_CALLS))
         front_proxy = FrontProxy(authority, cache, clock)
         trust = ExtensionTrust(cache, front_proxy, clock, authority.for_nodes(clock()))
@@ -330,8 +333,10 @@ async def _serving(
                 await audit.close()
 
 
-def _dialer(config: ApiServerConfig, cache: Cache, agents: AgentConnector) -> WebhookDialer:
-    direct = DirectDialer(cache, config.webhook_networks)
+def _dialer(
+    config: ApiServerConfig, cache: Cache, nodes: NodeAddresses, agents: AgentConnector
+) -> WebhookDialer:
+    direct = DirectDialer(nodes, config.webhook_networks)
     tunnels = ServiceTunnels(cache, agents, direct, config.admission.home)
     return WebhookDialer(OutboundResolver(cache), direct, tunnels)
 

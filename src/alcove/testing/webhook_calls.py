@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from alcove.api.destinations import Network
 from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.outbound.dialer import DirectDialer
+from alcove.apiserver.outbound.node_addresses import NodeAddresses
 from alcove.apiserver.outbound.resolver import OutboundResolver
 from alcove.apiserver.outbound.tunnels import ServiceTunnels
 from alcove.apiserver.outbound.webhook_dialer import WebhookDialer
@@ -20,11 +21,11 @@ def service_tunnels(reader: CacheReader, allowed: tuple[Network, ...] = ()) -> S
         now = time.time()
         authority = CertificateAuthority.open(Path(folder), now)
         agents = AgentConnector(Path(folder), authority, time.time)
-    return ServiceTunnels(reader, agents, DirectDialer(reader, allowed))
+    return ServiceTunnels(reader, agents, DirectDialer(NodeAddresses(reader), allowed))
 
 
 def webhook_dialer(allowed: tuple[Network, ...] = (), reader: CacheReader | None = None) -> WebhookDialer:
     """`allowed`: networks where tenants' webhooks are allowed."""
     reader = reader or MemoryReader()
-    direct = DirectDialer(reader, allowed)
+    direct = DirectDialer(NodeAddresses(reader), allowed)
     return WebhookDialer(OutboundResolver(reader), direct, service_tunnels(reader, allowed))

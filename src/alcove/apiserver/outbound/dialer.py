@@ -4,13 +4,12 @@ allows, for ring0 to any address."""
 import asyncio
 import socket
 
-from alcove.api import destinations, objects
+from alcove.api import destinations
 from alcove.api.destinations import Address, Network
 from alcove.api.ids import SYSTEM, TenantId
-from alcove.api.resources import NODES
 from alcove.apiserver.outbound.errors import WebhookError
+from alcove.apiserver.outbound.node_addresses import NodeAddresses
 from alcove.apiserver.outbound.resolver import ResolvedEndpoint
-from alcove.apiserver.reader import CacheReader
 from alcove.http.byte_streams import ByteStream, SocketStream
 
 OUT_OF_BOUNDS = "the host is unknown, or webhooks of this tenant are not allowed there"
@@ -18,10 +17,10 @@ OUT_OF_BOUNDS = "the host is unknown, or webhooks of this tenant are not allowed
 
 
 class DirectDialer:
-    def __init__(self, reader: CacheReader, allowed: tuple[Network, ...] = ()) -> None:
+    def __init__(self, nodes: NodeAddresses, allowed: tuple[Network, ...] = ()) -> None:
         """`allowed`: networks where ring0's configuration allows tenants' webhooks, even if they are not
         public."""
-        self._reader = reader
+        self._nodes = nodes
         self._allowed = allowed
 
     def is_exempt(self, tenant: TenantId, address: Address) -> bool:
@@ -42,21 +41,13 @@ class DirectDialer:
         if tenant == SYSTEM:
             targets = list(endpoint.addresses)
         else:
-            nodes = self._node_addresses()
+            nodes = self._nodes.current()
             targets = [
                 each for each in endpoint.addresses if destinations.permitted(each, self._allowed, nodes)
             ]
         if not targets:
             raise WebhookError(OUT_OF_BOUNDS)
         return targets
-
-    def _node_addresses(self) -> set[Address]:
-        texts = [
-            each.get("address", "")
-            for node in self._reader.list(SYSTEM, NODES)
-            for each in objects.get(node, "status", "addresses", default=())
-        ]
-        return {address for text in texts if (address := destinations.parse(text)) is not None}
 
     async def _connect(self, tenant: TenantId, address: Address, port: int) -> socket.socket:
         family = socket.AF_INET6 if address.version == 6 else socket.AF_INET

@@ -9,6 +9,7 @@ from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.resources import NODES
 from alcove.apiserver.outbound.dialer import OUT_OF_BOUNDS, DirectDialer
 from alcove.apiserver.outbound.errors import WebhookError
+from alcove.apiserver.outbound.node_addresses import NodeAddresses
 from alcove.apiserver.outbound.resolver import ResolvedEndpoint
 from alcove.testing.memory_reader import MemoryReader
 from alcove.testing.webhook_server import WebhookServer
@@ -25,7 +26,7 @@ async def test_a_public_address_of_this_very_machine_is_refused(monkeypatch: pyt
     monkeypatch.setattr(destinations, "is_public", lambda _address: True)
     with WebhookServer(lambda _path, review: review) as echo:
         with pytest.raises(WebhookError, match=OUT_OF_BOUNDS):
-            await DirectDialer(MemoryReader()).dial(ACME, endpoint("127.0.0.1", echo.port))
+            await DirectDialer(NodeAddresses(MemoryReader())).dial(ACME, endpoint("127.0.0.1", echo.port))
         assert not echo.seen
 
 
@@ -36,4 +37,4 @@ async def test_a_nodes_public_address_is_refused() -> None:
     }
     reader.put(SYSTEM, NODES, {"metadata": {"name": "n"}, "status": status})
     with pytest.raises(WebhookError, match=OUT_OF_BOUNDS):
-        await DirectDialer(reader).dial(ACME, endpoint("8.8.8.8", 443))
+        await DirectDialer(NodeAddresses(reader)).dial(ACME, endpoint("8.8.8.8", 443))
