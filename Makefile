@@ -4,7 +4,7 @@ PY := .venv/bin/python
 # assertions of every file anew otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup packages fix check check-idly test test-alone test-slow test-fresh test-units soak conformance bench up down docs dist lock clean
+.PHONY: help setup packages fix check check-idly test test-alone test-slow test-fresh test-units soak conformance bench up down console docs dist lock clean
 
 help: ## Show what each target does
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -75,6 +75,9 @@ up: setup ## Start a cluster on this machine in the background, show what it can
 
 down: setup ## Stop the cluster of this machine; its state stays
 	.venv/bin/alcove down
+
+console: ## Check the console's sources and build them into src/alcove/console/static (needs npm)
+	cd console && npm ci --ignore-scripts --no-audit --no-fund && npm run check && npm run build
 
 docs: setup ## Write docs/reference and docs/limits.md anew from the code
 	$(PY) docs/generate.py

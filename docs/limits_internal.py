@@ -56,6 +56,9 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "agent.mount_calls._TRIES_MAX",
         "dataplane.veths.TRIES_MAX",
     ),
+    "When a file is written anew without what is no longer needed.": (
+        "apiserver.console.ended.FILE_BYTES_MAX",
+    ),
     "How much is done in one go before others have their turn; the rest follows.": (
         "http.tls_transport.READ_BYTES_MAX",
         "apiserver.cache.cache.EVENTS_AT_ONCE_MAX",

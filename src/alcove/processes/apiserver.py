@@ -44,6 +44,10 @@ from alcove.apiserver.buffers import TenantBuffers
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import CacheEvent
 from alcove.apiserver.computing import ComputeThreads
+from alcove.apiserver.console import sessions
+from alcove.apiserver.console.ended import EndedSessions
+from alcove.apiserver.console.gate import ConsoleGate
+from alcove.apiserver.console.sessions import ConsoleSessions
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.discovery import Discovery
 from alcove.apiserver.flow import FlowController, FlowLimits, weights
@@ -80,6 +84,7 @@ from alcove.apiserver.usage.usage_collector import UsageCollector
 from alcove.apiserver.watch_hub import WatchHub
 from alcove.apiserver.worker_counts import Counted
 from alcove.component.tasks import BackgroundTasks
+from alcove.console.files import ConsoleFiles
 from alcove.http.group_counts import GroupCounts
 from alcove.http.limits import LIMITS
 from alcove.http.messages import HttpResponse
@@ -284,9 +289,12 @@ async def _serving(
             PlaneProxy(plane_servers, plane_connections, seats.release, counts(Counted.PLANE_REQUESTS)),
         )
         app = App(parts)
+        console_key = signing_keys.derive("console sessions", sessions.KEY_BYTES)
+        ended = EndedSessions(config.data / "console-sessions", clock)
+        gate = ConsoleGate(app.handle, ConsoleFiles(), ConsoleSessions(console_key, clock, ended))
         await claim_missing(store, cache, ClusterIps(cache, clock, random.Random()))
         async with HttpServer(
-            app.handle,
+            gate.handle,
             (config.host, *config.listen),
             worker.port if worker else config.port,
             serving.context,

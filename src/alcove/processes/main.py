@@ -15,6 +15,7 @@ from alcove.processes.verbs import (
     agent,
     apiserver,
     backup,
+    console,
     controllers,
     image,
     leave,
@@ -67,6 +68,7 @@ node.app.command()(leave.leave)
 app.add_typer(node.app, name="node")
 app.add_typer(image.app, name="image")
 app.add_typer(connectivity.app, name="connectivity")
+app.command()(console.console)
 app.command(context_settings=kubectl.CONTEXT)(kubectl.kubectl)
 for command in (top.top, events.events, flows.flows, flows.drops, trace.trace, completion.completion):
     app.command()(command)

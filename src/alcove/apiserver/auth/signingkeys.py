@@ -16,8 +16,9 @@ from pathlib import Path
 
 import jwt
 import orjson
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from alcove.api.objects import Object
@@ -74,6 +75,13 @@ class SigningKeys:
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise BadSignature("its signature is not valid") from error
         return payload
+
+    def derive(self, purpose: str, length_bytes: int) -> bytes:
+        """A secret key for another purpose, the same at every server that signs with this key."""
+        secret = self._signing.private_bytes(
+            serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return HKDF(hashes.SHA256(), length_bytes, None, purpose.encode()).derive(secret)
 
     def jwks(self) -> bytes:
         """The public keys as a JSON Web Key Set."""

@@ -1,0 +1,120 @@
+// Draws the model with cytoscape. Loaded only when somebody looks at the map.
+import cytoscape, { type Core, type ElementDefinition, type StylesheetStyle } from "cytoscape";
+import { layout } from "./layout";
+import type { MapEdge, MapModel, MapNode } from "./model";
+
+export interface GraphEvents {
+  onNode: (node: MapNode) => void;
+  onEdge: (edge: MapEdge) => void;
+  onNothing: () => void;
+}
+
+export class Graph {
+  private readonly core: Core;
+  private model: MapModel = { nodes: [], edges: [] };
+  private shape = "";
+
+  constructor(container: HTMLElement, private readonly text: (node: MapNode) => string, events: GraphEvents) {
+    // cytoscape would add a style sheet to the page, which the page's policy forbids, unless there is one of this name.
+    container.id = "__________cytoscape_stylesheet";
+    this.core = cytoscape({ container, minZoom: 0.05, maxZoom: 2.5, boxSelectionEnabled: false, autoungrabify: true });
+    this.recolour();
+    this.core.on("tap", (event) => {
+      const id = event.target === this.core ? "" : (event.target.id() as string);
+      const node = this.model.nodes.find((each) => each.id === id);
+      const edge = this.model.edges.find((each) => each.id === id);
+      if (node) events.onNode(node);
+      else if (edge) events.onEdge(edge);
+      else events.onNothing();
+    });
+  }
+
+  /** Elements that stay keep their place; positions change only when nodes come or go. */
+  show(model: MapModel): void {
+    this.model = model;
+    const shape = model.nodes.map((node) => node.id).sort().join("\n");
+    const isNew = shape !== this.shape;
+    this.core.batch(() => {
+      const wanted = new Map([...model.nodes.map((node) => this.nodeElement(node)), ...model.edges.map((edge) => edgeElement(edge))].map((each) => [each.data.id!, each]));
+      this.core.elements().forEach((element) => {
+        if (!wanted.has(element.id())) element.remove();
+      });
+      for (const [id, element] of wanted) {
+        const found = this.core.getElementById(id);
+        if (found.nonempty()) found.data(element.data);
+        else this.core.add(element);
+      }
+      if (isNew) {
+        const points = layout(model.nodes, this.core.width() / Math.max(1, this.core.height()));
+        this.core.nodes().forEach((node) => {
+          const point = points.get(node.id());
+          if (point) node.position(point);
+        });
+      }
+    });
+    if (isNew) {
+      this.shape = shape;
+      this.fit();
+    }
+  }
+
+  fit(): void {
+    this.core.resize();
+    this.core.fit(undefined, 30);
+    if (this.core.zoom() > 1.2) this.core.zoom({ level: 1.2, renderedPosition: { x: this.core.width() / 2, y: this.core.height() / 2 } });
+    this.core.center();
+  }
+
+  select(ids: string[]): void {
+    this.core.elements().unselect();
+    ids.forEach((id) => this.core.getElementById(id).select());
+  }
+
+  close(): void {
+    this.core.destroy();
+  }
+
+  recolour(): void {
+    this.core.style(styles());
+  }
+
+  private nodeElement(node: MapNode): ElementDefinition {
+    const data: ElementDefinition["data"] = { id: node.id, kind: node.kind, tone: node.tone ?? "", label: this.text(node) };
+    if (node.parent) data.parent = node.parent;
+    return { group: "nodes", data };
+  }
+}
+
+function edgeElement(edge: MapEdge): ElementDefinition {
+  const label = edge.verdict === "dropped" ? `✕ ${edge.policy}` : edge.policy;
+  return { group: "edges", data: { id: edge.id, source: edge.source, target: edge.target, verdict: edge.verdict, label, weight: 1 + Math.log10(1 + edge.bytes) / 2 } };
+}
+
+function styles(): StylesheetStyle[] {
+  const css = getComputedStyle(document.documentElement);
+  const colour = (name: string) => css.getPropertyValue(name).trim();
+  const label = { "font-family": "system-ui, sans-serif", "font-size": 11, color: colour("--text"), label: "data(label)", "text-wrap": "wrap", "text-max-width": "92px" };
+  const box = { ...label, "text-valign": "top", "text-halign": "center", "text-margin-y": -4, "text-wrap": "none", shape: "round-rectangle", "border-width": 1, "border-color": colour("--line"), padding: "14px" };
+  return [
+    { selector: "node", style: { ...label, shape: "ellipse", width: 22, height: 22, "background-color": colour("--muted"), "text-valign": "bottom", "text-margin-y": 4 } },
+    { selector: "node[kind='network']", style: { ...box, "font-size": 14, "background-color": colour("--panel"), "background-opacity": 1 } },
+    { selector: "node[kind='subnet']", style: { ...box, "border-style": "dashed", "background-color": colour("--page"), "background-opacity": 0.6 } },
+    { selector: "node[kind='group']", style: { shape: "round-rectangle", width: 40, height: 26, "border-width": 3, "border-style": "double", "border-color": colour("--page") } },
+    { selector: "node[kind='group']:parent", style: { ...box, "background-color": colour("--page"), "background-opacity": 1, "border-style": "dotted" } },
+    { selector: "node[kind='service']", style: { shape: "diamond", width: 26, height: 26, "background-color": colour("--accent") } },
+    { selector: "node[kind='outside']", style: { shape: "round-hexagon", width: 60, height: 34, "background-color": colour("--muted") } },
+    { selector: "node[tone='good']", style: { "background-color": colour("--good") } },
+    { selector: "node[tone='warn']", style: { "background-color": colour("--warn"), shape: "round-triangle" } },
+    { selector: "node[tone='bad']", style: { "background-color": colour("--bad"), shape: "octagon" } },
+    { selector: "node:selected", style: { "border-width": 3, "border-style": "solid", "border-color": colour("--accent") } },
+    {
+      selector: "edge",
+      style: {
+        width: "data(weight)", "curve-style": "bezier", "target-arrow-shape": "triangle", "line-color": colour("--flow"), "target-arrow-color": colour("--flow"),
+        "font-size": 10, color: colour("--muted-text"), label: "data(label)", "text-background-color": colour("--panel"), "text-background-opacity": 0.9, "text-background-padding": "2px",
+      },
+    },
+    { selector: "edge[verdict='dropped']", style: { "line-style": "dashed", "line-color": colour("--bad"), "target-arrow-color": colour("--bad"), "target-arrow-shape": "tee", color: colour("--bad-text"), "font-weight": 600, "z-index": 10 } },
+    { selector: "edge:selected", style: { "line-color": colour("--accent"), "target-arrow-color": colour("--accent") } },
+  ] as unknown as StylesheetStyle[];
+}
