@@ -150,9 +150,12 @@ def test_limits_are_visible_inside_and_so_is_their_change(cluster: RealCluster, 
     found = until(acme, "sized", lambda found: condition(found, "PodResizePending") == "True")
     reasons = {each["type"]: each.get("reason") for each in found["status"]["conditions"]}
     assert reasons["PodResizePending"] == "Infeasible" and _allocated(found) == more
-    resized["spec"]["containers"][0]["resources"] = {"limits": more, "requests": more}
+    less = {"memory": "64Mi", "cpu": "50m"}
+    resized["spec"]["containers"][0]["resources"] = {"limits": less, "requests": less}
     assert acme.patch(f"{PODS}/sized/resize", resized, "strategic-merge-patch+json").status == 200
+    until(acme, "sized", lambda found: _allocated(found) == less)
     until(acme, "sized", lambda found: not condition(found, "PodResizePending"))
+    wait_until(lambda: log_of(cluster, uid)[-1] == f"{64 << 20} 5000", 120)
     remove(acme, "sized")
 
 

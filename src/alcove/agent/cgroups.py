@@ -91,6 +91,14 @@ class Cgroups:
         else:
             self._ensure_v1(group, limits)
 
+    def lowers_cpu(self, group: str, limits: CgroupLimits) -> bool:
+        """Whether the limits allow the cgroup less CPU time than it has now."""
+        file = "cpu.max" if self.layout is CgroupLayout.V2 else "cpu.cfs_quota_us"
+        controller = "" if self.layout is CgroupLayout.V2 else "cpu"
+        current, *_ = _text(self._path(controller, group) / file).split() or ("",)
+        quota = _quota_us(limits)
+        return bool(quota) and not (current.isdigit() and int(current) <= quota)
+
     def make_leaf(self, group: str) -> list[Path]:
         """Creates a cgroup for processes, without limits of its own, inside an existing one, and returns the
         files by which processes enter it. Raises FileNotFoundError if the outer one does not exist."""

@@ -66,6 +66,16 @@ def test_limits_on_version_2(tmp_path: Path) -> None:
     assert (tmp_path / "alcove/pod1/cpu.max").read_text() == "max 100000"
 
 
+@pytest.mark.parametrize("mounts", [V1, V2])
+def test_less_cpu_than_before_is_noticed(tmp_path: Path, mounts: str) -> None:
+    groups = Cgroups(mounts.format(root=tmp_path))
+    groups.ensure("/p", CgroupLimits())
+    assert groups.lowers_cpu("/p", CgroupLimits(cpu_milli=200))
+    groups.ensure("/p", CgroupLimits(cpu_milli=200))
+    lower = {each: groups.lowers_cpu("/p", CgroupLimits(cpu_milli=each)) for each in (0, 100, 200, 300)}
+    assert lower == {0: False, 100: True, 200: False, 300: False}
+
+
 def test_a_tiny_share_of_a_cpu_is_what_the_kernel_takes_at_least(tmp_path: Path) -> None:
     groups = Cgroups(V2.format(root=tmp_path))
     groups.ensure("/p", CgroupLimits(cpu_milli=1))

@@ -222,8 +222,17 @@ class RealPodExecutor:
 
     async def resize(self, pod: Object, running: Mapping[ContainerId, Object]) -> None:
         """Applies the limits of the pod's spec to its cgroups; `running` are the running containers by id."""
-        spec, cgroups = pod["spec"], self._services.cgroups
-        self._limit(spec)
+        spec = pod["spec"]
+        # In version 1 of cgroups, a cgroup may never have a larger CPU quota than the one that it is in.
+        is_lower = self._services.cgroups.lowers_cpu(self._group, cgroup_limits_of(spec))
+        if not is_lower:
+            self._limit(spec)
+        await self._resize_containers(spec, running)
+        if is_lower:
+            self._limit(spec)
+
+    async def _resize_containers(self, spec: Object, running: Mapping[ContainerId, Object]) -> None:
+        cgroups = self._services.cgroups
         if self.runtime.isolation is Isolation.SANDBOX:
             for id in self._image_digests:
                 if id.count(".") == 1:

@@ -10,8 +10,9 @@ from alcove.agent.cgroups import CgroupLimits
 from alcove.agent.runtime import security
 from alcove.agent.runtime.base import Isolation, SpecRefused
 from alcove.agent.runtime.expand import environment, expand
-from alcove.agent.runtime.resources import oci_resources
+from alcove.agent.runtime.resources import QOS, oci_resources
 from alcove.agent.runtime.users import User
+from alcove.api.kinds.core.pods.totals import qos_class
 from alcove.api.objects import Object
 
 OCI_VERSION = "1.0.2"
@@ -187,6 +188,7 @@ def container_config(
         "oomScoreAdj": context.oom_score,
     }
     config = _config(context, process, mounts)
+    config["annotations"] = {QOS: qos_class(pod)}
     config["root"]["readonly"] = bool(security_context.get("readOnlyRootFilesystem"))
     config["linux"]["seccomp"] = security.seccomp_profile(
         pod, container, have, context.policy, context.seccomp, context.seccomp_profiles

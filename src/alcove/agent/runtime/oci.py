@@ -32,7 +32,7 @@ from alcove.agent.runtime.base import (
 from alcove.agent.runtime.bundle import Bundle, ContainerRecord, process_exited
 from alcove.agent.runtime.exec_process import ExecProcesses, remove_leftovers
 from alcove.agent.runtime.flavors import GO, WAIT_CGROUPS_VARIABLE, RuntimeFlavor, script
-from alcove.agent.runtime.resources import oci_resources, visible_resources
+from alcove.agent.runtime.resources import QOS, oci_resources, visible_resources
 
 log = logging.getLogger(__name__)
 
@@ -89,9 +89,10 @@ class OciRuntime:
         self._unstarted.discard(container)
         if self.isolation is Isolation.SANDBOX:
             await self._start_by_proxy(bundle)
-            record = bundle.record()
-            if record.id != record.sandbox:
-                await self._show(bundle, visible_resources(bundle.config()["linux"]["resources"]))
+            record, config = bundle.record(), bundle.config()
+            # Of a best-effort pod there is nothing to show.
+            if record.id != record.sandbox and config["annotations"].get(QOS) != "BestEffort":
+                await self._show(bundle, visible_resources(config["linux"]["resources"]))
         else:
             await self._call("start", bundle.runtime_id)
             bundle.set_started()

@@ -20,6 +20,8 @@ PROCESSES_MAX = 4_096
 OPEN_FILES_SOFT, OPEN_FILES_MAX = 1_024, 524_288
 """The limits of open files of a container's processes, as systemd and containerd 2 give them. The soft one is small:
 `select` cannot use larger numbers, and some programs walk all numbers up to it. Programs that need more raise it."""
+QOS = "alcove.io/qos-class"
+"""The annotation of a container's configuration with the QoS class of its pod."""
 CONTAINER_FIELDS = ("containers", "initContainers", "ephemeralContainers")
 _SHARES_MIN, _SHARES_MAX = 2, 262_144
 _NO_LIMIT = (1 << 63) - 1
@@ -135,11 +137,8 @@ def rlimits(machine: NodeCapacity) -> list[Object]:
 
 
 def visible_resources(resources: Object) -> dict[str, int]:
-    """Values of files of version 1 of control groups, from resources as in the OCI runtime specification. Empty for a
-    container without requests and limits."""
+    """Values of files of version 1 of control groups, from resources as in the OCI runtime specification."""
     cpu, memory = resources.get("cpu") or {}, resources.get("memory") or {}
-    if "quota" not in cpu and "limit" not in memory and cpu.get("shares", _SHARES_MIN) == _SHARES_MIN:
-        return {}
     return {
         "cpu.shares": cpu.get("shares", _SHARES_MIN),
         "cpu.cfs_quota_us": cpu.get("quota", -1),

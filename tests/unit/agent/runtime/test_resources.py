@@ -143,7 +143,10 @@ def test_projected_files_are_taken_from_the_pods_memory_limit(file_bytes: int, l
 @pytest.mark.parametrize(
     ("limits", "visible"),
     [
-        (CgroupLimits(0, 2, 0, PROCESSES_MAX), {}),
+        (
+            CgroupLimits(0, 2, 0, PROCESSES_MAX),
+            {"cpu.shares": 2, "cpu.cfs_quota_us": -1, "memory.limit_in_bytes": (1 << 63) - 1},
+        ),
         (
             CgroupLimits(500, 256, 64 << 20, PROCESSES_MAX),
             {"cpu.shares": 256, "cpu.cfs_quota_us": 50_000, "memory.limit_in_bytes": 64 << 20},
