@@ -56,14 +56,25 @@ class ServerCertificate:
         self._authority = authority
         self._clock = clock
         self._hosts = frozenset((*DEFAULT_HOSTS, *hosts))
-        self.context = _server_context(authority.certificate_pem + more_client_authorities)
+        self._client_authorities = authority.certificate_pem + more_client_authorities
+        self.context = _server_context(self._client_authorities)
+        self._current = self.context
+        """What connections use; another one once further authorities are trusted, since OpenSSL cannot remove one."""
         self._loaded: bytes | None = None
         """The certificate that is served."""
         self.renew()
 
-    def trust_clients_of(self, authority_pem: str) -> None:
-        """Accepts client certificates of one more authority, from the next connection on. Raises ssl.SSLError."""
-        self.context.load_verify_locations(cadata=authority_pem)
+    def trust_clients_of(self, authorities_pem: Collection[str]) -> None:
+        """Accepts client certificates of these authorities beside its own, and of no others that were given before,
+        from the next connection on. Raises ssl.SSLError."""
+        context = _server_context(b"".join((self._client_authorities, *map(str.encode, authorities_pem))))
+        context.load_cert_chain(self._certificate_path, self._key_path)
+        self._current = context
+        # Called in each handshake, also of clients that name no server.
+        self.context.sni_callback = self._choose
+
+    def _choose(self, tls: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        tls.context = self._current
 
     def cover(self, hosts: Collection[str]) -> None:
         """Adds names and addresses of this server to the certificate; new connections get it."""
@@ -94,7 +105,8 @@ class ServerCertificate:
     def _load(self) -> None:
         self._loaded = keyfiles.read(self._certificate_path)
         try:
-            self.context.load_cert_chain(self._certificate_path, self._key_path)
+            for context in {self.context, self._current}:
+                context.load_cert_chain(self._certificate_path, self._key_path)
         except (ssl.SSLError, OSError) as error:
             raise KeyFileError(
                 f"cannot use {self._certificate_path} with {self._key_path}: {error}"

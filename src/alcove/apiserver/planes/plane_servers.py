@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -39,28 +39,35 @@ class PlaneServer(Struct, frozen=True):
 
 
 class PlaneServers:
-    def __init__(self, cache: Cache, own_authority: x509.Certificate, trust: Callable[[str], None]) -> None:
-        """`trust` makes TLS accept client certificates of an authority, in PEM."""
+    def __init__(
+        self, cache: Cache, own_authority: x509.Certificate, trust: Callable[[Collection[str]], None]
+    ) -> None:
+        """`trust` makes TLS accept client certificates of these authorities, in PEM, and of no others."""
         self._cache = cache
         self._own_authority = own_authority
         self._trust = trust
-        self._trusted: set[str] = set()
+        self._trusted: frozenset[str] = frozenset()
         self._servers: dict[TenantId, PlaneServer] = {}
 
     def load(self) -> None:
         """Call it once the cache is filled."""
         for entry in self._cache.entries(SYSTEM, TENANTS):
             self._set(entry.decode())
+        self._update_trust()
 
     def notice(self, events: Sequence[CacheEvent]) -> None:
         """Called with every change of objects, after the cache has it."""
+        has_changed = False
         for event in events:
             key = event.entry.key
             if key.resource == TENANTS and key.tenant == SYSTEM:
+                has_changed = True
                 if event.kind is CacheEventType.DELETED:
                     self._servers.pop(TenantId(key.name), None)
                 else:
                     self._set(event.entry.object)
+        if has_changed:
+            self._update_trust()
 
     def of(self, tenant: TenantId) -> PlaneServer | None:
         """None if this server serves the tenant."""
@@ -84,21 +91,25 @@ class PlaneServers:
         server = _server(tenant)
         if server is None:
             self._servers.pop(name, None)
-        elif server != self._servers.get(name) and self._accept(server.authority):
+        elif server != self._servers.get(name) and _is_valid(server.authority):
             self._servers[name] = server
 
-    def _accept(self, authority: str) -> bool:
-        if authority not in self._trusted:
-            try:
-                _decoded(authority)
-                self._trust(authority)
-            except (ssl.SSLError, ValueError) as error:
-                log.warning(
-                    "invalid authority of a dedicated plane; ignoring it", extra={"error": str(error)}
-                )
-                return False
-            self._trusted.add(authority)
-        return True
+    def _update_trust(self) -> None:
+        """An authority is trusted as long as a plane has it."""
+        authorities = frozenset(server.authority for server in self._servers.values())
+        if authorities != self._trusted:
+            self._trust(authorities)
+            self._trusted = authorities
+
+
+def _is_valid(authority: str) -> bool:
+    try:
+        _decoded(authority)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=authority)
+    except (ssl.SSLError, ValueError) as error:
+        log.warning("invalid authority of a dedicated plane; ignoring it", extra={"error": str(error)})
+        return False
+    return True
 
 
 def _server(tenant: Object) -> PlaneServer | None:

@@ -140,6 +140,29 @@ def test_a_certificate_of_another_authority_fails_the_handshake(
     assert done.peer is None
 
 
+def test_an_authority_is_trusted_until_it_is_no_longer_given(
+    tmp_path: Path, authority: CertificateAuthority, serving: ServerCertificate
+) -> None:
+    other = CertificateAuthority.new("other", NOW)
+    shown = other.client(Subject(TenantId("big"), "ann", ()), NOW)
+    client = trusting(authority, shown, tmp_path)
+
+    def is_accepted() -> bool:
+        return Handshake(serving.context, client).peer is not None
+
+    assert not is_accepted()
+    serving.trust_clients_of([other.certificate_pem.decode()])
+    assert is_accepted()
+    before = Handshake(serving.context, client).served
+    serving.cover(["another.example.com"])
+    after = Handshake(serving.context, client)
+    assert after.peer is not None and after.served != before
+    serving.trust_clients_of([])
+    assert not is_accepted()
+    own = trusting(authority, authority.client(Subject(TenantId("acme"), "ann", ()), NOW), tmp_path)
+    assert Handshake(serving.context, own).peer is not None
+
+
 def test_a_server_certificate_is_no_client_certificate(
     tmp_path: Path, authority: CertificateAuthority, serving: ServerCertificate
 ) -> None:
