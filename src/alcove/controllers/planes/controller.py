@@ -1,8 +1,9 @@
 """The plane controller: converges what ring0 runs for each dedicated tenant with what its Tenant says.
 
-The steps of `reconcile` are a list: keys, claim, API server, users, status. Each creates or repairs its objects
-(`manifests`), so whatever is deleted or changed comes back. The pod restarts by its own probes. Everything is owned by
-the Tenant, and deleted with it by the garbage collector: the store's volume and the keys too.
+The steps of `reconcile` are a list, `_STEPS`: keys, claim, API server; then status and users. Each creates or repairs its
+objects (`manifests`), so whatever is deleted or changed comes back. A step that cannot be done says why in the condition
+that it is for. The pod restarts by its own probes. Everything is owned by the Tenant, and deleted with it by the garbage
+collector: the store's volume and the keys too.
 
 Controllers, scheduler and agents join the plane by `status.endpoint` and the authority in
 `status.controlPlane`, which are set when the API server is ready for the first time. They stay while it restarts: to
@@ -11,11 +12,12 @@ leave means to stop the tenant's pods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from alcove.api import meta, objects
+from alcove.api.errors import BadRequest, Forbidden, Invalid, NotFound
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.core.control_planes import is_dedicated
 from alcove.api.objects import Object, get
@@ -33,7 +35,8 @@ from alcove.client.resources import (
     Resource,
 )
 from alcove.controllers import conditions
-from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
+from alcove.controllers.conditions import Condition
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result, ServerRefusal
 from alcove.controllers.plane_certificates import (
     CA_CERTIFICATE,
     NODE_CA,
@@ -44,6 +47,7 @@ from alcove.controllers.plane_certificates import (
 )
 from alcove.controllers.planes import manifests, observation
 from alcove.controllers.planes.manifests import LABEL, NAMESPACE, PlaneNames
+from alcove.controllers.planes.observation import API_SERVER_READY, CERTIFICATES_READY, STORE_READY
 from alcove.controllers.tenants.controller import tenant_key
 
 MANAGER = "alcove-planes"
@@ -57,8 +61,8 @@ NODE_CA_FILE = "node-ca-file"
 ADMIN = "admin"
 
 
-class NoFreePort(Exception):
-    """All ports for dedicated API servers are in use."""
+_PLANE, _PORT = "plane", "port"
+"""Indexes: by the tenant, and of StatefulSets by the port."""
 
 
 class _Plane(Struct):
@@ -69,6 +73,7 @@ class _Plane(Struct):
     certificates: PlaneCertificates
     keys: dict[str, str] = {}
     port: int = 0
+    """0 if there is no free one."""
     url: str = ""
 
     @property
@@ -87,6 +92,7 @@ class PlaneController(Controller):
         self._secrets = self._ring0_mirror(SECRETS)
         self._claims = self._ring0_mirror(PERSISTENT_VOLUME_CLAIMS)
         self._sets = self._ring0_mirror(STATEFUL_SETS)
+        self._sets.add_index(_PORT, _ports)
         self._pods = self._ring0_mirror(PODS)
         self._trust = self.mirror(CONFIG_MAPS, tenant=SYSTEM, fields=f"metadata.name={TRUST_MAP}", only=HOME)
         self._ports: dict[str, int] = {}
@@ -97,7 +103,7 @@ class PlaneController(Controller):
         self.on(self._trust, lambda _change: self._dedicated())
 
     def _ring0_mirror(self, resource: Resource) -> Mirror:
-        return self.mirror(resource, tenant=SYSTEM, labels=LABEL, only=HOME)
+        return self.mirror(resource, {_PLANE: _planes}, tenant=SYSTEM, labels=LABEL, only=HOME)
 
     def _dedicated(self) -> Iterator[ObjectKey]:
         for tenant in self._tenants.list(HOME, SYSTEM):
@@ -113,8 +119,14 @@ class PlaneController(Controller):
         plane = _Plane(tenant, PlaneNames.of(tenant), certificates)
         if await self._clear_earlier(plane):
             return Result(after_seconds=PENDING_SECONDS)
-        for step in (self._ensure_keys, self._ensure_claim, self._ensure_server):
-            if not await step(plane):
+        for condition, step in _STEPS:
+            try:
+                problem = await step(self, plane)
+            except (BadRequest, Forbidden, Invalid, NotFound) as error:
+                await self._report(key, plane, observation.failed(condition, error.reason, error.message))
+                raise ServerRefusal(error.message) from error
+            if problem is not None:
+                await self._report(key, plane, problem)
                 return Result(after_seconds=PENDING_SECONDS)
         is_settled = await self._update_status(key, plane)
         await self._ensure_users(plane)
@@ -144,12 +156,14 @@ class PlaneController(Controller):
                     )
         return found
 
-    async def _ensure_keys(self, plane: _Plane) -> bool:
+    async def _ensure_keys(self, plane: _Plane) -> Condition | None:
         """Creates the plane's authority and keys, and keeps ring0's authorities beside them."""
         trust = self._trust.get(ObjectKey(HOME, SYSTEM, NAMESPACE, TRUST_MAP)) or {}
         nodes = get(trust, "data", NODE_CA_FILE, default="")
         if not nodes:
-            return False  # Ring0's API server publishes it soon after its start.
+            # Ring0's API server publishes it soon after its start.
+            message = "Ring0's API server has not published the authority of nodes yet"
+            return observation.failed(CERTIFICATES_READY, "Waiting", message)
         ring0 = {RING0_CA: self.context.authorities[HOME], NODE_CA: nodes}
         existing = self._secrets.get(_part(plane.names.plane))
         held = manifests.decoded(existing) if existing is not None else {}
@@ -159,19 +173,22 @@ class PlaneController(Controller):
         plane.keys = {**own, **ring0}
         if held != plane.keys:
             await self._apply(SECRETS, manifests.keys_secret(plane.names, plane.keys))
-        return True
+        return None
 
-    async def _ensure_claim(self, plane: _Plane) -> bool:
+    async def _ensure_claim(self, plane: _Plane) -> Condition | None:
         if _part(plane.names.plane) not in self._claims:
             await self._apply(PERSISTENT_VOLUME_CLAIMS, manifests.claim(plane.names, plane.spec))
-        return True
+        return None
 
-    async def _ensure_server(self, plane: _Plane) -> bool:
+    async def _ensure_server(self, plane: _Plane) -> Condition | None:
         plane.port = self._port(plane.names)
+        if not plane.port:
+            message = f"All {len(manifests.PORTS)} ports of dedicated API servers are in use"
+            return observation.failed(API_SERVER_READY, "NoFreePort", message)
         desired = manifests.stateful_set(plane.names, plane.spec, plane.keys, plane.port)
         # Applying what is there already writes nothing.
         await self._apply(STATEFUL_SETS, desired)
-        return True
+        return None
 
     async def _ensure_users(self, plane: _Plane) -> None:
         """Issues the kubeconfigs of the tenant's users, once the server has been ready and so has made the tenant:
@@ -211,6 +228,15 @@ class PlaneController(Controller):
         except ValueError:
             return True
 
+    async def _report(self, key: ObjectKey, plane: _Plane, problem: Condition) -> None:
+        """Says in the status why a step could not be done."""
+        status = plane.tenant.setdefault("status", {})
+        before = {**status}
+        status["conditions"] = conditions.updated(status.get("conditions") or [], [problem], self.clock())
+        status["controlPlane"] = {**(status.get("controlPlane") or {}), "lastError": problem.message}
+        if status != before:
+            await self._client.update(SYSTEM, TENANTS, plane.tenant, subresource="status")
+
     async def _update_status(self, key: ObjectKey, plane: _Plane) -> bool:
         """Returns whether the server is ready and the controllers have joined the plane."""
         pods = self._parts(self._pods, plane.names)
@@ -242,22 +268,40 @@ class PlaneController(Controller):
         await self._client.apply(SYSTEM, resource, obj, manager=MANAGER, force=True)
 
     def _parts(self, mirror: Mirror, names: PlaneNames) -> Sequence[Object]:
-        found = mirror.list(HOME, SYSTEM, NAMESPACE)
-        return [each for each in found if objects.labels(each).get(LABEL) == names.tenant]
+        return mirror.find(_PLANE, HOME, SYSTEM, names.tenant)
 
     def _port(self, names: PlaneNames) -> int:
-        """The port of the plane's API server: the one that it has, otherwise a free one. Raises NoFreePort."""
-        taken = dict(self._ports)
-        for each in self._sets.list(HOME, SYSTEM, NAMESPACE):
-            taken[objects.labels(each)[LABEL]] = manifests.port_of(each)
-        port = taken.get(names.tenant)
-        if port is None:
-            used = set(taken.values())
-            port = next((each for each in manifests.PORTS if each not in used), None)
-        if port is None:
-            raise NoFreePort(f"all {len(manifests.PORTS)} ports of dedicated API servers are in use")
-        self._ports[names.tenant] = port
+        """The port of the plane's API server: the one that it has, otherwise a free one; 0 if there is none."""
+        existing = self._sets.get(_part(names.plane))
+        port = manifests.port_of(existing) if existing is not None else self._ports.get(names.tenant, 0)
+        if not port:
+            given = set(self._ports.values())
+            port = next((each for each in manifests.PORTS if self._is_free(each, given)), 0)
+        if port:
+            self._ports[names.tenant] = port
         return port
+
+    def _is_free(self, port: int, given: Collection[int]) -> bool:
+        return port not in given and not self._sets.find_keys(_PORT, HOME, SYSTEM, str(port))
+
+
+_Step = Callable[[PlaneController, _Plane], Awaitable[Condition | None]]
+"""Returns what the step waits for; None if it is done."""
+_STEPS: tuple[tuple[str, _Step], ...] = (
+    (CERTIFICATES_READY, PlaneController._ensure_keys),
+    (STORE_READY, PlaneController._ensure_claim),
+    (API_SERVER_READY, PlaneController._ensure_server),
+)
+"""In order, each with the condition that says whether it could be done."""
+
+
+def _planes(obj: Object) -> Iterable[str]:
+    return (objects.labels(obj).get(LABEL, ""),)
+
+
+def _ports(stateful_set: Object) -> Iterable[str]:
+    port = manifests.port_of(stateful_set)
+    return (str(port),) if port else ()
 
 
 def _part(name: str) -> ObjectKey:

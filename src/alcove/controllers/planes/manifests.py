@@ -106,9 +106,11 @@ def version_of(control_plane: Object) -> str:
 
 
 def port_of(stateful_set: Object) -> int:
-    [container] = get(stateful_set, "spec", "template", "spec", "containers")
-    [port] = container["ports"]
-    return int(port["containerPort"])
+    """0 if somebody has removed it."""
+    for container in get(stateful_set, "spec", "template", "spec", "containers", default=()):
+        for port in container.get("ports") or ():
+            return int(port["containerPort"])
+    return 0
 
 
 def fingerprint(keys: PlaneKeys) -> str:

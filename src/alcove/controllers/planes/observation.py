@@ -42,7 +42,8 @@ def conditions_of(
 ) -> list[Condition]:
     """`error` says why the server does not run; empty if that is not known."""
     bound = claim is not None and get(claim, "status", "phase") == "Bound"
-    store = "The volume of the store is bound" if bound else "The volume of the store is not bound yet"
+    unbound = f"The volume of the store is not bound yet{': ' if error else ''}{error}"
+    store = "The volume of the store is bound" if bound else unbound
     ready = server is not None
     running = "The API server is ready" if ready else error or "The API server is starting"
     joined = (
@@ -54,6 +55,11 @@ def conditions_of(
         Condition(API_SERVER_READY, ready, "Ready" if ready else "NotReady", running),
         Condition(JOINED, has_joined, "Joined" if has_joined else "NotJoined", joined),
     ]
+
+
+def failed(condition: str, reason: str, message: str) -> Condition:
+    """A step that could not be done."""
+    return Condition(condition, False, reason, message)
 
 
 def error_of(pods: Sequence[Object]) -> str:
