@@ -37,7 +37,7 @@ from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.client import Client, ListSelection
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
-from alcove.client.pool import HttpPool
+from alcove.client.pool import HttpPool, RequestLimits
 from alcove.client.resources import NETWORKS, PODS, SERVICE_ACCOUNTS, TENANTS, VPC_ENDPOINTS
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.server import LocalServer
@@ -55,7 +55,7 @@ _SCOPES = count(100)
 
 @asynccontextmanager
 async def connected(path: Path) -> AsyncIterator[Planes]:
-    transport = HttpPool(kubeconfig.load(path), connections_max=SIDE_BY_SIDE)
+    transport = HttpPool(kubeconfig.load(path), RequestLimits(connections_max=SIDE_BY_SIDE))
     async with Planes(user_agent="bench") as planes:
         planes.join(HOME, transport)
         yield planes

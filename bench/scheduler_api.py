@@ -20,7 +20,7 @@ from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client import kubeconfig
 from alcove.client.client import Client, ListSelection
-from alcove.client.pool import HttpPool
+from alcove.client.pool import HttpPool, RequestLimits
 from alcove.client.resources import NODES, PODS
 from alcove.client.watch_events import WatchEventType
 from alcove.testing.scheduler import LocalScheduler
@@ -52,7 +52,7 @@ class Greedy(Struct, frozen=True):
 
 @asynccontextmanager
 async def client_of(path: Path, connections: int = AT_ONCE) -> AsyncIterator[Client]:
-    pool = HttpPool(kubeconfig.load(path), connections_max=connections)
+    pool = HttpPool(kubeconfig.load(path), RequestLimits(connections_max=connections))
     try:
         yield Client(pool)
     finally:

@@ -61,6 +61,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
     ),
     "How much is done in one go before others have their turn; the rest follows.": (
         "http.tls_transport.READ_BYTES_MAX",
+        "client.plane_share.SLICE_SECONDS_MAX",
         "apiserver.cache.cache.EVENTS_AT_ONCE_MAX",
         "apiserver.cache.cache.HISTORY_EVENTS_LOADED_MAX",
         "apiserver.request_buffering.SENDING_SECONDS_MAX",
@@ -104,6 +105,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
     ),
     "Which values are cached or computed in advance; others are computed when they are needed.": (
         "api.shared_bodies.BODY_BYTES_MAX",
+        "agent.lookup.PLANE_ENTRY_BYTES_MAX",
         "api.shared_bodies.TEMPLATES_SEEN_MAX",
         "apiserver.cache.recent.RECENT_MAX",
         "api.cel.calls._FOLD_COST_MAX",

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from weakref import WeakValueDictionary
 
+import orjson
 from msgspec import Struct
 
 from alcove.agent.podkey import PodKey
@@ -33,6 +34,9 @@ from alcove.client.resources import (
 
 CACHE_SECONDS = 5.0
 CACHE_ENTRIES_MAX = 4096
+PLANE_ENTRY_BYTES_MAX = 64 << 10
+"""Of an object of a dedicated plane, whose API server may send any number of large ones; larger ones are read each
+time."""
 
 _CacheKey = tuple[Resource, ObjectKey]
 
@@ -148,6 +152,8 @@ class ObjectLookup:
             self._cache = {each: entry for each, entry in self._cache.items() if now < entry.until}
             while len(self._cache) >= CACHE_ENTRIES_MAX:
                 self._cache.pop(next(iter(self._cache)))
+        if obj is not None and cache_key[1].plane != HOME and len(orjson.dumps(obj)) > PLANE_ENTRY_BYTES_MAX:
+            return _CacheEntry(now, obj)
         # A missing object is likely to be created soon, since a pod waits for it.
         until = now + (self._seconds if obj is not None else min(self._seconds, 1.0))
         self._cache[cache_key] = entry = _CacheEntry(until, obj)

@@ -120,6 +120,9 @@ class RequestForwarder(Generic[S]):
         if is_upgrade and not proxyheaders.asks_upgrade(call.request):
             connection.abort()
             raise unreached("the server switched protocols without an upgrade request")
+        if _is_forbidden_redirect(call, connection):
+            connection.abort()
+            raise unreached("the server attempted to redirect the request, which is not permitted")
         headers = proxyheaders.answer_headers(connection.fields, is_upgrade)
         if is_upgrade:
             return HttpResponse(101, StreamRelay(connection, done), b"", headers)
@@ -176,6 +179,14 @@ def translated() -> Iterator[None]:
         raise unreached(f"malformed HTTP response: {error}") from error
     except ValueError as error:  # The service's name is no valid TLS server name.
         raise ServiceUnavailable("service unavailable") from error
+
+
+def _is_forbidden_redirect(call: ApiCall, connection: HttpClientConnection) -> bool:
+    """A client would send the request again, with its credentials here, to a place that the other server chooses. Web
+    pages behind `proxy` may redirect users of the tenant, whose server it is."""
+    is_redirect = 300 <= connection.status < 400 and connection.status != 304
+    is_page = call.target.subresource == "proxy" and not call.identity.is_system
+    return is_redirect and not is_page
 
 
 def _nothing() -> None:

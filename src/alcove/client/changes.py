@@ -14,8 +14,10 @@ from msgspec import Struct
 
 from alcove.api.objects import Object
 from alcove.client.keys import ObjectKey
+from alcove.component.log_limit import LogLimit
 
 log = logging.getLogger(__name__)
+_log_limit = LogLimit()
 
 Index = Callable[[Object], Iterable[str]]
 """Returns the values that an object is found by."""
@@ -57,7 +59,8 @@ def call(subscriber: Subscriber, change: ObjectChange) -> None:
     try:
         subscriber(change)
     except Exception:
-        log.exception("subscriber failed; continuing", extra={"key": str(change.key)})
+        if _log_limit.allows(change.key.tenant_key):
+            log.exception("subscriber failed; continuing", extra={"key": str(change.key)})
 
 
 def index_values(index: Index, obj: Object) -> tuple[str, ...]:
@@ -65,9 +68,10 @@ def index_values(index: Index, obj: Object) -> tuple[str, ...]:
         return tuple(dict.fromkeys(index(obj)))
     except Exception:
         # One malformed object must not keep the mirror from storing the others.
-        log.exception(
-            "failed to index object; continuing", extra={"object": obj["metadata"].get("selfLink", "")}
-        )
+        metadata = obj["metadata"]
+        if _log_limit.allows(str(metadata.get("tenant"))):
+            fields = {field: metadata.get(field) for field in ("tenant", "namespace", "name")}
+            log.exception("failed to index object; continuing", extra={"object": fields})
         return ()
 
 

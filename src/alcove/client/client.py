@@ -29,10 +29,11 @@ from alcove.client import paths, retry
 from alcove.client.errors import MalformedResponse, Unreachable
 from alcove.client.resources import Resource
 from alcove.client.transport import Stream, Transport
-from alcove.client.watch_events import Watch
+from alcove.client.watch_events import LINE_BYTES_MAX, Watch, revision_of
 from alcove.component import request_ids
 from alcove.http.client import ReceivedResponse
 
+PAGES_MAX = 20_000
 JSON = "application/json"
 METADATA_ONE = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
@@ -76,6 +77,19 @@ class Page(Struct, frozen=True):
     """Empty for the last page."""
 
 
+class ResponseLimits(Struct, frozen=True, kw_only=True):
+    """What is read of one server's responses; the transport bounds each of them as a whole."""
+
+    line_bytes_max: int = LINE_BYTES_MAX
+    """Of an event of a watch."""
+    pages_max: int = PAGES_MAX
+    """Of a list."""
+
+
+DEDICATED = ResponseLimits(line_bytes_max=4 << 20, pages_max=64)
+"""For the API server of a dedicated plane."""
+
+
 class Client:
     """`wrote` is called with the revision of every successful write. `permitted` is called before each write
     and raises if this process may no longer write because it lost its lease. `fence` names the lease and its
@@ -90,8 +104,10 @@ class Client:
         wrote: Wrote = lambda _tenant, _resource, _revision: None,
         permitted: Permitted = lambda: None,
         fence: str = "",
+        limits: ResponseLimits | None = None,
     ) -> None:
         self._transport = transport
+        self._limits = limits or ResponseLimits()
         self._policy = policy or retry.RetryPolicy()
         self._wrote = wrote
         self._permitted = permitted
@@ -104,7 +120,10 @@ class Client:
         self, tenant: TenantId, resource: Resource, name: str, *, namespace: str = "", subresource: str = ""
     ) -> Object:
         path = paths.one(tenant, resource, namespace, name, subresource)
-        return await self.request("GET", path)
+        found = await self.request("GET", path)
+        if not subresource:
+            _check_identity(found, tenant, resource, namespace, name)
+        return found
 
     async def page(
         self, tenant: TenantId, selection: ListSelection, *, limit: int = 500, continue_: str = ""
@@ -114,9 +133,11 @@ class Client:
         query = {**selection.query(), "limit": str(limit), "continue": continue_}
         accept = METADATA_LIST if selection.metadata_only else JSON
         body = await self.request("GET", paths.with_query(path, query), headers={"Accept": accept})
-        meta = body.get("metadata") or {}
-        revision = Revision(int(meta.get("resourceVersion") or 0))
-        return Page(body.get("items") or [], revision, meta.get("continue") or "")
+        items, next_page = body.get("items") or [], objects.get(body, "metadata", "continue", default="")
+        if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
+            raise MalformedResponse(f"GET {path}: the response is not a list of objects")
+        revision = revision_of(body) if objects.get(body, "metadata", "resourceVersion") else Revision(0)
+        return Page(items, revision, str(next_page))
 
     async def list(
         self,
@@ -132,9 +153,13 @@ class Client:
         selection = ListSelection(resource, namespace, labels, fields, metadata_only)
         page = await self.page(tenant, selection)
         items = page.items
+        pages = 1
         while page.continue_:
+            if pages == self._limits.pages_max:
+                raise MalformedResponse(f"the list of {resource} has more than {pages} pages")
             page = await self.page(tenant, selection, continue_=page.continue_)
             items += page.items
+            pages += 1
         return items
 
     @asynccontextmanager
@@ -157,7 +182,7 @@ class Client:
         async with self._transport.stream(paths.with_query(path, query), headers) as stream:
             if stream.status != 200:
                 raise _error_from(await _read_response(stream))
-            yield Watch(stream)
+            yield Watch(stream, self._limits.line_bytes_max)
 
     # Writing
 
@@ -247,7 +272,8 @@ class Client:
         options = _delete_options("", "", propagation, grace_seconds)
         path = paths.with_query(path, selection.query())
         body = await self._write(tenant, selection.resource, "DELETE", path, options)
-        return body.get("items") or []
+        items = body.get("items") or []
+        return items if isinstance(items, list) else []
 
     async def _write(
         self, tenant: TenantId, resource: Resource, method: str, path: str, value: Any, kind: str = JSON
@@ -256,8 +282,8 @@ class Client:
         body = orjson.dumps(value) if value is not None else b""
         headers = {**self._fence, "Content-Type": kind} if body else self._fence
         response = await self.request(method, path, body, headers)
-        if revision := objects.get(response, "metadata", "resourceVersion"):
-            self._wrote(tenant, resource, Revision(int(revision)))
+        if objects.get(response, "metadata", "resourceVersion"):
+            self._wrote(tenant, resource, revision_of(response))
         return response
 
     # Any request
@@ -272,6 +298,9 @@ class Client:
         )
         if response.status >= 400:
             raise _error_from(response)
+        if response.status >= 300:
+            # Redirects are not followed: they would decide where this process sends its requests.
+            raise MalformedResponse(f"{method} {path}: unexpected status {response.status}")
         value = _decoded(response)
         if not isinstance(value, dict):
             raise MalformedResponse(f"{method} {path}: the response is not a JSON object")
@@ -313,6 +342,20 @@ def _delete_options(
     if grace_seconds is not None:
         options["gracePeriodSeconds"] = grace_seconds
     return {"kind": "DeleteOptions", "apiVersion": "v1", **options} if options else None
+
+
+def _check_identity(found: Object, tenant: TenantId, resource: Resource, namespace: str, name: str) -> None:
+    """Raises MalformedResponse for another object than the one that was asked for."""
+    metadata = found.get("metadata")
+    if not isinstance(metadata, dict) or (
+        metadata.get("name") != name
+        or (metadata.get("namespace") or "") != (namespace if resource.namespaced else "")
+        or metadata.get("tenant", tenant) != tenant
+        or not isinstance(metadata.get("uid", ""), str)
+    ):
+        raise MalformedResponse(f"the server sent another object than {resource} {name}")
+    if "resourceVersion" in metadata:
+        revision_of(found)
 
 
 def _decoded(response: ReceivedResponse) -> Any:

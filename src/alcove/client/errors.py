@@ -2,7 +2,8 @@
 
     ClientError
     ├── Unreachable          no response: the server is down, or the connection broke
-    ├── MalformedResponse    a response that is not of the Kubernetes API
+    ├── MalformedResponse    a response that is not of the Kubernetes API, or not the one that was asked for
+    ├── PlaneTooLarge        a dedicated plane has more objects than a process keeps of one
     ├── ServerBehind         a mirror has not yet received this process' own writes
     ├── PlaneLeft            the plane of a key is no longer served
     ├── NotPermitted         this process may no longer write: another one leads
@@ -24,6 +25,10 @@ class Unreachable(ClientError):
 
 
 class MalformedResponse(ClientError):
+    pass
+
+
+class PlaneTooLarge(ClientError):
     pass
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import AsyncIterator, Iterator
 from enum import Enum
 
@@ -23,9 +24,10 @@ from msgspec import Struct
 from alcove.api.errors import ApiError, Gone
 from alcove.api.ids import ALL, TenantId
 from alcove.client.client import Client
-from alcove.client.errors import ClientError
+from alcove.client.errors import ClientError, MalformedResponse, PlaneTooLarge
 from alcove.client.mirror import Mirror
 from alcove.client.plane_mirror import PlaneMirror
+from alcove.client.plane_share import SLICE_SECONDS_MAX, PlaneShare
 from alcove.client.watch_events import Watch, WatchEvent, WatchEventType
 
 log = logging.getLogger(__name__)
@@ -33,6 +35,8 @@ log = logging.getLogger(__name__)
 WATCH_SECONDS = (1_500, 2_400)
 SILENT_SECONDS_MAX = 150.0
 """Bookmarks arrive every minute: a watch without them is considered lost, even if its connection is open."""
+CONNECT_SECONDS = 0.01
+"""Time that a handshake is counted as, for planes whose time is bounded."""
 BACKOFF_SECONDS_MIN = 0.1
 BACKOFF_SECONDS_MAX = 30.0
 
@@ -86,12 +90,19 @@ class Informer:
     """Feeds one plane's part of a mirror; `run` runs until cancelled."""
 
     def __init__(
-        self, client: Client, mirror: Mirror, plane_mirror: PlaneMirror, tenant: TenantId = ALL
+        self,
+        client: Client,
+        mirror: Mirror,
+        plane_mirror: PlaneMirror,
+        tenant: TenantId = ALL,
+        share: PlaneShare | None = None,
     ) -> None:
+        """`share` bounds the time that events take."""
         self._client = client
         self._mirror = mirror
         self._plane_mirror = plane_mirror
         self._tenant = tenant
+        self._share = share
         self._failures = 0
         self.state = InformerState.LISTING
 
@@ -109,6 +120,8 @@ class Informer:
         if after is None:
             self._plane_mirror.begin_list()
         try:
+            if self._share is not None:
+                await self._share.pause(CONNECT_SECONDS)
             seconds = random.randint(*WATCH_SECONDS)
             async with self._client.watch(
                 self._tenant, self._mirror.selection, after=after, seconds_max=seconds
@@ -119,6 +132,10 @@ class Informer:
             return WatchOutcome.EXPIRED
         except ApiError as error:
             self._log("watch rejected by the API server; retrying", error)
+            return WatchOutcome.REFUSED
+        except (MalformedResponse, PlaneTooLarge) as error:
+            # What was received of it cannot be resumed.
+            self._log("watch invalid; listing again", error)
             return WatchOutcome.REFUSED
         except (ClientError, TimeoutError) as error:
             self._log("watch lost; retrying", error)
@@ -138,8 +155,14 @@ class Informer:
             batch = await anext(batches, None)
         if batch is None:
             return False
+        began = time.perf_counter()
         for event in batch:
             self._apply(event)
+            if self._share is not None and time.perf_counter() - began > SLICE_SECONDS_MAX:
+                await self._share.pause(time.perf_counter() - began)
+                began = time.perf_counter()
+        if self._share is not None:
+            await self._share.pause(time.perf_counter() - began)
         return True
 
     def _apply(self, event: WatchEvent) -> None:

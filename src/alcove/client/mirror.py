@@ -27,7 +27,9 @@ from alcove.client.changes import (
 from alcove.client.client import ListSelection
 from alcove.client.errors import ServerBehind
 from alcove.client.keys import HOME, ObjectKey, PlaneId, TenantKey
-from alcove.client.plane_mirror import Name, PlaneMirror
+from alcove.client.plane_mirror import Name, PlaneMirror, UntrustedPlane
+from alcove.client.plane_objects import check_for
+from alcove.client.plane_share import PlaneShare
 from alcove.client.resources import TENANTS
 
 CAUGHT_UP_SECONDS_MAX = 5.0
@@ -223,9 +225,11 @@ class Mirror:
 
     # For Planes
 
-    def add_plane(self, plane: PlaneId, is_silent: bool = False) -> PlaneMirror:
+    def add_plane(
+        self, plane: PlaneId, is_silent: bool = False, share: PlaneShare | None = None
+    ) -> PlaneMirror:
         """Add a plane. If `is_silent`, its changes are not reported before `speak`. The home plane may have
-        objects of all tenants, a dedicated plane only of the tenant with its name."""
+        objects of all tenants, a dedicated plane only of the tenant with its name, and only what its share allows."""
         if is_silent:
             self._silent.add(plane)
 
@@ -233,8 +237,13 @@ class Mirror:
             is_tenant = self.selection.resource == TENANTS and name[1] == plane
             return plane in (HOME, tenant) or is_tenant
 
+        untrusted = None
+        if share is not None:
+            selection = self.selection
+            check = check_for(selection.resource, metadata_only=selection.metadata_only)
+            untrusted = UntrustedPlane(share, check)
         plane_mirror = self._plane_mirrors[plane] = PlaneMirror(
-            plane, self._trim, self._indexes, self._notify, accepts
+            plane, self._trim, self._indexes, self._notify, accepts, untrusted
         )
         for position in self._all_tenants:
             plane_mirror.index_tenants(position)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from alcove.api.errors import ApiError
 from alcove.client import fencing
-from alcove.client.client import Client
+from alcove.client.client import DEDICATED, Client
 from alcove.client.errors import ClientError
 from alcove.client.fencing import Confirm
 from alcove.client.keys import HOME, PlaneId
@@ -36,14 +36,16 @@ class PlaneJoining:
         fence: str,
         confirm: Confirm,
         known: Callable[[PlaneId], None] = lambda _plane: None,
+        ready: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         """`planes` write under `fence`, which this process holds on the home plane. `known` is called with a
-        plane when the mirrors have all its objects and the plane accepts only writes under the fence."""
+        plane when the mirrors have all its objects and the plane accepts only writes under the fence. `ready` is awaited before a plane is mirrored."""
         self._planes = planes
         self._tasks = tasks
         self._fence = fence
         self._confirm = confirm
         self._known = known
+        self._ready = ready
         self._following: dict[PlaneId, asyncio.Task[None]] = {}
 
     def ids(self) -> list[PlaneId]:
@@ -64,11 +66,18 @@ class PlaneJoining:
 
     async def _follow(self, plane: PlaneId, transport: Transport) -> None:
         # This client sends no fence: it is used to take the fence.
-        client = Client(transport, user_agent=self._planes.user_agent, permitted=self._planes.permitted)
+        client = Client(
+            transport,
+            user_agent=self._planes.user_agent,
+            permitted=self._planes.permitted,
+            limits=DEDICATED,
+        )
         while True:
             if await self._take_fence(plane, client):
                 break
             await asyncio.sleep(RETRY_SECONDS)
+        if self._ready is not None:
+            await self._ready()
         await self._planes.join_whole(plane, transport)
         self._known(plane)
         while True:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from sys import intern
 
 import msgspec
 import orjson
+from msgspec import Struct
 
 from alcove.api.ids import Revision, TenantId
 from alcove.api.objects import Object
 from alcove.api.shared_bodies import BodyTemplate, PackedBody, SharedBodies
 from alcove.client.changes import ChangeType, Index, ObjectChange, Subscriber, Trim, index_values
+from alcove.client.errors import PlaneTooLarge
 from alcove.client.keys import ObjectKey, PlaneId
+from alcove.client.plane_objects import Check
+from alcove.client.plane_share import PlaneShare
+
+log = logging.getLogger(__name__)
 
 Name = tuple[str, str]
 """(namespace, name)"""
@@ -53,9 +60,21 @@ class _Entry:
         self._template: BodyTemplate | None = None if isinstance(body, bytes) else body.template
         self._own = body if isinstance(body, bytes) else body.own
 
+    @property
+    def size(self) -> int:
+        """Of what is stored."""
+        return len(self._own)
+
     def body(self, tenant: TenantId, name: Name) -> bytes:
         template = self._template
         return self._own if template is None else template.fill(self._own, tenant, name[1])
+
+
+class UntrustedPlane(Struct, frozen=True):
+    """What a mirror needs for a plane whose API server may send anything."""
+
+    share: PlaneShare
+    check: Check
 
 
 class PlaneMirror:
@@ -68,10 +87,14 @@ class PlaneMirror:
         indexes: Sequence[Index],
         notify: Subscriber,
         accepts: Accepts = lambda _tenant, _name: True,
+        untrusted: UntrustedPlane | None = None,
     ) -> None:
-        """Objects that `accepts` rejects are not stored."""
+        """Objects that `accepts` rejects are not stored, nor are malformed ones of an untrusted plane."""
         self.plane = plane
         self._accepts = accepts
+        self._check = untrusted.check if untrusted is not None else None
+        self._share = untrusted.share.mirror() if untrusted is not None else None
+        self._has_logged = False
         self.revision = Revision(0)
         """All changes up to this revision are stored."""
         self.synced = asyncio.Event()
@@ -95,10 +118,13 @@ class PlaneMirror:
 
     def begin_list(self) -> None:
         self._listed = set()
+        self._has_logged = False
+        if self._share is not None and self._share.begin_list():
+            self._clear()
 
     def end_list(self, revision: Revision) -> None:
         """Finish a list: objects that were not listed are removed as deleted."""
-        listed, self._listed = self._listed or set(), None
+        listed = self._listed or set()
         deleted = [
             (tenant, name)
             for tenant, entries in self._tenants.items()
@@ -107,27 +133,32 @@ class PlaneMirror:
         ]
         for tenant, name in deleted:
             self._drop(tenant, name, None)
+        self._listed = None
         self.advance(revision)
         self.synced.set()
 
     def put(self, obj: Object, revision: Revision) -> None:
+        """Raises PlaneTooLarge."""
+        self._unless_malformed(self._put, obj, revision)
+        if self._listed is None:
+            self.advance(revision)
+
+    def _put(self, obj: Object, revision: Revision) -> None:
         meta = obj["metadata"]
         tenant = TenantId(intern(meta["tenant"]))
         name = _name(meta.get("namespace") or "", meta["name"])
         if self._accepts(tenant, name):
-            self._put(tenant, name, obj, revision)
-        if self._listed is None:
-            self.advance(revision)
+            self._store(tenant, name, obj, revision)
 
-    def _put(self, tenant: TenantId, name: Name, obj: Object, revision: Revision) -> None:
-        if self._listed is not None:
-            self._listed.add((tenant, name))
-        entries = self._tenants.setdefault(tenant, {})
+    def _store(self, tenant: TenantId, name: Name, obj: Object, revision: Revision) -> None:
+        is_stale = self._is_stale(tenant, name)
+        entries = self._tenants.get(tenant, {})
         old = entries.get(name)
         if old is None or old.revision != revision:
             obj = self._trim(obj)
             indexed = _shared(tuple(index_values(index, obj) for index in self._indexes))
-            body = self._bodies.pack(_encode(obj), tenant, name[1])
+            body = self._packed(_encode(obj), tenant, name, old, is_stale=is_stale)
+            entries = self._tenants.setdefault(tenant, entries)
             entries[name] = _Entry(revision, body, indexed)
             if old is None:
                 self._sort(tenant, name, entries)
@@ -135,11 +166,48 @@ class PlaneMirror:
             key = ObjectKey(self.plane, tenant, *name)
             kind = ChangeType.UPDATED if old else ChangeType.ADDED
             self._notify(ObjectChange(kind, key, obj, old.body(tenant, name) if old else b""))
+        elif self._share is not None and is_stale:
+            self._share.replace(old.size, old.size, is_old_stale=True)
+        if self._listed is not None:
+            self._listed.add((tenant, name))
+
+    def _packed(
+        self, encoded: bytes, tenant: TenantId, name: Name, old: _Entry | None, *, is_stale: bool
+    ) -> PackedBody | bytes:
+        """The body as it is stored. Raises PlaneTooLarge."""
+        if self._share is None:
+            return self._bodies.pack(encoded, tenant, name[1])
+        self._share.replace(len(encoded), old.size if old is not None else 0, is_old_stale=is_stale)
+        return encoded
+
+    def _is_stale(self, tenant: TenantId, name: Name) -> bool:
+        """Whether the current list has not confirmed the object yet."""
+        return self._listed is not None and (tenant, name) not in self._listed
+
+    def _unless_malformed(
+        self, apply: Callable[[Object, Revision], None], obj: Object, revision: Revision
+    ) -> None:
+        if self._check is None:
+            apply(obj, revision)
+            return
+        try:
+            self._check(obj)
+            apply(obj, revision)
+        except PlaneTooLarge:
+            raise
+        except Exception as error:  # Also what a check does not know: fields that a trim or an index needs.
+            if not self._has_logged:  # Once for each list: a plane must not fill the log.
+                self._has_logged = True
+                fields = {"plane": self.plane, "error": f"{type(error).__name__}: {str(error)[:200]}"}
+                log.warning("malformed object; ignoring it", extra=fields)
 
     def remove(self, obj: Object, revision: Revision) -> None:
+        self._unless_malformed(self._remove, obj, revision)
+        self.advance(revision)
+
+    def _remove(self, obj: Object, _revision: Revision) -> None:
         meta = obj["metadata"]
         self._drop(meta["tenant"], (meta.get("namespace") or "", meta["name"]), obj)
-        self.advance(revision)
 
     def advance(self, revision: Revision) -> None:
         self.revision = max(self.revision, revision)
@@ -148,11 +216,14 @@ class PlaneMirror:
 
     def forget(self) -> None:
         """Remove all objects, because the plane left."""
+        self._clear()
+        for _, waiting in self._waiting:
+            waiting.cancel()
+
+    def _clear(self) -> None:
         for tenant, entries in list(self._tenants.items()):
             for name in list(entries):
                 self._drop(tenant, name, None)
-        for _, waiting in self._waiting:
-            waiting.cancel()
 
     def _drop(self, tenant: TenantId, name: Name, last: Object | None) -> None:
         entries = self._tenants.get(tenant)
@@ -162,6 +233,8 @@ class PlaneMirror:
         self._unsort(tenant, name)
         if not entries:
             del self._tenants[tenant]
+        if self._share is not None:
+            self._share.replace(0, entry.size, is_old_stale=self._is_stale(tenant, name))
         self._reindex(tenant, name, entry.indexed, ())
         body = entry.body(tenant, name)
         obj = self._trim(last) if last is not None else orjson.loads(body)

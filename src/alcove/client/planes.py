@@ -8,7 +8,8 @@
 Planes join and leave at run time. A mirror has an informer per plane; when a plane leaves, its objects are
 reported as deleted. A plane that cannot be reached stays joined: its informers keep retrying. Processes that
 act on the absence of objects use `join_whole`: otherwise objects look deleted while the plane is only partly
-listed. A dedicated plane has only the objects of the tenant with its name: mirrors ignore all others.
+listed. A dedicated plane has only the objects of the tenant with its name: mirrors ignore all others. Its API server
+may be anybody's: what is read from it is checked (`plane_objects`) and bounded (`plane_share`).
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from msgspec import Struct
 
 from alcove.api.ids import ALL, Revision, TenantId
 from alcove.client.changes import Index, Trim, without_managed_fields
-from alcove.client.client import Client, ListSelection, Permitted
+from alcove.client.client import DEDICATED, Client, ListSelection, Permitted
 from alcove.client.errors import PlaneLeft
 from alcove.client.informer import Informer
-from alcove.client.keys import PlaneId
+from alcove.client.keys import HOME, PlaneId
 from alcove.client.mirror import Mirror
+from alcove.client.plane_share import PlaneShare, SharePool
 from alcove.client.resources import Resource
 from alcove.client.transport import Transport
 from alcove.component.tasks import BackgroundTasks
@@ -35,6 +37,8 @@ POLL_SECONDS = 0.05
 
 class _Plane(Struct):
     client: Client
+    share: PlaneShare | None
+    """None for the home plane."""
     informers: dict[Mirror, asyncio.Task[None]]
 
 
@@ -65,6 +69,7 @@ class Planes:
         self._mirrors: dict[_MirrorSpec, Mirror] = {}
         self._by_resource: dict[Resource, list[Mirror]] = {}
         self._tasks = BackgroundTasks()
+        self._share_pool = SharePool()
 
     async def __aenter__(self) -> Planes:
         await self._tasks.__aenter__()
@@ -95,8 +100,10 @@ class Planes:
             wrote=wrote,
             permitted=self.permitted,
             fence=self._fence,
+            limits=None if plane == HOME else DEDICATED,
         )
-        joined = self._planes[plane] = _Plane(client, {})
+        share = None if plane == HOME else PlaneShare(self._share_pool)
+        joined = self._planes[plane] = _Plane(client, share, {})
         for spec, mirror in self._mirrors.items():
             self._start(plane, joined, spec, mirror)
         return client
@@ -128,6 +135,8 @@ class Planes:
             mirror.remove_plane(plane)
         if left.informers:
             await asyncio.wait(left.informers.values())
+        if left.share is not None:
+            left.share.leave()
 
     def client(self, plane: PlaneId) -> Client:
         """Raises PlaneLeft."""
@@ -135,6 +144,11 @@ class Planes:
         if joined is None:
             raise PlaneLeft(f"plane {plane} has left")
         return joined.client
+
+    def share(self, plane: PlaneId) -> PlaneShare | None:
+        """What a dedicated plane may have of this process; None for the home plane, and for planes that have left."""
+        joined = self._planes.get(plane)
+        return joined.share if joined is not None else None
 
     def ids(self) -> list[PlaneId]:
         """The joined planes, except those in `join_whole` that are not completely listed."""
@@ -193,7 +207,7 @@ class Planes:
     def _start(self, plane: PlaneId, joined: _Plane, spec: _MirrorSpec, mirror: Mirror) -> None:
         if spec.only not in (None, plane):
             return
-        plane_mirror = mirror.add_plane(plane, is_silent=plane in self._partial)
-        informer = Informer(joined.client, mirror, plane_mirror, spec.tenant)
+        plane_mirror = mirror.add_plane(plane, plane in self._partial, joined.share)
+        informer = Informer(joined.client, mirror, plane_mirror, spec.tenant, joined.share)
         name = f"informer {plane} {mirror.resource}"
         joined.informers[mirror] = self._tasks.fatal(name, informer.run())

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from alcove.client.errors import ClientError, MalformedResponse, Unreachable
 from alcove.client.kubeconfig import KubeconfigUser
 from alcove.client.paths import RING0, tenant_of
@@ -25,7 +27,7 @@ CONNECTING_MAX = 4
 CONNECT_SECONDS_MAX = 10.0
 RESPONSE_SECONDS_MAX = 30.0
 RESPONSE_BYTES_MAX = 1 << 30
-"""Lists of all objects are large, but no response of the API server is larger than this."""
+"""Of the home plane. Lists of all objects are large, but no response of the API server is larger than this."""
 IDLE = PoolLimits(
     per_target_max=1_024,
     total_max=1_024,
@@ -38,10 +40,21 @@ IDLE = PoolLimits(
 _WITH_BODY = ("POST", "PUT", "PATCH")
 
 
+class RequestLimits(Struct, frozen=True, kw_only=True):
+    connections_max: int = CONNECTIONS_MAX
+    response_bytes_max: int = RESPONSE_BYTES_MAX
+    response_seconds_max: float = RESPONSE_SECONDS_MAX
+
+
+HOME = RequestLimits()
+DEDICATED = RequestLimits(connections_max=16, response_bytes_max=8 << 20, response_seconds_max=10.0)
+"""For the API server of a dedicated plane, which may be slow, or send anything."""
+
+
 class HttpPool:
     """Implements `transport.Transport`."""
 
-    def __init__(self, user: KubeconfigUser, *, connections_max: int = CONNECTIONS_MAX) -> None:
+    def __init__(self, user: KubeconfigUser, limits: RequestLimits = HOME) -> None:
         url = urlsplit(user.server)
         self._host = url.hostname or ""
         self._port = url.port or 443
@@ -49,7 +62,8 @@ class HttpPool:
         self._fixed = {"Host": url.netloc}
         if user.token:
             self._fixed["Authorization"] = f"Bearer {user.token}"
-        self._shares = FairSlots(connections_max, unlimited=RING0)
+        self._limits = limits
+        self._shares = FairSlots(limits.connections_max, unlimited=RING0)
         """By tenant. Requests of ring0 only need a free connection."""
         self._connecting = asyncio.Semaphore(CONNECTING_MAX)
         self._idle: IdleConnections[None, HttpClientConnection] = IdleConnections(IDLE)
@@ -65,12 +79,14 @@ class HttpPool:
         await self._shares.take(tenant)
         try:
             connection = self._idle.take(None) or await self._connect()
-            async with asyncio.timeout(RESPONSE_SECONDS_MAX):
-                response = await connection.exchange(method, path, sent, body, bytes_max=RESPONSE_BYTES_MAX)
+            async with asyncio.timeout(self._limits.response_seconds_max):
+                response = await connection.exchange(
+                    method, path, sent, body, bytes_max=self._limits.response_bytes_max
+                )
             self._idle.put(None, connection)
             return response
         except (ConnectionError, HttpError, TimeoutError) as error:
-            raise _translated(error) from error
+            raise self._translated(error) from error
         finally:
             self._shares.release(tenant)
 
@@ -80,11 +96,11 @@ class HttpPool:
         self._streams.add(connection)
         try:
             try:
-                async with asyncio.timeout(RESPONSE_SECONDS_MAX):
+                async with asyncio.timeout(self._limits.response_seconds_max):
                     connection.begin("GET", path, {**self._fixed, **headers})
                     await connection.response()
             except (ConnectionError, HttpError, TimeoutError) as error:
-                raise _translated(error) from error
+                raise self._translated(error) from error
             yield PooledStream(connection)
         finally:
             self._streams.discard(connection)
@@ -106,6 +122,11 @@ class HttpPool:
             message = f"cannot connect to {self._host}:{self._port}: {error or 'timed out'}"
             raise Unreachable(message, sent=False) from error
         return connection
+
+    def _translated(self, error: ConnectionError | HttpError | TimeoutError) -> ClientError:
+        if isinstance(error, TimeoutError) and not isinstance(error, ConnectionError):
+            return Unreachable(f"no response within {self._limits.response_seconds_max:.0f} s", sent=True)
+        return _translated(error)
 
 
 class PooledStream:
@@ -130,12 +151,10 @@ class PooledStream:
             raise _translated(error) from error
 
 
-def _translated(error: ConnectionError | HttpError | TimeoutError) -> ClientError:
+def _translated(error: Exception) -> ClientError:
     match error:
         case HttpError():
             return MalformedResponse(f"invalid HTTP response: {error}")
         case RequestNotSent():
             return Unreachable(str(error), sent=False)
-        case TimeoutError():
-            return Unreachable(f"no response within {RESPONSE_SECONDS_MAX:.0f} s", sent=True)
     return Unreachable(str(error), sent=True)

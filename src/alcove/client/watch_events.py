@@ -17,6 +17,20 @@ from alcove.client.transport import Stream
 
 LINE_BYTES_MAX = 16 << 20
 INITIAL_END = "k8s.io/initial-events-end"
+_REVISION_DIGITS_MAX = 19
+"""Of a signed number of 64 bits, which stores have."""
+
+
+def revision_of(obj: Object) -> Revision:
+    """Raises MalformedResponse if the object has none."""
+    text = objects.get(obj, "metadata", "resourceVersion")
+    if (
+        not isinstance(text, str)
+        or not (text.isascii() and text.isdigit())
+        or len(text) > _REVISION_DIGITS_MAX
+    ):
+        raise MalformedResponse("an object without a valid resourceVersion")
+    return Revision(int(text))
 
 
 class WatchEventType(Enum):
@@ -34,10 +48,7 @@ class WatchEvent(Struct, frozen=True):
     obj: Object
     """For a BOOKMARK only a resourceVersion, and the annotation `k8s.io/initial-events-end` if it ends the
     initial events."""
-
-    @property
-    def revision(self) -> Revision:
-        return Revision(int(self.obj["metadata"]["resourceVersion"]))
+    revision: Revision
 
     @property
     def ends_initial(self) -> bool:
@@ -47,8 +58,9 @@ class WatchEvent(Struct, frozen=True):
 class Watch:
     """The events of one watch, until the server ends it."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, line_bytes_max: int = LINE_BYTES_MAX) -> None:
         self._stream = stream
+        self._line_bytes_max = line_bytes_max
 
     async def batches(self) -> AsyncIterator[Iterator[WatchEvent]]:
         """Batches of events that arrived together; each event is decoded when it is consumed.
@@ -60,8 +72,8 @@ class Watch:
         async for chunk in self._stream.chunks():
             lines = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
             rest = lines.pop()
-            if len(rest) > LINE_BYTES_MAX:
-                raise MalformedResponse(f"watch event exceeds {LINE_BYTES_MAX} bytes")
+            if max(map(len, (rest, *lines))) > self._line_bytes_max:
+                raise MalformedResponse(f"watch event exceeds {self._line_bytes_max} bytes")
             yield (_event(line) for line in lines if line)
 
 
@@ -71,6 +83,6 @@ def _event(line: bytes) -> WatchEvent:
         kind, obj = value["type"], value["object"]
         if kind == "ERROR":
             raise from_status(obj)
-        return WatchEvent(_TYPES[kind], obj)
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        return WatchEvent(_TYPES[kind], obj, revision_of(obj))
+    except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
         raise MalformedResponse(f"invalid watch event: {line[:100]!r}") from error

@@ -36,6 +36,7 @@ from alcove.client.errors import NotPermitted, PlaneLeft, ServerBehind, Unreacha
 from alcove.client.keys import ObjectKey, TenantKey
 from alcove.client.mirror import Mirror
 from alcove.component import request_ids
+from alcove.component.log_limit import LogLimit
 from alcove.component.tasks import BackgroundTasks
 from alcove.controllers.controller import Controller, Keys, Result, ServerRefusal
 from alcove.controllers.metrics import LoopMetrics
@@ -44,6 +45,8 @@ from alcove.controllers.terminating import is_namespace_or_tenant_missing, is_te
 
 log = logging.getLogger(__name__)
 
+PLANE_WORKERS = 2
+"""Keys of one dedicated plane that a controller works on at the same time, beside the others."""
 RECONCILE_SECONDS_MAX = 120.0
 FAILED_REASON = "ReconcileFailed"
 
@@ -95,8 +98,14 @@ class ControllerLoop:
     def __init__(self, controller: Controller, metrics: LoopMetrics) -> None:
         self.controller = controller
         self.metrics = metrics
+        self._log_limit = LogLimit()
         workers = controller.workers
-        self.queue = WorkQueue(processing_per_tenant_max=max(1, workers * 3 // 4), refill=self._refill)
+        self.queue = WorkQueue(
+            workers=workers,
+            processing_per_tenant_max=max(1, workers * 3 // 4),
+            processing_per_plane_max=min(workers, PLANE_WORKERS),
+            refill=self._refill,
+        )
         metrics.queue = self.queue
 
     async def run(self) -> None:
@@ -112,28 +121,29 @@ class ControllerLoop:
     async def _dispatch(self, tasks: asyncio.TaskGroup) -> None:
         """Starts a task per key instead of keeping idle workers: hundreds of idle tasks cost memory and keep
         the heap fragmented after a burst."""
-        slots = asyncio.Semaphore(self.controller.workers)
         while True:
-            await slots.acquire()
             item = await self.queue.take()
-            tasks.create_task(self._work(item, slots), name=self.controller.name)
+            tasks.create_task(self._work(item), name=self.controller.name)
 
-    async def _work(self, item: QueueItem, slots: asyncio.Semaphore) -> None:
+    async def _work(self, item: QueueItem) -> None:
         # Set in the key's task, so that its log lines and requests carry the id.
         request_ids.current.set(request_ids.new())
         try:
             await self._process(item)
         finally:
             self.queue.done(item.key)
-            slots.release()
 
     async def _process(self, item: QueueItem) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
-        outcome = await self._attempt(item.key)
+        outcome = await self._attempt_within_share(item.key)
         decision = decide(outcome)
         self.metrics.observe(decision.value, item.waited_seconds, loop.time() - started)
         self._settle(item.key, decision, outcome)
+
+    async def _attempt_within_share(self, key: ObjectKey) -> Result | Exception:
+        share = self.controller.context.planes.share(key.plane)
+        return await (self._attempt(key) if share is None else share.run(self._attempt(key)))
 
     async def _attempt(self, key: ObjectKey) -> Result | Exception:
         try:
@@ -161,7 +171,9 @@ class ControllerLoop:
     def _report(self, key: ObjectKey, error: Exception) -> None:
         name = self.controller.name
         fields = {"controller": name, "key": str(key), "error": str(error)}
-        if isinstance(error, ApiError):
+        if not self._log_limit.allows(key.tenant_key):
+            pass  # The same tenant's failures are in the log already.
+        elif isinstance(error, ApiError):
             log.warning("reconcile rejected by the API server; retrying", extra=fields)
         else:
             log.error("reconcile failed; retrying", extra=fields, exc_info=error)

@@ -7,6 +7,9 @@ A key is never processed by two workers concurrently: a key that is added while 
 that is done. A tenant with 100,000 keys delays another tenant's key by at most one key, and has at most
 `processing_per_tenant_max` keys in processing, so that its slow keys never occupy all workers.
 
+Keys of a dedicated plane are not counted among the `workers` that tenants of the home plane share: its API server may
+not respond for as long as it likes. Each such plane has at most `processing_per_plane_max` keys in processing.
+
 Bounded: beyond `waiting_per_tenant_max` waiting keys of a tenant, new ones are dropped and the tenant is
 marked as overflown; once none of its keys is waiting, `refill` is called to add all its keys again.
 """
@@ -21,7 +24,7 @@ from itertools import count
 
 from msgspec import Struct
 
-from alcove.client.keys import ObjectKey, TenantKey
+from alcove.client.keys import HOME, ObjectKey, TenantKey
 
 WAITING_PER_TENANT_MAX = 100_000
 FAILURES_KEPT_MAX = 100_000
@@ -54,16 +57,23 @@ class WorkQueue:
     def __init__(
         self,
         *,
+        workers: int,
         processing_per_tenant_max: int,
+        processing_per_plane_max: int,
         waiting_per_tenant_max: int = WAITING_PER_TENANT_MAX,
         refill: Callable[[TenantKey], None] = lambda _tenant_key: None,
     ) -> None:
+        self._free_workers = workers
         self._processing_max = processing_per_tenant_max
+        self._plane_processing_max = processing_per_plane_max
         self._waiting_max = waiting_per_tenant_max
         self._refill = refill
         self._tenant_queues: dict[TenantKey, _TenantQueue] = {}
         self._round: deque[TenantKey] = deque()
-        """Tenants with waiting keys and fewer than the maximum in processing, in round-robin order."""
+        """Tenants of the home plane with waiting keys and fewer than the maximum in processing, in round-robin
+        order."""
+        self._dedicated_round: deque[TenantKey] = deque()
+        """The same of dedicated planes."""
         self._processing: dict[ObjectKey, bool] = {}
         """Keys in processing. True if the key was added again meanwhile."""
         self._delayed: list[tuple[float, int]] = []
@@ -135,7 +145,7 @@ class WorkQueue:
     # Taking
 
     async def take(self) -> QueueItem:
-        while not self._round:
+        while (ready := self._ready_round()) is None:
             waiting = asyncio.get_running_loop().create_future()
             self._takers.append(waiting)
             try:
@@ -144,7 +154,9 @@ class WorkQueue:
                 if waiting.done() and not waiting.cancelled():
                     self._wake()  # Pass the wake-up on to another waiter.
                 raise
-        tenant_key = self._round.popleft()
+        tenant_key = ready.popleft()
+        if tenant_key.plane == HOME:
+            self._free_workers -= 1
         tenant_queue = self._tenant_queues[tenant_key]
         tenant_queue.is_scheduled = False
         key, since = tenant_queue.keys.popitem(last=False)
@@ -153,9 +165,18 @@ class WorkQueue:
         self._schedule(tenant_key, tenant_queue)
         return QueueItem(key, self._now() - since)
 
+    def _ready_round(self) -> deque[TenantKey] | None:
+        if self._dedicated_round:
+            return self._dedicated_round
+        return self._round if self._round and self._free_workers > 0 else None
+
     def done(self, key: ObjectKey) -> None:
         was_added = self._processing.pop(key)
         tenant_key = key.tenant_key
+        if tenant_key.plane == HOME:
+            self._free_workers += 1
+            if self._round:
+                self._wake()
         tenant_queue = self._tenant_queues[tenant_key]
         tenant_queue.processing -= 1
         if was_added:
@@ -168,13 +189,11 @@ class WorkQueue:
             del self._tenant_queues[tenant_key]
 
     def _schedule(self, tenant_key: TenantKey, tenant_queue: _TenantQueue) -> None:
-        if (
-            tenant_queue.keys
-            and not tenant_queue.is_scheduled
-            and tenant_queue.processing < self._processing_max
-        ):
+        is_home = tenant_key.plane == HOME
+        maximum = self._processing_max if is_home else self._plane_processing_max
+        if tenant_queue.keys and not tenant_queue.is_scheduled and tenant_queue.processing < maximum:
             tenant_queue.is_scheduled = True
-            self._round.append(tenant_key)
+            (self._round if is_home else self._dedicated_round).append(tenant_key)
             self._wake()
 
     def _wake(self) -> None:

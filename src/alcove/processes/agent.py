@@ -27,6 +27,7 @@ from alcove.agent.pod_source import PodSource
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.admission import CachedNode, NodeAdmission
 from alcove.agent.pods.pod_workers import Found, PodWorkers, SiteOf
+from alcove.agent.pods.reservations import NodeReservations
 from alcove.agent.pods.status_writer import StatusWriter
 from alcove.agent.pods.worker_context import WARNING, Note, WorkerContext
 from alcove.agent.pressure import StorageBounds
@@ -38,7 +39,7 @@ from alcove.client.events import EventRecorder, PendingEvent
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.kubeconfig import KubeconfigUser
 from alcove.client.planes import Planes
-from alcove.client.pool import HttpPool
+from alcove.client.pool import DEDICATED, HttpPool, RequestLimits
 from alcove.component.tasks import BackgroundTasks
 from alcove.processes.memory import keep_trimmed
 from alcove.processes.open_files import raise_open_files_limit
@@ -142,12 +143,14 @@ class AgentProcess:
         executor_for: SiteOf,
         found: Found,
         cached_node: CachedNode | None = None,
+        reservations: NodeReservations | None = None,
     ) -> PodWorkers:
-        """Without `cached_node`, pods are admitted whatever they select and tolerate."""
+        """Without `cached_node`, pods are admitted whatever they select and tolerate; without `reservations`, those of
+        dedicated planes are admitted like others."""
         context = WorkerContext(
             addresses=(self.config.address,),
             note=self.note(node),
-            admission=NodeAdmission(allocatable, cached_node),
+            admission=NodeAdmission(allocatable, cached_node, reservations),
             wall=time.time,
             clock=time.monotonic,
         )
@@ -214,7 +217,8 @@ async def run(config: AgentConfig, ready: Callable[[], None] = lambda: None) -> 
 
     users = {HOME: kubeconfig.load(config.kubeconfig)}
     users |= {PlaneId(tenant): kubeconfig.load(path) for tenant, path in config.planes.items()}
-    transports = {plane: SwappableTransport(HttpPool(user)) for plane, user in users.items()}
+    limits = {plane: RequestLimits() if plane == HOME else DEDICATED for plane in users}
+    transports = {plane: SwappableTransport(HttpPool(user, limits[plane])) for plane, user in users.items()}
     config.data.mkdir(parents=True, exist_ok=True, mode=0o711)
     # Container logs are readable by root only.
     (config.data / "logs").mkdir(exist_ok=True, mode=0o700)
@@ -228,7 +232,7 @@ async def run(config: AgentConfig, ready: Callable[[], None] = lambda: None) -> 
             for plane, transport in transports.items():
                 planes.join(plane, transport)
                 path = config.kubeconfig if plane == HOME else config.planes[TenantId(plane)]
-                tasks.restart(f"kubeconfig of {plane}", partial(follow_file, path, transport))
+                tasks.restart(f"kubeconfig of {plane}", partial(follow_file, path, transport, limits[plane]))
             tasks.restart("memory trimming", keep_trimmed)
             certificate = ClientCertificate(config.kubeconfig, config.name, planes.client(HOME))
             tasks.restart("client certificate", certificate.keep)

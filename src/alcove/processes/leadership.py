@@ -27,7 +27,7 @@ from alcove.client.errors import BadKubeconfig
 from alcove.client.kubeconfig import KubeconfigUser
 from alcove.client.leader import LeaderElector, LeaderTiming
 from alcove.client.planes import Planes
-from alcove.client.pool import HttpPool
+from alcove.client.pool import HttpPool, RequestLimits
 from alcove.component.tasks import BackgroundTasks
 from alcove.processes.memory import keep_trimmed
 from alcove.processes.plane_follower import DedicatedPlanes
@@ -84,7 +84,7 @@ async def _lead(config: LeaderConfig, work: LeaderWork) -> None:
     """Leads term after term, until cancelled."""
     user = kubeconfig.load(config.kubeconfig)
     # The lease has its own connection: renewals must not wait for other requests.
-    home, lease_transport = HttpPool(user), HttpPool(user, connections_max=1)
+    home, lease_transport = HttpPool(user), HttpPool(user, RequestLimits(connections_max=1))
     dedicated = DedicatedPlanes.load(config.kubeconfig, config.planes, config.planes_directory)
     leader = LeaderElector(
         Client(lease_transport, user_agent=work.user_agent), work.lease, identity(), time.time, config.timing

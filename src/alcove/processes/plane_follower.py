@@ -32,7 +32,7 @@ from alcove.client.errors import BadKubeconfig
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.kubeconfig import KubeconfigUser
 from alcove.client.planes import Planes
-from alcove.client.pool import HttpPool
+from alcove.client.pool import DEDICATED, HttpPool, RequestLimits
 from alcove.client.resources import TENANTS
 from alcove.client.transport import Stream, Transport
 from alcove.component.tasks import BackgroundTasks
@@ -82,7 +82,7 @@ class SwappableTransport:
         await self._pool.close()
 
 
-async def follow_file(path: Path, transport: SwappableTransport) -> None:
+async def follow_file(path: Path, transport: SwappableTransport, limits: RequestLimits) -> None:
     """Replaces the transport's pool whenever the kubeconfig changes, until cancelled."""
     current = await asyncio.to_thread(path.read_bytes)
     while True:
@@ -90,7 +90,7 @@ async def follow_file(path: Path, transport: SwappableTransport) -> None:
         try:
             content = await asyncio.to_thread(path.read_bytes)
             if content != current:
-                await transport.exchange(HttpPool(kubeconfig.load(path)))
+                await transport.exchange(HttpPool(kubeconfig.load(path), limits))
                 current = content
                 log.info("kubeconfig reloaded", extra={"path": str(path)})
         except (OSError, BadKubeconfig) as error:
@@ -187,7 +187,7 @@ class DedicatedPlanes(Struct, frozen=True):
         """Joins the planes, and starts tasks that follow further ones and close connections when they are
         cancelled. `home` has joined the home plane. When it returns, `joins` has every plane there is: a plane that a
         process does not know would look like one that was removed."""
-        transports = [HttpPool(user) for user in self.planes.values()]
+        transports = [HttpPool(user, DEDICATED) for user in self.planes.values()]
         tasks.fatal("dedicated planes", _close_at_end(transports))
         for (plane, user), transport in zip(self.planes.items(), transports, strict=True):
             on_plane_change(plane, user)
@@ -242,7 +242,7 @@ class PlaneFollower:
     async def _join(self, plane: PlaneId, found: FoundPlane) -> None:
         try:
             user = found.load()
-            pool = HttpPool(user)
+            pool = HttpPool(user, DEDICATED)
         except BadKubeconfig as error:
             log.warning("failed to join plane; retrying", extra={"plane": plane, "error": str(error)})
             return

@@ -57,7 +57,7 @@ async def get_pod(client: Client, pod: ScheduledPodRef) -> Object | None:
         current = await client.get(pod.tenant, PODS, pod.name, namespace=pod.namespace)
     except NotFound:
         return None
-    return current if current["metadata"]["uid"] == pod.uid else None
+    return current if objects.get(current, "metadata", "uid") == pod.uid else None
 
 
 async def report_unschedulable(client: Client, decision: Unschedulable, clock: Callable[[], float]) -> None:
@@ -145,15 +145,14 @@ async def _bind_volume(client: Client, pod: ScheduledPodRef, volume: str, claim:
         "kind": "PersistentVolumeClaim",
         "namespace": namespace,
         "name": name,
-        "uid": claim_object["metadata"]["uid"],
-        "resourceVersion": claim_object["metadata"]["resourceVersion"],
+        "uid": objects.get(claim_object, "metadata", "uid"),
+        "resourceVersion": objects.get(claim_object, "metadata", "resourceVersion"),
     }
-    claim_ref = objects.get(current, "spec", "claimRef", default={})
-    if claim_ref.get("uid") == reference["uid"]:
+    if objects.get(current, "spec", "claimRef", "uid") == reference["uid"]:
         return
     patch = {
         "metadata": {
-            "resourceVersion": current["metadata"]["resourceVersion"],
+            "resourceVersion": objects.get(current, "metadata", "resourceVersion"),
             "annotations": {BOUND_BY_CONTROLLER: "yes"},
         },
         "spec": {"claimRef": reference},

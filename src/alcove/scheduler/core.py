@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 
 from alcove.api.ids import TenantId
-from alcove.api.objects import Object
+from alcove.api.objects import Object, get
 from alcove.client.keys import HOME, PlaneId, TenantKey
 from alcove.scheduler import volumeplans
 from alcove.scheduler.causes import WakeCause
@@ -155,12 +155,15 @@ class Scheduler:
         if is_repeated and now_is is not None and _may_be_bound_yet(now_is):
             self.ledger.mark_unconfirmed(found, self._clock())
             return
+        if now_is is not None and get(now_is, "spec", "nodeName") == found.node:
+            self.bound(pod)  # An earlier attempt, whose response was lost.
+            return
         self._observer.let_go(found)
         self._resume(pod.plane)
         if now_is is None:
             self._observer.forget(found)
             return
-        if not now_is["spec"].get("nodeName"):
+        if not get(now_is, "spec", "nodeName"):
             found.state = PodState.PENDING
             self.queue.put_later(found, self._clock())
         self._observer.take(SchedulerEvent(pod.plane, pod.tenant, ObjectKind.POD, now_is))

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from alcove.api.errors import AlreadyExists, ApiError, NotFound
+from alcove.api.escrow import NAMESPACE
 from alcove.api.ids import SYSTEM
 from alcove.client.client import Client
 from alcove.client.errors import ClientError
@@ -24,13 +25,10 @@ from alcove.client.resources import CONFIG_MAPS, NAMESPACES
 from alcove.scheduler.resource_amounts import PODS, Amounts
 from alcove.scheduler.scheduler_cache import SchedulerCache
 
-NAMESPACE = "alcove-escrow"
 AHEAD_MIN = 1 / 4
 AHEAD_PODS = 2
 SWEEP_SECONDS = 10.0
 SWEPT_AT_ONCE = 256
-
-Slot = tuple[str, PlaneId]
 
 
 class Escrow:
@@ -41,9 +39,7 @@ class Escrow:
         self._cache = cache
         self._home = home
         self._is_over = is_over
-        self._written: dict[Slot, Amounts] = {}
-        """Records that were written but not observed yet; empty amounts if the outcome of the write is
-        unknown."""
+        self._written = cache.notes.written
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Lock per node: serializes writes of its record."""
         self._pending_nodes: list[str] = []
@@ -62,16 +58,19 @@ class Escrow:
             return await self._write(plane, node, ahead, self._put(node, {plane: _text(ahead)}))
 
     async def sweep(self) -> None:
-        """Lowers records that far exceed the use, every SWEEP_SECONDS, until cancelled."""
+        """Lowers records that far exceed the use, and writes those of planes that tenants have moved to with their
+        pods, every SWEEP_SECONDS, until cancelled."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            self._pending_nodes = self._pending_nodes or list(self._cache.notes.held)
+            self._pending_nodes = self._pending_nodes or list({*self._cache.notes.held, *self._cache.on_node})
             nodes, self._pending_nodes = (
                 self._pending_nodes[:SWEPT_AT_ONCE],
                 self._pending_nodes[SWEPT_AT_ONCE:],
             )
             for node in nodes:
                 await self.lower(node)
+                for plane in self._cache.planes_on(node):
+                    await self.cover(plane, node)
 
     async def lower(self, node: str) -> None:
         for plane in self._cache.notes.held.get(node, {}):

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
+from alcove.api import escrow
 from alcove.api.objects import Object
 from alcove.client.keys import HOME, PlaneId
 from alcove.scheduler.resource_amounts import CPU, MEMORY, Amounts
@@ -25,6 +24,9 @@ class PlaneNotes:
         self._known = {HOME}
         self.held: dict[str, Held] = {}
         """Node name → plane → maximum that its pods may use there, whether the node exists or not."""
+        self.written: dict[tuple[str, PlaneId], Amounts] = {}
+        """Records that this process has written but not observed yet, by node and plane; empty amounts if the outcome of
+        the write is unknown."""
         self._counted: dict[str, list[Demand]] = {}
         """Node name → demands that are counted now."""
 
@@ -33,6 +35,14 @@ class PlaneNotes:
 
     def of(self, plane: PlaneId, node: str) -> Amounts:
         return dict(self.held.get(node, _NOTHING).get(plane, {}))
+
+    def covers(self, plane: PlaneId, node: str, used: Amounts) -> bool:
+        """Whether ring0 has recorded as much for the plane's pods on the node."""
+        observed = self.held.get(node, _NOTHING).get(plane, {})
+        written = self.written.get((node, plane), {})
+        return all(
+            amount <= max(observed.get(name, 0), written.get(name, 0)) for name, amount in used.items()
+        )
 
     def put(self, node: str, held: Held | None) -> None:
         """Sets the node's record. None if it was deleted."""
@@ -90,8 +100,6 @@ def read_note(obj: Object) -> Held:
     """The amounts by plane in an escrow ConfigMap. Invalid entries are ignored."""
     amounts_by_plane: dict[PlaneId, Amounts] = {}
     for plane, text in (obj.get("data") or {}).items():
-        try:
-            amounts_by_plane[PlaneId(plane)] = msgspec.json.decode(text, type=dict[str, int])
-        except msgspec.DecodeError:
-            continue
+        if amounts := escrow.amounts_of(text):
+            amounts_by_plane[PlaneId(plane)] = amounts
     return amounts_by_plane

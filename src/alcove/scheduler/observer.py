@@ -207,6 +207,11 @@ class Observer:
         if pod is None and not placement.node and not self._is_ours(event.obj, placement):
             return
         read = self._tracker.read(event.plane, event.tenant, event.obj)
+        if self._is_forged(read, pod, placement.node):
+            self._tracker.release(read)
+            if pod is not None and pod.node != placement.node:
+                self.forget(pod)
+            return
         if pod is None:
             pod = pods[read.uid] = read
         elif is_same(pod, read):
@@ -215,6 +220,20 @@ class Observer:
         else:
             self._change(pod, read)
         self._apply(pod, placement, self._is_ours(event.obj, placement))
+
+    def _is_forged(self, read: SchedulerPod, pod: SchedulerPod | None, node: str) -> bool:
+        """Whether a dedicated plane says that a pod is on a node, or requests more there, without this: ring0 has
+        recorded the resources for the plane, as it does before a pod is bound. Agents do not run such a pod."""
+        if read.plane == HOME or not node:
+            return False
+        requested = read.shape.requests.amounts
+        before = pod.shape.requests.amounts if pod is not None and pod.node == node else {}
+        more = {name: amount for name, amount in requested.items() if amount > before.get(name, 0)}
+        if not more:
+            return False
+        used = self._cache.used_by(read.plane, node)
+        needed = {name: used.get(name, 0) - before.get(name, 0) + amount for name, amount in more.items()}
+        return not self._cache.notes.covers(read.plane, node, needed)
 
     def _is_ours(self, obj: Object, placement: PodPlacement) -> bool:
         """Whether the pod is to be scheduled by this scheduler."""
@@ -230,8 +249,10 @@ class Observer:
                 self._cache.mark_leaving(pod)
         elif pod.state is PodState.IGNORED and is_ours:
             pod.state = PodState.PENDING
-            if placement.nominated and self._cache.nodes.slot(placement.nominated) is not None:
-                self._cache.nominate(pod, placement.nominated)
+            # Another plane's server may write any name; this scheduler knows its own nominations.
+            nominated = placement.nominated if pod.plane == HOME else ""
+            if nominated and self._cache.nodes.slot(nominated) is not None:
+                self._cache.nominate(pod, nominated)
             self._queue.add(pod)
         elif not is_ours and pod.state in (PodState.IGNORED, PodState.PENDING):
             self.forget(pod)

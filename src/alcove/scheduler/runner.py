@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from msgspec import Struct
 
 from alcove.api.errors import ApiError
+from alcove.api.escrow import NAMESPACE
 from alcove.api.ids import ALL, SYSTEM, TenantId
 from alcove.api.objects import get
 from alcove.client.changes import ChangeType, ObjectChange, Trim, without_managed_fields
@@ -43,7 +45,7 @@ from alcove.client.resources import (
 from alcove.client.transport import Transport
 from alcove.component import request_ids
 from alcove.component.tasks import BackgroundTasks
-from alcove.scheduler import bind, escrow
+from alcove.scheduler import bind
 from alcove.scheduler.bind import BindOutcome
 from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import BindPod, Decision, Preempt, Prepare, ScheduledPodRef, Unschedulable
@@ -72,9 +74,7 @@ class WatchedResource(Struct, frozen=True):
 WATCHED = (
     WatchedResource(ObjectKind.NODE, ListSelection(NODES), trim_node, is_home=True),
     WatchedResource(ObjectKind.TENANT, ListSelection(TENANTS), is_home=True),
-    WatchedResource(
-        ObjectKind.NOTE, ListSelection(CONFIG_MAPS, escrow.NAMESPACE), is_home=True, tenant=SYSTEM
-    ),
+    WatchedResource(ObjectKind.NOTE, ListSelection(CONFIG_MAPS, NAMESPACE), is_home=True, tenant=SYSTEM),
     WatchedResource(ObjectKind.NAMESPACE, ListSelection(NAMESPACES)),
     WatchedResource(ObjectKind.RUNTIME_CLASS, ListSelection(RUNTIME_CLASSES)),
     WatchedResource(ObjectKind.STORAGE_CLASS, ListSelection(STORAGE_CLASSES)),
@@ -110,10 +110,13 @@ class SchedulerRunner:
         self._clock = clock
         self._wall = wall
         self._awake = asyncio.Event()
-        self._reports_in_flight = 0
+        self._reports_in_flight: Counter[PlaneId] = Counter()
         self._tasks = BackgroundTasks()
         self._mirrors: dict[ObjectKind, Mirror] = {}
-        self._joining = PlaneJoining(planes, self._tasks, fence, confirm, self._on_synced)
+        self._home_synced = asyncio.Event()
+        self._joining = PlaneJoining(
+            planes, self._tasks, fence, confirm, self._on_synced, self._home_synced.wait
+        )
         self._escrow = Escrow(core.cache, lambda: planes.client(HOME), self._is_over)
         self.placed = 0
         """Number of successful bindings."""
@@ -152,6 +155,7 @@ class SchedulerRunner:
             while not self._planes.is_synced(HOME):  # noqa: ASYNC110 - there is no event for one plane
                 await asyncio.sleep(LISTED_SECONDS)
             self._on_synced(HOME)
+            self._home_synced.set()
             self._tasks.restart("capacity notes", self._escrow.sweep)
             began()
             await self._decide()
@@ -183,7 +187,9 @@ class SchedulerRunner:
         while True:
             self._awake.clear()
             decided = 0
-            while (decision := self._core.schedule_next(self._reports_in_flight < REPORTS_MAX)) is not None:
+            while (
+                decision := self._core.schedule_next(self._reports_in_flight[HOME] < REPORTS_MAX)
+            ) is not None:
                 self._carry_out(decision)
                 decided += 1
                 if decided % DECISIONS_AT_ONCE == 0:
@@ -208,8 +214,8 @@ class SchedulerRunner:
             case Preempt():
                 self._start(self._preempt(decision))
             case Unschedulable():
-                self._reports_in_flight += 1
                 self._start(self._report(decision))
+                self._reports_in_flight[decision.pod.plane] += 1
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.create_task(work, context=request_ids.new_context())
@@ -224,6 +230,10 @@ class SchedulerRunner:
                 current = await bind.get_pod(self._planes.client(pod.plane), pod)
                 self._core.refused(pod, current, decision.is_repeated)
         except (ApiError, ClientError):
+            outcome = BindOutcome.UNKNOWN
+        except Exception:
+            # What a plane's server says of its pod may be anything; it must not end the scheduling of others.
+            log.exception("failed to bind pod; retrying", extra={"plane": pod.plane, "pod": pod.name})
             outcome = BindOutcome.UNKNOWN
         if outcome is BindOutcome.DONE:
             self.placed += 1
@@ -261,13 +271,16 @@ class SchedulerRunner:
         self._awake.set()
 
     async def _report(self, decision: Unschedulable) -> None:
+        plane = decision.pod.plane
         self._note(decision.pod, WARNING, "FailedScheduling", decision.text)
         try:
-            await bind.report_unschedulable(self._planes.client(decision.pod.plane), decision, self._wall)
+            # A plane that does not answer gets no more reports, instead of delaying those of others.
+            if plane == HOME or self._reports_in_flight[plane] <= REPORTS_MAX:
+                await bind.report_unschedulable(self._planes.client(plane), decision, self._wall)
         except (ApiError, ClientError) as error:
             log.info("failed to update pod status", extra={"pod": decision.pod.name, "error": str(error)})
         finally:
-            self._reports_in_flight -= 1
+            self._reports_in_flight[plane] -= 1
             self._awake.set()
 
 

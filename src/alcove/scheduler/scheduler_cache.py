@@ -8,7 +8,7 @@ that is created again has its pods counted.
 from __future__ import annotations
 
 from alcove.api.ids import TenantId
-from alcove.client.keys import PlaneId
+from alcove.client.keys import HOME, PlaneId
 from alcove.scheduler.affinity_index import AffinityIndex
 from alcove.scheduler.nodes import NodeFacts
 from alcove.scheduler.notes import PlaneNotes
@@ -110,6 +110,10 @@ class SchedulerCache:
                 for name, amount in pod.shape.requests.amounts.items():
                     total[name] = total.get(name, 0) + amount
         return total
+
+    def planes_on(self, node: str) -> set[PlaneId]:
+        """The dedicated planes that have pods on the node."""
+        return {pod.plane for pod in self.on_node.get(node, ())} - {HOME}
 
     def place(self, pod: SchedulerPod, node: str) -> None:
         """Counts the pod's requests on the node, which need not exist yet."""

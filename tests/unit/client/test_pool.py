@@ -10,7 +10,7 @@ from msgspec import structs
 
 from alcove.client import kubeconfig, pool
 from alcove.client.errors import Unreachable
-from alcove.client.pool import HttpPool
+from alcove.client.pool import HttpPool, RequestLimits
 from alcove.http.client import HttpClientConnection, ReceivedResponse
 from alcove.testing.server import LocalServer
 
@@ -19,7 +19,7 @@ HEADERS = {"Accept": "application/json"}
 
 @pytest.fixture
 def small(server: LocalServer) -> HttpPool:
-    return HttpPool(kubeconfig.load(server.admin_kubeconfig), connections_max=2)
+    return HttpPool(kubeconfig.load(server.admin_kubeconfig), RequestLimits(connections_max=2))
 
 
 def idle(of: HttpPool) -> list[HttpClientConnection]:

@@ -12,7 +12,7 @@ def text() -> str:
     async def scenario() -> str:
         metrics = ControllerMetrics()
         loop = metrics.loop("widget")
-        loop.queue = WorkQueue(processing_per_tenant_max=4)
+        loop.queue = WorkQueue(workers=64, processing_per_plane_max=2, processing_per_tenant_max=4)
         for tenant in range(50):
             for name in range(tenant):
                 loop.queue.add(ObjectKey(HOME, TenantId(f"t{tenant}"), "default", str(name)))

@@ -24,7 +24,12 @@ def run(
     scenario: Callable[[WorkQueue], Awaitable[None]], in_hand_max: int = 10, waiting_max: int = 1_000
 ) -> None:
     async def body() -> None:
-        queue = WorkQueue(processing_per_tenant_max=in_hand_max, waiting_per_tenant_max=waiting_max)
+        queue = WorkQueue(
+            workers=64,
+            processing_per_plane_max=2,
+            processing_per_tenant_max=in_hand_max,
+            waiting_per_tenant_max=waiting_max,
+        )
         await scenario(queue)
         queue.close()
 
@@ -166,7 +171,13 @@ def test_overflow_is_made_up_for_when_the_tenant_has_nothing_left() -> None:
             for each in everything:
                 queue.add(each)
 
-        queue = WorkQueue(processing_per_tenant_max=4, waiting_per_tenant_max=8, refill=refill)
+        queue = WorkQueue(
+            workers=64,
+            processing_per_plane_max=2,
+            processing_per_tenant_max=4,
+            waiting_per_tenant_max=8,
+            refill=refill,
+        )
         seen: set[ObjectKey] = set()
         for each in everything:
             queue.add(each)
@@ -244,7 +255,7 @@ def test_a_delay_that_is_over_at_once_does_not_break_uvloops_timer() -> None:
     """Its handle of a past time is not a timer's: it has no `when`."""
 
     async def body() -> None:
-        queue = WorkQueue(processing_per_tenant_max=1)
+        queue = WorkQueue(workers=64, processing_per_plane_max=2, processing_per_tenant_max=1)
         keys = [ObjectKey(HOME, TenantId("a"), "", name) for name in ("one", "two", "three")]
         for key in keys:
             queue.add_after(key, 1e-9)
@@ -252,3 +263,39 @@ def test_a_delay_that_is_over_at_once_does_not_break_uvloops_timer() -> None:
         queue.close()
 
     uvloop.run(body())
+
+
+def test_planes_that_do_not_respond_occupy_no_worker_of_others() -> None:
+    async def scenario(queue: WorkQueue) -> None:
+        planes = [PlaneId(f"hung-{number}") for number in range(100)]
+        for plane in planes:
+            for number in range(5):
+                queue.add(key(plane, str(number), plane))
+        held = [(await queue.take()).key for _ in range(2 * len(planes))]
+        assert max(Counter(each.plane for each in held).values()) == 2
+        for number in range(3):
+            queue.add(key("good", str(number)))
+            queue.add(key("other", str(number)))
+        taken = {(await queue.take()).key for _ in range(6)}
+        assert {each.tenant for each in taken} == {"good", "other"}
+        queue.done(held[0])
+        assert (await queue.take()).key.plane == held[0].plane
+
+    run(scenario)
+
+
+def test_workers_are_shared_by_the_tenants_of_the_home_plane() -> None:
+    async def scenario(queue: WorkQueue) -> None:
+        for number in range(100):
+            queue.add(key(f"t{number}", "x"))
+        held = [(await queue.take()).key for _ in range(64)]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(10):
+                await queue.take()
+        waiting = asyncio.create_task(queue.take())
+        await asyncio.sleep(0)
+        queue.done(held[0])
+        async with asyncio.timeout(10):
+            assert (await waiting).key not in held
+
+    run(scenario)

@@ -199,8 +199,12 @@ def test_flapping_nodes() -> None:
 def test_removing_a_plane_frees_what_it_had() -> None:
     desk = Desk(node("n", cpu="1"))
     desk.core.add_plane(PlaneId("own"), TENANT)
+    record = {"metadata": {"name": "n"}, "data": {"own": '{"cpu": 1000, "pods": 1}'}}
+    desk.see(ObjectKind.NOTE, record, SYSTEM)
     desk.see(ObjectKind.POD, pod("p", cpu="1", on="n"), TENANT, PlaneId("own"))
+    desk.core.know_plane(PlaneId("own"))
     desk.pod("q", OTHER, cpu="1")
     assert desk.placed() == {}
+    desk.see(ObjectKind.NOTE, {"metadata": {"name": "n"}, "data": {}}, SYSTEM)
     desk.core.remove_plane(PlaneId("own"))
     assert desk.placed() == {"q": "n"}

@@ -95,7 +95,8 @@ class Home:
         self._is_made = True
         kept = {plane: text for plane, text in data.items() if text is not None}
         self._revision += 1
-        self.notes[name] = {"metadata": {"name": name, "resourceVersion": str(self._revision)}, "data": kept}
+        metadata = {"name": name, "namespace": "alcove-escrow", "resourceVersion": str(self._revision)}
+        self.notes[name] = {"metadata": metadata, "data": kept}
 
     def send_notes(self) -> None:
         """The watch catches up."""
@@ -315,3 +316,35 @@ def test_a_tenants_note_is_none() -> None:
     home.put("n", {PLANE: '{"cpu": 4000}'})
     core.observe(SchedulerEvent(HOME, SMALL, ObjectKind.NOTE, home.notes["n"]))
     assert _requested(core) == 0
+
+
+def test_a_plane_that_lies_about_nodes_takes_nothing_of_them() -> None:
+    """Its server says that a pod is bound that was never scheduled, or has grown, or is nominated."""
+    core, _, _ = _desk(node("n", cpu="4"), cpu=1000, pods=1)
+    core.know_plane(PLANE)
+    forged = [
+        pod("forged", cpu="4", on="n"),
+        {**pod("greedy", cpu="100"), "status": {"nominatedNodeName": "n"}},
+    ]
+    for each in forged:
+        core.observe(SchedulerEvent(PLANE, BIG, ObjectKind.POD, each))
+    assert _requested(core) == 0
+    theirs, grown = pod("theirs", cpu="1", on="n"), pod("theirs", cpu="4", on="n")
+    grown["metadata"]["uid"] = theirs["metadata"]["uid"]
+    for each in (theirs, grown):
+        core.observe(SchedulerEvent(PLANE, BIG, ObjectKind.POD, each))
+        assert _requested(core) == 1000
+    for name in ("a", "b", "c"):
+        _ask(core, name, cpu="1")
+    assert {"a", "b", "c"} <= set(_placed(core))
+
+
+async def test_pods_of_a_tenant_that_moves_to_its_own_plane_are_recorded_later() -> None:
+    core, home, escrow = _desk(node("n", cpu="4"))
+    core.know_plane(PLANE)
+    moving = pod("p", cpu="1", on="n")
+    for plane in (HOME, PLANE):
+        core.observe(SchedulerEvent(plane, BIG, ObjectKind.POD, moving))
+    assert _requested(core) == 1000
+    assert core.cache.planes_on("n") == {PLANE}
+    assert await escrow.cover(PLANE, "n") and home.held("n")["cpu"] >= 1000

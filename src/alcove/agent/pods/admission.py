@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.containers import desired_containers
 from alcove.agent.pods.executor import PodRejected, PodSetupError
+from alcove.agent.pods.reservations import NodeReservations
 from alcove.agent.runtime import security
 from alcove.agent.runtime.base import Isolation, SpecRefused
 from alcove.api import names, quantity
@@ -28,6 +29,7 @@ from alcove.api.objects import Object, get
 from alcove.api.tolerations import NO_EXECUTE, is_tolerated, read_taints, read_tolerations
 from alcove.client.client import Client
 from alcove.client.errors import ClientError
+from alcove.client.keys import HOME
 from alcove.client.resources import NODES
 
 PODS = "pods"
@@ -49,22 +51,40 @@ class ResizeRefused(Exception):
 class NodeAdmission:
     """The requests of all admitted pods, compared to the node's allocatable resources."""
 
-    def __init__(self, allocatable: Mapping[str, str], node: CachedNode | None = None) -> None:
-        """Without `node`, selectors and taints are not checked."""
+    def __init__(
+        self,
+        allocatable: Mapping[str, str],
+        node: CachedNode | None = None,
+        reservations: NodeReservations | None = None,
+    ) -> None:
+        """Without `node`, selectors and taints are not checked; without `reservations`, pods of dedicated planes are
+        admitted like others."""
         self._node = node
+        self._reservations = reservations
         self._allocatable = {name: quantity.of(value) for name, value in allocatable.items()}
         self._admitted: dict[PodKey, Amounts] = {}
 
     async def admit(self, key: PodKey, pod: Object) -> None:
         """Counts the pod's requests from now on. Raises PodRejected if the node cannot run the pod, and
-        PodSetupError if the Node object cannot be read."""
+        PodSetupError if the Node object cannot be read, or ring0 has reserved nothing for the pod."""
         if key in self._admitted:
             return
         _check_names(pod)
         _check_os(pod["spec"])
         if self._node is not None:
             await _check_placement(pod["spec"], self._node)
+        if self._reservations is not None and key.plane != HOME:
+            await self._reservations.check(key.plane, self._with(key, pod))
         self._reserve(key, pod)
+
+    def _with(self, key: PodKey, pod: Object) -> Amounts:
+        """What the plane's pods request here, with this one."""
+        total = {**pod_requests(pod["spec"]), PODS: _ONE}
+        for other, requests in self._admitted.items():
+            if other.plane == key.plane and other != key:
+                for resource, requested in requests.items():
+                    total[resource] = total.get(resource, _NONE) + requested
+        return total
 
     def _reserve(self, key: PodKey, pod: Object) -> None:
         requests = {**pod_requests(pod["spec"]), PODS: _ONE}
@@ -85,6 +105,10 @@ class NodeAdmission:
         """Counts the pod's new requests instead of its old ones. Raises ResizeRefused if they do not fit."""
         requests = {**pod_requests(pod["spec"]), PODS: _ONE}
         before = self._admitted.get(key, {})
+        if self._reservations is not None and key.plane != HOME:
+            grows = any(requested > before.get(name, _NONE) for name, requested in requests.items())
+            if grows and not self._reservations.covers(key.plane, self._with(key, pod)):
+                raise ResizeRefused("Deferred", "ring0's scheduler has not reserved as much for the plane")
         for resource, requested in requests.items():
             capacity = self._allocatable.get(resource)
             if capacity is None or requested <= before.get(resource, _NONE):

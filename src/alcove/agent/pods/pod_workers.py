@@ -23,12 +23,15 @@ from alcove.agent.runtime.base import ContainerStatus, RuntimeFailure
 from alcove.agent.volumes.errors import VolumeFailure
 from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, ObjectChange
-from alcove.client.keys import ObjectKey, PlaneId
+from alcove.client.keys import HOME, ObjectKey, PlaneId
+from alcove.component.log_limit import LogLimit
 from alcove.dataplane.errors import DataPlaneError
 
 log = logging.getLogger(__name__)
 
 RESTART_SECONDS = 5.0
+PLANE_PODS_MAX = 2_000
+"""Pods of one dedicated plane on a node, finished ones and those that the node rejects included."""
 SHUTDOWN_SECONDS_MAX = 30.0
 
 Found = dict[PodKey, list[ContainerStatus]]
@@ -53,6 +56,7 @@ class PodWorkers:
         self._keys_by_name: dict[ObjectKey, PodKey] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._early: list[ObjectChange] = []
+        self._log_limit = LogLimit()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -109,11 +113,22 @@ class PodWorkers:
             if before == key:
                 del self._keys_by_name[change.key]
             return
-        self._keys_by_name[change.key] = key
         if key in self._workers:
+            self._keys_by_name[change.key] = key
             self._workers[key].change(change.obj)
-        else:
+        elif self._has_room(key):
+            self._keys_by_name[change.key] = key
             self._start_worker(self._tasks, key, change.obj)
+
+    def _has_room(self, key: PodKey) -> bool:
+        """A dedicated plane's API server may say of any number of pods that they are bound here."""
+        if key.plane == HOME or key in self._unclaimed:
+            return True
+        if sum(other.plane == key.plane for other in self._workers) < PLANE_PODS_MAX:
+            return True
+        if self._log_limit.allows(key.plane):
+            log.warning("too many pods of a dedicated plane; ignoring others", extra={"plane": key.plane})
+        return False
 
     def _start_worker(self, tasks: asyncio.TaskGroup, key: PodKey, pod: Object) -> None:
         worker = self._workers[key] = self._worker(key, pod, self._unclaimed.pop(key, []))

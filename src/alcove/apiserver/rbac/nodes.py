@@ -5,6 +5,7 @@
   watch, if the field selector requires `spec.nodeName` to be this node.
 - In tenants that have a pod on it, it reads what services, DNS and network policies need: of other nodes'
   pods only the metadata.
+- It reads what ring0 has reserved on it for dedicated planes.
 - It requests tokens and certificates for those pods, updates their status, deletes them, and maintains its own Node, CSINode and Lease.
 - It reads a few kinds of ring0 by its role there. Nothing else is decided by roles.
 
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from alcove.api import local_volumes, objects, selectors
+from alcove.api import escrow, local_volumes, objects, selectors
 from alcove.api.errors import BadRequest
 from alcove.api.ids import ALL, SYSTEM, TenantId
 from alcove.api.objects import Object
@@ -123,6 +124,12 @@ class NodeAuthorizer:
         if access.verb not in _READ or not access.name:
             return _DENIED
         return _ALLOWED if self._is_named(node, access) else _DENIED
+
+    def _config_map(self, node: str, access: Access) -> AccessDecision:
+        is_record = access.tenant == SYSTEM and access.namespace == escrow.NAMESPACE
+        if is_record and access.verb == "get" and access.name == node:
+            return _SELF
+        return self._named_by_pod(node, access)
 
     def _is_named(self, node: str, access: Access) -> bool:
         reference = (access.resource, access.namespace, access.name)
@@ -334,7 +341,7 @@ def _selects_local_volumes(labels: str, node: str) -> bool:
 
 _RULES: dict[tuple[str, str], _Rule] = {
     ("", "secrets"): NodeAuthorizer._named_by_pod,
-    ("", "configmaps"): NodeAuthorizer._named_by_pod,
+    ("", "configmaps"): NodeAuthorizer._config_map,
     ("", "persistentvolumeclaims"): NodeAuthorizer._named_by_pod,
     ("", "persistentvolumeclaims/status"): NodeAuthorizer._claim_status,
     ("", "persistentvolumes"): NodeAuthorizer._volumes,

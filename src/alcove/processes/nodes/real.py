@@ -41,6 +41,7 @@ from alcove.agent.pods.hollow_executor import HollowPodExecutor
 from alcove.agent.pods.node_services import IdRanges, NodeServices, PodDirectories
 from alcove.agent.pods.pod_workers import Found
 from alcove.agent.pods.real_executor import RealPodExecutor
+from alcove.agent.pods.reservations import NodeReservations
 from alcove.agent.pods.running_pods import RunningPods
 from alcove.agent.pods.runtime_classes import RuntimeClasses
 from alcove.agent.runtime import seccomp, security
@@ -88,7 +89,10 @@ async def start(agent: AgentProcess) -> list[NodeStatusManager]:
     found = await node.found()
     client = agent.planes.client(HOME)
     cached_node = CachedNode(client, config.name)
-    workers = agent.add_workers(config.name, allocatable_of(node.facts()), node.executor, found, cached_node)
+    reservations = NodeReservations(client, config.name)
+    workers = agent.add_workers(
+        config.name, allocatable_of(node.facts()), node.executor, found, cached_node, reservations
+    )
     services = node.services
     storage = PodStorageMeter(services.folders, services.volumes, services.snapshots)
     housekeeping = NodeHousekeeping(workers, services, node.images, storage, config.storage_bounds)

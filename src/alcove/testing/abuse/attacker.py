@@ -18,7 +18,7 @@ from msgspec import Struct
 from alcove.api.objects import Object
 from alcove.client import kubeconfig
 from alcove.client.errors import ClientError
-from alcove.client.pool import HttpPool
+from alcove.client.pool import HttpPool, RequestLimits
 
 CORE = "/api/v1/namespaces/default"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -42,7 +42,7 @@ class Attacker:
         self.target = target
         user = kubeconfig.load(target.kubeconfig)
         self._user = user
-        self._pool = HttpPool(user, connections_max=64)
+        self._pool = HttpPool(user, RequestLimits(connections_max=64))
         self.outcomes: Counter[str] = Counter()
         """Answers by kind and status."""
         self.numbers = itertools.count(1)

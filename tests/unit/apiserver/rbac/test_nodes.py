@@ -109,6 +109,19 @@ def test_what_its_pods_name_it_reads_one_by_one(
             assert not authorizer.allows(A, access(verb, tenant, what, where))
 
 
+def test_it_reads_what_is_reserved_on_it_for_dedicated_planes(reader: MemoryReader) -> None:
+    authorizer = Authorizer(reader)
+    assert authorizer.allows(A, access("get", SYSTEM, "configmaps", "alcove-escrow/a"))
+    for verb, tenant, where in (
+        ("get", SYSTEM, "alcove-escrow/b"),
+        ("get", ACME, "alcove-escrow/a"),
+        ("get", SYSTEM, "kube-system/a"),
+        ("update", SYSTEM, "alcove-escrow/a"),
+        ("list", SYSTEM, "alcove-escrow/"),
+    ):
+        assert not authorizer.allows(A, access(verb, tenant, "configmaps", where))
+
+
 @pytest.mark.parametrize("verb", ["create", "update", "patch", "delete", "deletecollection", "*"])
 @pytest.mark.parametrize(("what", "where"), NAMED_MINE)
 def test_what_its_pods_name_it_does_not_write(reader: MemoryReader, verb: str, what: str, where: str) -> None:
