@@ -11,6 +11,8 @@
 | `flows_per_s`          | distinct flows that a reader sees that asks once a second, while one pod opens as many as it can: bounded by the network's table |
 | `flows_cpu_percent`    | CPU time of that reader, with names, in percent of one core                           |
 | `report_ms`            | reading and naming all flows of a full table                                          |
+| `meter_error_percent`  | what all tenants are charged for (bytes sent, CPU time), to what veths and cgroups counted: the larger difference |
+| `meter_cpu_percent`    | CPU time of the meters of 100 pods, in percent of one core                            |
 
 Cases with and without counters take turns, so that whatever else the machine does hits both; medians of the ratios of
 neighbours are compared.
@@ -45,6 +47,7 @@ from alcove.testing.packets import ACK, ROUTER_MAC, SYN, Tap, ethernet, ipv4, tc
 from bench.dataplane import turns
 from bench.dataplane_load import Connections, RequestResponse, Stream, steady, usual
 from bench.dataplane_paths import ours
+from bench.sight_meters import cost, exactness
 
 Figures = dict[str, float]
 VNI = 77
@@ -219,7 +222,7 @@ def seen(seconds: float) -> Figures:
 
 def measure(quick: bool) -> Figures:
     which = 0 if quick else 1
-    return ratios(which) | packets() | seen(SEEN_SECONDS[which])
+    return ratios(which) | packets() | seen(SEEN_SECONDS[which]) | exactness() | cost()
 
 
 def main() -> int:

@@ -25,6 +25,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "agent.cni.plugin.RESPONSE_SECONDS_MAX",
         "agent.cni.server.READ_SECONDS_MAX",
         "agent.logs.rotation.REOPEN_SECONDS_MAX",
+        "agent.metering.usage_reporter.REPORT_SECONDS_MAX",
         "agent.network.hollow.ENDPOINT_SECONDS_MAX",
         "agent.network.reconciler.TENANT_SYNC_SECONDS_MAX",
         "agent.runtime.handlers.CANARY_SECONDS_MAX",
@@ -60,6 +61,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "apiserver.console.ended.FILE_BYTES_MAX",
     ),
     "How much is done in one go before others have their turn; the rest follows.": (
+        "controllers.usage.controller.WRITES_MAX",
         "http.tls_transport.READ_BYTES_MAX",
         "client.plane_share.SLICE_SECONDS_MAX",
         "apiserver.cache.cache.EVENTS_AT_ONCE_MAX",
@@ -114,6 +116,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "scheduler.snapshot.JOURNAL_MAX",
     ),
     "A limit of a format, a protocol or a type: Kubernetes', X.509's, DNS', HTTP's, Linux'.": (
+        "api.usage.AMOUNT_MAX",
         "api.kinds.networking.serviceips._CIDRS_MAX",
         "agent.images.registry_dialer.PORT_MAX",
         "agent.network.node_network.INTERFACE_LENGTH_MAX",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections import defaultdict
 from collections.abc import Iterator
 
 import pytest
@@ -35,7 +37,7 @@ PATIENT = {"periodSeconds": 1, "timeoutSeconds": 30}
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    with RealCluster(tmp_path_factory.mktemp("pods")) as running:
+    with RealCluster(tmp_path_factory.mktemp("pods"), 1, "--usage-interval", "2") as running:
         yield running
 
 
@@ -404,3 +406,40 @@ def test_nothing_of_a_deleted_pod_is_left(cluster: RealCluster, acme: Caller) ->
     tenant_group = pod_group(cluster.nodes[0], "acme", uid).rpartition("/")[0]
     wait_until(lambda: uid not in Cgroups.of_machine().children(tenant_group))
     wait_until(lambda: not [name for name in namespaces.names("alcove-") if uid in name])
+
+
+def used(cluster: RealCluster) -> dict[str, int]:
+    """What acme has used of the node, in all hours that it reports."""
+    answer = cluster.server.system.get("/apis/usage.alcove.io/v1alpha1/usagereports/n1")
+    amounts: dict[str, int] = defaultdict(int)
+    for tenants in answer.json["spec"]["hours"].values() if answer.status == 200 else ():
+        for name, amount in tenants.get("acme", {}).items():
+            amounts[name] += amount
+    return amounts
+
+
+def test_what_short_pods_use_is_metered_and_a_killed_agent_counts_nothing_twice(
+    cluster: RealCluster, acme: Caller
+) -> None:
+    create(acme, plain("lasting"))
+    ready(acme, "lasting")
+    before = used(cluster)
+    burner = plain("burner", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done", restartPolicy="Never")
+    burner["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "200m", "memory": "16Mi"}}
+    create(acme, burner)
+    ended(acme, "burner")
+    acme.delete(f"{PODS}/burner")
+    gone(acme, "burner")
+    burnt = before["cpuUsedNanoseconds"] + 100_000_000
+    after = wait_until(lambda: found if (found := used(cluster))["cpuUsedNanoseconds"] > burnt else None)
+    assert after["podsStarted"] > before["podsStarted"]
+    assert after["cpuRequestedNanoseconds"] >= before["cpuRequestedNanoseconds"] + 200_000_000
+    agent = cluster.agents["n1"]
+    agent.stop(signal.SIGKILL)
+    agent.start()
+    agent.wait()
+    seconds = after["podSeconds"] + 5
+    again = wait_until(lambda: found if (found := used(cluster))["podSeconds"] > seconds else None)
+    # Pods that sleep use little; what was counted before would be as much again.
+    assert again["cpuUsedNanoseconds"] < 1.5 * after["cpuUsedNanoseconds"]
+    assert again["podsStarted"] == after["podsStarted"]

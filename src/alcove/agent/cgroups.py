@@ -133,6 +133,14 @@ class Cgroups:
             processes = _number(self._path("pids", group) / "pids.current")
         return CgroupUsage(cpu, memory, max(0, memory - inactive), processes)
 
+    def inode(self, group: str) -> int:
+        """The number of the cgroup's directory where its CPU time is counted; 0 if it does not exist."""
+        controller = "" if self.layout is CgroupLayout.V2 else "cpuacct"
+        try:
+            return self._path(controller, group).stat().st_ino
+        except OSError:
+            return 0
+
     def memory_limit(self, group: str) -> int:
         """In bytes; 0 for none."""
         if self.layout is CgroupLayout.V2:

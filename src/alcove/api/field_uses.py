@@ -151,6 +151,8 @@ ROWS = (
     ),
     Row("io.alcove.sight.v1alpha1.TraceSpec.*", FieldUse.READ, "apiserver/sight/"),
     Row("io.alcove.sight.v1alpha1.*", FieldUse.STORED, "Reported by nodes; nobody writes them."),
+    Row("io.alcove.usage.v1alpha1.UsageAmounts.*", FieldUse.STORED, "Added up, all alike (api/usage.py)."),
+    Row("io.alcove.usage.v1alpha1.*", FieldUse.READ, "api/usage.py apiserver/sight/ controllers/usage/"),
     # Fields that the API server itself acts on: schemas, conversions, defaults.
     Row(
         "apiextensions.v1.* meta.v1.* authorization.v1.*SelectorAttributes.* authorization.v1.* authentication.v1.* "

@@ -39,9 +39,11 @@ from alcove.api.kinds import (
     scheduling,
     storage,
     storagemigration,
+    usage,
 )
 from alcove.api.objects import Object
 from alcove.api.schema import alcove_schemas, kubernetes_schemas, metrics, sight
+from alcove.api.schema import usage as usage_schemas
 from alcove.api.schema.definitions import Definitions
 from alcove.api.schema.node import SchemaNode
 from alcove.api.warnings.base import DEPRECATED
@@ -228,9 +230,16 @@ GROUPS: tuple[GroupVersionKinds, ...] = (
         Row("nodes", "NodeMetrics", _RING0, verbs=_READ),
         Row("pods", "PodMetrics", _NAMESPACE, verbs=_READ),
     )),
-    GroupVersionKinds("sight.alcove.io", "v1alpha1", sight.PACKAGE, {"flows": Strategy(), "traces": Strategy()}, (
+    GroupVersionKinds("sight.alcove.io", "v1alpha1", sight.PACKAGE, {
+        "flows": Strategy(), "tenantusages": Strategy(), "traces": Strategy(),
+    }, (
         Row("flows", "Flow", _NAMESPACE, verbs=("list",)),
+        Row("tenantusages", "TenantUsage", _TENANT, verbs=("list",)),
         Row("traces", "Trace", _NAMESPACE, verbs=_CREATE),
+    )),
+    GroupVersionKinds("usage.alcove.io", "v1alpha1", usage_schemas.PACKAGE, usage.STRATEGIES, (
+        Row("usagerecords", "UsageRecord", _RING0),
+        Row("usagereports", "UsageReport", _RING0, (), _STATUS),
     )),
     GroupVersionKinds("arktos.futurewei.com", "v1", alcove_schemas.ARKTOS, arktos.STRATEGIES, (
         Row("networks", "Network", _TENANT, ("net", "ne"), _STATUS),

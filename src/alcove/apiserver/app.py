@@ -55,6 +55,7 @@ from alcove.apiserver.responses import error_response
 from alcove.apiserver.routes import Routes
 from alcove.apiserver.seating import RequestSeats
 from alcove.apiserver.services import ApiServerServices
+from alcove.apiserver.usage.api_time import ApiTimeMeter
 from alcove.component import request_ids
 from alcove.http.connections import ConnectionSlot
 from alcove.http.messages import SLICE_BYTES, BodyParts, HttpRequest, HttpResponse, header_safe
@@ -95,6 +96,7 @@ class AppParts(Struct, frozen=True):
     routes: Routes
     extensions: ExtensionProxy
     planes: PlaneProxy
+    api_time: ApiTimeMeter
 
 
 class App:
@@ -142,9 +144,15 @@ class App:
                 self._parts.meter.record(call.identity.tenant, elapsed)
             else:
                 self._parts.meter.add(elapsed)
+                self._count_time(call, started)
             return response
+        self._count_time(call, started)
         waiting = self._wait(call, outcome)
         return self._parts.meter.measured(call.identity.tenant, waiting) if call.verb else waiting
+
+    def _count_time(self, call: ApiCall, started: float) -> None:
+        if call.verb:
+            self._parts.api_time.add(call.identity.tenant, perf_counter() - started)
 
     def _run(self, call: ApiCall, first: int) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         for index in range(first, len(self.pipeline)):

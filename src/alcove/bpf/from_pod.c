@@ -56,6 +56,7 @@ INLINE int to_known(struct __sk_buff *skb, struct packet *pkt, const struct port
 
 	if (!(endpoint->flags & ENDPOINT_LOCAL)) {
 		count_path(PATH_DIRECT);
+		meter_sent(skb, port);
 		return send_to_node(skb, pkt, endpoint->node, port->priority, port->tos);
 	}
 	if (port->flags & PORT_BACKEND) {
@@ -64,6 +65,7 @@ INLINE int to_known(struct __sk_buff *skb, struct packet *pkt, const struct port
 			return -reason;
 	}
 	count_path(PATH_LOCAL);
+	meter_local(skb, pkt, port, endpoint);
 	return into_endpoint(skb, endpoint);
 }
 
@@ -85,6 +87,8 @@ INLINE int to_world(struct __sk_buff *skb, struct packet *pkt, const struct port
 	if (!answers && is_forbidden(&pkt->flow.target))
 		return -REASON_UNDERLAY;
 	count_path(PATH_GATEWAY);
+	if (!answers)
+		meter_sent_to_world(skb, port);
 	return into_port(skb, route->ifindex, route->mac);
 }
 
@@ -99,6 +103,7 @@ INLINE int to_unknown(struct __sk_buff *skb, struct packet *pkt, const struct po
 	node = memory ? learned_node(memory, &pkt->flow.target) : 0;
 	if (node) {
 		count_path(PATH_LEARNED);
+		meter_sent(skb, port);
 		return send_to_node(skb, pkt, node, port->priority, port->tos);
 	}
 	route = route_of(port->vni, &pkt->flow.target);
@@ -109,6 +114,7 @@ INLINE int to_unknown(struct __sk_buff *skb, struct packet *pkt, const struct po
 	if (route->flags & ROUTE_SELF || !route->count)
 		return -REASON_NO_ENDPOINT;
 	count_path(route->kind == ROUTE_SUBNET ? PATH_BOUNCER : PATH_DIVIDER);
+	meter_sent(skb, port);
 	return send_to_node(skb, pkt, route_node(route, &pkt->flow.target), port->priority, port->tos);
 }
 
@@ -121,6 +127,7 @@ INLINE int hairpin_back(struct __sk_buff *skb, struct packet *pkt, const struct 
 		return -reason;
 	if (address_is_hairpin(&pkt->flow.target))
 		return -REASON_NO_ROUTE;
+	meter_hairpin(skb, port);
 	return into_port(skb, skb->ifindex, port->mac);
 }
 
@@ -157,11 +164,23 @@ INLINE int translate(struct __sk_buff *skb, struct packet *pkt, const struct por
 	return reason;
 }
 
+/* Packets with external sources come from the gateway: replies are for the pod itself, those of clients for a service. */
+INLINE __u8 find_way(const struct packet *pkt, const struct port *port)
+{
+	const struct route *route;
+
+	if (!(port->flags & PORT_GATEWAY) || endpoint_of(port->vni, &pkt->flow.source))
+		return WAY_NETWORK;
+	route = route_of(port->vni, &pkt->flow.target);
+	return route && route->kind == ROUTE_SERVICE ? WAY_DOOR : WAY_WORLD;
+}
+
 INLINE int from_port(struct __sk_buff *skb, struct packet *pkt, const struct port *port)
 {
 	const struct endpoint *endpoint = NULL;
 	int reason;
 
+	pkt->way = find_way(pkt, port);
 	if (!(port->flags & PORT_SERVICES))
 		endpoint = endpoint_of(port->vni, &pkt->flow.target);
 	if (pkt->fragment && needs_ports(port, endpoint)) {
@@ -175,8 +194,10 @@ INLINE int from_port(struct __sk_buff *skb, struct packet *pkt, const struct por
 		reason = translate(skb, pkt, port, &endpoint);
 		if (reason)
 			return -reason;
-		if (address_is_hairpin(&pkt->flow.source))
+		if (address_is_hairpin(&pkt->flow.source)) {
+			meter_hairpin(skb, port);
 			return into_port(skb, skb->ifindex, port->mac);
+		}
 	}
 	reason = check_policy(skb, pkt, port, endpoint);
 	if (reason)

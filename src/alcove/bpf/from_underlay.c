@@ -36,7 +36,10 @@ INLINE int from_tunnel(struct __sk_buff *skb, struct packet *pkt, __be16 protoco
 	reason = decapsulate(skb, pkt);
 	if (!reason)
 		reason = arrive(skb, pkt, endpoint);
-	return reason ? -reason : into_endpoint(skb, endpoint);
+	if (reason)
+		return -reason;
+	meter_received(skb, endpoint);
+	return into_endpoint(skb, endpoint);
 }
 
 INLINE bool is_tunnel(const struct outer *outer)

@@ -28,7 +28,10 @@ INLINE int from_device(struct __sk_buff *skb, struct packet *pkt)
 		return send_by_device(skb, pkt->vni, node, key.tunnel_tos);
 	}
 	reason = arrive(skb, pkt, endpoint);
-	return reason ? -reason : into_endpoint(skb, endpoint);
+	if (reason)
+		return -reason;
+	meter_received(skb, endpoint);
+	return into_endpoint(skb, endpoint);
 }
 
 SEC("tc")

@@ -105,3 +105,6 @@ DROPLETS = Resource("mizar.com", "v1", "droplets", "Droplet", False)
 
 FLOWS = Resource("sight.alcove.io", "v1alpha1", "flows", "Flow")
 TRACES = Resource("sight.alcove.io", "v1alpha1", "traces", "Trace")
+TENANT_USAGES = Resource("sight.alcove.io", "v1alpha1", "tenantusages", "TenantUsage", False)
+USAGE_REPORTS = Resource("usage.alcove.io", "v1alpha1", "usagereports", "UsageReport", False)
+USAGE_RECORDS = Resource("usage.alcove.io", "v1alpha1", "usagerecords", "UsageRecord", False)

@@ -42,6 +42,7 @@ from alcove.controllers.storageversions import StorageVersionMigrator
 from alcove.controllers.tenants import TenantController
 from alcove.controllers.tokensecrets import TokenSecretController
 from alcove.controllers.ttl import TtlAfterFinished
+from alcove.controllers.usage import UsageController
 from alcove.controllers.volumes import (
     ClaimBinder,
     ClaimProtection,
@@ -108,4 +109,5 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     LoadBalancerController,
     GatewayController,
     IngressController,
+    UsageController,
 )

@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from alcove.api.ids import ALL, SYSTEM, TenantId
 from alcove.api.objects import Object
@@ -47,6 +47,7 @@ from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.resources import NODES, Resource
 from alcove.controllers.metadata_cache import MetadataCache
+from alcove.controllers.metrics import ControllerMetrics
 from alcove.controllers.plane_certificates import PlaneCertificates
 from alcove.network.providers.all import PROVIDERS
 from alcove.network.providers.base import Providers
@@ -79,6 +80,8 @@ class ControllerOptions(Struct, frozen=True, kw_only=True):
     providers: Providers = PROVIDERS
     plane_certificates: PlaneCertificates | None = None
     """What dedicated planes are made with; None to run none."""
+    usage_retention_days: int = 32
+    """How long records of what tenants have used are kept."""
 
 
 class ControllerContext(Struct, frozen=True, kw_only=True):
@@ -91,6 +94,7 @@ class ControllerContext(Struct, frozen=True, kw_only=True):
     authorities: Mapping[PlaneId, str]
     """Each plane's certificate authority, in PEM."""
     options: ControllerOptions = ControllerOptions()
+    metrics: ControllerMetrics = field(default_factory=ControllerMetrics)
 
 
 class WatchSource(Struct, frozen=True):

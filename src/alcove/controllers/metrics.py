@@ -1,4 +1,4 @@
-"""Controller metrics: per controller, and queue depth for the TENANTS_SHOWN tenants with the longest queues.
+"""Controller metrics: per controller; queue depth and usage for the TENANTS_SHOWN tenants with the most.
 
 Updates are a few operations on plain numbers; Prometheus metric types are built only on a scrape.
 """
@@ -6,7 +6,7 @@ Updates are a few operations on plain numbers; Prometheus metric types are built
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -15,6 +15,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from alcove.api.usage import FIELDS, UsageAmounts
 from alcove.component.histogram import Histogram
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class ControllerMetrics(Collector):
 
     def __init__(self) -> None:
         self._loops: list[LoopMetrics] = []
+        self.usage: Mapping[str, UsageAmounts] = {}
+        """What tenants have used since midnight, by tenant."""
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -75,6 +78,7 @@ class ControllerMetrics(Collector):
                 results.add_metric((loop.controller, outcome), count)
         yield results
         yield _deepest(self._loops)
+        yield _most_used(self.usage)
 
     def _waited(self) -> Iterable[tuple[str, Histogram]]:
         return [(loop.controller, loop.waited) for loop in self._loops]
@@ -112,6 +116,20 @@ def _deepest(loops: Sequence[LoopMetrics]) -> Metric:
     )
     for tenant, depth in depths.most_common(TENANTS_SHOWN):
         family.add_metric((tenant,), depth)
+    return family
+
+
+def _most_used(usage: Mapping[str, UsageAmounts]) -> Metric:
+    family = GaugeMetricFamily(
+        "alcove_tenant_usage_today",
+        "Usage since midnight (UTC), for the tenants with the most of each resource.",
+        labels=("tenant", "resource"),
+    )
+    for resource in FIELDS:
+        amounts = Counter({tenant: getattr(each, resource) for tenant, each in usage.items()})
+        for tenant, amount in amounts.most_common(TENANTS_SHOWN):
+            if amount:
+                family.add_metric((tenant, resource), amount)
     return family
 
 

@@ -55,6 +55,7 @@ async def work(
             clock=runner.clock,
             authorities=runner.authorities,
             options=runner.options,
+            metrics=runner.metrics,
         )
         controllers = [controller(context) for controller in runner.controllers]
         # No loop runs before all mirrors are synced: a missing object would look like a deleted one.

@@ -36,7 +36,7 @@ _POINTERS = (
 )
 _log: list[str] = []
 _INFORMATION = 1
-_SKB_BYTES, _SKB_IFINDEX = 192, 40
+_SKB_BYTES, _SKB_MARK, _SKB_IFINDEX = 192, 8, 40
 """The size of the kernel's __sk_buff, and the offset of its link in it."""
 _libc = ctypes.CDLL(None)
 
@@ -264,11 +264,12 @@ class TestRun(Struct, frozen=True):
 
 
 def test_run(program: int, frame: bytes, ifindex: int, repeat: int = 1) -> TestRun:
-    """Runs a TC program on a frame as if the link had received it; nothing is sent. Must be called in the link's
-    namespace. Raises KernelRefused."""
+    """Runs a TC program on a frame as if the link had received it; nothing is sent, and meters do not count it (see
+    bpf/lib/meter.h). Must be called in the link's namespace. Raises KernelRefused."""
     data, room = ctypes.create_string_buffer(frame, len(frame)), ctypes.create_string_buffer(len(frame) + 256)
     context = ctypes.create_string_buffer(_SKB_BYTES)
     struct.pack_into("=I", context, _SKB_IFINDEX, ifindex)
+    struct.pack_into("=I", context, _SKB_MARK, 1)
     options = TestRunOptions(
         sz=ctypes.sizeof(TestRunOptions),
         data_in=ctypes.addressof(data),

@@ -15,6 +15,8 @@ from alcove.dataplane.address import NO_ADDRESS, Address, Prefix, pack, pack_mac
 from alcove.dataplane.errors import MapFull
 from alcove.dataplane.maps import (  # fmt: skip
     BUCKET,
+    DOOR_BALANCER,
+    DOOR_SLOT_SHIFT,
     ENDPOINT,
     ENDPOINT_KEY,
     FORBIDDEN_KEY,
@@ -204,7 +206,9 @@ def desired(
         key = NODE_PORT_KEY.pack(
             pack(node_port.address), node_port.port.to_bytes(2, "big"), node_port.protocol
         )
-        entries[MapName.DOORS][key] = PRESENT
+        slot = observed.slots.get(node_port.vni, MEMORIES_MAX)
+        is_balancer = node_port.address not in (node, node6)
+        entries[MapName.DOORS][key] = WORD.pack(slot << DOOR_SLOT_SHIFT | DOOR_BALANCER * is_balancer)
     return entries
 
 
@@ -352,7 +356,7 @@ def add_gateway(
         gateway.vni, slot, mac, flags, PRIORITY[TrafficClass.PREMIUM], TOS[TrafficClass.PREMIUM], index, first4,
         first6, 0, 0, 0, 0,
     )  # fmt: skip
-    common = EndpointFlag.LOCAL | (EndpointFlag.SERVICES if has_services else 0)
+    common = EndpointFlag.LOCAL | EndpointFlag.GATEWAY | (EndpointFlag.SERVICES if has_services else 0)
     anycast = ENDPOINT.pack(NO_NODE, index, mac, common | EndpointFlag.ANYCAST, slot, 0, 0)
     for one in gateway.addresses:
         entries[MapName.ENDPOINTS][endpoint_key(gateway.vni, one.ip)] = anycast

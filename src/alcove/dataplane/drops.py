@@ -52,17 +52,17 @@ class DropCount(Struct, frozen=True):
     bytes: int
 
 
-def _cpus() -> int:
+def cpus() -> int:
     return int(library().libbpf_num_possible_cpus())
 
 
-def _per_cpu(one: Map, index: int) -> Iterator[bytes]:
+def per_cpu(one: Map, index: int) -> Iterator[bytes]:
     """The value of each CPU. The kernel pads values to 8 bytes."""
     size = one.value_size + -one.value_size % 8
-    buffer = ctypes.create_string_buffer(size * _cpus())
+    buffer = ctypes.create_string_buffer(size * cpus())
     if library().bpf_map_lookup_elem(one.fd, INDEX.pack(index), buffer) < 0:
         raise KernelRefused(f"read {one.name}", ctypes.get_errno())
-    for cpu in range(_cpus()):
+    for cpu in range(cpus()):
         yield buffer.raw[cpu * size : cpu * size + one.value_size]
 
 
@@ -70,7 +70,7 @@ def read_counts(drops: Map) -> dict[DropReason, DropCount]:
     """Drops since the instance was created, by reason; reasons without drops are omitted."""
     by_reason = {}
     for reason in DropReason:
-        counts = [DROP_COUNT.unpack(raw) for raw in _per_cpu(drops, reason)]
+        counts = [DROP_COUNT.unpack(raw) for raw in per_cpu(drops, reason)]
         packets = sum(count["packets"] for count in counts)
         if packets:
             by_reason[reason] = DropCount(packets, sum(count["bytes"] for count in counts))
@@ -78,4 +78,4 @@ def read_counts(drops: Map) -> dict[DropReason, DropCount]:
 
 
 def read_paths(paths: Map) -> dict[PathTaken, int]:
-    return {path: sum(int.from_bytes(raw, "little") for raw in _per_cpu(paths, path)) for path in PathTaken}
+    return {path: sum(int.from_bytes(raw, "little") for raw in per_cpu(paths, path)) for path in PathTaken}

@@ -80,7 +80,7 @@ class Pins:
         if not all((directory / name).exists() for name in PROGRAMS):
             self._load(path, constants, directory)
         descriptors = {name: bpf.open_pinned(directory / name) for name in PROGRAMS}
-        ids = {name: program_id(descriptor) for name, descriptor in descriptors.items()}
+        ids = {name: object_id(descriptor) for name, descriptor in descriptors.items()}
         return Programs(version, descriptors, ids)
 
     def _load(self, path: Path, constants: bytes, directory: Path) -> None:
@@ -198,16 +198,17 @@ class NetworkMemories:
         self.drops.outer.close()
 
 
-class _ProgramInfo(ctypes.Structure):
+class _ObjectInfo(ctypes.Structure):
     _fields_ = (("type", ctypes.c_uint32), ("id", ctypes.c_uint32), ("rest", ctypes.c_char * 248))
 
 
-def program_id(descriptor: int) -> int:
-    info = _ProgramInfo()
+def object_id(descriptor: int) -> int:
+    """The kernel's id of a program or map. Raises KernelRefused."""
+    info = _ObjectInfo()
     size = ctypes.c_uint32(ctypes.sizeof(info))
     library = bpf.library()
     if library.bpf_obj_get_info_by_fd(descriptor, ctypes.byref(info), ctypes.byref(size)) < 0:
-        raise KernelRefused("get program info", ctypes.get_errno())
+        raise KernelRefused("get the id of a BPF object", ctypes.get_errno())
     return int(info.id)
 
 

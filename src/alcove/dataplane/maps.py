@@ -84,6 +84,10 @@ TRACK = StructLayout(
 )  # fmt: skip
 DROP_COUNT = StructLayout("drop_count", packets="Q", bytes="Q")
 DROPPED = StructLayout("dropped", packets="Q", bytes="Q", policy="Q", start="I", tick="I")
+METER = StructLayout(
+    "meter", network_out="Q", network_in="Q", world_out="Q", world_in="Q", node_port_out="Q", node_port_in="Q",
+    balancer_out="Q", balancer_in="Q",
+)  # fmt: skip
 INDEX = StructLayout("", index="I")
 WORD = StructLayout("", word="I")
 CLASS = StructLayout("", named="Q")
@@ -91,7 +95,7 @@ CLASS = StructLayout("", named="Q")
 LAYOUTS = (
     CONFIG, PORT, BUCKET, ENDPOINT_KEY, ENDPOINT, NODE, ROUTE_KEY, ROUTE, FORBIDDEN_KEY, SERVICE_KEY, SERVICE,
     BACKEND_KEY, BACKEND, MEMBER_KEY, PEER_KEY, RULE_KEY, NETWORK_KEY, NODE_PORT_KEY, TUPLE, FLOW, TRACK, DROP_COUNT,
-    DROPPED,
+    DROPPED, METER,
 )  # fmt: skip
 
 
@@ -105,6 +109,7 @@ class EndpointFlag(IntFlag):
     LOCAL = 0x1
     ANYCAST = 0x2
     SERVICES = 0x4
+    GATEWAY = 0x8
 
 
 class RouteKind(IntEnum):
@@ -212,4 +217,6 @@ def port_key(ifindex: int) -> bytes:
 
 MEMORIES = "memories"
 DROP_TABLES = "drop_tables"
+METERS = "meters"
+DOOR_BALANCER, DOOR_SLOT_SHIFT = 0x1, 1
 MEMORIES_MAX = 4096

@@ -53,6 +53,7 @@ from alcove.dataplane.maps import (
     PathTaken,
     port_key,
 )
+from alcove.dataplane.meters import NetworkMeters
 from alcove.dataplane.model import DataplaneSettings, DataplaneState, Veth
 from alcove.dataplane.netlink import Netlink
 from alcove.dataplane.services import ticks
@@ -122,7 +123,11 @@ class DataPlane:
         self.network_drop_counts = self.pins.open_map("network_drops", INDEX.size, 8)
         self.memories = NetworkMemories(self.pins)
         self.memories.restore()
+        self.meters = NetworkMeters(self.pins)
         self.held: Entries = read_back(self.maps)
+        for vni, slot in self.slots().items():
+            if slot in self.memories.flows.slots:
+                self.meters.name(slot, vni, self.memories)
         # New maps have no entries for existing ports: keep the older programs until the first `apply`.
         self.guarding = None if self.held[MapName.PORTS] else (vxlan.index, egress.index)
         if self.guarding is None:
@@ -287,7 +292,10 @@ class DataPlane:
         entries = {network.vni: network.memory_entries for network in self.state.networks}
         for vni in vnis:
             self.checkpoint(f"memory of {vni}")
+            if slots[vni] not in self.memories.flows.slots:
+                self.meters.begin(slots[vni])
             self.memories.ensure(slots[vni], entries.get(vni, MEMORY_ENTRIES))
+            self.meters.name(slots[vni], vni, self.memories)
         return {vni: slots[vni] for vni in vnis}
 
     def _remove_orphans(self, state: DataplaneState, observed: ObservedKernelState) -> None:
@@ -301,6 +309,7 @@ class DataPlane:
         used = set(self.slots().values())
         for slot in self.memories.slots - used:
             self.checkpoint(f"drop memory {slot}")
+            self.meters.end(slot)
             self.memories.drop(slot)
 
     def drops(self) -> dict[DropReason, DropCount]:
@@ -348,6 +357,7 @@ class DataPlane:
             os.close(self.namespace)
             self.namespace = -1
         self.memories.close()
+        self.meters.close()
         for one in (*self.maps.values(), self.drop_counts, self.path_counts, self.network_drop_counts):
             one.close()
         for descriptor in self.programs.descriptors.values():

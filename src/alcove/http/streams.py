@@ -232,15 +232,39 @@ class _CountingReader(asyncio.StreamReader):
         super().feed_data(data)
 
 
+class _CountingWriter(asyncio.StreamWriter):
+    """Counts the bytes to send, sent or not."""
+
+    sent_bytes = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.sent_bytes += len(data)
+        super().write(data)
+
+    def writelines(self, data: Iterable[bytes | bytearray | memoryview]) -> None:
+        parts = list(data)
+        self.sent_bytes += sum(map(len, parts))
+        super().writelines(parts)
+
+
 _S = TypeVar("_S", bound="HttpClientStream")
 
 
 class HttpClientStream(HttpStream):
     """A connection to a server, for one exchange after another."""
 
-    def __init__(self, reader: _CountingReader, writer: asyncio.StreamWriter, limits: HttpLimits) -> None:
+    def __init__(self, reader: _CountingReader, writer: _CountingWriter, limits: HttpLimits) -> None:
         super().__init__(reader, writer, limits, requests=False)
         self._counting = reader
+        self._sending = writer
+
+    @property
+    def sent_bytes(self) -> int:
+        return self._sending.sent_bytes
+
+    @property
+    def received_bytes(self) -> int:
+        return self._counting.received_bytes
 
     @classmethod
     async def over(cls: type[_S], sock: socket.socket, limits: HttpLimits) -> _S:
@@ -253,7 +277,7 @@ class HttpClientStream(HttpStream):
         except BaseException:
             sock.close()
             raise
-        return cls(reader, asyncio.StreamWriter(transport, protocol, reader, loop), limits)
+        return cls(reader, _CountingWriter(transport, protocol, reader, loop), limits)
 
     @property
     def is_reusable(self) -> bool:

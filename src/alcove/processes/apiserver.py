@@ -79,6 +79,7 @@ from alcove.apiserver.sight.sight_api import SightApi
 from alcove.apiserver.streams.agents import AgentConnector
 from alcove.apiserver.streams.connect import StreamHandler
 from alcove.apiserver.streams.proxy_targets import path_of
+from alcove.apiserver.usage.api_time import ApiTimeMeter
 from alcove.apiserver.usage.metrics_api import MetricsApi
 from alcove.apiserver.usage.usage_collector import UsageCollector
 from alcove.apiserver.watch_hub import WatchHub
@@ -175,7 +176,9 @@ async def _serving(
     )
     divisions = Divisions(cache, flow.limits)
     # After the cache: history is shed before watches.
-    hub = WatchHub(buffers, flow.charge, config.watches_per_tenant_max, counts(Counted.WATCHES))
+    api_time = ApiTimeMeter()
+    charge = api_time.counting(flow.charge)
+    hub = WatchHub(buffers, charge, config.watches_per_tenant_max, counts(Counted.WATCHES))
     crd_removal, revoked = CrdRemoval(), RevokedConnections()
     async with cache:
         divisions.load()
@@ -188,7 +191,9 @@ async def _serving(
         trust = ExtensionTrust(cache, front_proxy, clock, authority.for_nodes(clock()))
         custom = CustomKinds(kinds, cache, clock, webhooks.of)
         authorizer = Authorizer(cache)
-        threads = ComputeThreads(weight=weights(cache), charge=partial(flow.charge, is_on_loop=False))
+        threads = ComputeThreads(
+            weight=weights(cache), charge=api_time.counting(partial(flow.charge, is_on_loop=False))
+        )
         signing_keys = SigningKeys.open(config.keys or config.pki)
         tokens = Tokens(signing_keys, cache, clock)
         static = StaticTokens.open(config.tokens, clock) if config.tokens else None
@@ -217,7 +222,7 @@ async def _serving(
             store, cache, hub, kinds, custom, chain, clock, shared, store.unreadable, threads
         )
         reviews = Reviews(authorizer, authenticator, clock, threads)
-        meter = LoopMeter(flow.charge)
+        meter = LoopMeter(charge)
         seats = RequestSeats(flow, divisions, meter, cache)
         usage = UsageCollector(cache, agents)
         streams = StreamHandler(
@@ -287,6 +292,7 @@ async def _serving(
             routes,
             extensions,
             PlaneProxy(plane_servers, plane_connections, seats.release, counts(Counted.PLANE_REQUESTS)),
+            api_time,
         )
         app = App(parts)
         console_key = signing_keys.derive("console sessions", sessions.KEY_BYTES)
@@ -324,6 +330,8 @@ async def _serving(
                     tasks.restart("certificate renewal", partial(_renew, serving, agents, is_first=is_first))
                     tasks.restart("history cache trimming", partial(_trim_history, store, cache))
                     tasks.restart("activity of tenants", partial(activity.run, services))
+                    if config.admission.home == SYSTEM:
+                        tasks.restart("API time of tenants", partial(api_time.run, services))
                     tasks.restart("memory trimming", keep_trimmed)
                     if is_first:
                         tasks.restart("compaction", Compactor(store, config.history).run)

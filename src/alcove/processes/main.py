@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import alcove
-from alcove.cli import completion, events, flows, kubectl, network, node, tenant, top, trace
+from alcove.cli import completion, events, flows, kubectl, network, node, tenant, top, trace, usage
 from alcove.cli.connectivity import verb as connectivity
 from alcove.processes.verbs import (
     agent,
@@ -70,7 +70,15 @@ app.add_typer(image.app, name="image")
 app.add_typer(connectivity.app, name="connectivity")
 app.command()(console.console)
 app.command(context_settings=kubectl.CONTEXT)(kubectl.kubectl)
-for command in (top.top, events.events, flows.flows, flows.drops, trace.trace, completion.completion):
+for command in (
+    top.top,
+    usage.usage,
+    events.events,
+    flows.flows,
+    flows.drops,
+    trace.trace,
+    completion.completion,
+):
     app.command()(command)
 
 # The processes of a cluster.

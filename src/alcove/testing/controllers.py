@@ -36,8 +36,10 @@ class RunningControllers:
         options: ControllerOptions | None = None,
         *,
         through: Callable[[Transport], Transport] = lambda transport: transport,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """`through` wraps the transport to the server, for example to inject faults."""
+        self._clock = clock
         self._path = path
         self._controllers = controllers
         self._options = options or ControllerOptions()
@@ -80,7 +82,7 @@ class RunningControllers:
         transport = HttpPool(user)
         wanted = ControllerRunner(
             controllers=self._controllers,
-            clock=time.time,
+            clock=self._clock,
             authorities={HOME: user.ca_pem.decode()},
             options=self._options,
             metrics=ControllerMetrics(),

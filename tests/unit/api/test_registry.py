@@ -47,7 +47,7 @@ def test_groups_come_in_order_of_preference(kinds: KindRegistry) -> None:
     assert order.index(("autoscaling", "v2")) < order.index(("autoscaling", "v1"))
 
 
-def test_only_ring0_has_nodes_tenants_and_the_vpc_providers_objects(kinds: KindRegistry) -> None:
+def test_only_ring0_has_nodes_tenants_usage_and_the_vpc_providers_objects(kinds: KindRegistry) -> None:
     assert {str(kind.group_resource) for kind in kinds if kind.scope is Scope.RING0} == {
         "nodes",
         "nodes.metrics.k8s.io",
@@ -58,6 +58,8 @@ def test_only_ring0_has_nodes_tenants_and_the_vpc_providers_objects(kinds: KindR
         "endpoints.mizar.com",
         "subnets.mizar.com",
         "vpcs.mizar.com",
+        "usagerecords.usage.alcove.io",
+        "usagereports.usage.alcove.io",
     }
 
 
@@ -137,6 +139,7 @@ def test_verbs_are_those_of_a_real_server(kinds: KindRegistry) -> None:
         "nodes.metrics.k8s.io": ("get", "list"),
         "pods.metrics.k8s.io": ("get", "list"),
         "flows.sight.alcove.io": ("list",),
+        "tenantusages.sight.alcove.io": ("list",),
         "traces.sight.alcove.io": ("create",),
         "namespaces": one_by_one,
         "tenants": one_by_one,

@@ -184,8 +184,8 @@ def test_a_gateway_is_an_endpoint_and_may_have_egress() -> None:
     made = entries(replace(BASE, gateways=(gateway,)))
     anycast = ENDPOINT.unpack(made[MapName.ENDPOINTS][endpoint_key(5, ip_address("10.0.1.1"))])
     own = ENDPOINT.unpack(made[MapName.ENDPOINTS][endpoint_key(5, ip_address("10.0.1.240"))])
-    assert anycast["flags"] == EndpointFlag.LOCAL | EndpointFlag.ANYCAST
-    assert own["flags"] == EndpointFlag.LOCAL
+    assert anycast["flags"] == EndpointFlag.LOCAL | EndpointFlag.GATEWAY | EndpointFlag.ANYCAST
+    assert own["flags"] == EndpointFlag.LOCAL | EndpointFlag.GATEWAY
     assert route(replace(BASE, gateways=(gateway,)), "0.0.0.0/0") is None
     assert route(replace(BASE, gateways=(replace(gateway, egress=True),)), "0.0.0.0/0") is not None
     kept = NodePort(5, HERE, 30000, Protocol.TCP, IPv4Address("172.20.0.1"), 80, keep_client=True)

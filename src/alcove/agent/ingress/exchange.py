@@ -72,6 +72,8 @@ class HttpExchange:
             await self._stop_sending()
             if not connection.writer.is_closing():
                 self._upstreams.release(connection)
+            else:
+                connection.close()
 
     async def _connect(self, target: IngressTarget, *, fresh: bool = False) -> BackendConnection:
         try:

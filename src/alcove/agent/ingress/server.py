@@ -20,6 +20,7 @@ from alcove.agent.ingress.exchange import HttpExchange, IngressError, UpstreamBr
 from alcove.agent.ingress.headers import ForwardedClient
 from alcove.agent.ingress.limits import IngressLimits
 from alcove.agent.ingress.routing_table import IngressTarget, RoutingTable
+from alcove.agent.ingress.traffic import IngressTraffic
 from alcove.agent.ingress.upstream import Dial, Upstreams
 from alcove.client.keys import TenantKey
 from alcove.component.tasks import BackgroundTasks, TaskSet
@@ -35,11 +36,14 @@ ACCEPT_RETRY_SECONDS = 1.0
 
 
 class IngressServer:
-    def __init__(self, dial: Dial, limits: IngressLimits | None = None) -> None:
+    def __init__(
+        self, dial: Dial, limits: IngressLimits | None = None, traffic: IngressTraffic | None = None
+    ) -> None:
+        """`traffic` counts what is relayed, by tenant."""
         self.table = RoutingTable(DomainGrants())
         """Replaced on every change; requests in progress are not affected."""
         self.limits = limits or IngressLimits()
-        self._upstreams = Upstreams(dial, self.limits)
+        self._upstreams = Upstreams(dial, self.limits, traffic or IngressTraffic())
         self._serving = TaskSet()
         """One task for each connection."""
         self._clients: dict[str, _Client] = {}

@@ -12,6 +12,7 @@ from alcove.agent.ingress.limits import IngressLimits
 from alcove.agent.ingress.reconciler import IngressReconciler, Note
 from alcove.agent.ingress.server import IngressServer
 from alcove.agent.ingress.targets import TenantServices
+from alcove.agent.ingress.traffic import IngressTraffic
 from alcove.client.events import WARNING, EventRecorder, PendingEvent
 from alcove.client.keys import TenantKey
 from alcove.client.planes import Planes
@@ -74,10 +75,11 @@ async def serve(
     plain: Iterable[socket.socket],
     secure: Iterable[socket.socket],
     limits: IngressLimits | None = None,
+    traffic: IngressTraffic | None = None,
 ) -> None:
     """Serves HTTP on the plain sockets and HTTPS on the secure ones until cancelled."""
     dial = called_on_this_loop(gateway_dial(networks.open_gateway, networks.exit_of))
-    server = IngressServer(dial, limits)
+    server = IngressServer(dial, limits, traffic)
     grants = DomainGrants()
     certificates = IngressCertificates(grants)
     reconciler = IngressReconciler(planes, server, certificates, grants, networks.present, note)

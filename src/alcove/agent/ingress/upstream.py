@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from alcove.agent.ingress.limits import IngressLimits
 from alcove.agent.ingress.routing_table import IngressTarget
+from alcove.agent.ingress.traffic import IngressTraffic
 from alcove.client.keys import TenantKey
 from alcove.http.pool import IdleConnections, PoolLimits
 from alcove.http.streams import HttpClientStream
@@ -20,11 +21,21 @@ class BackendConnection(HttpClientStream):
     backend: BackendKey
     is_used = False
     """Whether it has served a request before; then the backend may close it at any moment."""
+    traffic: IngressTraffic
+
+    def close(self) -> None:
+        self.traffic.closed(self)
+        super().close()
+
+    def abort(self) -> None:
+        self.traffic.closed(self)
+        super().abort()
 
 
 class Upstreams:
-    def __init__(self, dial: Dial, limits: IngressLimits) -> None:
+    def __init__(self, dial: Dial, limits: IngressLimits, traffic: IngressTraffic) -> None:
         self._dial = dial
+        self._traffic = traffic
         self._limits = limits
         self._idle: IdleConnections[BackendKey, BackendConnection] = IdleConnections(
             PoolLimits(
@@ -45,7 +56,8 @@ class Upstreams:
         async with asyncio.timeout(self._limits.connect_seconds_max):
             sock = await self._dial(*backend)
         connection = await BackendConnection.over(sock, self._limits)
-        connection.backend = backend
+        connection.backend, connection.traffic = backend, self._traffic
+        self._traffic.opened(target.tenant_key.tenant, connection)
         return connection
 
     def release(self, connection: BackendConnection) -> None:

@@ -21,6 +21,7 @@ from alcove.dataplane.dry_run import KernelVerdict, MadePacket
 from alcove.dataplane.errors import KernelRefused
 from alcove.dataplane.flows import NetworkTraffic
 from alcove.dataplane.linkstate import default_route
+from alcove.dataplane.meters import NetworkMeter
 from alcove.dataplane.model import DataplaneState, Veth
 from alcove.dataplane.netlink import Netlink
 from alcove.dataplane.node_dataplane import DataPlane
@@ -44,6 +45,8 @@ class DataplaneThread:
     def __init__(self, plane: DataPlane) -> None:
         self._plane = plane
         self._policies = PolicyShares()
+        self._owners: dict[int, TenantId] = {}
+        """The tenant of each VNI that was applied since the meters were read."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dataplane")
 
     def close(self) -> None:
@@ -57,6 +60,7 @@ class DataplaneThread:
         """`tenants` has the tenant of each VNI with veths."""
 
         def call() -> AppliedState:
+            self._owners |= tenants
             limited, denied = self._policies.share(state, tenants)
             return self._applied(denied, self._plane.apply(limited))
 
@@ -66,6 +70,7 @@ class DataplaneThread:
         self, state: DataplaneState, tenants: Mapping[int, TenantId], gateways: int | None
     ) -> "asyncio.Future[AppliedState]":
         def call() -> AppliedState:
+            self._owners |= tenants
             limited, denied = self._policies.share(state, tenants)
             return self._applied(denied, self._plane.resync(limited, gateways))
 
@@ -98,6 +103,18 @@ class DataplaneThread:
     def network_drops(self) -> "asyncio.Future[dict[int, int]]":
         """As `DataPlane.network_drops`."""
         return self._submit(lambda: self._plane.network_drops())
+
+    def read_meters(self) -> "asyncio.Future[list[tuple[TenantId, NetworkMeter]]]":
+        """The counters of the networks on the node and of those that have left it, with their tenants; those are empty
+        while they are not known."""
+
+        def call() -> list[tuple[TenantId, NetworkMeter]]:
+            meters = self._plane.meters.read()
+            owned = [(self._owners.get(meter.vni, TenantId("")), meter) for meter in meters]
+            self._owners = {meter.vni: tenant for tenant, meter in owned if tenant}
+            return owned
+
+        return self._submit(call)
 
     def dry_run(self, veth: Veth, packet: MadePacket) -> "asyncio.Future[KernelVerdict]":
         """As `DataPlane.dry_run`."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Collection, Iterable
 from ipaddress import ip_address
 
+from alcove.agent.metering.tenant_meter import NetworkReading
 from alcove.agent.network.attachment_records import AttachmentRecord
 from alcove.agent.network.flow_reports import FlowReporter, FlowSelection, LocalPod, NetworkSnapshot, within
 from alcove.agent.network.reconciler import NetworkReconciler
@@ -72,6 +73,13 @@ class TrafficReader:
         limit = min(selection.limit, REPORTS_MAX)
         reports.sort(key=lambda each: -each.end)
         return NodeFlows(tuple(reports[:limit]), left_out + max(0, len(reports) - limit), tuple(full))
+
+    async def meters(self) -> list[NetworkReading]:
+        """The counters of the networks on this node, and of those that have left it since the last call."""
+        return [
+            NetworkReading(tenant, f"{meter.vni}/{meter.table}", meter.bytes)
+            for tenant, meter in await self._reconciler.dataplane.read_meters()
+        ]
 
     async def trace(self, key: PodKey, target: Address, port: int, protocol: Protocol) -> KernelTrace:
         """What the kernel does with the first packet of such a connection. Raises NotFound, ServiceUnavailable."""

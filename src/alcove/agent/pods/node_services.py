@@ -21,6 +21,7 @@ from alcove.agent.cgroups import Cgroups
 from alcove.agent.images.model import Image
 from alcove.agent.images.pull_policy import ImagePuller
 from alcove.agent.images.snapshots import OverlaySnapshots
+from alcove.agent.metering.tenant_meter import TenantMeter
 from alcove.agent.network.attachment import Attachment
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods import files
@@ -117,6 +118,7 @@ class NodeServices(Struct, frozen=True, kw_only=True):
     pulls: ImagePuller
     snapshots: OverlaySnapshots
     cgroups: Cgroups
+    meter: TenantMeter
     environment: ContainerEnvironment
     seccomp: Object
     machine: NodeCapacity

@@ -147,6 +147,7 @@ class RealPodExecutor:
         cgroups, self._limited_spec = self._services.cgroups, spec
         cgroups.ensure(self._group, cgroup_limits_of(spec, self._services.volumes.file_bytes(self.key)))
         cgroups.balance(self._services.tenant_group(self.key))
+        self._services.meter.pod_started(self.key, spec)
 
     async def _attach(self, pod: Object) -> None:
         try:
@@ -418,6 +419,7 @@ class RealPodExecutor:
         services.cgroups.kill(self._group)
         await services.network.detach(self.key)
         await services.volumes.unmount(self.key)
+        services.meter.pod_ended(self.key)
         await services.cgroups.remove_killed(self._group)
         services.cgroups.balance(services.tenant_group(self.key))
         services.pulls.forget(self.key)

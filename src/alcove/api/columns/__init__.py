@@ -12,6 +12,7 @@ from alcove.api.columns import (
     services,
     sight,
     storage,
+    usage,
     workloads,
 )
 from alcove.api.columns.base import AGE, DEFAULT, NAME
@@ -86,6 +87,7 @@ COLUMNS: dict[tuple[str, str], tuple[PrinterColumn, ...]] = {
     ("resource.k8s.io", "ResourceSlice"): extensions.RESOURCE_SLICE,
     ("scheduling.k8s.io", "PriorityClass"): access.PRIORITY_CLASS,
     ("sight.alcove.io", "Flow"): sight.FLOW,
+    ("sight.alcove.io", "TenantUsage"): usage.TENANT_USAGE,
     ("storage.k8s.io", "CSIDriver"): storage.CSI_DRIVER,
     ("storage.k8s.io", "CSINode"): storage.CSI_NODE,
     ("storage.k8s.io", "CSIStorageCapacity"): storage.CSI_STORAGE_CAPACITY,

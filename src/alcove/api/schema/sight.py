@@ -1,6 +1,8 @@
-"""The schema of sight.alcove.io: flows, which the API server fetches from nodes and never stores."""
+"""The schemas of sight.alcove.io: what the API server fetches from nodes or computes, and never stores."""
 
 from typing import Any
+
+from alcove.api.schema.usage import AMOUNTS
 
 PACKAGE = "io.alcove.sight.v1alpha1"
 
@@ -75,6 +77,22 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
         "required": ["node", "network", "verdict", "protocol", "source", "destination"],
         "x-kubernetes-group-version-kind": [
             {"group": "sight.alcove.io", "kind": "Flow", "version": "v1alpha1"}
+        ],
+    },
+    f"{PACKAGE}.TenantUsage": {
+        "type": "object",
+        "description": "What a tenant has used in a time, of all nodes and API servers.",
+        "properties": {
+            "apiVersion": _text("Version of the schema this object is written in."),
+            "kind": _text("Kind of this object."),
+            "metadata": {"$ref": f"{_META}.ObjectMeta", "description": "The tenant."},
+            "start": {"$ref": f"{_META}.Time", "description": "Beginning of the time."},
+            "end": {"$ref": f"{_META}.Time", "description": "End of the time; it may not be over yet."},
+            "amounts": {"$ref": AMOUNTS, "description": "What was used."},
+        },
+        "required": ["start", "end"],
+        "x-kubernetes-group-version-kind": [
+            {"group": "sight.alcove.io", "kind": "TenantUsage", "version": "v1alpha1"}
         ],
     },
     f"{PACKAGE}.TraceSpec": {

@@ -19,6 +19,7 @@ from alcove.api.resources import (
     POD_CERTIFICATE_REQUESTS,
     PODS,
     SERVICE_ACCOUNTS,
+    USAGE_REPORTS,
 )
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.identity import Identity
@@ -38,6 +39,7 @@ _HANDLED = frozenset(
         PERSISTENT_VOLUMES,
         POD_CERTIFICATE_REQUESTS,
         EVENTS,
+        USAGE_REPORTS,
     )
 )
 
@@ -96,6 +98,9 @@ class NodeRestriction(Plugin):
         if resource == CSI_NODES:
             is_own = attributes.tenant == SYSTEM and attributes.name == node
             return "" if is_own else "can only write its own CSINode"
+        if resource == USAGE_REPORTS:
+            is_own = attributes.tenant == SYSTEM and attributes.name == node
+            return "" if is_own else "can only write its own UsageReport"
         if resource == PERSISTENT_VOLUME_CLAIMS:
             return _claim_violation(attributes)
         if resource == PERSISTENT_VOLUMES:

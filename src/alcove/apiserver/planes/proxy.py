@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from alcove.api.errors import BadRequest
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.node_api import API_SERVER_USER
+from alcove.api.resources import TENANT_USAGES
 from alcove.apiserver.auth.certificates import CLIENT_LIFETIME, CertificateAuthority
 from alcove.apiserver.auth.subjects import Subject
 from alcove.apiserver.call import ApiCall
@@ -104,7 +105,7 @@ class PlaneProxy:
     def forward(self, call: ApiCall) -> Awaitable[HttpResponse] | None:
         """The plane's response; None if this server serves the tenant. Raises ApiError."""
         server = self._servers.of(call.tenant)
-        if server is None:
+        if server is None or _is_of_home(call):
             return None
         request = call.request
         headers = proxyheaders.forwarded_headers(request)
@@ -113,6 +114,11 @@ class PlaneProxy:
         target = f"{path}?{request.raw_query}" if request.raw_query else path
         fields = [*headers.items(), *impersonation(call.identity)]
         return self._forwarder.forward(call, server, target, fields)
+
+
+def _is_of_home(call: ApiCall) -> bool:
+    """Whether ring0 asks for what it knows of the tenant itself: the plane has no records of what was used."""
+    return call.identity.is_system and call.target.resource == TENANT_USAGES.resource and call.verb == "list"
 
 
 def impersonation(identity: Identity) -> Iterator[HeaderField]:

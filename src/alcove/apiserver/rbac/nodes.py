@@ -6,7 +6,8 @@
 - In tenants that have a pod on it, it reads what services, DNS and network policies need: of other nodes'
   pods only the metadata.
 - It reads what ring0 has reserved on it for dedicated planes.
-- It requests tokens and certificates for those pods, updates their status, deletes them, and maintains its own Node, CSINode and Lease.
+- It requests tokens and certificates for those pods, updates their status, deletes them, and maintains its own Node, CSINode, Lease and
+  UsageReport.
 - It reads a few kinds of ring0 by its role there. Nothing else is decided by roles.
 
 A permission ends with the pod that it follows from, at the same revision. A denial does not reveal whether
@@ -54,6 +55,7 @@ _STATUS = frozenset(("get", "patch", "update"))
 _EVENTS = frozenset(("create", "patch", "update"))
 _NODE = _READ | _EVENTS
 _KEEP = frozenset(("create", "delete", "get", "patch", "update"))
+_REPORT = frozenset(("create", "get", "update"))
 
 _ALLOWED = AccessDecision(True, "a pod on the node requires it")
 _SELF = AccessDecision(True, "the object belongs to the node")
@@ -255,6 +257,9 @@ class NodeAuthorizer:
     def _storage_node(self, node: str, access: Access) -> AccessDecision:
         return _self_access(node, access, _KEEP)
 
+    def _usage_report(self, node: str, access: Access) -> AccessDecision:
+        return _self_access(node, access, _REPORT)
+
     def _lease(self, node: str, access: Access) -> AccessDecision:
         return _self_access(node, access, _KEEP) if access.namespace == LEASE_NAMESPACE else _DENIED
 
@@ -373,6 +378,7 @@ _RULES: dict[tuple[str, str], _Rule] = {
     ("storage.k8s.io", "csinodes"): NodeAuthorizer._storage_node,
     ("coordination.k8s.io", "leases"): NodeAuthorizer._lease,
     ("certificates.k8s.io", "podcertificaterequests"): NodeAuthorizer._pod_certificate,
+    ("usage.alcove.io", "usagereports"): NodeAuthorizer._usage_report,
     ("certificates.k8s.io", "certificatesigningrequests"): NodeAuthorizer._certificate_request,
     ("certificates.k8s.io", "certificatesigningrequests/selfnodeclient"): NodeAuthorizer._ring0_create,
     ("", "tenants"): NodeAuthorizer._ring0_read,

@@ -1,4 +1,4 @@
-"""The kinds of sight.alcove.io, none of which is stored."""
+"""The kinds of sight.alcove.io, none of which is stored as such."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from alcove.apiserver.call import ApiCall
 from alcove.apiserver.services import ApiServerServices
 from alcove.apiserver.sight.flows_api import FlowsApi
 from alcove.apiserver.sight.traces_api import TracesApi
+from alcove.apiserver.sight.usages_api import UsagesApi
 from alcove.apiserver.streams.agents import AgentConnector
 from alcove.http.messages import HttpResponse
 
@@ -17,8 +18,12 @@ class SightApi:
         """`plane` is this server's plane as nodes name it."""
         self._flows = FlowsApi(services, agents, plane)
         self._traces = TracesApi(services, agents, plane)
+        self._usages = UsagesApi(services)
 
     async def answer(self, call: ApiCall) -> HttpResponse:
-        if call.kind.resource == "flows":
-            return await self._flows.answer(call)
+        match call.kind.resource:
+            case "flows":
+                return await self._flows.answer(call)
+            case "tenantusages":
+                return await self._usages.answer(call)
         return await self._traces.answer(call)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "endpoint.h"
+#include "meter.h"
 #include "neighbor.h"
 #include "notice.h"
 #include "policy.h"

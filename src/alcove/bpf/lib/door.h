@@ -4,6 +4,7 @@
 #pragma once
 
 #include "config.h"
+#include "meter.h"
 #include "packet.h"
 
 struct door_key {
@@ -19,7 +20,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 65536);
 	__type(key, struct door_key);
-	__type(value, __u32);
+	__type(value, __u32);	/* the slot of its network, and whether it is a load balancer's (meter.h) */
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } doors SEC(".maps");
 
@@ -33,10 +34,17 @@ INLINE bool has_door_ports(__u8 proto)
 	return proto == IPPROTO_TCP || proto == IPPROTO_UDP || proto == IPPROTO_SCTP;
 }
 
-/* Whether a packet is for the egress link: a reply to a packet it sent, or for a node port. */
-INLINE bool is_exits(struct door_key *key, bool for_node)
+/* Whether a packet is for the egress link: a reply to a packet it sent, or for a node port, of which it is counted. */
+INLINE bool is_exits(const struct __sk_buff *skb, struct door_key *key, bool for_node)
 {
-	return (for_node && is_nat_port(key->port)) || bpf_map_lookup_elem(&doors, key);
+	const __u32 *door;
+
+	if (for_node && is_nat_port(key->port))
+		return true;
+	door = bpf_map_lookup_elem(&doors, key);
+	if (door)
+		meter_door(skb, *door, true);
+	return door;
 }
 
 INLINE bool is_door4(struct __sk_buff *skb)
@@ -49,7 +57,7 @@ INLINE bool is_door4(struct __sk_buff *skb)
 	address_of_ip4(&key.address, ip->daddr);
 	key.proto = ip->protocol;
 	key.port = ((__be16 *)(ip + 1))[1];
-	return is_exits(&key, ip->daddr == config.node);
+	return is_exits(skb, &key, ip->daddr == config.node);
 }
 
 INLINE bool is_door6(struct __sk_buff *skb)
@@ -62,7 +70,7 @@ INLINE bool is_door6(struct __sk_buff *skb)
 	address_of_ip6(&key.address, &ip->daddr);
 	key.proto = ip->nexthdr;
 	key.port = ((__be16 *)(ip + 1))[1];
-	return is_exits(&key, for_node6(&key.address));
+	return is_exits(skb, &key, for_node6(&key.address));
 }
 
 /* An ICMP message is for the egress link if its echo, or the packet it refers to, is. */

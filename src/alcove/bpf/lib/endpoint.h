@@ -7,6 +7,7 @@
 #define ENDPOINT_LOCAL 0x1
 #define ENDPOINT_ANYCAST 0x2	/* a gateway's address: the same on every node */
 #define ENDPOINT_SERVICES 0x4	/* its network has services: replies may need translation */
+#define ENDPOINT_GATEWAY 0x8	/* a gateway's address on this node, of either kind */
 
 struct endpoint_key {
 	__u32 vni;

@@ -19,6 +19,10 @@ _Static_assert(sizeof(struct tuple) == 40, "tuple");
 
 enum fragment { FRAGMENT_NONE, FRAGMENT_FIRST, FRAGMENT_LATER };
 
+/* How a packet has come to its network: from one of its endpoints, from an external server that a pod has connected to,
+ * or from an external client, by a node port. */
+enum way { WAY_NETWORK, WAY_WORLD, WAY_DOOR };
+
 struct packet {
 	struct tuple flow;
 	__u64 policy;
@@ -33,7 +37,7 @@ struct packet {
 	bool icmp_error;
 	__u8 tcp_flags;
 	bool reply;		/* refused by policy as a reply: the opener is its target */
-	__u8 pad;
+	__u8 way;
 };
 
 #define TCP_FIN 0x01

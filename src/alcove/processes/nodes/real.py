@@ -25,8 +25,12 @@ from alcove.agent.images.snapshots import OverlaySnapshots
 from alcove.agent.images.store import ImageStore, node_status_images
 from alcove.agent.images.tools import ImageTools
 from alcove.agent.ingress import start as ingress
+from alcove.agent.ingress.traffic import IngressTraffic
 from alcove.agent.logs.rotation import LogRotation
 from alcove.agent.lookup import ObjectLookup
+from alcove.agent.metering.charges import NodeCharges, boot_id
+from alcove.agent.metering.tenant_meter import MeterSources, TenantMeter
+from alcove.agent.metering.usage_reporter import UsageReporter
 from alcove.agent.network.map_shares import NetworkNote
 from alcove.agent.network.node_network import NodeNetwork
 from alcove.agent.network.start import start_network
@@ -72,6 +76,7 @@ from alcove.processes.open_files import open_files_max
 log = logging.getLogger(__name__)
 
 RESOLV_CONF = Path("/etc/resolv.conf")
+CHARGES_FILE = "usage.json"
 CANARY_AGAIN_SECONDS = 15.0
 CANARY_AGAIN_SECONDS_MAX = 600.0
 
@@ -105,7 +110,10 @@ async def start(agent: AgentProcess) -> list[NodeStatusManager]:
     agent.tasks.fatal("network", node.network.run())
     agent.tasks.fatal("CNI server", cni.run())
     agent.tasks.fatal("node API server", _serve(agent, pods, node.network, manager.registered))
-    agent.tasks.fatal("ingress", _serve_ingress(agent, node.network))
+    agent.tasks.fatal("ingress", _serve_ingress(agent, node.network, node.relayed))
+    reporter = UsageReporter(services.meter, client, config.name, config.data / CHARGES_FILE)
+    reporter.interval_seconds = config.usage_interval_seconds
+    agent.tasks.restart("usage of tenants", reporter.run)
     agent.tasks.restart("log rotation", partial(LogRotation().run, pods))
     agent.tasks.restart("eviction and image collection", housekeeping.run)
     agent.tasks.restart("volume wiping", wiper.run)
@@ -117,12 +125,12 @@ async def start(agent: AgentProcess) -> list[NodeStatusManager]:
     return [manager]
 
 
-async def _serve_ingress(agent: AgentProcess, network: NodeNetwork) -> None:
+async def _serve_ingress(agent: AgentProcess, network: NodeNetwork, relayed: IngressTraffic) -> None:
     config = agent.config
     plain = ingress.bind(config.address, config.ingress_ports[0])
     secure = ingress.bind(config.address, config.ingress_ports[1])
     note = ingress.noting(agent.warning_events, config.name)
-    await ingress.serve(agent.planes, network, note, plain, secure)
+    await ingress.serve(agent.planes, network, note, plain, secure, traffic=relayed)
 
 
 async def _serve(
@@ -168,8 +176,11 @@ class _Node:
         images: ImageStore,
         machine: hardware.Hardware,
         proving: tuple[Path, Cgroups, Canary],
+        relayed: IngressTraffic,
     ) -> None:
+        """`relayed` counts what ingresses relay."""
         self._proving = proving
+        self.relayed = relayed
         self._agent = agent
         self._handlers = handlers
         self.services = services
@@ -209,27 +220,30 @@ class _Node:
         allocatable = allocatable_of(facts)
         lookup = ObjectLookup(agent.planes)
         pulls, threads = ImagePuller(images, lookup), TenantThreads()
+        group, relayed = f"/alcove/{config.instance}", IngressTraffic()
+        volumes = PodVolumes(
+            config.data / "volumes",
+            lookup,
+            time.time,
+            node=config.name,
+            allocatable=lambda: allocatable,
+            image=pulls.ensure,
+            threads=threads,
+            is_trusted=trusted.includes,
+        )
         services = NodeServices(
             node=config.name,
             folders=PodDirectories(config.data),
-            group=f"/alcove/{config.instance}",
+            group=group,
             classes=RuntimeClasses(agent.planes, handlers, is_trusted=trusted.includes),
             trusted=trusted,
             network=network,
-            volumes=PodVolumes(
-                config.data / "volumes",
-                lookup,
-                time.time,
-                node=config.name,
-                allocatable=lambda: allocatable,
-                image=pulls.ensure,
-                threads=threads,
-                is_trusted=trusted.includes,
-            ),
+            volumes=volumes,
             threads=threads,
             pulls=pulls,
             snapshots=OverlaySnapshots(config.data / "snapshots"),
             cgroups=cgroups,
+            meter=_meter(config.data / CHARGES_FILE, cgroups, group, network, volumes, relayed),
             environment=ContainerEnvironment(lookup, allocatable),
             seccomp=profile,
             has_apparmor=hardware.has_apparmor(),
@@ -241,7 +255,7 @@ class _Node:
             ids=IdRanges(config.data / "pods"),
             note=agent.note(config.name),
         )
-        return cls(agent, handlers, services, images, machine, (folder, cgroups, canary))
+        return cls(agent, handlers, services, images, machine, (folder, cgroups, canary), relayed)
 
     def facts(self) -> NodeDescription:
         return _facts(self._agent, self._hardware, self._handlers)
@@ -267,6 +281,7 @@ class _Node:
         for key in (*self.services.network.attached(), *self.services.volumes.ids()):
             found.setdefault(key, [])
         removed = node_services.sweep(self.services, found.keys())
+        self.services.meter.keep_pods(found)
         log.info("adopted running pods", extra={"pods": len(found), "swept": len(removed)})
         return found
 
@@ -280,6 +295,30 @@ class _Node:
         runtime = self._runtimes.pop(key, None)
         default = next(iter(self._handlers.proven.values()))
         return RealPodExecutor(key, self.services, runtime or default, found)
+
+
+def _meter(
+    path: Path,
+    cgroups: Cgroups,
+    group: str,
+    network: NodeNetwork,
+    volumes: PodVolumes,
+    relayed: IngressTraffic,
+) -> TenantMeter:
+    def volume_bytes() -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        for volume in volumes.local.all():
+            sizes[volume.tenant] = sizes.get(volume.tenant, 0) + volume.size_bytes
+        return sizes
+
+    sources = MeterSources(
+        cgroups=cgroups,
+        tenant_group=lambda key: f"{group}/{key.tenant_directory_name}",
+        networks=network.traffic.meters,
+        volumes=partial(asyncio.to_thread, volume_bytes),
+        ingress=relayed.take,
+    )
+    return TenantMeter(NodeCharges.open(path, boot_id()), sources)
 
 
 async def _proven(folder: Path, cgroups: Cgroups, canary: Canary) -> RuntimeHandlers:

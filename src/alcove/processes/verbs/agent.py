@@ -99,6 +99,14 @@ def agent(
             help="Files that a pod may have on the node's disk; at most a quarter of the disk's inodes.",
         ),
     ] = 500_000,
+    usage_interval: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=600,
+            help="Seconds between readings of what tenants use; a kill of the agent loses at most one interval's.",
+        ),
+    ] = 60,
     probe_port: ProbePort = None,
     drain_on_stop: Annotated[
         bool,
@@ -143,6 +151,7 @@ def agent(
         registry_networks=registry_networks,
         dns_upstreams=tuple(dns_upstream or ()),
         storage_bounds=StorageBounds(_bytes(pod_storage_max), pod_files_max),
+        usage_interval_seconds=usage_interval,
         probe_port=probe_port,
         drains_on_stop=drain_on_stop,
     )

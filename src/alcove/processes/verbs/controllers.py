@@ -31,6 +31,9 @@ def controllers(
             help="JSON or YAML template of new tenants' network `default`; `{{.}}` is the tenant's name."
         ),
     ] = None,
+    usage_retention_days: Annotated[
+        int, typer.Option(min=1, max=400, help="Days that records of what tenants have used are kept.")
+    ] = 32,
     probe_port: ProbePort = None,
     lease_seconds: LeaseSeconds = 15.0,
     log_level: LevelOption = Level.INFO,
@@ -48,7 +51,9 @@ def controllers(
         planes=paths_of(plane),
         planes_directory=planes,
         options=ControllerOptions(
-            default_network_template=default_network_template_path, plane_certificates=plane_certificates()
+            default_network_template=default_network_template_path,
+            plane_certificates=plane_certificates(),
+            usage_retention_days=usage_retention_days,
         ),
         probe_port=probe_port,
         timing=LeaderTiming.of(lease_seconds),
