@@ -16,6 +16,7 @@ from alcove.cli.connection import load
 from alcove.cli.kubeconfig import KubeconfigCertificate, render
 from alcove.testing import etcd
 from alcove.testing.etcd import EtcdCluster
+from alcove.testing.random_walk import RandomWalk
 from alcove.testing.server import Caller, LocalServer, wait_until
 
 pytestmark = pytest.mark.skipif(bool(etcd.lacking()), reason=etcd.lacking())
@@ -47,6 +48,10 @@ def test_a_write_to_one_is_read_from_the_other(pair: tuple[Caller, Caller]) -> N
         assert first.get(f"{MAPS}/{name}").json["data"] == {"v": "2"}
         assert second.delete(f"{MAPS}/{name}").status == 200
         assert first.get(f"{MAPS}/{name}").status == 404
+
+
+def test_whichever_server_is_asked_the_answer_is_that_of_one(pair: tuple[Caller, Caller]) -> None:
+    RandomWalk(pair, seed=3).run(60)
 
 
 def test_rivals_lose_nothing(pair: tuple[Caller, Caller], tmp_path: Path) -> None:

@@ -1,20 +1,21 @@
 """An API server with several workers gives the same answers as one process, whichever worker is asked."""
 
+import http.client
 import os
-import random
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from alcove.testing import etcd
+from alcove.testing.etcd import EtcdCluster
+from alcove.testing.random_walk import MAPS, RandomWalk, increment
 from alcove.testing.server import Caller, changes_since, wait_until
 from alcove.testing.workers import WorkerServer
 
 WATCHES_MAX = 6
-MAPS = "/api/v1/namespaces/default/configmaps"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
@@ -25,107 +26,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerServer]:
         yield running
 
 
+def connected(server: WorkerServer) -> list[Caller]:
+    """A caller at each worker."""
+    return [server.caller_at(worker) for worker in range(server.workers)]
+
+
 @pytest.fixture
 def callers(server: WorkerServer) -> Iterator[list[Caller]]:
-    made = [server.caller_at(worker) for worker in range(server.workers)]
+    made = connected(server)
     yield made
     for caller in made:
         caller.close()
 
 
-class RandomWalk:
-    """One user's requests, each at any worker, and what they must be answered with."""
-
-    def __init__(self, callers: list[Caller], seed: int) -> None:
-        self._callers = callers
-        self._random = random.Random(seed)
-        self._prefix = f"walk-{seed}-"
-        self._objects: dict[str, dict[str, Any]] = {}
-        self._revision = 0
-        self._number = 0
-
-    def run(self, steps: int) -> None:
-        actions = [self._create, self._replace, self._replace_outdated, self._delete, self._read, self._list]
-        for _ in range(steps):
-            name = f"{self._prefix}{self._random.randrange(8)}"
-            self._random.choice([*actions, self._new_namespace])(name)
-
-    def _caller(self) -> Caller:
-        return self._random.choice(self._callers)
-
-    def _created(self) -> dict[str, str]:
-        self._number += 1
-        return {"v": str(self._number)}
-
-    def _create(self, name: str) -> None:
-        body = {"metadata": {"name": name}, "data": self._created()}
-        answer = self._caller().post(MAPS, body)
-        assert answer.status == (409 if name in self._objects else 201), answer.body
-        if answer.status == 201:
-            self._objects[name] = answer.json
-
-    def _replace(self, name: str) -> None:
-        if name in self._objects:
-            answer = self._caller().put(f"{MAPS}/{name}", {**self._objects[name], "data": self._created()})
-            assert answer.status == 200, answer.body
-            self._objects[name] = answer.json
-
-    def _replace_outdated(self, name: str) -> None:
-        if name in self._objects:
-            outdated = self._objects[name]
-            self._replace(name)
-            answer = self._caller().put(f"{MAPS}/{name}", {**outdated, "data": self._created()})
-            assert answer.status == 409, answer.body
-
-    def _delete(self, name: str) -> None:
-        answer = self._caller().delete(f"{MAPS}/{name}")
-        assert answer.status == (200 if self._objects.pop(name, None) else 404), answer.body
-
-    def _read(self, name: str) -> None:
-        answer = self._caller().get(f"{MAPS}/{name}")
-        if name in self._objects:
-            assert answer.status == 200 and answer.json == self._objects[name]
-        else:
-            assert answer.status == 404
-
-    def _list(self, _name: str) -> None:
-        listed = self._caller().get(MAPS).json
-        found = {each["metadata"]["name"]: each for each in listed["items"]}
-        ours = {name: each["data"] for name, each in found.items() if name.startswith(self._prefix)}
-        assert ours == {name: each["data"] for name, each in self._objects.items()}
-        revision = int(listed["metadata"]["resourceVersion"])
-        assert revision >= self._revision, "the list went back in time"
-        self._revision = revision
-
-    def _new_namespace(self, _name: str) -> None:
-        """What one worker acknowledged, another must not miss when it decides about a write."""
-        self._number += 1
-        name = f"{self._prefix}{self._number}"
-        assert self._caller().post("/api/v1/namespaces", {"metadata": {"name": name}}).status == 201
-        path = f"/api/v1/namespaces/{name}/configmaps"
-        answer = self._caller().post(path, {"metadata": {"name": "first"}})
-        assert answer.status == 201, answer.body
-
-
 def test_whichever_worker_is_asked_the_answer_is_that_of_one_server(callers: list[Caller]) -> None:
     RandomWalk(callers, seed=1).run(150)
-
-
-def increment(server: WorkerServer, seed: int, name: str, count: int) -> None:
-    """Adds to a counter by reading and replacing it, each at any worker."""
-    chosen = random.Random(seed)
-    callers = [server.caller_at(worker) for worker in range(server.workers)]
-    revision, done = 0, 0
-    while done < count:
-        counter = chosen.choice(callers).get(f"{MAPS}/{name}").json
-        assert int(counter["metadata"]["resourceVersion"]) >= revision, "the object went back in time"
-        revision = int(counter["metadata"]["resourceVersion"])
-        counter["data"]["count"] = str(int(counter["data"]["count"]) + 1)
-        answer = chosen.choice(callers).put(f"{MAPS}/{name}", counter)
-        assert answer.status in (200, 409), answer.body
-        done += answer.status == 200
-    for caller in callers:
-        caller.close()
 
 
 def test_rivals_at_different_workers_lose_nothing_and_all_watches_see_one_order(
@@ -133,7 +48,7 @@ def test_rivals_at_different_workers_lose_nothing_and_all_watches_see_one_order(
 ) -> None:
     first = callers[0].post(MAPS, {"metadata": {"name": "counter"}, "data": {"count": "0"}}).json
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda seed: increment(server, seed, "counter", 10), range(3)))
+        list(pool.map(lambda seed: increment(connected(server), seed, "counter", 10), range(3)))
     since = first["metadata"]["resourceVersion"]
     seen = [changes_since(caller, MAPS, since) for caller in callers]
     assert seen[0] == seen[1]
@@ -198,7 +113,7 @@ def test_a_worker_that_is_killed_takes_only_its_connections(
     server.wait_for_workers()
     names = [each["metadata"]["name"] for each in server.caller_at(1).get(MAPS).json["items"]]
     assert {f"after-{number}" for number in range(20)} <= set(names)
-    RandomWalk([server.caller_at(worker) for worker in (0, 1)], seed=2).run(30)
+    RandomWalk(connected(server), seed=2).run(30)
 
 
 def test_workers_end_with_their_parent_and_nothing_acknowledged_is_lost(
@@ -225,17 +140,64 @@ def is_running(pid: int) -> bool:
 def test_four_workers_that_are_killed_again_and_again_give_the_answers_of_one(tmp_path: Path) -> None:
     with WorkerServer(tmp_path, 4) as server:
         for seed in range(10, 30):
-            callers = [server.caller_at(worker) for worker in range(4)]
+            callers = connected(server)
             walk = RandomWalk(callers, seed)
             walk.run(400)
             with ThreadPoolExecutor(4) as pool:
                 name = f"counter-{seed}"
                 callers[0].post(MAPS, {"metadata": {"name": name}, "data": {"count": "0"}})
-                list(pool.map(lambda n, name=name: increment(server, n, name, 25), range(4)))
+                list(pool.map(lambda n, name=name: increment(connected(server), n, name, 25), range(4)))
             assert {each.get(f"{MAPS}/{name}").json["data"]["count"] for each in callers} == {"100"}
             for name in [each["metadata"]["name"] for each in callers[0].get(MAPS).json["items"]]:
                 assert callers[0].delete(f"{MAPS}/{name}").status == 200
             victim = server.pids()[seed % 4]
             os.kill(victim, signal.SIGKILL)
             wait_until(lambda seed=seed, victim=victim: server.pids().get(seed % 4, victim) != victim)
+            server.wait_for_workers()
+
+
+def create_all(server: WorkerServer, names: list[str]) -> None:
+    """Creates objects, each until it is there: a worker that dies may have created one before it could say so."""
+    caller = Caller(server.admin_kubeconfig)
+    for name in names:
+        while True:
+            try:
+                status = caller.post(MAPS, {"metadata": {"name": name}}).status
+            except (OSError, http.client.HTTPException):
+                caller.close()
+                continue
+            if status in (201, 409):
+                break
+            assert status in (500, 503, 504), status
+    caller.close()
+
+
+@pytest.mark.slow
+def test_workers_killed_in_the_middle_of_a_burst_lose_nothing(tmp_path: Path) -> None:
+    names = [f"burst-{number}" for number in range(2_000)]
+    with WorkerServer(tmp_path, 3) as server, ThreadPoolExecutor(6) as pool:
+        parts = [pool.submit(create_all, server, names[first::5]) for first in range(5)]
+        for victim in (1, 0, 2, 0):
+            killed = server.pids()[victim]
+            os.kill(killed, signal.SIGKILL)
+            wait_until(lambda victim=victim, killed=killed: server.pids().get(victim, killed) != killed)
+        for part in parts:
+            part.result()
+        server.wait_for_workers()
+        for caller in connected(server):
+            found = [each["metadata"]["name"] for each in caller.get(MAPS).json["items"]]
+            assert sorted(name for name in found if name.startswith("burst-")) == sorted(names)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(etcd.lacking()), reason=etcd.lacking())
+def test_workers_on_etcd_give_the_answers_of_one_server(tmp_path: Path) -> None:
+    with (
+        EtcdCluster(tmp_path / "etcd") as cluster,
+        WorkerServer(tmp_path / "server", 2, *cluster.options()) as server,
+    ):
+        for seed in range(40, 45):
+            RandomWalk(connected(server), seed).run(200)
+            os.kill(server.pids()[seed % 2], signal.SIGKILL)
+            wait_until(lambda: len(server.pids()) == 2)
             server.wait_for_workers()
