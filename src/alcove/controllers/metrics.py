@@ -50,8 +50,8 @@ class ControllerMetrics(Collector):
 
     def __init__(self) -> None:
         self._loops: list[LoopMetrics] = []
-        self.usage: Mapping[str, UsageAmounts] = {}
-        """What tenants have used since midnight, by tenant."""
+        self.usage: dict[str, UsageAmounts] = {}
+        """What tenants that used something lately have used since midnight, by tenant."""
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -122,7 +122,7 @@ def _deepest(loops: Sequence[LoopMetrics]) -> Metric:
 def _most_used(usage: Mapping[str, UsageAmounts]) -> Metric:
     family = GaugeMetricFamily(
         "alcove_tenant_usage_today",
-        "Usage since midnight (UTC), for the tenants with the most of each resource.",
+        "Usage since midnight (UTC), of the tenants with the most that used something lately.",
         labels=("tenant", "resource"),
     )
     for resource in FIELDS:

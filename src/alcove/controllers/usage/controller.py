@@ -13,6 +13,7 @@ from alcove.api import objects, usage
 from alcove.api.errors import NotFound
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
+from alcove.api.usage import UsageAmounts
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.client import Client
 from alcove.client.keys import HOME, ObjectKey
@@ -25,8 +26,8 @@ from alcove.controllers.usage.sums import RecordKey
 
 SUM_SECONDS = 300.0
 """How often records are written, at most."""
-GONE_SECONDS = 6 * 3600.0
-"""So long after its deletion a tenant can still get a record of its last hours."""
+DELETION_SECONDS = 3.0
+"""After a tenant's deletion has begun, they are written this soon: it takes longer, if the tenant has anything."""
 WRITES_MAX = 16
 """Records that are written at the same time."""
 NOTE, NOTE_NAMESPACE = "alcove-usage", "kube-system"
@@ -44,10 +45,6 @@ class UsageController(Controller):
         super().__init__(context)
         self._tenants = self.mirror(TENANTS, tenant=SYSTEM, only=HOME)
         self._nodes = self.nodes()
-        self._gone: dict[str, float] = {}
-        """When tenants were deleted whose last hours are still to be summed up."""
-        self._records: dict[RecordKey, Object] = {}
-        """Of days that are not settled, as they are in the store."""
         self._settled: int | None = None
         self._sum_at = 0.0
         self._expired_day = ""
@@ -60,55 +57,70 @@ class UsageController(Controller):
         return self.context.planes.client(HOME)
 
     def _note_tenant(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        """A tenant that is being deleted gets its record soon: later ones are for tenants that exist, or have one."""
         if change.kind is ChangeType.DELETED:
-            self._gone[change.key.name] = self.clock()
-        return ()
+            self.context.metrics.usage.pop(change.key.name, None)
+            return ()
+        if "deletionTimestamp" not in change.obj["metadata"]:
+            return ()
+        self._sum_at = min(self._sum_at, self.clock() + DELETION_SECONDS)
+        return (_ONE_KEY,)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         wait = self._sum_at - self.clock()
         if wait > 0:
             return Result(after_seconds=wait)
+        self._sum_at = self.clock() + SUM_SECONDS
+        try:
+            await self._sum_up()
+        except BaseException:
+            self._sum_at = 0.0
+            raise
+        return Result(after_seconds=max(0.0, self._sum_at - self.clock()))
+
+    async def _sum_up(self) -> None:
         if self._settled is None:
             self._settled = await self._read_note()
         # Listed, not mirrored: a mirror may be behind, and what it lacks would be missing for good.
         reports = await self._client.list(SYSTEM, USAGE_REPORTS)
-        await self._write_records(reports)
+        records = await self._write_records(reports)
         await self._settle(reports)
         await self._expire()
-        self.context.metrics.usage = sums.day_totals(self._records, usage.day_of(usage.hour_of(self.clock())))
-        self._sum_at = self.clock() + SUM_SECONDS
-        return Result(after_seconds=SUM_SECONDS)
+        self._update_metrics(records)
 
     # Records
 
-    async def _write_records(self, reports: list[Object]) -> None:
+    async def _write_records(self, reports: list[Object]) -> list[Object]:
+        """The records of hours that are not settled."""
         assert self._settled is not None
         pending = list(sums.sum_up(reports, self._settled).items())
+        records: list[Object | None] = []
         for start in range(0, len(pending), WRITES_MAX):
             batch = pending[start : start + WRITES_MAX]
-            await gather_all(self._write_record(key, hours) for key, hours in batch)
+            records += await gather_all(self._write_record(key, hours) for key, hours in batch)
+        return [record for record in records if record is not None]
 
-    async def _write_record(self, key: RecordKey, hours: dict[int, usage.UsageAmounts]) -> None:
+    async def _write_record(self, key: RecordKey, hours: dict[int, UsageAmounts]) -> Object | None:
         tenant, day = key
-        stored = self._records.get(key)
-        if stored is None:
-            try:
-                stored = await self._client.get(SYSTEM, USAGE_RECORDS, usage.record_name(tenant, day))
-            except NotFound:
-                # A node could make up names.
-                if (
-                    tenant not in self._gone
-                    and self._tenants.get(ObjectKey(HOME, SYSTEM, "", tenant)) is None
-                ):
-                    return
-                stored = sums.new_record(tenant, day)
+        try:
+            stored = await self._client.get(SYSTEM, USAGE_RECORDS, usage.record_name(tenant, day))
+        except NotFound:
+            if not self._exists(tenant):
+                return None  # A node could make up names.
+            stored = sums.new_record(tenant, day)
         record = sums.with_hours(stored, hours)
-        if record["spec"] != stored["spec"] or "uid" not in stored["metadata"]:
-            is_new = "uid" not in stored["metadata"]
-            write = self._client.create if is_new else self._client.update
-            self._records.pop(key, None)  # If the write fails, it has to be read again.
-            stored = await write(SYSTEM, USAGE_RECORDS, record)
-        self._records[key] = stored
+        if "uid" not in stored["metadata"]:
+            return await self._client.create(SYSTEM, USAGE_RECORDS, record)
+        if record["spec"] != stored["spec"]:
+            return await self._client.update(SYSTEM, USAGE_RECORDS, record)
+        return record
+
+    def _exists(self, tenant: str) -> bool:
+        return self._tenants.get(ObjectKey(HOME, SYSTEM, "", tenant)) is not None
+
+    def _update_metrics(self, records: list[Object]) -> None:
+        totals = sums.day_totals(records, usage.day_of(usage.hour_of(self.clock())))
+        self.context.metrics.usage = {tenant: each for tenant, each in totals.items() if self._exists(tenant)}
 
     # Settling
 
@@ -118,10 +130,6 @@ class UsageController(Controller):
         if due > self._settled:
             await self._write_note(due)
             self._settled = due
-            open_days = {usage.day_of(due), usage.day_of(due + 1), usage.day_of(usage.hour_of(self.clock()))}
-            self._records = {key: each for key, each in self._records.items() if key[1] in open_days}
-            oldest = self.clock() - GONE_SECONDS
-            self._gone = {tenant: at for tenant, at in self._gone.items() if at > oldest}
         nodes = {key.name for key in self._nodes.keys(HOME, SYSTEM)}
         for report in reports:
             name = objects.name(report)

@@ -78,12 +78,12 @@ def expired(names: Iterable[str], now: float, retention_days: int) -> Iterator[s
             yield name
 
 
-def day_totals(records: Mapping[RecordKey, Object], day: str) -> dict[str, UsageAmounts]:
-    """What each tenant has used on a day."""
+def day_totals(records: Iterable[Object], day: str) -> dict[str, UsageAmounts]:
+    """What each tenant has used on a day, by the records of that day among these."""
     totals: dict[str, UsageAmounts] = {}
-    for (tenant, record_day), record in records.items():
-        if record_day == day:
-            total = totals.setdefault(tenant, UsageAmounts())
+    for record in records:
+        if objects.name(record).rpartition(".")[2] == day:
+            total = totals.setdefault(record["spec"]["tenant"], UsageAmounts())
             for amounts in record["spec"]["hours"].values():
                 total.add(msgspec.convert(amounts, UsageAmounts))
     return totals

@@ -32,7 +32,7 @@ def test_a_record_keeps_its_other_hours() -> None:
     second = sums.with_hours(first, {HOUR: UsageAmounts(pod_seconds=2)})
     assert second["spec"]["hours"] == {"2026-11-16T22:00:00Z": {"podSeconds": 1}, H23: {"podSeconds": 2}}
     assert second["metadata"]["name"] == "a.2026-11-16"
-    totals = sums.day_totals({("a", "2026-11-16"): second}, "2026-11-16")
+    totals = sums.day_totals([second, sums.new_record("b", "2026-11-15")], "2026-11-16")
     assert totals == {"a": UsageAmounts(pod_seconds=3)}
 
 
