@@ -25,21 +25,35 @@ PROGRAM = str(Path(sys.base_prefix, "bin", "python3"))
 _DIRECTORIES = ("tmp", "dev", "proc", "sys", "etc")
 _LIST = """
 import sys
-for name in sys.argv[1:]: __import__(name)
+sys.path += filter(None, sys.argv[1].split(":"))
+for name in sys.argv[2:]: __import__(name)
 import encodings.idna, encodings.latin_1, encodings.ascii
 for each in list(sys.modules.values()):
-    if getattr(each, "__file__", None): print(each.__file__)
+    # The compiled files too: otherwise a pod compiles all modules each time that it starts.
+    for path in filter(None, (getattr(each, "__file__", None), getattr(each, "__cached__", None))): print(path)
 """
 
 
-def write(archive: Path, modules: Sequence[str]) -> Path:
-    """Write the archive, as `docker save` would."""
-    layer = _layer(_files(modules))
+def write(
+    archive: Path, modules: Sequence[str], packages: Path | None = None, data_of: Sequence[str] = ()
+) -> Path:
+    """Write the archive, as `docker save` would. `packages` is a directory of installed packages, if some of the
+    modules are there; of those in `data_of`, all files are taken."""
+    files = _files(modules, packages)
+    if packages is not None:
+        files |= {each for name in data_of for each in (packages / name).rglob("*") if each.is_file()}
+    layer = _layer(files)
+    environment = [
+        f"PYTHONHOME={sys.base_prefix}",
+        "PYTHONUNBUFFERED=1",
+        "USER=root",
+        f"PYTHONPATH={packages or ''}",
+    ]
     config = orjson.dumps(
         {
             "architecture": "amd64",
             "os": "linux",
-            "config": {"Env": [f"PYTHONHOME={sys.base_prefix}", "PYTHONUNBUFFERED=1"], "Cmd": [PROGRAM]},
+            "config": {"Env": environment, "Cmd": [PROGRAM]},
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
         }
     )
@@ -55,11 +69,11 @@ def write(archive: Path, modules: Sequence[str]) -> Path:
     return archive
 
 
-def _files(modules: Sequence[str]) -> set[Path]:
+def _files(modules: Sequence[str], packages: Path | None) -> set[Path]:
     """The files that the modules are loaded from, and the libraries that they are linked to."""
-    command = [PROGRAM, "-I", "-S", "-c", _LIST, *modules]
+    command = [PROGRAM, "-I", "-S", "-c", _LIST, str(packages or ""), *modules]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    files = {Path(each) for each in loaded} | {Path(PROGRAM)}
+    files = {path for each in loaded if (path := Path(each)).exists()} | {Path(PROGRAM)}
     binaries = [each for each in files if each.suffix == ".so" or each == Path(PROGRAM)]
     linked = subprocess.run(["ldd", *map(str, binaries)], capture_output=True, text=True, check=True).stdout
     return files | {Path(each) for each in re.findall(r"(/\S+)(?: \(0x)", linked)}
@@ -76,6 +90,7 @@ def _layer(files: Iterable[Path]) -> bytes:
         for path in sorted(files):
             data = path.read_bytes()
             entry = _entry(str(path)[1:], len(data))
+            entry.mtime = int(path.stat().st_mtime)  # Compiled files are for sources of this time.
             entry.mode = 0o755 if os.access(path, os.X_OK) else 0o644
             tar.addfile(entry, io.BytesIO(data))
     return buffer.getvalue()
