@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from alcove.client import kubeconfig
-from alcove.client.keys import HOME
+from alcove.client.keys import HOME, PlaneId
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.client.transport import Transport
@@ -37,9 +37,12 @@ class RunningControllers:
         *,
         through: Callable[[Transport], Transport] = lambda transport: transport,
         clock: Callable[[], float] = time.time,
+        awaited: Collection[str] = (),
     ) -> None:
-        """`through` wraps the transport to the server, for example to inject faults."""
+        """`through` wraps the transport to the server, for example to inject faults. `awaited` are dedicated planes that
+        do not respond."""
         self._clock = clock
+        self._awaited = awaited
         self._path = path
         self._controllers = controllers
         self._options = options or ControllerOptions()
@@ -88,6 +91,8 @@ class RunningControllers:
             metrics=ControllerMetrics(),
         )
         try:
-            await work(wanted, Planes(), self._through(transport), self._started.set)
+            planes = Planes()
+            planes.awaited.update(map(PlaneId, self._awaited))
+            await work(wanted, planes, self._through(transport), self._started.set)
         finally:
             await transport.close()

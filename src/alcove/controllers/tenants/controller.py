@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from alcove.api import objects
+from alcove.api import meta, objects
 from alcove.api.errors import AlreadyExists, NotFound
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.core.tenants import FINALIZER
@@ -30,6 +30,8 @@ from alcove.controllers.tenants.defaults import InitialObject, first_objects
 from alcove.controllers.tenants.template import NetworkTemplate
 
 PLANE_SECONDS = 1.0
+PLANE_DELETION_SECONDS_MAX = 600.0
+"""How long a dedicated plane may take to delete the objects of its deleted tenant."""
 """How often to check whether the plane of a dedicated tenant has joined."""
 INITIALIZED = "Initialized"
 _FIRST_OBJECTS = Condition(INITIALIZED, True, "FirstObjectsMade", "The tenant's initial objects were created")
@@ -110,8 +112,17 @@ class TenantController(Controller):
         return DONE
 
     async def _delete_on_plane(self, tenant: Object) -> Result:
-        """A plane that has left does not come back, so the tenant is finished without it."""
+        """A plane that has left does not come back, so the tenant is finished without it; so is one whose plane has
+        not emptied itself in time: its API server may be hung, or say that there is something for as long as it likes.
+        Whatever it has goes with its volume and its pods."""
+        if FINALIZER not in objects.get(tenant, "spec", "finalizers", default=()):
+            return DONE
         plane, name = plane_of(tenant), objects.name(tenant)
+        since = meta.parse_time(tenant["metadata"]["deletionTimestamp"])
+        remaining_seconds = since + PLANE_DELETION_SECONDS_MAX - self.clock()
+        if remaining_seconds <= 0:
+            await self._finish(HOME, tenant)
+            return DONE
         if plane in self.context.planes.awaited and plane not in self.context.planes.ids():
             return Result(after_seconds=PLANE_SECONDS)
         existing = self._tenants.get(ObjectKey(plane, SYSTEM, "", name))
@@ -122,7 +133,7 @@ class TenantController(Controller):
                 await self.context.planes.client(plane).delete(SYSTEM, TENANTS, name)
             except NotFound:
                 pass  # The watch event of the deletion enqueues the tenant again.
-        return DONE
+        return Result(after_seconds=remaining_seconds)
 
     # Initialization
 
