@@ -116,6 +116,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "scheduler.snapshot.JOURNAL_MAX",
     ),
     "A limit of a format, a protocol or a type: Kubernetes', X.509's, DNS', HTTP's, Linux'.": (
+        "api.captures._FIELDS_MAX",
         "api.usage.AMOUNT_MAX",
         "api.kinds.networking.serviceips._CIDRS_MAX",
         "agent.images.registry_dialer.PORT_MAX",

@@ -149,7 +149,11 @@ ROWS = (
         FieldUse.STORED,
         "Kept for clients of older versions.",
     ),
-    Row("io.alcove.sight.v1alpha1.TraceSpec.*", FieldUse.READ, "apiserver/sight/"),
+    Row(
+        "io.alcove.sight.v1alpha1.CaptureSpec.* io.alcove.sight.v1alpha1.TraceSpec.*",
+        FieldUse.READ,
+        "apiserver/sight/",
+    ),
     Row("io.alcove.sight.v1alpha1.*", FieldUse.STORED, "Reported by nodes; nobody writes them."),
     Row("io.alcove.usage.v1alpha1.UsageAmounts.*", FieldUse.STORED, "Added up, all alike (api/usage.py)."),
     Row("io.alcove.usage.v1alpha1.*", FieldUse.READ, "api/usage.py apiserver/sight/ controllers/usage/"),

@@ -231,8 +231,9 @@ GROUPS: tuple[GroupVersionKinds, ...] = (
         Row("pods", "PodMetrics", _NAMESPACE, verbs=_READ),
     )),
     GroupVersionKinds("sight.alcove.io", "v1alpha1", sight.PACKAGE, {
-        "flows": Strategy(), "tenantusages": Strategy(), "traces": Strategy(),
+        name: Strategy() for name in ("captures", "flows", "tenantusages", "traces")
     }, (
+        Row("captures", "Capture", _NAMESPACE, verbs=_CREATE),
         Row("flows", "Flow", _NAMESPACE, verbs=("list",)),
         Row("tenantusages", "TenantUsage", _TENANT, verbs=("list",)),
         Row("traces", "Trace", _NAMESPACE, verbs=_CREATE),

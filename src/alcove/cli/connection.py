@@ -90,6 +90,22 @@ class CliConnection:
         finally:
             connection.close()
 
+    def stream(self, method: str, path: str, body: Object, seconds_max: float) -> Iterator[bytes]:
+        """A response's body as it comes, whatever time passes between its parts, up to `seconds_max`. Raises ApiError and
+        ConnectionFailed."""
+        connection = self._dial()
+        connection.timeout = TIMEOUT_SECONDS + seconds_max
+        try:
+            response = self._send(connection, method, path, body, {"Accept": "*/*"})
+            if response.status >= 400:
+                raise from_status(self._decode(response.read()))
+            while data := response.read1(1 << 16):
+                yield data
+        except (OSError, http.client.HTTPException) as error:
+            raise self._connection_error(error) from error
+        finally:
+            connection.close()
+
     def close(self) -> None:
         if self._open is not None:
             self._open.close()

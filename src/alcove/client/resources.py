@@ -104,6 +104,7 @@ DIVIDERS = Resource("mizar.com", "v1", "dividers", "Divider", False)
 DROPLETS = Resource("mizar.com", "v1", "droplets", "Droplet", False)
 
 FLOWS = Resource("sight.alcove.io", "v1alpha1", "flows", "Flow")
+CAPTURES = Resource("sight.alcove.io", "v1alpha1", "captures", "Capture")
 TRACES = Resource("sight.alcove.io", "v1alpha1", "traces", "Trace")
 TENANT_USAGES = Resource("sight.alcove.io", "v1alpha1", "tenantusages", "TenantUsage", False)
 USAGE_REPORTS = Resource("usage.alcove.io", "v1alpha1", "usagereports", "UsageReport", False)

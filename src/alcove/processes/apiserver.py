@@ -233,8 +233,9 @@ async def _serving(
             release=seats.release,
             counts=counts(Counted.STREAMS),
         )
-        virtual = MetricsApi(services, usage), SightApi(services, agents, config.admission.home)
+        sight = SightApi(services, agents, config.admission.home, streams.counting)
         token_requests = TokenRequests(cache, tokens, clock)
+        virtual = MetricsApi(services, usage), sight
         subresources = Subresources(services, token_requests, reviews, streams, *virtual)
         registrations = Registrations(cache, custom)
         extension_connections = ExtensionConnections(dialer, front_proxy)

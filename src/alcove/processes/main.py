@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import alcove
-from alcove.cli import completion, events, flows, kubectl, network, node, tenant, top, trace, usage
+from alcove.cli import capture, completion, events, flows, kubectl, network, node, tenant, top, trace, usage
 from alcove.cli.connectivity import verb as connectivity
 from alcove.processes.verbs import (
     agent,
@@ -71,6 +71,7 @@ app.add_typer(connectivity.app, name="connectivity")
 app.command()(console.console)
 app.command(context_settings=kubectl.CONTEXT)(kubectl.kubectl)
 for command in (
+    capture.capture,
     top.top,
     usage.usage,
     events.events,

@@ -20,7 +20,7 @@ from alcove.agent.podkey import PodKey
 from alcove.agent.runtime.base import ContainerId, ContainerRuntime
 from alcove.agent.server.callers import AuthorizedCallers
 from alcove.agent.server.running_containers import ContainerHandle
-from alcove.agent.server.server import AgentServer, ReadFlows, TracePacket
+from alcove.agent.server.server import AgentServer, FindCapture, ReadFlows, TracePacket
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.node_api import NODE_GROUP, NODE_USER_PREFIX
 from alcove.api.objects import Object
@@ -92,6 +92,7 @@ class NodeRig:
         self.flows: ReadFlows | None = None
         """What the node's networks have seen; set it before the start, as `trace`."""
         self.trace: TracePacket | None = None
+        self.find_capture: FindCapture | None = None
 
     async def __aenter__(self) -> NodeRig:
         await self.start()
@@ -106,7 +107,15 @@ class NodeRig:
         pair = serving_certificate(pki, certificate_of or self.name, self.lab.folder)
         callers = AuthorizedCallers(pair)
         callers.trust(HOME, (pki / "ca.crt").read_bytes())
-        self.agent = AgentServer(self.pods, callers, "127.0.0.1", 0, flows=self.flows, trace=self.trace)
+        self.agent = AgentServer(
+            self.pods,
+            callers,
+            "127.0.0.1",
+            0,
+            flows=self.flows,
+            trace=self.trace,
+            find_capture=self.find_capture,
+        )
         await self.agent.__aenter__()
         self._register(self.agent.port)
 

@@ -1,5 +1,6 @@
 """Flows and drops by name, of two tenants whose pods have the same addresses."""
 
+from contextlib import suppress
 from ipaddress import ip_address
 
 import orjson
@@ -7,6 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from alcove.agent.network.flow_reports import FlowSelection
+from alcove.agent.server import capture
+from alcove.api.errors import NotFound
 from alcove.api.ids import TenantId
 from alcove.api.node_api import FlowReport, KernelTrace
 from alcove.client.keys import HOME
@@ -152,3 +155,20 @@ def traced(
     answer = orjson.loads(shown.stdout)
     assert any("default/only-web" in step["message"] for step in answer["steps"])
     return str(answer["verdict"])
+
+
+def test_a_capture_has_a_pods_own_packets_in_both_directions(cluster: NodeCluster, pods: Pods) -> None:
+    near, _, far = pods["red"]
+    place = near.node.network.traffic.capture_place(near.key)
+    with capture.open_socket(place, b"") as sock, tcp_server(far.namespace, far.address, 8085):
+        wait_until(lambda: reaches(near, far.address, 8085))
+        blocks = []
+        with suppress(BlockingIOError):
+            while True:
+                blocks.append(capture.receive(sock, bytearray(2000)))
+    sent, received = (far.address, near.address), (near.address, far.address)
+    for to, back in (sent, received):
+        addresses = ip_address(back).packed + ip_address(to).packed
+        assert any(addresses in block for block in blocks)
+    with pytest.raises(NotFound):
+        near.node.network.traffic.capture_place(far.key)

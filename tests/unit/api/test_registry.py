@@ -138,6 +138,7 @@ def test_verbs_are_those_of_a_real_server(kinds: KindRegistry) -> None:
         "componentstatuses": ("get", "list"),
         "nodes.metrics.k8s.io": ("get", "list"),
         "pods.metrics.k8s.io": ("get", "list"),
+        "captures.sight.alcove.io": ("create",),
         "flows.sight.alcove.io": ("list",),
         "tenantusages.sight.alcove.io": ("list",),
         "traces.sight.alcove.io": ("create",),

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Collection, Iterable
 from ipaddress import ip_address
+from pathlib import Path
 
 from alcove.agent.metering.tenant_meter import NetworkReading
 from alcove.agent.network.attachment_records import AttachmentRecord
@@ -11,6 +12,7 @@ from alcove.agent.network.flow_reports import FlowReporter, FlowSelection, Local
 from alcove.agent.network.reconciler import NetworkReconciler
 from alcove.agent.network.view import NetworkView
 from alcove.agent.podkey import PodKey
+from alcove.agent.server.capture import CapturePlace
 from alcove.api import objects
 from alcove.api.errors import NotFound, ServiceUnavailable
 from alcove.api.ids import SYSTEM, TenantId
@@ -24,6 +26,7 @@ from alcove.dataplane.dry_run import MadePacket
 from alcove.dataplane.errors import DataPlaneError
 from alcove.dataplane.flows import NetworkTraffic, ObservedFlow
 from alcove.dataplane.model import Protocol
+from alcove.dataplane.namespaces import path_of
 
 REPORTS_MAX = 10_000
 """Most flows in one answer."""
@@ -105,6 +108,14 @@ class TrafficReader:
         node = names.get(verdict.node, str(verdict.node)) if verdict.node is not None else ""
         reporter = FlowReporter(snapshot_of(view, self._reconciler.records.all()))
         return reporter.kernel_trace(verdict, node, time.time())
+
+    def capture_place(self, key: PodKey) -> CapturePlace:
+        """Where the pod's packets are read: its first interface. Raises NotFound."""
+        record = self._reconciler.records.get(key)
+        if record is None or not record.plugs:
+            raise NotFound(f'pod "{key.name}" has no network of its own on this node')
+        namespace = path_of(record.namespace) if record.namespace else Path(record.attachment.namespace_path)
+        return CapturePlace(namespace, record.plugs[0].pod_interface)
 
     def _views(self, plane: PlaneId, tenant: TenantId | None) -> list[NetworkView]:
         return [

@@ -16,10 +16,11 @@ from alcove.agent.network.flow_reports import FlowSelection
 from alcove.agent.network.network_dialer import connect_node
 from alcove.agent.podkey import PodKey
 from alcove.agent.runtime.base import ContainerPhase, NoSuchContainer, RuntimeFailure
-from alcove.agent.server import attach, channels, forward, logs, tunnel
+from alcove.agent.server import attach, capture, channels, forward, logs, tunnel
 from alcove.agent.server import exec as execution
 from alcove.agent.server.attach import Attachable
 from alcove.agent.server.callers import AuthorizedCallers
+from alcove.agent.server.capture import CapturePlace, CaptureSlots
 from alcove.agent.server.channels import RequestedStreams
 from alcove.agent.server.node_api import NodeApi
 from alcove.agent.server.requests import NodeRequest, read_request, refuse
@@ -60,6 +61,8 @@ TRACED_PROTOCOLS = ("TCP", "UDP", "SCTP")
 
 ReadFlows = Callable[[PlaneId, TenantId | None, FlowSelection], Awaitable[NodeFlows]]
 """Plane, tenant (None for all) and which of its flows."""
+FindCapture = Callable[[PodKey], CapturePlace]
+"""Where a pod's packets are read. Raises NotFound."""
 TracePacket = Callable[[PodKey, Address, int, Protocol], Awaitable[KernelTrace]]
 """The pod that sends; address, port and protocol of the destination."""
 DialNetwork = Callable[[TenantKey, str, Address, int], Awaitable[socket.socket]]
@@ -81,9 +84,10 @@ class AgentServer:
         dial_network: DialNetwork | None = None,
         flows: ReadFlows | None = None,
         trace: TracePacket | None = None,
+        find_capture: FindCapture | None = None,
     ) -> None:
-        """`dial_network` connects from a tenant's network, `flows` reads its flows, and `trace` tries a packet of a
-        pod; None if the node has no networks."""
+        """`dial_network` connects from a tenant's network, `flows` reads its flows, `trace` tries a packet of a pod, and
+        `find_capture` finds its interface; None if the node has no networks."""
         self._pods = pods
         self._callers = callers
         self._host, self._port = host, port
@@ -92,6 +96,8 @@ class AgentServer:
         self._dial_network = dial_network
         self._flows = flows
         self._trace = trace
+        self._find_capture = find_capture
+        self._captures = CaptureSlots()
         self._connections: dict[asyncio.Task[None], StreamWriter] = {}
         bounds = HttpLimits(connections_max=CONNECTIONS_MAX, connections_per_group_max=TENANT_CONNECTIONS_MAX)
         self._table = ConnectionTable(bounds, _RING0)
@@ -197,12 +203,11 @@ class AgentServer:
                 if network_plane != plane:
                     raise Forbidden("an API server may only access networks of its own plane")
                 await self._serve_network(connection, request, TenantKey(plane, TenantId(tenant)), network)
-            case ("pods", pod_plane, tenant, namespace, name, uid, "trace"):
+            case ("pods", pod_plane, tenant, namespace, name, uid, "trace" | "capture" as verb):
                 if pod_plane != plane:
                     raise Forbidden("an API server may only access pods of its own plane")
-                await self._serve_trace(
-                    connection, request, PodKey(plane, TenantId(tenant), namespace, name, uid)
-                )
+                serve = self._serve_trace if verb == "trace" else self._serve_capture
+                await serve(connection, request, PodKey(plane, TenantId(tenant), namespace, name, uid))
             case ("pods", pod_plane, tenant, namespace, name, uid, verb) if verb in POD_VERBS:
                 if pod_plane != plane:
                     raise Forbidden("an API server may only access pods of its own plane")
@@ -239,6 +244,16 @@ class AgentServer:
             raise ServiceUnavailable("this node has no networks")
         traced = await self._trace(key, address, port, Protocol[protocol])
         await connection.respond(200, msgspec.json.encode(traced))
+
+    async def _serve_capture(self, connection: HttpServerStream, request: NodeRequest, key: PodKey) -> None:
+        if self._find_capture is None:
+            raise ServiceUnavailable("this node has no networks")
+        place, owner = self._find_capture(key), f"{key.plane}/{key.tenant}"
+        await self._captures.enter(owner)
+        try:
+            await capture.serve(connection, request, place)
+        finally:
+            self._captures.leave(owner)
 
     async def _serve_network(
         self, connection: HttpServerStream, request: NodeRequest, tenant_key: TenantKey, network: str

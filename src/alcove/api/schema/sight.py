@@ -79,6 +79,37 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
             {"group": "sight.alcove.io", "kind": "Flow", "version": "v1alpha1"}
         ],
     },
+    f"{PACKAGE}.CaptureSpec": {
+        "type": "object",
+        "description": "Which packets are captured.",
+        "properties": {
+            "pod": _text("Name of the pod whose packets are captured, at its first interface."),
+            "seconds": _count("For how long; 60 unless given."),
+            "bytes": _count("How many bytes of the file; 16 MiB unless given."),
+            "packetBytes": _count("How much of each packet; 65535 unless given."),
+            "filter": {
+                "type": "array",
+                "items": {"type": "string"},
+                "x-kubernetes-list-type": "atomic",
+                "description": "Instructions of a classic BPF program, as printed by tcpdump -ddd without its first line.",
+            },
+        },
+        "required": ["pod"],
+    },
+    f"{PACKAGE}.Capture": {
+        "type": "object",
+        "description": "Packets of a pod as it sees them. The response is not an object, but a file in the format pcapng.",
+        "properties": {
+            "apiVersion": _text("Version of the schema this object is written in."),
+            "kind": _text("Kind of this object."),
+            "metadata": {"$ref": f"{_META}.ObjectMeta", "description": "Namespace of the pod."},
+            "spec": {"$ref": f"#/$defs/{PACKAGE}.CaptureSpec", "description": "The packets."},
+        },
+        "required": ["spec"],
+        "x-kubernetes-group-version-kind": [
+            {"group": "sight.alcove.io", "kind": "Capture", "version": "v1alpha1"}
+        ],
+    },
     f"{PACKAGE}.TenantUsage": {
         "type": "object",
         "description": "What a tenant has used in a time, of all nodes and API servers.",

@@ -53,7 +53,7 @@ _EDIT = (
     RoleRow(WRITE, "apps", "daemonsets deployments deployments/rollback deployments/scale"),
     RoleRow(WRITE, "apps", "replicasets replicasets/scale statefulsets statefulsets/scale"),
     RoleRow(WRITE, "autoscaling", "horizontalpodautoscalers"),
-    RoleRow("create", "sight.alcove.io", "traces"),
+    RoleRow("create", "sight.alcove.io", "captures traces"),
     RoleRow(WRITE, "batch", "cronjobs jobs"),
     RoleRow(WRITE, "policy", "poddisruptionbudgets"),
     RoleRow(WRITE, "networking.k8s.io", "ingresses networkpolicies"),

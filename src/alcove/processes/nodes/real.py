@@ -163,6 +163,7 @@ async def _serve(
         dial_network=network.dial_from,
         flows=network.traffic.flows,
         trace=network.traffic.trace,
+        find_capture=network.traffic.capture_place,
     ):
         await serving.keep(callers.reload)
 
