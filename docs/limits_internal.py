@@ -166,6 +166,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "api.patch.elementorder._SHOWN_LENGTH_MAX",
         "api.schema.paths.LENGTH_MAX",
         "api.validation._DIFFERENCE_LINES_MAX",
+        "network.policy_proposal._NAME_MAX",
         "api.warnings.ports.COMPARED_MAX",
         "apiserver.rbac.escalation.REPORTED_MAX",
         "store.encrypted.REPORTED_KEYS_MAX",

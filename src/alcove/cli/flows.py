@@ -102,14 +102,14 @@ class FlowQuery:
         from alcove.api.errors import Forbidden
 
         try:
-            found = self._request(session, self.tenant or "all", since_seconds)
+            found = self.request(session, self.tenant or "all", since_seconds)
         except Forbidden:
             if self.tenant:
                 raise
-            found = self._request(session, "", since_seconds)
+            found = self.request(session, "", since_seconds)
         return [flow for flow in found if self.is_to(flow)]
 
-    def _request(self, session: CliSession, tenant: str, since_seconds: int) -> list[Object]:
+    def request(self, session: CliSession, tenant: str, since_seconds: int) -> list[Object]:
         from alcove.cli.output import escape
         from alcove.client import paths
         from alcove.client.resources import FLOWS

@@ -93,7 +93,7 @@ def read(session: CliSession, tenant: str) -> TenantObjects:
     from alcove.network.trace import TenantObjects
 
     def items(resource: Resource) -> list[Object]:
-        return _items(session, tenant, resource)
+        return list_of(session, tenant, resource)
 
     return TenantObjects(
         items(PODS),
@@ -105,7 +105,7 @@ def read(session: CliSession, tenant: str) -> TenantObjects:
     )
 
 
-def _items(
+def list_of(
     session: CliSession, tenant: str, resource: Resource, query: dict[str, str] | None = None
 ) -> list[Object]:
     """A list of the tenant's; of the caller's own without one."""
@@ -176,7 +176,7 @@ def seen(session: CliSession, tenant: str, request: TraceRequest, found: Trace) 
     )
     return [
         flow
-        for flow in _items(session, tenant, FLOWS, query)
+        for flow in list_of(session, tenant, FLOWS, query)
         if (flow["source"].get("namespace"), flow["source"].get("name")) == request.source
         and flow["protocol"] == request.protocol
         and is_to(flow)

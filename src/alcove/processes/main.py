@@ -9,7 +9,20 @@ from typing import Annotated
 import typer
 
 import alcove
-from alcove.cli import capture, completion, events, flows, kubectl, network, node, tenant, top, trace, usage
+from alcove.cli import (
+    capture,
+    completion,
+    events,
+    flows,
+    kubectl,
+    network,
+    node,
+    policy,
+    tenant,
+    top,
+    trace,
+    usage,
+)
 from alcove.cli.connectivity import verb as connectivity
 from alcove.processes.verbs import (
     agent,
@@ -64,6 +77,7 @@ app.command()(backup.restore)
 # Operator commands, through the API.
 app.add_typer(tenant.app, name="tenant")
 app.add_typer(network.app, name="network")
+app.add_typer(policy.app, name="policy")
 node.app.command()(leave.leave)
 app.add_typer(node.app, name="node")
 app.add_typer(image.app, name="image")

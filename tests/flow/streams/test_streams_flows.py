@@ -191,3 +191,33 @@ async def test_a_trace_is_of_ones_own_pod_and_a_real_destination(
     assert (await post(pod="two")).status == 404
     for bad in ({"address": "here"}, {"protocol": "ICMP"}, {"port": 70_000}, {"port": -1}):
         assert (await post(**bad)).status == 400, bad
+
+
+async def test_policies_are_checked_and_proposed_from_what_was_seen(
+    watched: NodeRig, server: LocalServer, seen: SeenFlows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme = server.as_tenant("acme")
+    monkeypatch.setenv("KUBECONFIG", str(acme.kubeconfig))
+    pods = "/api/v1/namespaces/default/pods"
+    labelled = await asyncio.to_thread(acme.patch, f"{pods}/one", {"metadata": {"labels": {"app": "till"}}})
+    assert labelled.status == 200, labelled.body
+    gone = replace(report("acme", "one"), verdict="forwarded", reason="", message="", policies=())
+    seen.reports += [gone, replace(gone, destination=FlowEnd("192.0.2.9", 443))]
+    words = ["policy", "propose", "--from-flows", "--since", "1h", "-o", "json"]
+    proposed = await asyncio.to_thread(CliRunner().invoke, app, words)
+    assert proposed.exit_code == 0, proposed.output
+    [policy] = orjson.loads(proposed.stdout)["items"]
+    assert policy["spec"]["podSelector"] == {"matchLabels": {"app": "till"}}
+    assert "pod db/postgres: the pod is gone" in proposed.stderr
+    path = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
+    policy["spec"]["podSelector"] = {"matchLabels": {"app": "tail"}}
+    made = await asyncio.to_thread(acme.post, path, policy)
+    assert made.status == 201, made.body
+    try:
+        checked = await asyncio.to_thread(CliRunner().invoke, app, ["policy", "check"])
+        assert checked.exit_code == 1, checked.output
+        assert "default/till-seen" in checked.stdout and "SelectsNothing" in checked.stdout
+    finally:
+        await asyncio.to_thread(acme.delete, f"{path}/till-seen")
+    clean = await asyncio.to_thread(CliRunner().invoke, app, ["policy", "check"])
+    assert (clean.exit_code, clean.stdout) == (0, "no problems found\n")
