@@ -7,6 +7,8 @@ from pathlib import Path
 
 from alcove.testing.server import Caller, LocalServer, wait_until
 
+START_SECONDS_MAX = 270.0
+"""Workers import what they need when they start, on a machine that does ten other things."""
 CONNECTIONS_MAX = 200
 """Connections that are opened until one comes to a certain worker."""
 
@@ -22,7 +24,7 @@ class WorkerServer(LocalServer):
         self.wait_for_workers()
 
     def wait_for_workers(self) -> None:
-        wait_until(lambda: self.serving() == set(range(self.workers)))
+        wait_until(lambda: self.serving() == set(range(self.workers)), START_SECONDS_MAX)
 
     def serving(self) -> set[int]:
         """The workers that serve."""

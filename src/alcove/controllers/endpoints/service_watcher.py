@@ -1,7 +1,7 @@
 """Base class of the two endpoint controllers: the mirrors they read, the services that a change of a pod
 enqueues, and the rate limit per service.
 
-Each change of a pod recomputes the endpoints of its services from all their pods. With thousands of pods
+Each change of a pod recomputes the endpoints of its services from all pods that they select. With thousands of pods
 that change one after another this would use all of the process's time, at the expense of every tenant. A
 service whose computation took long therefore rests until it uses at most `SHARE` of the time; changes in
 between are handled together afterwards.
@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from alcove.api.objects import Object, labels
-from alcove.client.changes import ObjectChange
+from alcove.api.objects import Object
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import PODS, SERVICES
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.endpoints.backends import EndpointBackend, backends
+from alcove.controllers.endpoints.service_members import PODS_AT_ONCE, ServiceMembers
 from alcove.controllers.workloads.selector_index import SelectorIndex, plain_selector
 
 SHARE = 0.05
@@ -47,11 +47,6 @@ class ServicePacing:
         self._rests_until.pop(key, None)
 
 
-PODS_AT_ONCE = 100
-"""Pods that are processed before other tasks may run, so that a large service does not block the event
-loop."""
-
-
 class ServiceWatcher(Controller):
     resource = SERVICES
 
@@ -61,17 +56,11 @@ class ServiceWatcher(Controller):
         self._services = self.mirror(SERVICES)
         self._pods = self.mirror(PODS)
         self._selectors = SelectorIndex(self._services, plain_selector)
+        self._members = ServiceMembers(self._pods, self._selectors, seconds)
         self._pace = ServicePacing()
         self._seconds = seconds
-        self.on(self._services)
-        self.on(self._pods, self._services_of)
-
-    def _services_of(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """Services that select the pod, or did before its labels changed."""
-        yield from self._selectors.matching(change.key, change.obj)
-        old = change.old
-        if old is not None and labels(old) != labels(change.obj):
-            yield from self._selectors.matching(change.key, old)
+        self.on(self._services, self._members.service_changed)
+        self.on(self._pods, self._members.pod_changed)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         service = self._services.get(key)
@@ -95,9 +84,9 @@ class ServiceWatcher(Controller):
 
     async def backends(self, key: ObjectKey, service: Object) -> list[EndpointBackend]:
         """The service's backends. Pods may change while they are read; that enqueues the service again."""
-        selector, spent = self._selectors.get(key), 0.0
+        selector = self._selectors.get(key)
         result: list[EndpointBackend] = []
-        names = self._pods.keys(key.plane, key.tenant, key.namespace)
+        names, spent = await self._members.find(key)
         for start in range(0, len(names), PODS_AT_ONCE):
             began = self._seconds()
             batch = [

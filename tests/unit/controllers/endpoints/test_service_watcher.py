@@ -12,13 +12,8 @@ from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.planes import Planes
 from alcove.controllers.controller import ControllerContext
 from alcove.controllers.endpoints import service_watcher
-from alcove.controllers.endpoints.service_watcher import (
-    FREE_SECONDS,
-    PODS_AT_ONCE,
-    SHARE,
-    ServicePacing,
-    ServiceWatcher,
-)
+from alcove.controllers.endpoints.service_members import PODS_AT_ONCE
+from alcove.controllers.endpoints.service_watcher import FREE_SECONDS, SHARE, ServicePacing, ServiceWatcher
 from alcove.controllers.loop import ControllerLoop
 from alcove.controllers.metadata_cache import MetadataCache
 from alcove.controllers.metrics import LoopMetrics
