@@ -1,7 +1,8 @@
 """The kinds that a tenant is served: built-in kinds, those of its CRDs, and those of ring0's shared CRDs.
 
 They are derived from the CRDs in the cache and cached until one changes, so a CRD is served as soon as it is
-stored. Tenants with equal CRDs share the compiled kinds. A CRD never hides a built-in kind.
+stored. Tenants with equal CRDs share the compiled kinds, and tenants without CRDs of their own share everything, however
+many they are. A CRD never hides a built-in kind.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ TENANTS_MOST = 4096
 class _Table:
     """The kinds of one tenant's CRDs."""
 
-    __slots__ = ("_all", "by_kind", "by_object", "by_resource", "generations")
+    __slots__ = ("_all", "by_kind", "by_object", "by_resource", "generations", "has_webhooks")
 
     def __init__(self, generations: tuple[int, int]) -> None:
         self.generations = generations
@@ -40,6 +41,8 @@ class _Table:
         self.by_kind: dict[tuple[str, str], CompiledCrd] = {}
         self.by_object: dict[int, tuple[Object, CompiledCrd]] = {}
         """By the identity of the CRD: unchanged CRDs are not encoded again when another one changes."""
+        self.has_webhooks = False
+        """Whether one is converted by a webhook, which is called on behalf of the tenant."""
         self._all: Sequence[Kind] | None = None
 
     def add(self, crd: Object, compiled: CompiledCrd) -> None:
@@ -47,6 +50,7 @@ class _Table:
         self.by_object[id(crd)] = (crd, compiled)
         self.by_resource[group, names["plural"]] = compiled
         self.by_kind[group, names["kind"]] = compiled
+        self.has_webhooks = self.has_webhooks or _by_webhook(crd)
 
     def all(self, stock: Sequence[Kind]) -> Sequence[Kind]:
         if self._all is None:
@@ -74,6 +78,8 @@ class CustomKinds:
         self._reader = reader
         self._call = call
         self._tables: dict[TenantId, _Table] = {}
+        self._common: _Table | None = None
+        """Of all tenants that have no CRDs."""
         self._compiled: WeakValueDictionary[bytes, CompiledCrd] = WeakValueDictionary()
         strategy = definition_strategy(registry, reader, clock)
         self._stock = tuple(
@@ -116,17 +122,26 @@ class CustomKinds:
     def _table(self, tenant: TenantId) -> _Table:
         generation = self._reader.generation
         generations = (generation(tenant, CRDS), generation(SYSTEM, CRDS))
+        if not generations[0] and tenant != SYSTEM:
+            common = self._common
+            if common is None or common.generations != generations:
+                common = self._common = self._build(generations, tenant, common)
+            if not common.has_webhooks:
+                return common
         table = self._tables.get(tenant)
         if table is not None and table.generations == generations:
             return table
         if table is None and len(self._tables) >= TENANTS_MOST:
             del self._tables[next(iter(self._tables))]
-        new_table = _Table(generations)
-        before = table.by_object if table is not None else {}
+        table = self._tables[tenant] = self._build(generations, tenant, table)
+        return table
+
+    def _build(self, generations: tuple[int, int], tenant: TenantId, former: _Table | None) -> _Table:
+        table = _Table(generations)
+        before = former.by_object if former is not None else {}
         for crd in sharing.served(self._reader, tenant):
-            self._add(new_table, tenant, crd, before)
-        self._tables[tenant] = new_table
-        return new_table
+            self._add(table, tenant, crd, before)
+        return table
 
     def _add(
         self, table: _Table, tenant: TenantId, crd: Object, before: dict[int, tuple[Object, CompiledCrd]]
@@ -139,7 +154,7 @@ class CustomKinds:
         table.add(crd, known[1] if known is not None and known[0] is crd else self._compile(tenant, crd))
 
     def _compile(self, tenant: TenantId, crd: Object) -> CompiledCrd:
-        status, by_webhook = crd["status"], get(crd, "spec", "conversion", "strategy") == "Webhook"
+        status, by_webhook = crd["status"], _by_webhook(crd)
         identity = [
             crd["spec"],
             status["acceptedNames"],
@@ -154,6 +169,10 @@ class CustomKinds:
             call = self._call(tenant) if by_webhook and self._call is not None else None
             compiled = self._compiled[digest] = CompiledCrd(crd, encoded, self._registry.object_meta, call)
         return compiled
+
+
+def _by_webhook(crd: Object) -> bool:
+    return bool(get(crd, "spec", "conversion", "strategy") == "Webhook")
 
 
 def _at(compiled: CompiledCrd | None, version: str) -> Kind | None:
