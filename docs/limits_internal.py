@@ -46,7 +46,6 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "apiserver.watch.UNSENT_BYTES_MAX",
         "agent.server.server.CLOSE_SECONDS_MAX",
         "agent.server.websocket.ANSWER_SECONDS_MAX",
-        "apiserver.streams.agents.TLS_SHUTDOWN_SECONDS_MAX",
         "http.closing.FLUSH_SECONDS_MAX",
         "http.limits.HttpLimits.linger_seconds_max",
     ),

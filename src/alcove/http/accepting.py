@@ -293,7 +293,10 @@ class Acceptor:
         protocol = self._protocols(arrival.slot)
         if session is None:
             return protocol
-        return TlsTransport(session, protocol, self._buffer, partial(self._reading.read, arrival.slot))
+        return TlsTransport(session, protocol, self._buffer, partial(self._schedule_reading, arrival.slot))
+
+    def _schedule_reading(self, slot: ConnectionSlot, transport: TlsTransport) -> None:
+        self._reading.read(slot.group or f"@{slot.network}", transport)
 
     def _ended(self, arrival: _Arrival, _task: asyncio.Task[None]) -> None:
         """Called also for a task that was cancelled before it began."""

@@ -41,7 +41,7 @@ class HttpServer:
         streams_body: Callable[[HttpRequest], bool] = lambda _request: False,
         group_of: Callable[[object], str] | None = None,
         unlimited_group: str | None = None,
-        charge: Callable[[str, float], None] = lambda _group, _seconds: None,
+        reading: ReadingTurns | None = None,
         count_bytes: CountBytes = lambda _group, _count: None,
         limits: HttpLimits = LIMITS,
         counts: GroupCounts | None = None,
@@ -53,9 +53,9 @@ class HttpServer:
         `streams_body`: whether a request with a body is handled as soon as its head is received, however short
         the body is, and without a size limit. `group_of`: the group that a `peer`'s connections are counted for,
         empty if that is decided by its requests (`HttpRequest.connection`); None for a server that does not
-        authenticate its clients. `unlimited_group`, `counts` and `count_bytes`: see `ConnectionTable`. `charge`: see
-        `ReadingTurns`. `is_port_shared`: whether other processes listen on the same port, each for a part of the
-        connections."""
+        authenticate its clients. `unlimited_group`, `counts` and `count_bytes`: see `ConnectionTable`. `reading`:
+        shared with other connections of this loop. `is_port_shared`: whether other processes listen on the same port,
+        each for a part of the connections."""
         self.handle = handler
         self._hosts = (host,) if isinstance(host, str) else host
         self._port = port
@@ -74,7 +74,7 @@ class HttpServer:
         self._timer: asyncio.TimerHandle | None = None
         self._sending: Turns[HttpServerConnection] = Turns(SENDING_SECONDS, HttpServerConnection.write_slice)
         """Connections that have a slice of a large body to write, by their group."""
-        self.reading = ReadingTurns(charge)
+        self.reading = reading or ReadingTurns()
         self.stopping = False
 
     async def __aenter__(self) -> HttpServer:

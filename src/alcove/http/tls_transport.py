@@ -40,7 +40,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         data is received, and calls `read_now`, or `read_later` before that (`ReadingTurns`)."""
         super().__init__()
         self._session = session
-        self._protocol = protocol
+        self._protocol: asyncio.Protocol | asyncio.BufferedProtocol = protocol
         self._socket: asyncio.Transport = cast(asyncio.Transport, None)
         self._buffer = memoryview(bytearray(READ_BYTES_MAX)) if buffer is None else buffer
         self._schedule = schedule
@@ -99,13 +99,25 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                 if not data:
                     self.close()
                     return
-                self._protocol.data_received(data)
+                self._deliver(data)
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError:
             self._socket.abort()
             return
         self._flush()
+
+    def _deliver(self, data: bytes) -> None:
+        protocol = self._protocol
+        if not isinstance(protocol, asyncio.BufferedProtocol):
+            protocol.data_received(data)
+            return
+        # TLS within TLS: a tunnel that this connection carries.
+        while data:
+            buffer = memoryview(protocol.get_buffer(len(data)))
+            part, data = data[: len(buffer)], data[len(buffer) :]
+            buffer[: len(part)] = part
+            protocol.buffer_updated(len(part))
 
     def _flush(self) -> None:
         outgoing = self._session.outgoing
@@ -118,7 +130,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return self._session.tls if name == "ssl_object" else self._socket.get_extra_info(name, default)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._protocol = cast(asyncio.Protocol, protocol)
+        self._protocol = cast("asyncio.Protocol | asyncio.BufferedProtocol", protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         return self._protocol

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Generic, Protocol, TypeVar
 
-from alcove.http.connections import ConnectionSlot
-
 T = TypeVar("T")
 
 READING_SECONDS = 0.002
@@ -69,15 +67,15 @@ class DataReader(Protocol):
 
 
 class ReadingTurns:
-    """Lets connections read what they have received, and charges the time to their groups: the tenant, or the network
-    of a client that is not authenticated yet."""
+    """Lets connections read what they have received, and charges the time to their groups: the tenant who sends it, or
+    whose webhooks, aggregated API or pods do; the network of a client that is not authenticated yet."""
 
     def __init__(self, charge: Callable[[str, float], None] = lambda _group, _seconds: None) -> None:
         """`charge` is called with a group and seconds, if reading takes a large part of the time."""
         self._charge = charge
         self._turns: Turns[tuple[str, DataReader]] = Turns(READING_SECONDS, self._take_turn)
         self.handled_seconds = 0.0
-        """Time of handling requests, which is counted elsewhere."""
+        """Time that is counted already, or elsewhere: handling requests."""
         self._level = 0.0
         """The time that was spent beyond READING_SHARE."""
         self._measured_at = 0.0
@@ -85,9 +83,8 @@ class ReadingTurns:
         """The seconds of each group since the level was 0."""
         self._is_over = False
 
-    def read(self, slot: ConnectionSlot, reader: DataReader) -> None:
+    def read(self, group: str, reader: DataReader) -> None:
         """Lets the connection read now, or later if its group had its part of this iteration."""
-        group = slot.group or f"@{slot.network}"
         if self._is_over and group in self._groups:
             reader.read_later()
             self._turns.add(group, (group, reader))
@@ -102,6 +99,8 @@ class ReadingTurns:
         reader.read_now()
         now = perf_counter()
         seconds = now - began - (self.handled_seconds - handled)
+        # A connection may carry another one, which is measured within this one.
+        self.handled_seconds += seconds
         self._level -= (now - self._measured_at) * READING_SHARE
         self._measured_at = now
         if self._level <= 0.0:

@@ -90,6 +90,7 @@ from alcove.http.group_counts import GroupCounts
 from alcove.http.limits import LIMITS
 from alcove.http.messages import HttpResponse
 from alcove.http.server import HttpServer
+from alcove.http.turns import ReadingTurns
 from alcove.processes.apiserver_config import ApiServerConfig, ServerKeys
 from alcove.processes.memory import keep_trimmed
 from alcove.processes.open_files import connections_that_fit
@@ -184,9 +185,11 @@ async def _serving(
         divisions.load()
         plane_servers.load()
         store.report()
-        agents = AgentConnector(config.pki, authority, clock, ring0.node_authority_pem if ring0 else b"")
+        reading = ReadingTurns(lambda group, seconds: flow.charge(TenantId(group), seconds))
+        node_authority = ring0.node_authority_pem if ring0 else b""
+        agents = AgentConnector(config.pki, authority, clock, node_authority, reading)
         dialer = _dialer(config, cache, node_addresses, agents)
-        webhooks = Webhooks(dialer, counts(Counted.WEBHOOK_CALLS))
+        webhooks = Webhooks(dialer, reading, counts(Counted.WEBHOOK_CALLS))
         front_proxy = FrontProxy(authority, cache, clock)
         trust = ExtensionTrust(cache, front_proxy, clock, authority.for_nodes(clock()))
         custom = CustomKinds(kinds, cache, clock, webhooks.of)
@@ -238,7 +241,7 @@ async def _serving(
         virtual = MetricsApi(services, usage), sight
         subresources = Subresources(services, token_requests, reviews, streams, *virtual)
         registrations = Registrations(cache, custom)
-        extension_connections = ExtensionConnections(dialer, front_proxy)
+        extension_connections = ExtensionConnections(dialer, front_proxy, reading)
         extensions = ExtensionProxy(
             registrations, extension_connections, seats.release, counts(Counted.EXTENSION_REQUESTS)
         )
@@ -310,7 +313,7 @@ async def _serving(
             streams_body=lambda request: "/proxy" in request.path and path_of(request.path) is not None,
             group_of=_tenant_of,
             unlimited_group=SYSTEM,
-            charge=lambda group, seconds: flow.charge(TenantId(group), seconds),
+            reading=reading,
             count_bytes=lambda group, count: buffers.adjust(TenantId(group), count),
             limits=structs.replace(
                 LIMITS,
@@ -347,6 +350,7 @@ async def _serving(
                 extension_connections.close()
                 plane_connections.close()
                 webhooks.close()
+                agents.close()
                 await audit.close()
 
 

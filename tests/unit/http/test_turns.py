@@ -3,19 +3,7 @@
 import asyncio
 from time import perf_counter
 
-import pytest
-
-from alcove.http.connections import ConnectionSlot, ConnectionTable
-from alcove.http.limits import LIMITS
 from alcove.http.turns import READING_SECONDS, ReadingTurns, Turns
-
-TABLE = ConnectionTable(LIMITS)
-
-
-def slot_of(group: str, address: str = "10.0.0.1") -> ConnectionSlot:
-    slot = ConnectionSlot(TABLE, address, 0.0)
-    slot.group = group
-    return slot
 
 
 class Reader:
@@ -57,24 +45,22 @@ async def test_turns_end_with_the_time_of_an_iteration() -> None:
     assert done == ["a1", "a2"]
 
 
-@pytest.mark.parametrize("group", ["acme", ""])
-async def test_whoever_sends_on_many_connections_waits_and_others_are_read_at_once(group: str) -> None:
+async def test_whoever_sends_on_many_connections_waits_and_others_are_read_at_once() -> None:
     charged: dict[str, float] = {}
     turns = ReadingTurns(lambda group, seconds: charged.update({group: seconds}))
     flood = [Reader(READING_SECONDS) for _ in range(20)]
     for reader in flood:
-        turns.read(slot_of(group), reader)
+        turns.read("acme", reader)
     read = [reader for reader in flood if reader.reads]
     assert 0 < len(read) < 10 and all(reader.is_waiting for reader in flood if reader not in read)
-    quiet, other = Reader(0.0), Reader(0.0)
-    turns.read(slot_of("globex"), quiet)
-    turns.read(slot_of("", "10.0.0.2"), other)
-    assert quiet.reads and other.reads
+    quiet = Reader(0.0)
+    turns.read("globex", quiet)
+    assert quiet.reads
     async with asyncio.timeout(60):
         while any(reader.is_waiting for reader in flood):  # noqa: ASYNC110 - the readers tell nobody
             await asyncio.sleep(0)
     assert all(reader.reads == 1 for reader in flood)
-    assert max(charged, key=lambda each: charged[each]) == (group or "@10.0.0.1")
+    assert max(charged, key=lambda each: charged[each]) == "acme"
 
 
 async def test_the_time_of_handling_requests_is_not_counted_as_reading() -> None:
@@ -87,5 +73,19 @@ async def test_the_time_of_handling_requests_is_not_counted_as_reading() -> None
 
     readers = [Handler(READING_SECONDS) for _ in range(20)]
     for reader in readers:
-        turns.read(slot_of("acme"), reader)
+        turns.read("acme", reader)
     assert all(reader.reads for reader in readers)
+
+
+async def test_a_connection_in_a_connection_is_counted_once() -> None:
+    charged: dict[str, float] = {}
+    turns = ReadingTurns(lambda group, seconds: charged.update({group: seconds}))
+
+    class Carrier(Reader):
+        def read_now(self) -> None:
+            turns.read("inner", Reader(5 * READING_SECONDS))
+            turns.handled_seconds += 1.0  # Nothing else takes time here, whatever other processes do.
+
+    turns.read("outer", Carrier(0.0))
+    await asyncio.sleep(0)
+    assert charged["inner"] >= 5 * READING_SECONDS > charged["outer"]

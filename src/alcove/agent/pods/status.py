@@ -4,6 +4,7 @@ Fields, reasons and rules are the kubelet's. A terminal phase never changes.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -26,6 +27,8 @@ PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed
 TERMINAL = (SUCCEEDED, FAILED)
 SANDBOXED = "gvisor"
 """The handler that does not make mounts recursively read-only."""
+TEXT_LENGTH_MAX = 4_096
+"""Characters of one text in a pod's status, as of a termination message; more are cut off."""
 _SIGNALLED = 128
 _FIELDS = {
     ContainerRole.INIT: "initContainerStatuses",
@@ -71,7 +74,21 @@ def status_of(
     if view.end is not None and view.end.cause is TerminationCause.FAILED and phase == FAILED:
         status["reason"], status["message"] = view.end.reason, view.end.message
     status["conditions"] = conditions.pod_conditions(pod, containers, view, status, now)
-    return status
+    short: Object = cut(status)
+    return short
+
+
+def cut(value: Any) -> Any:
+    """The same status without the rest of long texts. Messages quote names, paths and commands of the spec, which may
+    have megabytes; with all of them the object would be too large to be stored."""
+    match value:
+        case str():
+            return value if len(value) <= TEXT_LENGTH_MAX else f"{value[:TEXT_LENGTH_MAX]}…"
+        case dict():
+            return {name: cut(each) for name, each in value.items()}
+        case list():
+            return [cut(each) for each in value]
+    return value
 
 
 # Containers
@@ -98,7 +115,9 @@ def _container_status(
             groups = {"supplementalGroups": list(current.user.groups)} if current.user.groups else {}
             status["user"] = {"linux": {"uid": current.user.uid, "gid": current.user.gid, **groups}}
     if mounts := container.spec.get("volumeMounts"):
-        status["volumeMounts"] = [_mount_status(each, host) for each in mounts]
+        # A longer path cannot be mounted, and cut it could be the same as another one.
+        possible = (each for each in mounts if len(each["mountPath"]) <= TEXT_LENGTH_MAX)
+        status["volumeMounts"] = [_mount_status(each, host) for each in possible]
     is_sized = observed.is_running and container.role is not ContainerRole.EPHEMERAL
     if is_sized and (allocated := container.spec.get("resources")):
         status["resources"] = allocated

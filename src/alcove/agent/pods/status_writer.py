@@ -10,7 +10,7 @@ from functools import partial
 
 from alcove.agent.podkey import PodKey
 from alcove.api import objects
-from alcove.api.errors import ApiError, BadRequest, Invalid, NotFound
+from alcove.api.errors import ApiError, BadRequest, Invalid, NotFound, TooLarge
 from alcove.api.objects import Object
 from alcove.client.client import Client, Patch
 from alcove.client.errors import ClientError
@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
 RETRY_SECONDS_MAX = 15.0
+
+_ESSENTIAL = ("phase", "reason", "startTime", "podIP", "podIPs", "hostIP", "hostIPs")
 
 ClientOf = Callable[[PlaneId], Client]
 
@@ -80,6 +82,13 @@ class StatusWriter:
             await self._retry(partial(self._write, status))
 
     async def _write(self, status: Object) -> None:
+        try:
+            await self._patch(status)
+        except TooLarge:
+            # The tenant has filled the object, which may not become larger.
+            await self._patch({name: status[name] for name in _ESSENTIAL if name in status})
+
+    async def _patch(self, status: Object) -> None:
         key = self._key
         pod = await self._client_of(key.plane).patch(
             key.tenant,
@@ -108,7 +117,7 @@ class StatusWriter:
             except NotFound:
                 self.is_deleted = True
                 return
-            except (BadRequest, Invalid) as error:
+            except (BadRequest, Invalid, TooLarge) as error:
                 # A retry would be rejected as well, and the pod's teardown must not wait for it.
                 log.error(
                     "pod status update rejected by the API server",

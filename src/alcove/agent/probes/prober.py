@@ -43,6 +43,13 @@ class ResultStreak(Struct):
         return True
 
 
+class ProbeSlots(Struct, frozen=True):
+    """How many probes of tenants run at the same time."""
+
+    exec: FairSlots[TenantKey]
+    network: FairSlots[TenantKey]
+
+
 class ProbeCallbacks(Struct, frozen=True):
     """Callbacks for the probe results of one container."""
 
@@ -61,7 +68,7 @@ class Prober:
         container: Object,
         id: ContainerId,
         callbacks: ProbeCallbacks,
-        slots: FairSlots[TenantKey],
+        slots: ProbeSlots,
     ) -> None:
         self._executor = executor
         self._container = container
@@ -112,12 +119,8 @@ class Prober:
             await asyncio.sleep(_period(probe))
 
     async def _once(self, kind: str, probe: Object) -> bool:
-        if "exec" in probe:
-            async with self._slots.slot(
-                self._executor.key.tenant_key
-            ):  # Waiting does not count as a failure.
-                result = await self._check(probe)
-        else:
+        slots = self._slots.exec if "exec" in probe else self._slots.network
+        async with slots.slot(self._executor.key.tenant_key):  # Waiting does not count as a failure.
             result = await self._check(probe)
         if not result.is_good:
             self._callbacks.unhealthy(kind, result.message)

@@ -20,6 +20,7 @@ from alcove.http.client import HttpClientConnection
 from alcove.http.handshakes import Handshakes
 from alcove.http.pool import IdleConnections, PoolLimits
 from alcove.http.tls_transport import TlsTransport
+from alcove.http.turns import ReadingTurns
 
 CONNECT_SECONDS_MAX = 10.0
 """From the choice of a pod to the end of the TLS handshake."""
@@ -37,8 +38,12 @@ def _tenant_of(key: _Key) -> TenantId:
 
 
 class ExtensionConnections:
-    def __init__(self, dialer: WebhookDialer, front_proxy: FrontProxy) -> None:
+    def __init__(
+        self, dialer: WebhookDialer, front_proxy: FrontProxy, reading: ReadingTurns | None = None
+    ) -> None:
+        """`reading` lets tenants' servers have their part of the time for received data."""
         self._dialer = dialer
+        self._reading = reading or ReadingTurns()
         self._front_proxy = front_proxy
         self._handshakes = Handshakes()
         self._idle: IdleConnections[_Key, HttpClientConnection] = IdleConnections(POOL, _tenant_of)
@@ -69,7 +74,8 @@ class ExtensionConnections:
         try:
             make_context = partial(_context, server.authority, server.is_unverified, issued)
             session = await self._handshakes.perform(tenant, stream, make_context, server.name)
-            await stream.hand_over(TlsTransport(session, connection))
+            schedule = partial(self._reading.read, tenant)
+            await stream.hand_over(TlsTransport(session, connection, schedule=schedule))
         except BaseException:
             stream.abort()
             raise

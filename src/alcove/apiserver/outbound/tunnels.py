@@ -160,15 +160,15 @@ class ServiceTunnels:
         if isinstance(route, ResolvedEndpoint):
             return await self._direct.dial(tenant, route)
         try:
-            return await self._open_tunnel(route)
+            return await self._open_tunnel(tenant, route)
         except ApiError as error:
             raise WebhookError(_message(str(error), route.address)) from error
 
-    async def _open_tunnel(self, route: TunnelRoute) -> ByteStream:
+    async def _open_tunnel(self, tenant: TenantId, route: TunnelRoute) -> ByteStream:
         """Raises ApiError."""
         address = agent_address(self._reader, route.node)
         try:
-            agent = await self._agents.connect(address)
+            agent = await self._agents.connect(tenant, address)
         except (ApiError, asyncio.CancelledError):
             # Cancelled: the attempt has timed out.
             self._avoid(route.node)

@@ -27,6 +27,7 @@ from alcove.http.group_counts import GroupCounts
 from alcove.http.handshakes import Handshakes
 from alcove.http.pool import IdleConnections, PoolLimits
 from alcove.http.tls_transport import TlsTransport
+from alcove.http.turns import ReadingTurns
 
 CALLS_PER_TENANT_MAX = 64
 RESPONSE_BYTES_MAX = 3 << 20
@@ -91,9 +92,13 @@ def _tenant_of(key: _Key) -> TenantId:
 
 
 class Webhooks:
-    def __init__(self, dialer: WebhookDialer, counts: GroupCounts | None = None) -> None:
-        """`counts`: the calls of each tenant."""
+    def __init__(
+        self, dialer: WebhookDialer, reading: ReadingTurns | None = None, counts: GroupCounts | None = None
+    ) -> None:
+        """`reading` lets tenants' webhooks have their part of the time for received data. `counts`: the calls of each
+        tenant."""
         self._dialer = dialer
+        self._reading = reading or ReadingTurns()
         self._idle: IdleConnections[_Key, HttpClientConnection] = IdleConnections(POOL, _tenant_of)
         self._handshakes = Handshakes()
         self._calls = GroupCounts() if counts is None else counts
@@ -159,7 +164,8 @@ class Webhooks:
             session = await self._handshakes.perform(
                 tenant, stream, partial(context_of, endpoint.authority), endpoint.server_name
             )
-            await stream.hand_over(TlsTransport(session, connection))
+            schedule = partial(self._reading.read, tenant)
+            await stream.hand_over(TlsTransport(session, connection, schedule=schedule))
         except BaseException:
             stream.abort()
             raise

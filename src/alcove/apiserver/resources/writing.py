@@ -45,6 +45,9 @@ ATTEMPTS_MAX = 30
 STORED_BYTES_MAX = 3 << 20
 STORED_VALUES_MAX = 2 * VALUES_MAX
 """Size of a stored object, managedFields included."""
+STATUS_BYTES_RESERVED = 256 << 10
+"""How much larger a write of its status may make it: nobody can fill an object so that its controller or node can no longer
+tell its state."""
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
@@ -88,8 +91,10 @@ async def encoded(
 
     def compute() -> bytes:
         body = encode(obj)
-        if len(body) > STORED_BYTES_MAX:
-            raise TooLarge(f"the object is too large to be stored: {len(body)} bytes of {STORED_BYTES_MAX}")
+        is_status = call.target.subresource in STATUS_LIKE
+        bytes_max = STORED_BYTES_MAX + (STATUS_BYTES_RESERVED if is_status else 0)
+        if len(body) > bytes_max:
+            raise TooLarge(f"the object is too large to be stored: {len(body)} bytes of {bytes_max}")
         check_values(body, STORED_VALUES_MAX, "the object and its managedFields have too many values")
         return body
 

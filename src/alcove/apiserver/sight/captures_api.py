@@ -50,7 +50,7 @@ class CapturesApi:
         address = agent_address(self._services.cache, entry.node)
         done = self._streams.enter(call.tenant)
         try:
-            agent = await self._agents.connect(address)
+            agent = await self._agents.connect(call.identity.tenant, address)
         except BaseException:
             done()
             raise

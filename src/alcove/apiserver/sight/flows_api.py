@@ -157,18 +157,18 @@ class FlowsApi:
         """Adds the flows of a node. Raises TooLarge, TooManyRequests."""
         # The slot is kept until the body is decoded: it bounds how many are in memory.
         async with self._slots.slot(tenant):
-            body = await self._body(node, path)
+            body = await self._body(tenant, node, path)
             if body is None:
                 newest.silent.append(node)
                 return
             await self._services.threads.for_size(tenant, len(body), partial(newest.add, node, body))
 
-    async def _body(self, node: str, path: str) -> bytes | None:
+    async def _body(self, tenant: TenantId, node: str, path: str) -> bytes | None:
         """The node's response; None if there is none."""
         try:
             async with asyncio.timeout(FETCH_SECONDS_MAX):
                 address = agent_address(self._services.cache, node)
-                agent = await self._agents.connect(address)
+                agent = await self._agents.connect(tenant, address)
                 try:
                     await ask(agent, address, "GET", path, {})
                     if agent.status != 200:

@@ -53,7 +53,7 @@ class TracesApi:
         address = agent_address(self._services.cache, node)
         try:
             async with asyncio.timeout(FETCH_SECONDS_MAX):
-                agent = await self._agents.connect_for(tenant, address)
+                agent = await self._agents.connect(tenant, address)
                 try:
                     await ask(agent, address, "GET", path, {})
                     if agent.status != 200:

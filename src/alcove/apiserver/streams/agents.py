@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -20,19 +21,17 @@ from alcove.apiserver.auth.keyfiles import KeyFileError
 from alcove.apiserver.auth.subjects import Subject, SubjectError
 from alcove.apiserver.streams.agent_addresses import AgentAddress
 from alcove.component import request_ids
-from alcove.component.fair_slots import FairSlots
+from alcove.http.byte_streams import TransportStream
 from alcove.http.client import HttpClientConnection
 from alcove.http.errors import HttpError
+from alcove.http.handshakes import Handshakes
+from alcove.http.tls_transport import TlsSession, TlsTransport
+from alcove.http.turns import ReadingTurns
 
 CERTIFICATE = "apiserver-node-client.pem"
 CONNECT_SECONDS_MAX = 5.0
-CONNECTING_MAX = 16
-"""Connections for requests of tenants (streams, proxied requests, traces) that are being made at the same time, of
-which a tenant alone gets half."""
 HEAD_SECONDS_MAX = 30.0
 ERROR_BYTES_MAX = 64 << 10
-TLS_SHUTDOWN_SECONDS_MAX = 5.0
-"""Timeout for the TLS shutdown, which an agent that does not read would block."""
 
 
 class AgentConnector:
@@ -44,14 +43,16 @@ class AgentConnector:
         authority: CertificateAuthority,
         clock: Callable[[], float],
         node_authority: bytes = b"",
+        reading: ReadingTurns | None = None,
     ) -> None:
         """`node_authority`, in PEM, signs nodes' certificates if `authority` does not: ring0's, on a dedicated plane.
-        Raises KeyFileError."""
+        `reading` lets tenants' streams have their part of the time for received data. Raises KeyFileError."""
         self._path = directory / CERTIFICATE
         self._authority = authority
         self._clock = clock
         self._renew_at = 0.0
-        self._slots: FairSlots[TenantId] = FairSlots(CONNECTING_MAX, unlimited=SYSTEM)
+        self._handshakes = Handshakes()
+        self._reading = reading or ReadingTurns()
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_3
         # Nodes are identified by their certificate's subject, not by their address: see `_is_node`.
@@ -80,31 +81,36 @@ class AgentConnector:
             raise KeyFileError(f"cannot use {self._path}: {error}") from error
         self._renew_at = now + CLIENT_LIFETIME.total_seconds() * 2 / 3
 
-    async def connect(self, address: AgentAddress) -> HttpClientConnection:
-        """A connection to the node's agent. Raises ServiceUnavailable."""
-        loop = asyncio.get_running_loop()
+    async def connect(self, tenant: TenantId, address: AgentAddress) -> HttpClientConnection:
+        """A connection to the node's agent for the tenant, which is charged for what is received. Raises
+        ServiceUnavailable."""
+        connection = HttpClientConnection()
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
-                transport, connection = await loop.create_connection(
-                    HttpClientConnection,
-                    address.host,
-                    address.port,
-                    ssl=self._context,
-                    server_hostname=address.host,
-                    ssl_shutdown_timeout=TLS_SHUTDOWN_SECONDS_MAX,
-                )
-        except (OSError, TimeoutError) as error:
+                session = await self._open(tenant, address, connection)
+        except (HttpError, OSError, TimeoutError) as error:
             raise unreachable(address.node, _message(error)) from error
-        if not _is_node(transport.get_extra_info("ssl_object"), address.node):
-            transport.abort()
+        if not _is_node(session.tls, address.node):
+            connection.abort()
             raise unreachable(address.node, "the server at its address has another node's certificate")
         return connection
 
-    async def connect_for(self, tenant: TenantId, address: AgentAddress) -> HttpClientConnection:
-        """The same, in turns between tenants: a handshake takes a millisecond of the event loop, and one tenant may ask
-        for hundreds at once. Raises ServiceUnavailable."""
-        async with self._slots.slot(tenant):
-            return await self.connect(address)
+    async def _open(
+        self, tenant: TenantId, address: AgentAddress, connection: HttpClientConnection
+    ) -> TlsSession:
+        loop = asyncio.get_running_loop()
+        _, stream = await loop.create_connection(TransportStream, address.host, address.port)
+        try:
+            session = await self._handshakes.perform(tenant, stream, lambda: self._context, address.host)
+            schedule = partial(self._reading.read, tenant)
+            await stream.hand_over(TlsTransport(session, connection, schedule=schedule))
+        except BaseException:
+            stream.abort()
+            raise
+        return session
+
+    def close(self) -> None:
+        self._handshakes.close()
 
 
 async def ask(

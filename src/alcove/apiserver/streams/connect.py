@@ -193,7 +193,7 @@ class StreamHandler:
         done: Callable[[], None],
     ) -> HttpResponse:
         verb = call.target.subresource
-        agent = await self._agents.connect_for(call.identity.tenant, address)
+        agent = await self._agents.connect(call.identity.tenant, address)
         try:
             await self._send(agent, call, address, pod, streams.query_of(verb, options, container))
             if agent.status == 101:

@@ -133,7 +133,7 @@ class ApiProxy:
 
         `done` is called once, when the response is complete. Raises ApiError.
         """
-        agent = await self._agents.connect_for(call.identity.tenant, route.address)
+        agent = await self._agents.connect(call.identity.tenant, route.address)
         try:
             backend = await self._tunnel(agent, route)
             await self._send_request(call, route, backend)

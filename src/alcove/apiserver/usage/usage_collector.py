@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from alcove.api.errors import ApiError
+from alcove.api.ids import SYSTEM
 from alcove.api.node_api import USAGE_PATH, NodeSummary
 from alcove.apiserver.reader import CacheReader
 from alcove.apiserver.streams.agent_addresses import AgentAddress, agent_address
@@ -90,7 +91,7 @@ class UsageCollector:
             self._cached[node] = _CachedSummary(self._clock(), summary)
 
     async def _request(self, address: AgentAddress) -> NodeSummary:
-        agent = await self._agents.connect(address)
+        agent = await self._agents.connect(SYSTEM, address)
         try:
             await ask(agent, address, "GET", USAGE_PATH, {})
             if agent.status != 200:

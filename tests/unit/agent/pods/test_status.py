@@ -9,7 +9,7 @@ from msgspec import structs
 
 from alcove.agent.pods.containers import desired_containers
 from alcove.agent.pods.plan import finished
-from alcove.agent.pods.status import HostFacts, status_of
+from alcove.agent.pods.status import TEXT_LENGTH_MAX, HostFacts, status_of
 from alcove.agent.pods.view import (
     ContainerRun,
     ObservedContainer,
@@ -198,3 +198,17 @@ def test_a_container_says_who_it_runs_as_and_how_its_volumes_are_mounted() -> No
         {"name": "b", "mountPath": "/b", "readOnly": True, "recursiveReadOnly": "Disabled"},
         {"name": "c", "mountPath": "/c", "readOnly": True, "recursiveReadOnly": "Enabled"},
     ]
+
+
+def test_a_status_is_short_however_long_the_names_and_paths_are_that_it_quotes() -> None:
+    """The object was too large to be stored with it, so that the pod had no status, and was never removed."""
+    long = "x" * (1 << 20)
+    mounts = [{"name": "v", "mountPath": f"/{long}"}, {"name": "v", "mountPath": "/short"}]
+    made = pod(containers=[{"name": "a", "image": long, "volumeMounts": mounts}])
+    seen = view(a=ObservedContainer(waiting=WaitingState("InvalidImageName", f"invalid name {long}")))
+    status = status_for(made, seen)
+    [container] = status["containerStatuses"]
+    assert len(str(status)) < 4 * TEXT_LENGTH_MAX
+    assert container["image"].startswith("xxx") and container["image"].endswith("…")
+    assert container["state"]["waiting"]["message"].startswith("invalid name xxx")
+    assert [each["mountPath"] for each in container["volumeMounts"]] == ["/short"]

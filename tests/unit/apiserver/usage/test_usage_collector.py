@@ -4,7 +4,7 @@ from typing import cast
 import msgspec
 
 from alcove.api.errors import ServiceUnavailable
-from alcove.api.ids import SYSTEM
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.node_api import NodeSummary, ResourceUsage
 from alcove.api.resources import NODES
 from alcove.apiserver.streams.agent_addresses import AgentAddress
@@ -33,7 +33,7 @@ class Fleet:
             status = {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}]}
             self.reader.put(SYSTEM, NODES, {"metadata": {"name": name}, "status": status})
 
-    async def connect(self, address: AgentAddress) -> HttpClientConnection:
+    async def connect(self, _tenant: TenantId, address: AgentAddress) -> HttpClientConnection:
         self.requested.append(address.node)
         if address.node in self.hangs:
             await asyncio.sleep(1_000)
