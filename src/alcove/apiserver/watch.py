@@ -7,20 +7,16 @@ closed. What it holds is counted for the tenant of the user who watches.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from alcove.api.errors import ApiError, Expired, Forbidden, InternalError
+from alcove.api.errors import Expired, Forbidden
 from alcove.api.ids import SYSTEM, Revision, TenantId
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
-from alcove.apiserver.render import ObjectView, render
+from alcove.apiserver.render import ObjectView
 from alcove.apiserver.watch_events import bookmark, encode, error_event
 from alcove.apiserver.watch_hub import WatchHub, WatchScope
 from alcove.http.limits import WRITE_BUFFER_BYTES_MAX
 from alcove.http.messages import ResponseWriter
-
-log = logging.getLogger(__name__)
 
 PENDING_EVENTS_MAX = 1000
 """Events that wait for a watcher's client; one more ends the watch with `Expired`."""
@@ -41,6 +37,25 @@ WRITE_BYTES_MAX = 256 << 10
 """Lines are written together up to this size, unless one is larger."""
 
 Matches = Callable[[CacheEntry], bool]
+
+
+def event_type(
+    kind: CacheEventType, entry: CacheEntry, previous: CacheEntry | None, matches: Matches | None
+) -> CacheEventType | None:
+    """The event's type for a watcher of what matches: an object that stops matching is DELETED. None if it is not
+    sent."""
+    if matches is None:
+        return kind
+    is_in = kind is not CacheEventType.DELETED and matches(entry)
+    was_in = previous is not None and matches(previous)
+    match (was_in, is_in):
+        case (False, True):
+            return CacheEventType.ADDED
+        case (True, True):
+            return CacheEventType.MODIFIED
+        case (True, False):
+            return CacheEventType.DELETED
+    return None
 
 
 class Watcher:
@@ -198,20 +213,7 @@ class Watcher:
             self.expire()
 
     def _event_type(self, event: CacheEvent) -> CacheEventType | None:
-        """The event's type for this watcher: an object that stops matching is DELETED. None if it is not
-        sent."""
-        if self._matches is None:
-            return event.kind
-        is_in = event.kind is not CacheEventType.DELETED and self._matches(event.entry)
-        was_in = event.previous is not None and self._matches(event.previous)
-        match (was_in, is_in):
-            case (False, True):
-                return CacheEventType.ADDED
-            case (True, True):
-                return CacheEventType.MODIFIED
-            case (True, False):
-                return CacheEventType.DELETED
-        return None
+        return event_type(event.kind, event.entry, event.previous, self._matches)
 
     def _write(self) -> None:
         """Writes as much as the client reads, and counts the rest."""
@@ -281,7 +283,7 @@ class Watcher:
 
     def _time_out(self) -> None:
         # Events that the client has not read by now are dropped: it watches again after the last one it has.
-        has_bookmark = self._bookmarks and self._initial is None and not self._pending
+        has_bookmark = self._bookmarks and self._initial is None and not self._waiting_bytes
         self._clear_pending()
         self._finish(bookmark(self._view, self._revision()) if has_bookmark else b"")
 
@@ -307,78 +309,3 @@ class Watcher:
         self._write()
         timer = asyncio.get_running_loop().call_later(BOOKMARK_SECONDS, self._bookmark)
         self._timers[-1] = timer
-
-
-Convert = Callable[[Sequence[CacheEntry]], Awaitable[Sequence[CacheEntry]]]
-
-
-_Unconverted = tuple[CacheEventType, CacheEntry] | bytes
-"""An event, or a line that needs no conversion."""
-
-
-def _size(item: _Unconverted) -> int:
-    return len(item) if isinstance(item, bytes) else len(item[1].body)
-
-
-class ConvertingWatcher(Watcher):
-    """A watch at a version that a webhook converts to: events are converted in batches and keep their
-    order."""
-
-    def __init__(self, *arguments: Any, convert: Convert, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._convert = convert
-        self._queue: list[_Unconverted] = []
-        self._unconverted_bytes = 0
-        self._task: asyncio.Task[None] | None = None
-
-    def _append_event(self, kind: CacheEventType, event: CacheEvent) -> None:
-        self._enqueue((kind, event.entry))
-
-    def _append_line(self, line: bytes) -> None:
-        self._enqueue(line)
-
-    @property
-    def _is_full(self) -> bool:
-        return self._task is not None or super()._is_full
-
-    @property
-    def _waiting_bytes(self) -> int:
-        return super()._waiting_bytes + self._unconverted_bytes
-
-    def _enqueue(self, item: _Unconverted) -> None:
-        if len(self._queue) > self._events_max and self._task is not None:
-            self.expire()
-            return
-        self._queue.append(item)
-        self._unconverted_bytes += _size(item)
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._drain())
-
-    async def _drain(self) -> None:
-        try:
-            while self._queue:
-                batch, self._queue = self._queue, []
-                entries = await self._convert([item[1] for item in batch if not isinstance(item, bytes)])
-                converted = iter(entries)
-                for item in batch:
-                    self._unconverted_bytes -= _size(item)
-                    if isinstance(item, bytes):
-                        self._put(item)
-                    else:
-                        line = (item[0].value.encode(), render(self._view, next(converted)))
-                        self._put(b'{"type":"%b","object":%b}\n' % line)
-                self.flush()
-        except ApiError as error:
-            self._finish(error_event(error))
-        except Exception:
-            # Without this the watch would stay open and never send an event again.
-            log.exception("failed to convert watch events")
-            self._finish(error_event(InternalError("failed to convert events: watch again")))
-        self._task = None
-        self._hub.schedule(self, self.tenant)
-
-    def stop(self) -> None:
-        super().stop()
-        self._queue.clear()
-        if self._task is not None and self._task is not asyncio.current_task():
-            self._task.cancel()

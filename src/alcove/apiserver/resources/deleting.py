@@ -24,6 +24,7 @@ from alcove.apiserver.crds import removal
 from alcove.apiserver.render import render_list
 from alcove.apiserver.resources import body, lookup, versions, writing
 from alcove.apiserver.resources.listing import selected
+from alcove.apiserver.resources.matching import needs_conversion
 from alcove.apiserver.resources.options import DeleteOptions, delete_options, list_options
 from alcove.apiserver.responses import json_response
 from alcove.apiserver.services import ApiServerServices
@@ -252,7 +253,10 @@ async def delete_collection(services: ApiServerServices, call: ApiCall) -> HttpR
     resource = call.kind.storage_resource
     revision = services.cache.revision
     deleted: list[CacheEntry] = []
-    for entry in list(services.cache.entries(call.list_tenant, resource, call.list_namespace)):
+    entries = list(services.cache.entries(call.list_tenant, resource, call.list_namespace))
+    if needs_conversion(call.kind, selection.fields):
+        entries = await versions.entries_at(call.kind, entries)
+    for entry in entries:
         if matches is not None and not matches(entry):
             continue
         try:

@@ -19,7 +19,7 @@ from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.render import render_list
 from alcove.apiserver.resources import lookup, versions
-from alcove.apiserver.resources.matching import Matches, exact_fields, matcher
+from alcove.apiserver.resources.matching import Matches, exact_fields, matcher, needs_conversion
 from alcove.apiserver.resources.options import ListOptions, list_options
 from alcove.apiserver.resources.reading import check_reached
 from alcove.apiserver.services import ApiServerServices
@@ -150,6 +150,8 @@ def _page(
 ) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
     matches = selected(call, options)
     view = call.view
+    if needs_conversion(view.kind, options.fields):
+        return _converted_first(call, options, matches, list(entries), revision)
     if view.kind.convert is not None:
         page, meta = _selected(options, matches, entries, revision)
         return _converted(call, page, revision, meta)
@@ -201,6 +203,18 @@ def _selected(
 async def _converted(call: ApiCall, page: list[CacheEntry], revision: Revision, meta: Object) -> HttpResponse:
     entries = await versions.entries_at(call.kind, page)
     return HttpResponse(200, render_list(call.view, entries, revision, meta), call.view.content_type)
+
+
+async def _converted_first(
+    call: ApiCall,
+    options: ListOptions,
+    matches: Matches | None,
+    entries: list[CacheEntry],
+    revision: Revision,
+) -> HttpResponse:
+    """Selects by fields that only the requested version has."""
+    page, meta = _selected(options, matches, await versions.entries_at(call.kind, entries), revision)
+    return HttpResponse(200, render_list(call.view, page, revision, meta), call.view.content_type)
 
 
 def selected(call: ApiCall, options: ListOptions) -> Matches | None:

@@ -16,6 +16,11 @@ def exact_fields(fields: FieldSelector) -> dict[str, str]:
     return {term.field: term.value for term in fields.terms if term.equal}
 
 
+def needs_conversion(kind: Kind, fields: FieldSelector) -> bool:
+    """Whether the selector names fields that stored objects may not have: a webhook converts them to the kind's version."""
+    return kind.convert is not None and any(term.field in kind.strategy.fields for term in fields.terms)
+
+
 def matcher(kind: Kind, labels: LabelSelector, fields: FieldSelector) -> Matches | None:
     """A test for both selectors; None if everything matches. Raises BadRequest for an unsupported field."""
     tests: list[Matches] = []

@@ -14,10 +14,11 @@ from alcove.apiserver import watch
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, indexed_value
 from alcove.apiserver.call import ApiCall
+from alcove.apiserver.converting_watch import ConvertingWatcher
 from alcove.apiserver.render import ObjectView
 from alcove.apiserver.resources import lookup, overlays, versions
 from alcove.apiserver.resources.listing import selected
-from alcove.apiserver.resources.matching import Matches, exact_fields
+from alcove.apiserver.resources.matching import Matches, exact_fields, needs_conversion
 from alcove.apiserver.resources.options import ListOptions, list_options
 from alcove.apiserver.services import ApiServerServices
 from alcove.apiserver.watch_events import bookmark, error_event
@@ -95,7 +96,13 @@ def _watch(
     overlay = overlays.for_watch(cache, tenant, resource, history)
     create_watcher: Callable[..., watch.Watcher] = watch.Watcher
     if call.kind.convert is not None:
-        create_watcher = partial(watch.ConvertingWatcher, convert=partial(versions.entries_at, call.kind))
+        is_late = needs_conversion(call.kind, options.fields)
+        create_watcher = partial(
+            ConvertingWatcher,
+            convert=partial(versions.entries_at, call.kind),
+            matches_converted=matches if is_late else None,
+        )
+        matches = None if is_late else matches
     elif overlay is not None:
         # A change of one object may change how another is shown, so the watch is not limited to the name.
         create_watcher, name = partial(overlays.OverlaidWatcher, overlay=overlay, name=name), None
