@@ -64,6 +64,17 @@ def check_the_way_through_home(home: LocalServer, secret: str) -> None:
     assert admin.get("/api/v1/tenants").status == 403
 
 
+def check_revocation(home: LocalServer, secret: str) -> None:
+    """What ring0's Tenant says holds on the plane."""
+    path = home.directory / "revoked.kubeconfig"
+    path.write_bytes(base64.b64decode(home.system.get(secret).json["data"]["kubeconfig"]))
+    admin = Caller(path)
+    assert admin.get("/api/v1/namespaces").status == 200
+    revoked = [{"user": "admin", "issuedBefore": "2999-01-01T00:00:00Z"}]
+    assert home.system.patch(TENANT, {"spec": {"revokedCertificates": revoked}}).status == 200
+    wait_until(lambda: admin.get("/api/v1/namespaces").status == 401, SECONDS_MAX)
+
+
 def test_what_is_deleted_or_changed_comes_back(home: LocalServer) -> None:
     system = home.system
     made = {
@@ -113,6 +124,7 @@ def test_controllers_join_by_the_status_and_issue_kubeconfigs(home: LocalServer,
         secret = f"{KUBE_SYSTEM}/secrets/plane-big.admin"
         wait_until(lambda: found(system, secret), SECONDS_MAX)
         check_the_way_through_home(home, secret)
+        check_revocation(home, secret)
         users = {"spec": {"controlPlane": {"users": [{"name": "dev", "groups": ["developers"]}]}}}
         assert system.patch(TENANT, users).status == 200
         wait_until(lambda: found(system, secret.replace("admin", "dev")), SECONDS_MAX)

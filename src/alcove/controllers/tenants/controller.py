@@ -107,7 +107,12 @@ class TenantController(Controller):
         if existing is None:
             new_tenant = {"metadata": {"name": key.name}, "spec": {"controlPlane": {"mode": "Dedicated"}}}
             await self._create(self.context.planes.client(plane), SYSTEM, InitialObject(TENANTS, new_tenant))
-        elif conditions.is_true(existing, INITIALIZED):
+            return DONE
+        revoked = objects.get(tenant, "spec", "revokedCertificates", default=[])
+        if objects.get(existing, "spec", "revokedCertificates", default=[]) != revoked:
+            change = {"spec": {"revokedCertificates": revoked}}
+            await self.context.planes.client(plane).patch(SYSTEM, TENANTS, key.name, change)
+        if conditions.is_true(existing, INITIALIZED):
             await self._report(key, tenant, [_FIRST_OBJECTS])
         return DONE
 
