@@ -12,6 +12,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "agent.volumes.tokens.AGE_SECONDS_MAX",
         "agent.volumes.wiper.ROUND_SECONDS_MAX",
         "controllers.cronjobs.controller.RESYNC_SECONDS_MAX",
+        "controllers.backups.controller.RESYNC_SECONDS_MAX",
         "controllers.sleep.controller.RESYNC_SECONDS_MAX",
         "scheduler.ledger.RECHECK_SECONDS_MAX",
         "scheduler.queue._DOUBLINGS_MAX",

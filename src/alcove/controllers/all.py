@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from alcove.controllers.apiservices import ApiServiceAvailability
 from alcove.controllers.autoscaling import HorizontalPodAutoscalerController
+from alcove.controllers.backups import BackupController
 from alcove.controllers.certificates import CertificateApproval, CertificateCleaning, PodCertificateCleaning
 from alcove.controllers.clusterroles import ClusterRoleAggregation
 from alcove.controllers.controller import Controller
@@ -54,6 +55,7 @@ from alcove.controllers.volumes import (
 
 CONTROLLERS: tuple[type[Controller], ...] = (
     TenantController,
+    BackupController,
     SleepController,
     SleepingPods,
     PlaneController,

@@ -46,6 +46,7 @@ from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.resources import NODES, Resource
+from alcove.controllers.backup_requests import RunBackup
 from alcove.controllers.metadata_cache import MetadataCache
 from alcove.controllers.metrics import ControllerMetrics
 from alcove.controllers.plane_certificates import PlaneCertificates
@@ -82,6 +83,8 @@ class ControllerOptions(Struct, frozen=True, kw_only=True):
     """What dedicated planes are made with; None to run none."""
     usage_retention_days: int = 32
     """How long records of what tenants have used are kept."""
+    run_backup: RunBackup | None = None
+    """Saves a tenant, and returns why that failed; empty if it did not."""
 
 
 class ControllerContext(Struct, frozen=True, kw_only=True):

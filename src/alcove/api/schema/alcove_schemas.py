@@ -7,72 +7,19 @@ be written as strings (`prefix: "16"`), as in Mizar's own manifests.
 from typing import Any
 
 from alcove.api.kinds.core.networks import NETWORK_TYPES
+from alcove.api.schema.records import CONDITIONS as _CONDITIONS
+from alcove.api.schema.records import QUANTITY as _QUANTITY
+from alcove.api.schema.records import integer as _integer
+from alcove.api.schema.records import kind as _kind
+from alcove.api.schema.records import names as _names
+from alcove.api.schema.records import number as _number
+from alcove.api.schema.records import record as _record
+from alcove.api.schema.records import ref as _ref
+from alcove.api.schema.records import text as _text
 
 CORE = "io.alcove.core.v1"
 ARKTOS = "com.futurewei.arktos.v1"
 MIZAR = "com.mizar.v1"
-
-_META = "#/$defs/io.k8s.apimachinery.pkg.apis.meta.v1"
-_QUANTITY = "#/$defs/io.k8s.apimachinery.pkg.api.resource.Quantity"
-
-
-def _text(description: str, *choices: str) -> dict[str, Any]:
-    return {"type": "string", "description": description, **({"enum": list(choices)} if choices else {})}
-
-
-def _number(description: str) -> dict[str, Any]:
-    """Return the schema of a number that may be written as a string."""
-    return {"x-kubernetes-int-or-string": True, "description": description}
-
-
-def _integer(description: str) -> dict[str, Any]:
-    return {"type": "integer", "format": "int64", "description": description}
-
-
-def _names(description: str, list_type: str = "atomic") -> dict[str, Any]:
-    return {
-        "type": "array",
-        "items": {"type": "string"},
-        "x-kubernetes-list-type": list_type,
-        "description": description,
-    }
-
-
-def _record(description: str, fields: dict[str, Any], required: tuple[str, ...] = ()) -> dict[str, Any]:
-    body = {"type": "object", "description": description, "properties": fields}
-    return {**body, "required": list(required)} if required else body
-
-
-_CONDITIONS = {
-    "type": "array",
-    "items": {"$ref": f"{_META}.Condition"},
-    "x-kubernetes-list-type": "map",
-    "x-kubernetes-list-map-keys": ["type"],
-    "x-kubernetes-patch-merge-key": "type",
-    "x-kubernetes-patch-strategy": "merge",
-    "description": "Conditions of the object, one per type.",
-}
-
-
-def _kind(
-    description: str, group: str, kind: str, spec: dict[str, Any], status: dict[str, Any]
-) -> dict[str, Any]:
-    properties = {
-        "apiVersion": _text("API version of this object."),
-        "kind": _text("Kind of this object."),
-        "metadata": {"$ref": f"{_META}.ObjectMeta", "description": "Standard object metadata."},
-        "spec": {**spec, "description": "Desired state."},
-        "status": {**status, "description": "Observed state."},
-    }
-    return {
-        **_record(description, properties),
-        "x-kubernetes-group-version-kind": [{"group": group, "kind": kind, "version": "v1"}],
-    }
-
-
-def _ref(definition: str) -> dict[str, Any]:
-    return {"$ref": f"#/$defs/{definition}"}
-
 
 _NETWORK_SPEC: dict[str, Any] = {
     "type": _text(
@@ -301,6 +248,27 @@ _TENANT_SPEC = _record(
                 ),
             },
         ),
+        "backup": _record(
+            "Backups of the tenant's objects that ring0's controllers make.",
+            {
+                "schedule": _text("When, as a cron expression such as `0 3 * * *`."),
+                "timeZone": _text("Time zone of the schedule, for example `Europe/Berlin`; default UTC."),
+                "keep": _integer("How many are kept; older ones are removed. Default 7."),
+                "to": _text(
+                    "Where they are kept: `s3://BUCKET/PREFIX`, or a folder of the machine that the controllers run on."
+                ),
+                "secretName": _text(
+                    "Secret in ring0's namespace `kube-system` with the environment of the S3 client "
+                    "(`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`), and `passphrase` if "
+                    "backups are to be encrypted."
+                ),
+            },
+            ("to",),
+        ),
+        "backupBeforeDelete": {
+            "type": "boolean",
+            "description": "Whether nothing of a deleted tenant is removed before its objects are saved, to `spec.backup.to`.",
+        },
         "egress": _record(
             "External addresses that the tenant's pods may reach, in networks that have egress.",
             {
@@ -360,6 +328,17 @@ _TENANT_STATUS = _record(
             **_text("Last request of the tenant's users, to a tenth of `spec.sleep.afterInactivity`."),
             "format": "date-time",
         },
+        "backup": _record(
+            "What came of the tenant's backups.",
+            {
+                "lastScheduleTime": {**_text("When a backup was last due and made."), "format": "date-time"},
+                "lastSuccessTime": {**_text("When the last backup was complete."), "format": "date-time"},
+                "lastBackup": _text("Where the last backup is."),
+                "lastFailureTime": {**_text("When a backup failed last."), "format": "date-time"},
+                "lastFailureMessage": _text("Why a backup failed last."),
+                "beforeDelete": _text("Where the backup is that was made before the tenant's deletion."),
+            },
+        ),
         "controlPlane": _record(
             "Observed state of a dedicated API server.",
             {

@@ -44,6 +44,20 @@ def download(place: str) -> Iterator[BinaryIO]:
             body.close()
 
 
+def listed(folder: str) -> list[str]:
+    """The places of all objects whose keys begin like the folder's, which ends with a slash."""
+    bucket, prefix = _split(folder)
+    with _errors(folder):
+        pages = _client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        return [f"s3://{bucket}/{each['Key']}" for page in pages for each in page.get("Contents", ())]
+
+
+def remove(place: str) -> None:
+    bucket, key = _split(place)
+    with _errors(place):
+        _client().delete_object(Bucket=bucket, Key=key)
+
+
 class _PartWriter(io.RawIOBase):
     def __init__(self, client: Any, bucket: str, key: str, upload_id: str) -> None:
         self._client = client

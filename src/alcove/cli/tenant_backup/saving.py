@@ -63,8 +63,9 @@ def served(connection: CliConnection, tenant: str) -> list[ServedResource]:
     return [each for each in discovery.parsed(documents) if each.resource.group not in elsewhere]
 
 
-def save(connection: CliConnection, tenant: str, out: BinaryIO) -> SavedBackup:
-    """Writes an archive. Raises ApiError, ConnectionFailed, CliError, OSError."""
+def save(connection: CliConnection, tenant: str, out: BinaryIO, size_max: int = 0) -> SavedBackup:
+    """Writes an archive, of at most `size_max` bytes if that is not 0. Raises ApiError, ConnectionFailed, CliError,
+    OSError."""
     resources = [each.resource for each in served(connection, tenant) if is_saved(each)]
     revision = _page(connection, tenant, NAMESPACES, {"limit": "1"}).metadata.resource_version
     writer = ArchiveWriter(out, ArchiveHeader(tenant, revision, meta.format_time(time.time())))
@@ -73,6 +74,8 @@ def save(connection: CliConnection, tenant: str, out: BinaryIO) -> SavedBackup:
             try:
                 for items in _pages(fetcher, connection, tenant, resource, revision):
                     writer.add(resource, items)
+                    if size_max and writer.size_bytes > size_max:
+                        raise CliError(f"the backup is larger than {size_max} bytes")
             except Expired as error:
                 message = f"the API server no longer has revision {revision}, with which the backup began"
                 raise CliError(f"{message}; try again") from error

@@ -39,11 +39,22 @@ def backup(
     name: TenantArgument,
     output: Annotated[str, typer.Option("--output", "-o", help="File to create, or s3://BUCKET/KEY.")],
     passphrase_file: PassphraseOption = None,
+    keep: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Afterwards remove all but so many of the files `*.backup` in the folder of the new one, which must be "
+            "named so too; the last by name stay. 0: remove none.",
+        ),
+    ] = 0,
+    size_max: Annotated[
+        str, typer.Option("--size-max", help="Give up a backup that is larger, for example 10Gi.")
+    ] = "",
     via: KubeconfigOption = None,
 ) -> None:
     """Save all objects of a tenant, as they are at one revision. Files in volumes are not saved."""
     from alcove.cli.session import CliSession
-    from alcove.cli.tenant_backup import places
+    from alcove.cli.tenant_backup import places, pruning
     from alcove.cli.tenant_backup.saving import save
 
     with exit_on_error():
@@ -51,14 +62,22 @@ def backup(
         session = CliSession(via)
         if not _find(session, name)[1]:
             raise CliError(f'tenants "{name}" not found', ExitCode.NOT_FOUND)
+        size_bytes_max = _size(size_max)
+        if keep and not output.endswith(pruning.SUFFIX):
+            raise CliError(f"--keep needs an output that ends with {pruning.SUFFIX}", ExitCode.USAGE)
+        if keep and not output.startswith(places.S3):
+            Path(output).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         began = time.monotonic()
         with places.writing(output, passphrase) as out:
-            saved = save(session.connection, name, out)
+            saved = save(session.connection, name, out, size_bytes_max)
         seconds = time.monotonic() - began
+        removed = pruning.prune(output, keep) if keep else []
     size = f"{saved.size_bytes >> 10} KiB in {seconds:.1f} s"
     typer.echo(
         f"saved {saved.objects} objects of tenant {name} at revision {saved.revision}: {output}, {size}"
     )
+    for place in removed:
+        typer.echo(f"removed {place}")
 
 
 def restore(
@@ -123,6 +142,16 @@ def _restore(
         _create(session, target, spec, timeout)
     restorer = Restorer(partial(_connect, session), target, existing, as_admin=is_ring0)
     _show(target, verified.header.revision, restorer.restore(archive, verified))
+
+
+def _size(text: str) -> int:
+    """Bytes; 0 if it is empty."""
+    from alcove.api import quantity
+
+    try:
+        return quantity.parse(text).value if text else 0
+    except quantity.QuantityError as error:
+        raise CliError(f"--size-max {text}: {error}", ExitCode.USAGE) from error
 
 
 def _connect(session: CliSession) -> CliConnection:

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from alcove.api import meta, objects
 from alcove.api.errors import AlreadyExists, NotFound
 from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.kinds.core.backups import must_save_before_delete
 from alcove.api.kinds.core.tenants import FINALIZER
 from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, ObjectChange
@@ -87,6 +88,8 @@ class TenantController(Controller):
             self._reports.forget(key)
             return DONE
         is_terminating = "deletionTimestamp" in tenant["metadata"]
+        if key.plane == HOME and must_save_before_delete(tenant):
+            return DONE  # The status of its backup enqueues it again.
         if key.plane == HOME and plane_of(tenant) != HOME:
             return await (
                 self._delete_on_plane(tenant) if is_terminating else self._create_on_plane(key, tenant)

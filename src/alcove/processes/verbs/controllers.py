@@ -45,15 +45,18 @@ def controllers(
     from alcove.controllers.controller import ControllerOptions
     from alcove.processes.controllers import ControllersConfig, run_controllers
     from alcove.processes.plane_certificates import plane_certificates
+    from alcove.processes.tenant_backups import backup_runner
 
+    own = kubeconfig or default_path()
     config = ControllersConfig(
-        kubeconfig=kubeconfig or default_path(),
+        kubeconfig=own,
         planes=paths_of(plane),
         planes_directory=planes,
         options=ControllerOptions(
             default_network_template=default_network_template_path,
             plane_certificates=plane_certificates(),
             usage_retention_days=usage_retention_days,
+            run_backup=backup_runner(own),
         ),
         probe_port=probe_port,
         timing=LeaderTiming.of(lease_seconds),

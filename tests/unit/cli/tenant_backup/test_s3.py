@@ -9,6 +9,7 @@ from moto.server import ThreadedMotoServer
 
 from alcove.cli.errors import CliError
 from alcove.cli.tenant_backup import places, s3
+from alcove.cli.tenant_backup.pruning import prune
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,17 @@ def test_what_was_uploaded_is_downloaded(store: Any, size: int) -> None:
             out.write(content[at : at + (1 << 20)])
     with s3.download(place) as stream:
         assert stream.read() == content
+
+
+def test_old_backups_are_removed_and_nothing_else(store: Any) -> None:
+    others = ("acme/notes", "acme/old/0.backup", "acmes/0.backup", "0.backup")
+    for key in (*others, *(f"acme/{number}.backup" for number in range(5))):
+        store.put_object(Bucket="backups", Key=key, Body=b"x")
+    assert prune("s3://backups/acme/4.backup", 2) == [
+        f"s3://backups/acme/{number}.backup" for number in range(3)
+    ]
+    left = {each["Key"] for each in store.list_objects_v2(Bucket="backups")["Contents"]}
+    assert left == {*others, "acme/3.backup", "acme/4.backup"}
 
 
 def test_nothing_is_left_of_an_upload_that_failed(store: Any) -> None:

@@ -8,6 +8,7 @@ from alcove.api import addresses, destinations, names, quantity
 from alcove.api.fields import FieldError, invalid, too_many
 from alcove.api.ids import ALL
 from alcove.api.kind import CLIENT_METADATA, Strategy
+from alcove.api.kinds.core.backups import check_backup
 from alcove.api.kinds.core.control_planes import SHARED, check_control_plane, check_mode_unchanged
 from alcove.api.kinds.core.lifecycles import (
     activate,
@@ -75,6 +76,7 @@ def _validate(tenant: Object) -> list[FieldError]:
     _check_allowed_cidrs(allowed_cidrs(tenant), errors)
     _check_domains(spec.get("domains") or [], errors)
     errors += check_sleep(tenant)
+    errors += check_backup(tenant)
     check_finalizers(tenant, errors)
     return errors
 
