@@ -2,7 +2,7 @@
 
 An object must have the types of its kind's schema, so that those who read it find numbers where there are numbers, and
 names, which become keys and parts of paths. Whose it is decides the mirror. Fields that the schema does not have
-are removed. Kinds without a schema here (of CRDs) are mirrored by their metadata only.
+stay: a newer server may know them. Kinds without a schema here (of CRDs) are mirrored by their metadata only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from alcove.api import names
 from alcove.api.errors import BadRequest
 from alcove.api.objects import Object
 from alcove.api.schema import alcove_schemas, kubernetes_schemas
-from alcove.api.schema.decode import decode
+from alcove.api.schema.decode import check_types
 from alcove.api.schema.definitions import Definitions
 from alcove.api.schema.node import SchemaNode
 from alcove.client.errors import MalformedResponse
@@ -33,7 +33,7 @@ NAME_LENGTH_MAX = 253
 UID_LENGTH_MAX = 128
 
 Check = Callable[[Object], None]
-"""Raises MalformedResponse. May remove fields."""
+"""Raises MalformedResponse. May bring values to their canonical form."""
 
 
 def check_for(resource: Resource, *, metadata_only: bool) -> Check:
@@ -45,9 +45,9 @@ def check_for(resource: Resource, *, metadata_only: bool) -> Check:
         try:
             if node is not None:
                 obj.get("metadata", {}).pop("managedFields", None)
-                decode(node, obj)
+                check_types(node, obj)
             else:
-                decode(metadata_node, obj.get("metadata"))
+                check_types(metadata_node, obj.get("metadata"))
         except (AttributeError, BadRequest) as error:
             raise MalformedResponse(f"not a {resource.kind}: {error}") from error
         _check_metadata(obj.get("metadata") or {}, resource)

@@ -41,6 +41,17 @@ def decode(node: SchemaNode, obj: Any, *, unknown: list[str] | None = None) -> O
     Unknown fields are removed; their paths (`spec.containers[0].foo`) are added to `unknown`.
     Raises BadRequest for values of a wrong type.
     """
+    if _read(node, obj).has_unknown:
+        prune(node, obj, unknown)
+    return obj  # type: ignore[no-any-return]
+
+
+def check_types(node: SchemaNode, obj: Any) -> None:
+    """As `decode`, but unknown fields stay: another server may know them."""
+    _read(node, obj)
+
+
+def _read(node: SchemaNode, obj: Any) -> "_Walk":
     walk = _Walk()
     try:
         walk.read_object(node, obj)
@@ -48,9 +59,7 @@ def decode(node: SchemaNode, obj: Any, *, unknown: list[str] | None = None) -> O
         raise BadRequest(_message(error, node, obj)) from None
     except RecursionError:
         raise BadRequest(f"{_unhandled(node, obj)}: nested too deeply") from None
-    if walk.has_unknown:
-        prune(node, obj, unknown)
-    return obj  # type: ignore[no-any-return]
+    return walk
 
 
 class _Walk:
