@@ -24,6 +24,9 @@ class Blocked:
         self._causes = np.zeros(0, dtype=np.int64)
         self._accounts = np.zeros(0, dtype=np.int64)
         self._requests: Ints = np.zeros((0, _RESOURCES), dtype=np.int64)
+        self._guaranteed: Bools = np.zeros(0, dtype=np.bool_)
+        """Whether the tenant had a guaranteed minimum when the cohort was blocked; when that changes, all are
+        requeued."""
         self._numbers: dict[TenantShare, int] = {}
         self._last = 0
 
@@ -38,6 +41,7 @@ class Blocked:
         self._cohorts[row] = cohort
         self._causes[row] = cohort.cured_by.value
         self._accounts[row] = self._number(cohort.account)
+        self._guaranteed[row] = bool(cohort.account.limits.least)
         self._requests[row] = 0
         for resource, amount in requests:
             if resource < _RESOURCES:
@@ -66,6 +70,7 @@ class Blocked:
         self._cohorts += [None] * more
         self._causes = np.pad(self._causes, (0, more))
         self._accounts = np.pad(self._accounts, (0, more))
+        self._guaranteed = np.pad(self._guaranteed, (0, more))
         self._requests = np.pad(self._requests, ((0, more), (0, 0)))
         self._free += range(old + more - 1, old - 1, -1)
 
@@ -83,6 +88,16 @@ class Blocked:
             free = nodes.allocatable[:_RESOURCES, slot] - nodes.requested[:_RESOURCES, slot]
             fits |= ((self._requests <= free) | (self._requests == 0)).all(axis=1)
         return self._chosen(fits & waiting)
+
+    def within(self, cause: WakeCause, limits: Sequence[tuple[int, int]]) -> list[Cohort]:
+        """Cohorts that the event may unblock, and whose pods request no more of each resource than (row, amount).
+        Those of tenants with a guaranteed minimum, for which other limits hold, may request more."""
+        fits = np.ones(len(self._cohorts), dtype=np.bool_)
+        for resource, amount in limits:
+            if resource < _RESOURCES:
+                requested = self._requests[:, resource]
+                fits &= (requested <= amount) | (requested == 0)
+        return self._chosen(self._concerned(cause, None) & (fits | self._guaranteed))
 
     def _concerned(self, cause: WakeCause, account: TenantShare | None) -> Bools:
         concerned: Bools = (self._causes & cause.value) != 0

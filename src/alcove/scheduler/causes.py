@@ -24,4 +24,6 @@ class WakeCause(Flag):
     RUNTIME_CLASS = auto()
     QUOTA = auto()
     """A tenant's limits or usage changed."""
+    UNGUARANTEED = auto()
+    """Resources were released that are guaranteed to no tenant."""
     NOTHING = 0

@@ -273,9 +273,14 @@ class Scheduler:
             self.queue.hold(pod.tenant, True)
             return None
         amounts = pod.shape.requests.amounts
-        if objection := self.fairness.objection(account, amounts):
+        cause = WakeCause.QUOTA
+        objection = self.fairness.quota_objection(account, amounts)
+        if not objection:
+            cause |= WakeCause.UNGUARANTEED
+            objection = self.fairness.guarantee_objection(account, amounts)
+        if objection:
             self.fairness.failed(account, is_again=self.queue.was_blocked(pod))
-            self.queue.block(pod, ticket, WakeCause.QUOTA, objection, now)
+            self.queue.block(pod, ticket, cause, objection, now)
             return None
         self._attempt_began = self._work_clock()
         try:

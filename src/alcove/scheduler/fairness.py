@@ -177,6 +177,10 @@ class FairShareQueue:
 
     def objection(self, account: TenantShare, amounts: Mapping[str, int]) -> str:
         """Why the tenant may not place a pod with these requests now. Empty if it may."""
+        return self.quota_objection(account, amounts) or self.guarantee_objection(account, amounts)
+
+    def quota_objection(self, account: TenantShare, amounts: Mapping[str, int]) -> str:
+        """The objection that follows from the tenant's own limits and usage."""
         limits = account.limits
         if limits.is_asleep:
             return "the tenant is asleep; `alcove tenant wake` wakes it"
@@ -184,6 +188,10 @@ class FairShareQueue:
             used, requested = account.used.get(resource, 0), amounts.get(resource, 0)
             if requested and used + requested > most:
                 return f"tenant's quota of {resource} is exceeded"
+        return ""
+
+    def guarantee_objection(self, account: TenantShare, amounts: Mapping[str, int]) -> str:
+        """The objection that follows from what other tenants are guaranteed."""
         if not self._has_current_minimums:
             self._compute_minimums()
         for resource, total_reserved in self._reserved.items():
@@ -193,6 +201,16 @@ class FairShareQueue:
             if requested > reserved and 0 < total_reserved - reserved > free - requested:
                 return f"remaining {resource} is guaranteed to other tenants"
         return ""
+
+    def unguaranteed(self) -> Amounts:
+        """What a tenant without a guaranteed minimum may place, of the resources of which some are guaranteed."""
+        if not self._has_current_minimums:
+            self._compute_minimums()
+        return {
+            resource: self._capacity.get(resource, 0) - self._used.get(resource, 0) - reserved
+            for resource, reserved in self._reserved.items()
+            if reserved > 0
+        }
 
     def set_head(self, account: TenantShare, head: Head | None, asks: Mapping[str, int] = _NOTHING) -> None:
         """Sets the tenant's first pod and its requests. None if no pod is ready."""

@@ -57,7 +57,11 @@ class Requeuer:
         """The pod held resources on the slot until now."""
         self._wake_about(pod, WakeCause.POD_GONE)
         self.room(slot)
-        self.quota(None if self._fairness.has_minima else pod.tenant)
+        self.quota(pod.tenant)
+        if self._fairness.has_minima and len(self._queue.blocked):
+            rows, room = self._cache.nodes.rows, self._fairness.unguaranteed()
+            limits = [(rows[resource], amount) for resource, amount in room.items() if resource in rows]
+            self._queue.wake(self._queue.blocked.within(WakeCause.UNGUARANTEED, limits))
 
     def room(self, slot: int) -> None:
         if slot != NOWHERE:
