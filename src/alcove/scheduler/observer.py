@@ -48,7 +48,6 @@ class Observer:
         self._queue = queue
         self._ledger = ledger
         self._waking = waking
-        self._evaluator = evaluator
         self._profiles = profiles
         self._budgets: dict[TenantId, dict[tuple[str, str], DisruptionBudget]] = {}
         self._victims: dict[TenantId, tuple[TenantId, ...]] = {}
@@ -158,7 +157,6 @@ class Observer:
             handlers.pop(name(event.obj), None)
         else:
             handlers[name(event.obj)] = event.obj.get("handler") or ""
-        self._evaluator.results.forget_all()
         self._waking.runtime_classes(event.tenant)
 
     def _budget(self, event: SchedulerEvent) -> None:

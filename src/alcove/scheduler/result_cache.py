@@ -140,7 +140,3 @@ class ResultCache:
         result = self._results.pop(shape, None)
         if result is not None:
             self._bytes -= result.bytes
-
-    def forget_all(self) -> None:
-        self._results.clear()
-        self._bytes = 0

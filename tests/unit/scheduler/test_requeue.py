@@ -60,3 +60,19 @@ def test_a_pod_that_ends_wakes_its_own_tenant_and_one_with_a_guarantee() -> None
     desk.see(ObjectKind.POD, running, gone=True)
     assert len(desk.core.queue.blocked) == 0
     assert desk.placed() in ({"own": "n"}, {"guaranteed": "n"})
+
+
+def test_a_runtime_class_of_one_tenant_leaves_what_is_known_of_others() -> None:
+    desk = Desk(node("n", cpu="10", handlers=("gvisor",)))
+    desk.pod("first", cpu="1")
+    assert desk.placed() == {"first": "n"}
+    results = vars(desk.core.evaluator.results)["_results"]
+    known = dict(results)
+    assert known
+    runtime_class = {"metadata": {"name": "sandboxed"}, "handler": "gvisor"}
+    desk.pod("sandboxed", OTHER, cpu="1", runtimeClassName="sandboxed")
+    assert desk.placed() == {}
+    desk.see(ObjectKind.RUNTIME_CLASS, runtime_class, OTHER)
+    assert desk.placed() == {"sandboxed": "n"}
+    desk.see(ObjectKind.RUNTIME_CLASS, {**runtime_class, "handler": "other"}, OTHER)
+    assert all(results[shape] is result for shape, result in known.items())
