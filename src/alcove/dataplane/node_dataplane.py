@@ -14,7 +14,7 @@ import errno
 import logging
 import os
 from collections.abc import Iterable
-from ipaddress import IPv4Address
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -56,6 +56,7 @@ from alcove.dataplane.maps import (
 from alcove.dataplane.meters import NetworkMeters
 from alcove.dataplane.model import DataplaneSettings, DataplaneState, Veth
 from alcove.dataplane.netlink import Netlink
+from alcove.dataplane.next_hops import NextHops
 from alcove.dataplane.services import ticks
 from alcove.dataplane.shaping import shape, unshape
 from alcove.dataplane.veths import guard, make_port
@@ -86,6 +87,7 @@ class DataPlane:
         self.checkpoint = checkpoint
         self.namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         self.netlink = Netlink()
+        self.next_hops = NextHops(partial(links.read_next_hop, self.netlink))
         self.state = DataplaneState()
         self.bulk = NO_BULK
         self.underlay = self._underlay()
@@ -260,6 +262,7 @@ class DataPlane:
         """As `apply`, but reads back maps, links and programs first and repairs them. `gateways` is the
         number of gateways to check, in turn; each takes some milliseconds."""
         self.held = read_back(self.maps)
+        self.next_hops.forget()
         self.memories.close()
         self.memories = NetworkMemories(self.pins)
         self.memories.restore()
@@ -270,11 +273,7 @@ class DataPlane:
 
     def find(self, state: DataplaneState, slots: dict[int, int]) -> ObservedKernelState:
         """The observed kernel state, for `desired`."""
-        hops: dict[IPv4Address, IPv4Address] = {}
-        for node in state.nodes:
-            hop = links.read_next_hop(self.netlink, node)
-            if hop is not None:
-                hops[node] = hop
+        hops = self.next_hops.of(state.nodes)
         ports = [PORT.unpack(raw) for raw in self.held[MapName.PORTS].values()]
         flags = {port["ifindex"]: port["flags"] for port in ports}
         return ObservedKernelState(self._instance_links(), slots, hops, flags)
