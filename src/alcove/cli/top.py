@@ -1,10 +1,11 @@
 """`alcove top`: each tenant's share of the cluster (requested and used CPU, memory, pods) and API request
-rate."""
+rate; `alcove top networks`: what networks carry and drop."""
 
 from __future__ import annotations
 
 import re
 import time
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,35 +27,45 @@ HEADS = (
 METRICS = "/apis/metrics.k8s.io/v1beta1/tenants/all/pods"
 
 
+class TopSubject(StrEnum):
+    TENANTS = "tenants"
+    NETWORKS = "networks"
+
+
 def top(
+    subject: Annotated[TopSubject, typer.Argument(help="What is shown.")] = TopSubject.TENANTS,
     interval: Annotated[
         float,
-        typer.Option("--interval", min=0.1, help="Seconds over which the API request rate is measured."),
+        typer.Option("--interval", min=0.1, help="Seconds over which rates are measured."),
     ] = 1.0,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until interrupted.")] = False,
     form: FormatOption = OutputFormat.TABLE,
     via: KubeconfigOption = None,
 ) -> None:
-    """Show tenants by share: requested and used CPU, memory, pods, and API request rate."""
+    """Show tenants by share (requested and used CPU, memory, pods, and API request rate), or networks by traffic."""
+    from alcove.cli import top_networks
     from alcove.cli.output import show_rows
     from alcove.cli.session import CliSession
 
     with exit_on_error():
         session = CliSession(via)
         while True:
-            before = requests(session.connection.text("/metrics"))
-            time.sleep(interval)
-            after = requests(session.connection.text("/metrics"))
-            rates = {tenant: (count - before.get(tenant, 0)) / interval for tenant, count in after.items()}
-            in_use = _used(session)
-            rows = [
-                _row(share, in_use.get(share.tenant), rates.get(share.tenant, 0.0))
-                for share in _shares(session)
-            ]
-            show_rows(HEADS, rows, form)
+            if subject is TopSubject.NETWORKS:
+                show_rows(top_networks.HEADS, top_networks.rows(session, interval), form)
+            else:
+                show_rows(HEADS, _tenant_rows(session, interval), form)
             if not watch:
                 return
             typer.echo()
+
+
+def _tenant_rows(session: CliSession, interval: float) -> list[tuple[object, ...]]:
+    before = requests(session.connection.text("/metrics"))
+    time.sleep(interval)
+    after = requests(session.connection.text("/metrics"))
+    rates = {tenant: (count - before.get(tenant, 0)) / interval for tenant, count in after.items()}
+    in_use = _used(session)
+    return [_row(share, in_use.get(share.tenant), rates.get(share.tenant, 0.0)) for share in _shares(session)]
 
 
 def requests(metrics: str) -> dict[str, float]:

@@ -162,6 +162,11 @@ async def test_kubectl_and_alcove_show_flows(
     assert "\x1b" not in listed.stdout and "\x9b" not in listed.stdout
     [flow] = orjson.loads(listed.stdout)["items"]
     assert flow["message"] == "denied\x1b[2J\x9b by \r\nnobody"
+    words = ["top", "networks", "--interval", "0.1", "-o", "json"]
+    busiest = await asyncio.to_thread(CliRunner().invoke, app, words)
+    assert busiest.exit_code == 0, busiest.output
+    [row] = orjson.loads(busiest.stdout)
+    assert {"acme", "own"} <= set(row.values()) and "vault-canary" not in busiest.stdout
     seen.full = ("acme/own",)
     other = await asyncio.to_thread(CliRunner().invoke, app, ["flows", "--to", "10.0.0.9:80"])
     assert (other.exit_code, other.stdout) == (0, "")
