@@ -119,7 +119,9 @@ class HostilePlane:
         return {agent: count for (then, agent), count in list(self._served.items()) if then is hostility}
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        context = self._contexts["127.0.0.1"]
+        context.sni_callback = self._choose
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=context)
         self.port = server.sockets[0].getsockname()[1]
         self._started.set()
         await self._stopping.wait()
@@ -127,6 +129,12 @@ class HostilePlane:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _choose(self, tls: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        """Called in each handshake."""
+        if self._now is Hostility.OTHER_NAME:
+            self._served[self._now, ""] += 1
+            tls.context = self._contexts["elsewhere.example"]
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -138,10 +146,6 @@ class HostilePlane:
             if now is Hostility.CLOSING:
                 self._served[now, ""] += 1
                 return
-            name = "elsewhere.example" if now is Hostility.OTHER_NAME else "127.0.0.1"
-            if now is Hostility.OTHER_NAME:
-                self._served[now, ""] += 1
-            await writer.start_tls(self._contexts[name])
             await self._converse(reader, writer, now)
         except (OSError, asyncio.IncompleteReadError, ssl.SSLError):
             pass  # The client has had enough, or the hostility has changed.

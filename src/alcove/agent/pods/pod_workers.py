@@ -21,7 +21,7 @@ from alcove.agent.pods.worker import PodWorker
 from alcove.agent.pods.worker_context import WorkerContext
 from alcove.agent.runtime.base import ContainerStatus, RuntimeFailure
 from alcove.agent.volumes.errors import VolumeFailure
-from alcove.api.objects import Object
+from alcove.api.objects import Object, get
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.component.log_limit import LogLimit
@@ -30,8 +30,10 @@ from alcove.dataplane.errors import DataPlaneError
 log = logging.getLogger(__name__)
 
 RESTART_SECONDS = 5.0
-PLANE_PODS_MAX = 2_000
-"""Pods of one dedicated plane on a node, finished ones and those that the node rejects included."""
+PLANE_UNFINISHED_PODS_MAX = 2_000
+"""Pods of one dedicated plane on a node that have not finished, those that wait included."""
+PLANE_PODS_MAX = 16_000
+"""The same with finished ones; more than the pod garbage collector leaves."""
 SHUTDOWN_SECONDS_MAX = 30.0
 
 Found = dict[PodKey, list[ContainerStatus]]
@@ -116,15 +118,17 @@ class PodWorkers:
         if key in self._workers:
             self._keys_by_name[change.key] = key
             self._workers[key].change(change.obj)
-        elif self._has_room(key):
+        elif self._has_room(key, change.obj):
             self._keys_by_name[change.key] = key
             self._start_worker(self._tasks, key, change.obj)
 
-    def _has_room(self, key: PodKey) -> bool:
+    def _has_room(self, key: PodKey, pod: Object) -> bool:
         """A dedicated plane's API server may say of any number of pods that they are bound here."""
         if key.plane == HOME or key in self._unclaimed:
             return True
-        if sum(other.plane == key.plane for other in self._workers) < PLANE_PODS_MAX:
+        others = [worker for other, worker in self._workers.items() if other.plane == key.plane]
+        unfinished = sum(not _is_finished(worker.pod) for worker in others)
+        if len(others) < PLANE_PODS_MAX and (_is_finished(pod) or unfinished < PLANE_UNFINISHED_PODS_MAX):
             return True
         if self._log_limit.allows(key.plane):
             log.warning("too many pods of a dedicated plane; ignoring others", extra={"plane": key.plane})
@@ -183,6 +187,10 @@ class PodWorkers:
                 log.warning("failed to remove leftovers of a pod; retrying", extra=extra)
             else:
                 self._unclaimed.pop(key, None)
+
+
+def _is_finished(pod: Object) -> bool:
+    return get(pod, "status", "phase") in ("Succeeded", "Failed")
 
 
 def _is_of(status: ContainerStatus, key: PodKey) -> bool:

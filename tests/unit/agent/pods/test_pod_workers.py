@@ -9,7 +9,7 @@ import pytest
 
 from alcove.agent.network.attachment import Attachment
 from alcove.agent.podkey import PodKey
-from alcove.agent.pods import container_labels
+from alcove.agent.pods import container_labels, pod_workers
 from alcove.agent.pods.admission import NodeAdmission
 from alcove.agent.pods.container_labels import ContainerMark
 from alcove.agent.pods.hollow_executor import HollowPodExecutor
@@ -197,6 +197,34 @@ def test_pods_of_one_tenant_that_start_slowly_do_not_delay_anothers() -> None:
         assert len([each for each in await node.runtime.list() if each.id.startswith(FIRST)]) == 2
         worker = workers.find(KEY)
         assert worker is not None and worker.view.observed("a").is_running
+        task.cancel()
+
+    clock.run(scene())
+
+
+def test_a_plane_that_binds_pods_without_end_gets_some_and_others_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pod_workers, "PLANE_UNFINISHED_PODS_MAX", 3)
+    monkeypatch.setattr(pod_workers, "PLANE_PODS_MAX", 5)
+    clock = VirtualClock()
+
+    async def scene() -> None:
+        workers = Node(clock).roster({})
+        task = asyncio.create_task(workers.run())
+        await asyncio.sleep(0)
+        plane = PlaneId("beta")
+        for number in range(8):
+            key = ObjectKey(plane, TenantId("beta"), "n", f"p{number}")
+            workers.offer(ObjectChange(ChangeType.ADDED, key, pod(f"beta-{number}")))
+        assert len(workers) == 3
+        for number in range(8):
+            key = ObjectKey(plane, TenantId("beta"), "n", f"done{number}")
+            finished = {**pod(f"done-{number}"), "status": {"phase": "Succeeded"}}
+            workers.offer(ObjectChange(ChangeType.ADDED, key, finished))
+        assert len(workers) == 5
+        workers.offer(ObjectChange(ChangeType.ADDED, KEY, pod(FIRST)))
+        assert len(workers) == 6
         task.cancel()
 
     clock.run(scene())
