@@ -106,6 +106,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "apiserver.priority.flowschemas.MATCHES_KEPT_MAX",
     ),
     "Which values are cached or computed in advance; others are computed when they are needed.": (
+        "agent.network.flow_export.WRITTEN_KEPT_MAX",
         "api.shared_bodies.BODY_BYTES_MAX",
         "agent.lookup.PLANE_ENTRY_BYTES_MAX",
         "api.shared_bodies.TEMPLATES_SEEN_MAX",

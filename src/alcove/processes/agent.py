@@ -85,6 +85,8 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
     """DNS servers for external names in tenants' networks; if empty, those in resolv.conf."""
     storage_bounds: StorageBounds = StorageBounds()
     """What a pod may have on the node's disk without requesting it."""
+    flows_file: Path | None = None
+    """Where the flows of all tenants are written, as JSON lines; None to write none."""
     usage_interval_seconds: int = 60
     """Time between readings of what tenants use."""
     probe_port: int | None = None

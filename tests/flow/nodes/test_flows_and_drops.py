@@ -56,6 +56,9 @@ def test_each_end_of_a_flow_has_its_name_and_only_ones_own(cluster: NodeCluster,
     seen = {end.name for flow in flows_of(pods["red"][0]) for end in (flow.source, flow.destination)}
     assert not seen & names
     assert flows_of(pods["red"][0], "nobody") == []
+    here = pods["red"][0].node
+    exported = here.call(here.network.traffic.all_flows(0.0))
+    assert {each.tenant for each in exported} >= set(TENANTS)
 
 
 def test_a_flow_by_a_service_has_the_services_name(cluster: NodeCluster, pods: Pods) -> None:

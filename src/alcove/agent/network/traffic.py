@@ -77,6 +77,13 @@ class TrafficReader:
         reports.sort(key=lambda each: -each.end)
         return NodeFlows(tuple(reports[:limit]), left_out + max(0, len(reports) - limit), tuple(full))
 
+    async def all_flows(self, since: float) -> list[FlowReport]:
+        """The newest flows of all tenants of every plane."""
+        planes = {view.tenant.tenant_key.plane for view in self._reconciler.views.views.values()}
+        selection = FlowSelection(since=since, limit=REPORTS_MAX)
+        found = [await self.flows(plane, None, selection) for plane in sorted(planes)]
+        return [flow for each in found for flow in each.flows]
+
     async def meters(self) -> list[NetworkReading]:
         """The counters of the networks on this node, and of those that have left it since the last call."""
         return [

@@ -31,6 +31,7 @@ from alcove.agent.lookup import ObjectLookup
 from alcove.agent.metering.charges import NodeCharges, boot_id
 from alcove.agent.metering.tenant_meter import MeterSources, TenantMeter
 from alcove.agent.metering.usage_reporter import UsageReporter
+from alcove.agent.network.flow_export import FlowExporter
 from alcove.agent.network.map_shares import NetworkNote
 from alcove.agent.network.node_network import NodeNetwork
 from alcove.agent.network.start import start_network
@@ -111,6 +112,9 @@ async def start(agent: AgentProcess) -> list[NodeStatusManager]:
     agent.tasks.fatal("CNI server", cni.run())
     agent.tasks.fatal("node API server", _serve(agent, pods, node.network, manager.registered))
     agent.tasks.fatal("ingress", _serve_ingress(agent, node.network, node.relayed))
+    if config.flows_file is not None:
+        exporter = FlowExporter(node.network.traffic.all_flows, config.name, config.flows_file)
+        agent.tasks.restart("export of flows", exporter.run)
     reporter = UsageReporter(services.meter, client, config.name, config.data / CHARGES_FILE)
     reporter.interval_seconds = config.usage_interval_seconds
     agent.tasks.restart("usage of tenants", reporter.run)

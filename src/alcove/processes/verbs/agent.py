@@ -99,6 +99,10 @@ def agent(
             help="Files that a pod may have on the node's disk; at most a quarter of the disk's inodes.",
         ),
     ] = 500_000,
+    export_flows: Annotated[
+        Path | None,
+        typer.Option(help="File to which the flows of all tenants on the node are written, as JSON lines."),
+    ] = None,
     usage_interval: Annotated[
         int,
         typer.Option(
@@ -151,6 +155,7 @@ def agent(
         registry_networks=registry_networks,
         dns_upstreams=tuple(dns_upstream or ()),
         storage_bounds=StorageBounds(_bytes(pod_storage_max), pod_files_max),
+        flows_file=export_flows,
         usage_interval_seconds=usage_interval,
         probe_port=probe_port,
         drains_on_stop=drain_on_stop,
