@@ -24,7 +24,7 @@ from alcove.dataplane.desired import gateway_mac, gateway_name
 from alcove.dataplane.errors import DataPlaneError, KernelRefused
 from alcove.dataplane.links import AF_INET, AF_INET6
 from alcove.dataplane.linkstate import Route, align, default_route, route_to
-from alcove.dataplane.model import DataplaneSettings, DataplaneState, Gateway
+from alcove.dataplane.model import DataplaneSettings, DataplaneState, Gateway, by_network
 from alcove.dataplane.namespaces import inside
 from alcove.dataplane.netlink import Netlink
 from alcove.dataplane.rule_loader import RuleLoader
@@ -52,6 +52,18 @@ def uplink_addresses(slot: int) -> tuple[Uplink, Uplink]:
     return Uplink(first, first6), Uplink(first + 1, first6 + 1)
 
 
+class MadeGateway(Struct, frozen=True):
+    gateway: Gateway
+    slot: int
+    state: DataplaneState
+    """The part of its network."""
+
+    @property
+    def wiring(self) -> tuple[object, ...]:
+        """What links, addresses and routes follow from; rules depend on node ports as well."""
+        return self.gateway, self.slot, inner_prefixes(self.gateway, self.state)
+
+
 class Gateways:
     def __init__(
         self, settings: DataplaneSettings, netlink: Netlink, checkpoint: Checkpoint, is_slot_used: IsSlotUsed
@@ -66,7 +78,8 @@ class Gateways:
         self.rules = RuleLoader(checkpoint)
         self.failed: dict[int, str] = {}
         """Networks whose gateway is not as it should be, and why, by VNI: what is wrong with one costs no other."""
-        self.wired: dict[int, tuple[Gateway, tuple[Prefix, ...], int]] = {}
+        self.wired: dict[int, MadeGateway] = {}
+        """What gateways were made from, by VNI."""
 
     def namespace_name(self, vni: int) -> str:
         return f"{self.prefix}g{vni:x}"
@@ -117,11 +130,13 @@ class Gateways:
         gateway is in `failed`, and the next call tries it again. Raises DataPlaneError if the exit fails.
         """
         uplinks = {gateway.vni: uplink_addresses(slots[gateway.vni])[1] for gateway in state.gateways}
+        parts = by_network(state)
         self.failed = self._ensure_exit_rules(state, uplinks)
         for gateway in state.gateways:
             self.checkpoint(f"make gateway {gateway.vni}")
             try:
-                self._ensure_gateway(gateway, state, uplinks[gateway.vni], slots[gateway.vni], mtu, program)
+                own = parts.get(gateway.vni, DataplaneState())
+                self._ensure_gateway(gateway, own, uplinks[gateway.vni], slots[gateway.vni], mtu, program)
             except (DataPlaneError, OSError) as error:
                 self.failed[gateway.vni] = str(error)
 
@@ -139,16 +154,19 @@ class Gateways:
     def _ensure_gateway(
         self, gateway: Gateway, state: DataplaneState, uplink: Uplink, slot: int, mtu: int, program: int
     ) -> None:
+        """`state` is the part of the gateway's network."""
         name = self.namespace_name(gateway.vni)
+        made, desired = self.wired.get(gateway.vni), MadeGateway(gateway, slot, state)
+        if made == desired and name in self.rules.loaded:
+            return
         namespace = namespaces.make(name)
         try:
             six = self.settings.node6 is not None
             self.rules.load(name, gateway_ruleset(gateway, state, uplink, six=six, kernel6=self.kernel6))
-            desired = (gateway, inner_prefixes(gateway, state), slot)
-            if self.wired.get(gateway.vni) != desired:
-                self._ensure_inner(gateway, desired[1], namespace, mtu, program)
+            if made is None or made.wiring != desired.wiring:
+                self._ensure_inner(gateway, inner_prefixes(gateway, state), namespace, mtu, program)
                 self._ensure_uplink(gateway.vni, namespace, slot)
-                self.wired[gateway.vni] = desired
+            self.wired[gateway.vni] = desired
         finally:
             os.close(namespace)
 

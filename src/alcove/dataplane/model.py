@@ -174,6 +174,27 @@ class DataplaneState(Struct, frozen=True):
     """Prefixes that no pod may reach, whatever its network allows; above all the underlay."""
 
 
+def by_network(state: DataplaneState) -> dict[int, DataplaneState]:
+    """What gateways need of the state, apart for each network that has any: networks, VPCs and node ports, by VNI."""
+    networks: dict[int, list[DataplaneNetwork]] = {}
+    vpcs: dict[int, list[Vpc]] = {}
+    node_ports: dict[int, list[NodePort]] = {}
+    for network in state.networks:
+        networks.setdefault(network.vni, []).append(network)
+    for vpc in state.vpcs:
+        vpcs.setdefault(vpc.vni, []).append(vpc)
+    for node_port in state.node_ports:
+        node_ports.setdefault(node_port.vni, []).append(node_port)
+    return {
+        vni: DataplaneState(
+            networks=tuple(networks.get(vni, ())),
+            vpcs=tuple(vpcs.get(vni, ())),
+            node_ports=tuple(node_ports.get(vni, ())),
+        )
+        for vni in networks.keys() | vpcs.keys() | node_ports.keys()
+    }
+
+
 class DataplaneSettings(Struct, frozen=True):
     """The settings of an instance, fixed while it runs. Instances that share an underlay device must differ
     in name, tunnel port and NAT ports."""

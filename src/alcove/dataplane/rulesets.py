@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv6Address, collapse_addresses
 from msgspec import Struct
 
 from alcove.dataplane.address import Address, Prefix
-from alcove.dataplane.model import DataplaneSettings, DataplaneState, Gateway, NodePort, Protocol
+from alcove.dataplane.model import DataplaneSettings, DataplaneState, Gateway, NodePort, Protocol, by_network
 
 FIRST_NODE_PORT = 1024
 POD_CONNECTIONS_MAX = 4096
@@ -125,8 +125,9 @@ def _exit_rules(
         lines += ["    oifname out accept", "    iifname out ct status dnat accept"]
     lines += ["  }", "  chain input {", "    type filter hook input priority 0; policy drop;", "  }"]
     lines += ["  chain prerouting {", "    type nat hook prerouting priority dstnat;"]
+    parts = by_network(state)
     for vni, uplink in uplinks.items() if node is not None else ():
-        for node_port, port in _node_ports(state, vni, version).items():
+        for node_port, port in _node_ports(parts.get(vni, DataplaneState()), vni, version).items():
             match = (
                 f"{family} daddr {node_port.address} {_PROTOCOLS[node_port.protocol]} dport {node_port.port}"
             )

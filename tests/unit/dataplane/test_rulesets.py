@@ -1,11 +1,13 @@
 """The nftables rules of gateways and egress, as text."""
 
+from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_interface, ip_network
 
+import pytest
 from msgspec.structs import replace
 
 from alcove.dataplane.desired import PRIORITY
-from alcove.dataplane.model import DataplaneSettings, DataplaneState, Gateway, NodePort, Protocol
+from alcove.dataplane.model import DataplaneSettings, DataplaneState, Gateway, NodePort, Protocol, by_network
 from alcove.dataplane.rulesets import Uplink, exit_ruleset, gateway_ports, gateway_ruleset
 from alcove.dataplane.shaping import SHARES, commands
 
@@ -130,3 +132,26 @@ def test_shares_add_up_and_classes_are_named_as_packets_name_them() -> None:
     assert named == ["a1c0:1", "a1c0:10", "a1c0:20", "a1c0:30"]
     assert [f"{one >> 16:x}:{one & 0xFFFF:x}" for one in PRIORITY.values()] == named[1:]
     assert commands("eth0", 1000, exists=True) == messages[1:], "what is there is changed, not made"
+
+
+class CountedPorts(tuple[NodePort, ...]):
+    """Counts how often node ports are looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[NodePort]:
+        for node_port in super().__iter__():
+            CountedPorts.looks += 1
+            yield node_port
+
+
+@pytest.mark.parametrize("networks", [20, 200])
+def test_a_node_port_is_looked_at_as_often_whatever_other_networks_have(networks: int) -> None:
+    ports = CountedPorts(NodePort(vni, NODE, vni, Protocol.TCP, VIP, 80) for vni in range(1, networks + 1))
+    state = DataplaneState(node_ports=ports)
+    CountedPorts.looks = 0
+    rules = exit_ruleset(SETTINGS, state, dict.fromkeys(range(1, networks + 1), UPLINK))
+    parts = by_network(state)
+    assert rules.count("dnat to") == len(parts) == networks
+    assert all(len(gateway_ports(parts[vni], vni)) == 1 for vni in parts)
+    assert CountedPorts.looks == 3 * networks, "once for each family's rules, and to part them"
