@@ -1,4 +1,4 @@
-"""Bounds of captures, and the form of their filters: shared by clients, the API server and agents.
+"""The form of captures' filters, shared by clients, the API server and agents.
 
 A filter is a classic BPF program, as `tcpdump -ddd` prints it: compiled by the client, checked by the node's kernel.
 Nobody else parses an expression of a tenant.
@@ -12,9 +12,6 @@ from collections.abc import Sequence
 
 from alcove.api.errors import BadRequest
 
-SECONDS_DEFAULT, SECONDS_MAX = 60, 600
-BYTES_DEFAULT, BYTES_MAX = 16 << 20, 256 << 20
-PACKET_BYTES_DEFAULT, PACKET_BYTES_MAX = 65_535, 262_144
 INSTRUCTIONS_MAX = 256
 CONTENT_TYPE = "application/x-pcapng"
 _INSTRUCTION = struct.Struct("=HBBI")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from alcove.api.captures import BYTES_DEFAULT, BYTES_MAX, PACKET_BYTES_MAX, SECONDS_DEFAULT, SECONDS_MAX
+from alcove.api.capture_bounds import BYTES_DEFAULT, BYTES_MAX, PACKET_BYTES_MAX, SECONDS_DEFAULT, SECONDS_MAX
 from alcove.cli.errors import CliError, ExitCode, exit_on_error
 from alcove.cli.options import KubeconfigOption
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from alcove.agent.podkey import PodKey
 from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.agent.server.capture import CapturePlace
-from alcove.api import captures
+from alcove.api import capture_bounds, captures
 from alcove.api.errors import NotFound
 from alcove.dataplane import namespaces
 from alcove.dataplane.namespaces import inside
@@ -167,9 +167,9 @@ async def test_captures_of_others_and_without_bounds_are_refused(rig: NodeRig, s
     assert (await post(acme, pod="hosts")).status == 404, "the node's own packets are not the pod's"
     for bad in (
         {"seconds": -1},
-        {"seconds": captures.SECONDS_MAX + 1},
-        {"bytes": captures.BYTES_MAX + 1},
-        {"packetBytes": captures.PACKET_BYTES_MAX + 1},
+        {"seconds": capture_bounds.SECONDS_MAX + 1},
+        {"bytes": capture_bounds.BYTES_MAX + 1},
+        {"packetBytes": capture_bounds.PACKET_BYTES_MAX + 1},
         {"filter": ["tcp port 80"]},
         {"filter": ["40 0 0 4294967296"]},
         {"filter": ["6 0 0 0"] * (captures.INSTRUCTIONS_MAX + 1)},

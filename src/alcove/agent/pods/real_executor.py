@@ -26,6 +26,7 @@ from alcove.agent.pods import container_labels, files, sandbox_sysctls, user_nam
 from alcove.agent.pods.admission import check_apparmor, check_security
 from alcove.agent.pods.container_contexts import ContainerContexts, has_user_namespace
 from alcove.agent.pods.container_labels import ContainerMark
+from alcove.agent.pods.container_processes import first_process
 from alcove.agent.pods.containers import ContainerRole, DesiredContainer
 from alcove.agent.pods.environment import ContainerConfigError
 from alcove.agent.pods.executor import ContainerStartError, PodRejected, PodSetupError
@@ -36,7 +37,6 @@ from alcove.agent.runtime.base import (
     ContainerSpec,
     ContainerStatus,
     Isolation,
-    RuntimeFailure,
     SpecRefused,
 )
 from alcove.agent.runtime.config import (
@@ -346,29 +346,14 @@ class RealPodExecutor:
     async def _shared(
         self, spec: Object, container: DesiredContainer, sandbox: ContainerStatus
     ) -> NamespacePaths:
-        network, mapping = (
-            self._attachment.namespace_path,
-            self._contexts.mapping(self.runtime.isolation, spec),
-        )
+        network = self._attachment.namespace_path
+        mapping = self._contexts.mapping(self.runtime.isolation, spec)
         shared = shared_namespaces(spec, self.runtime.isolation, network, sandbox.process, mapping)
         target = container.spec.get("targetContainerName")
         if container.role is not ContainerRole.EPHEMERAL or not target or shared.pid:
             return shared
-        process = await self._process_of(target)
+        process = await first_process(self.runtime, self.key, target, self._image_digests)
         return structs.replace(shared, pid=f"/proc/{process}/ns/pid") if process else shared
-
-    async def _process_of(self, name: str) -> int:
-        """The host's pid of the first process of a container of this pod; 0 if it has none on the host."""
-        prefix = f"{self.key.directory_name}.{name}."
-        ids = [each for each in self._image_digests if each.startswith(prefix)]
-        if not ids:
-            return 0
-        try:
-            return (
-                await self.runtime.status(max(ids, key=lambda each: int(each.rpartition(".")[2])))
-            ).process
-        except RuntimeFailure:
-            return 0
 
     async def _image(self, pod: Object, container: DesiredContainer) -> Image:
         def record_event(type_: str, reason: str, message: str) -> None:

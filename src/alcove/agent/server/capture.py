@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from alcove.agent.server import pcapng
 from alcove.agent.server.requests import NodeRequest
-from alcove.api import captures
+from alcove.api import capture_bounds, captures
 from alcove.api.errors import BadRequest, ServiceUnavailable, TooManyRequests
 from alcove.component.fair_slots import FairSlots
 from alcove.component.tasks import stop
@@ -93,7 +93,7 @@ async def serve(connection: HttpServerStream, request: NodeRequest, place: Captu
 
 def _bounds(request: NodeRequest) -> CaptureBounds:
     values = [request.number(name) or 0 for name in ("seconds", "bytes", "packetBytes")]
-    most = (captures.SECONDS_MAX, captures.BYTES_MAX, captures.PACKET_BYTES_MAX)
+    most = (capture_bounds.SECONDS_MAX, capture_bounds.BYTES_MAX, capture_bounds.PACKET_BYTES_MAX)
     if not all(0 < value <= bound for value, bound in zip(values, most, strict=True)):
         raise BadRequest(
             "query parameters seconds, bytes and packetBytes must be positive and within their bounds"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from alcove.api import captures
+from alcove.api import capture_bounds, captures
 from alcove.api.errors import BadRequest, NotFound
 from alcove.api.ids import Key
 from alcove.api.node_api import pod_path
@@ -20,9 +20,9 @@ from alcove.apiserver.streams.relays import BodyRelay
 from alcove.http.messages import HttpResponse
 
 _NUMBERS = (
-    ("seconds", captures.SECONDS_DEFAULT, captures.SECONDS_MAX),
-    ("bytes", captures.BYTES_DEFAULT, captures.BYTES_MAX),
-    ("packetBytes", captures.PACKET_BYTES_DEFAULT, captures.PACKET_BYTES_MAX),
+    ("seconds", capture_bounds.SECONDS_DEFAULT, capture_bounds.SECONDS_MAX),
+    ("bytes", capture_bounds.BYTES_DEFAULT, capture_bounds.BYTES_MAX),
+    ("packetBytes", capture_bounds.PACKET_BYTES_DEFAULT, capture_bounds.PACKET_BYTES_MAX),
 )
 
 

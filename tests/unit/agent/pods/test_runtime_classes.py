@@ -41,7 +41,8 @@ class Server:
             return ReceivedResponse(
                 404, {}, orjson.dumps({"kind": "Status", "code": 404, "reason": "NotFound"})
             )
-        return ReceivedResponse(200, {}, orjson.dumps({"handler": handler}))
+        metadata = {"tenant": parts[5], "name": parts[7]}
+        return ReceivedResponse(200, {}, orjson.dumps({"metadata": metadata, "handler": handler}))
 
     @asynccontextmanager
     async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:
