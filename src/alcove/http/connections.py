@@ -43,6 +43,7 @@ class ConnectionSlot:
         "deadline",
         "group",
         "held_bytes",
+        "is_busy",
         "is_closed",
         "is_counted",
         "is_made",
@@ -59,6 +60,8 @@ class ConnectionSlot:
         """Empty until a request is authenticated."""
         self.held_bytes = 0
         """Bytes of requests that are in memory: received in part, waiting, or being answered."""
+        self.is_busy = False
+        """Whether a request is being answered, which its handler may refuse: such a connection is not shed."""
         self.awaits_server = False
         """Whether the client has done what it can, and waits for the server to compute its handshake."""
         self.is_counted = True
@@ -157,8 +160,10 @@ class ConnectionTable:
             self._end(max(self._strangers[network], key=_held_bytes))
 
     def shed(self, group: str, count: int) -> None:
-        """Closes the connections of a group that hold most, until about `count` bytes are free."""
-        for slot in sorted(self._groups.get(group, ()), key=_held_bytes, reverse=True):
+        """Closes the connections of a group that hold most of requests received in part, until about `count` bytes are
+        free."""
+        idle = [slot for slot in self._groups.get(group, ()) if not slot.is_busy]
+        for slot in sorted(idle, key=_held_bytes, reverse=True):
             if count <= 0 or not slot.held_bytes:
                 return
             count -= slot.held_bytes

@@ -122,8 +122,7 @@ class HttpServerConnection(asyncio.Protocol):
         self._release()
         if self._task is not None:
             self._task.cancel()
-        # Break the reference cycles with the transport and with an upload: otherwise each connection with its
-        # TLS memory would wait for the garbage collector.
+        # Break reference cycles: otherwise the connection's TLS memory would wait for the garbage collector.
         self.transport = CLOSED
         self._request = None
 
@@ -225,6 +224,7 @@ class HttpServerConnection(asyncio.Protocol):
         if upload is not None and upload is not self._receiver.upload:
             held += upload.held_bytes
         held = held if held > self._server.limits.uncounted_bytes_max else 0
+        self.slot.is_busy = self.is_answering
         if held != self.slot.held_bytes:
             self.slot.hold(held)
 

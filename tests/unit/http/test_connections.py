@@ -200,6 +200,14 @@ def test_a_group_loses_the_connections_that_hold_most() -> None:
     assert all(slot.claim("acme") for slot in slots) and other.claim("globex")
     for slot, count in zip((*slots, other), (10, 300, 200, 900), strict=True):
         slot.hold(count)
+    slots[1].is_busy = True
+    clients.table.shed("acme", 100)
+    assert clients.closed == [slots[2]], "what is being answered is refused by its handler, if at all"
+    slots[1].is_busy = False
+    slots[2] = clients.open("10.0.0.1")
+    assert slots[2].claim("acme")
+    slots[2].hold(200)
+    clients.closed.clear()
     clients.table.shed("acme", 400)
     assert clients.closed == [slots[1], slots[2]]
     clients.table.shed("acme", 400)
