@@ -67,7 +67,7 @@ conformance: setup ## Kubernetes' conformance suite, compared with tests/conform
 	$(PY) tests/conformance/run.py
 
 bench: setup ## Measure; every published figure comes from here
-	for each in apiserver controllers growth scheduler network dataplane dns pods webhooks abuse planes tenant_data sight; do $(PY) -m bench.$$each --quick || exit; done
+	for each in apiserver controllers growth scheduler network dataplane dns pods webhooks abuse planes tenant_data sight console; do $(PY) -m bench.$$each --quick || exit; done
 
 up: setup ## Start a cluster on this machine in the background, show what it can do, say what to type next (UP="--nodes 3")
 	@$(PY) -m alcove.dataplane.build >/dev/null 2>&1 || true

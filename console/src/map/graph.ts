@@ -1,6 +1,6 @@
 // Draws the model with cytoscape. Loaded only when somebody looks at the map.
 import cytoscape, { type Core, type ElementDefinition, type StylesheetStyle } from "cytoscape";
-import { layout } from "./layout";
+import { layout, type Place } from "./layout";
 import type { MapEdge, MapModel, MapNode } from "./model";
 
 export interface GraphEvents {
@@ -9,15 +9,19 @@ export interface GraphEvents {
   onNothing: () => void;
 }
 
+/** What is in another box is drawn above it. */
+const DEPTHS: Record<string, number> = { network: 1, subnet: 2, group: 3 };
+
 export class Graph {
   private readonly core: Core;
   private model: MapModel = { nodes: [], edges: [] };
   private shape = "";
+  private places = new Map<string, Place>();
 
   constructor(container: HTMLElement, private readonly text: (node: MapNode) => string, events: GraphEvents) {
     // cytoscape would add a style sheet to the page, which the page's policy forbids, unless there is one of this name.
     container.id = "__________cytoscape_stylesheet";
-    this.core = cytoscape({ container, minZoom: 0.05, maxZoom: 2.5, boxSelectionEnabled: false, autoungrabify: true });
+    this.core = cytoscape({ container, textureOnViewport: true, hideEdgesOnViewport: false, minZoom: 0.05, maxZoom: 2.5, boxSelectionEnabled: false, autoungrabify: true });
     this.recolour();
     this.core.on("tap", (event) => {
       const id = event.target === this.core ? "" : (event.target.id() as string);
@@ -35,22 +39,23 @@ export class Graph {
     const shape = model.nodes.map((node) => node.id).sort().join("\n");
     const isNew = shape !== this.shape;
     this.core.batch(() => {
-      const wanted = new Map([...model.nodes.map((node) => this.nodeElement(node)), ...model.edges.map((edge) => edgeElement(edge))].map((each) => [each.data.id!, each]));
-      this.core.elements().forEach((element) => {
-        if (!wanted.has(element.id())) element.remove();
-      });
+      const places = isNew ? layout(model.nodes, this.core.width() / Math.max(1, this.core.height())) : this.places;
+      this.places = places;
+      const wanted = new Map([...model.nodes.map((node) => this.nodeElement(node, places.get(node.id))), ...model.edges.map((edge) => edgeElement(edge))].map((each) => [each.data.id!, each]));
+      this.core
+        .elements()
+        // A group that was opened or closed is another kind of node.
+        .filter((element) => wanted.get(element.id())?.data.box !== element.data("box") || !wanted.has(element.id()))
+        .remove();
+      const known = new Map(this.core.elements().map((element) => [element.id(), element]));
+      const fresh: ElementDefinition[] = [];
       for (const [id, element] of wanted) {
-        const found = this.core.getElementById(id);
-        if (found.nonempty()) found.data(element.data);
-        else this.core.add(element);
+        const found = known.get(id);
+        if (!found) fresh.push(element);
+        else if (Object.entries(element.data).some(([key, value]) => found.data(key) !== value)) found.data(element.data);
       }
-      if (isNew) {
-        const points = layout(model.nodes, this.core.width() / Math.max(1, this.core.height()));
-        this.core.nodes().forEach((node) => {
-          const point = points.get(node.id());
-          if (point) node.position(point);
-        });
-      }
+      this.core.add(fresh);
+      if (isNew) this.core.nodes().positions((node) => places.get(node.id()) ?? { x: 0, y: 0 });
     });
     if (isNew) {
       this.shape = shape;
@@ -78,10 +83,11 @@ export class Graph {
     this.core.style(styles());
   }
 
-  private nodeElement(node: MapNode): ElementDefinition {
+  /** Boxes are nodes of their own below what is in them: cytoscape's compound nodes are slow, and we know the places. */
+  private nodeElement(node: MapNode, place: Place | undefined): ElementDefinition {
     const data: ElementDefinition["data"] = { id: node.id, kind: node.kind, tone: node.tone ?? "", label: this.text(node) };
-    if (node.parent) data.parent = node.parent;
-    return { group: "nodes", data };
+    if (place?.width) Object.assign(data, { box: DEPTHS[node.kind] ?? 1, width: place.width, height: place.height });
+    return { group: "nodes", data, position: place ?? { x: 0, y: 0 } };
   }
 }
 
@@ -93,28 +99,29 @@ function edgeElement(edge: MapEdge): ElementDefinition {
 function styles(): StylesheetStyle[] {
   const css = getComputedStyle(document.documentElement);
   const colour = (name: string) => css.getPropertyValue(name).trim();
-  const label = { "font-family": "system-ui, sans-serif", "font-size": 11, color: colour("--text"), label: "data(label)", "text-wrap": "wrap", "text-max-width": "92px" };
-  const box = { ...label, "text-valign": "top", "text-halign": "center", "text-margin-y": -4, "text-wrap": "none", shape: "round-rectangle", "border-width": 1, "border-color": colour("--line"), padding: "14px" };
+  const label = { "font-family": "system-ui, sans-serif", "font-size": 11, "min-zoomed-font-size": 6, color: colour("--text"), label: "data(label)", "text-wrap": "wrap", "text-max-width": "92px", "text-overflow-wrap": "anywhere" };
+  const box = { ...label, "text-valign": "top", "text-halign": "center", "text-margin-y": -4, "text-wrap": "none", shape: "round-rectangle", "border-width": 1, "border-color": colour("--line"), width: "data(width)", height: "data(height)", "z-index": "data(box)" };
   return [
-    { selector: "node", style: { ...label, shape: "ellipse", width: 22, height: 22, "background-color": colour("--muted"), "text-valign": "bottom", "text-margin-y": 4 } },
-    { selector: "node[kind='network']", style: { ...box, "font-size": 14, "background-color": colour("--panel"), "background-opacity": 1 } },
-    { selector: "node[kind='subnet']", style: { ...box, "border-style": "dashed", "background-color": colour("--page"), "background-opacity": 0.6 } },
+    { selector: "node", style: { ...label, shape: "ellipse", width: 22, height: 22, "z-index": 20, "z-index-compare": "manual", "background-color": colour("--muted"), "text-valign": "bottom", "text-margin-y": 4 } },
+    { selector: "node[kind='network'][box]", style: { ...box, "font-size": 14, "background-color": colour("--panel"), "background-opacity": 1 } },
+    { selector: "node[kind='subnet'][box]", style: { ...box, "border-style": "dashed", "background-color": colour("--page"), "background-opacity": 0.6 } },
     { selector: "node[kind='group']", style: { shape: "round-rectangle", width: 40, height: 26, "border-width": 3, "border-style": "double", "border-color": colour("--page") } },
-    { selector: "node[kind='group']:parent", style: { ...box, "background-color": colour("--page"), "background-opacity": 1, "border-style": "dotted" } },
+    { selector: "node[kind='group'][box]", style: { ...box, "background-color": colour("--page"), "background-opacity": 1, "border-style": "dotted" } },
     { selector: "node[kind='service']", style: { shape: "diamond", width: 26, height: 26, "background-color": colour("--accent") } },
+    { selector: "node[kind='gateway']", style: { shape: "pentagon", width: 26, height: 26, "background-color": colour("--flow") } },
     { selector: "node[kind='outside']", style: { shape: "round-hexagon", width: 60, height: 34, "background-color": colour("--muted") } },
-    { selector: "node[tone='good']", style: { "background-color": colour("--good") } },
-    { selector: "node[tone='warn']", style: { "background-color": colour("--warn"), shape: "round-triangle" } },
-    { selector: "node[tone='bad']", style: { "background-color": colour("--bad"), shape: "octagon" } },
+    { selector: "node[tone='good'][!box]", style: { "background-color": colour("--good") } },
+    { selector: "node[tone='warn'][!box]", style: { "background-color": colour("--warn"), shape: "round-triangle" } },
+    { selector: "node[tone='bad'][!box]", style: { "background-color": colour("--bad"), shape: "octagon" } },
     { selector: "node:selected", style: { "border-width": 3, "border-style": "solid", "border-color": colour("--accent") } },
     {
       selector: "edge",
       style: {
-        width: "data(weight)", "curve-style": "bezier", "target-arrow-shape": "triangle", "line-color": colour("--flow"), "target-arrow-color": colour("--flow"),
-        "font-size": 10, color: colour("--muted-text"), label: "data(label)", "text-background-color": colour("--panel"), "text-background-opacity": 0.9, "text-background-padding": "2px",
+        width: "data(weight)", "z-index": 10, "z-index-compare": "manual", "curve-style": "bezier", "target-arrow-shape": "triangle", "line-color": colour("--flow"), "target-arrow-color": colour("--flow"),
+        "font-size": 10, "min-zoomed-font-size": 6, color: colour("--muted-text"), label: "data(label)", "text-background-color": colour("--panel"), "text-background-opacity": 0.9, "text-background-padding": "2px", "text-wrap": "none",
       },
     },
-    { selector: "edge[verdict='dropped']", style: { "line-style": "dashed", "line-color": colour("--bad"), "target-arrow-color": colour("--bad"), "target-arrow-shape": "tee", color: colour("--bad-text"), "font-weight": 600, "z-index": 10 } },
+    { selector: "edge[verdict='dropped']", style: { "line-style": "dashed", "line-color": colour("--bad"), "target-arrow-color": colour("--bad"), "target-arrow-shape": "tee", color: colour("--bad-text"), "font-weight": 600, "z-index": 15 } },
     { selector: "edge:selected", style: { "line-color": colour("--accent"), "target-arrow-color": colour("--accent") } },
   ] as unknown as StylesheetStyle[];
 }

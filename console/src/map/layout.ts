@@ -1,9 +1,12 @@
 // Where everything is: a grid in every box, boxes beside each other. Nothing moves by itself, and it takes no time.
 import type { MapNode } from "./model";
 
-export interface Point {
+/** The middle of a node; with a size, if others are in it. */
+export interface Place {
   x: number;
   y: number;
+  width?: number;
+  height?: number;
 }
 
 interface Box {
@@ -12,22 +15,34 @@ interface Box {
   place: (x: number, y: number) => void;
 }
 
-const CELL = { width: 96, height: 58 };
+const SMALL = { width: 96, height: 58 };
+const LARGE = { width: 150, height: 92 };
+const LARGE_NODES_MAX = 40;
 const GAP = 40;
 const HEAD = 26;
 
 /** `aspect` is the width of the window by its height. */
-export function layout(nodes: MapNode[], aspect: number): Map<string, Point> {
+export function layout(nodes: MapNode[], aspect: number): Map<string, Place> {
   const inside = new Map<string, MapNode[]>();
   for (const node of nodes) inside.set(node.parent ?? "", [...(inside.get(node.parent ?? "") ?? []), node]);
-  const points = new Map<string, Point>();
+  const points = new Map<string, Place>();
+  // The fewer there are, the more room for the lines between them and what is written on these.
+  const cell = nodes.length <= LARGE_NODES_MAX ? LARGE : SMALL;
   const ratio = Math.min(5, Math.max(0.5, aspect * 2.2));
 
   const boxOf = (node: MapNode): Box => {
     const children = inside.get(node.id);
-    if (!children) return { ...CELL, place: (x, y) => void points.set(node.id, { x: x + CELL.width / 2, y: y + CELL.height / 2 }) };
+    if (!children) return { ...cell, place: (x, y) => void points.set(node.id, { x: x + cell.width / 2, y: y + cell.height / 2 }) };
     const packed = stacked(children);
-    return { width: packed.width + GAP, height: packed.height + GAP + HEAD, place: (x, y) => packed.place(x + GAP / 2, y + GAP / 2 + HEAD) };
+    const [width, height] = [packed.width + GAP, packed.height + GAP];
+    return {
+      width,
+      height: height + HEAD,
+      place: (x, y) => {
+        points.set(node.id, { x: x + width / 2, y: y + HEAD + height / 2, width, height });
+        packed.place(x + GAP / 2, y + GAP / 2 + HEAD);
+      },
+    };
   };
 
   /** What has nothing in it above, boxes below. */
@@ -50,7 +65,7 @@ export function layout(nodes: MapNode[], aspect: number): Map<string, Point> {
   main.place(0, 0);
   roots
     .filter((node) => node.kind === "outside")
-    .forEach((node, at) => points.set(node.id, { x: main.width / 2, y: main.height + 80 + at * CELL.height }));
+    .forEach((node, at) => points.set(node.id, { x: main.width / 2, y: main.height + 80 + at * cell.height }));
   return points;
 }
 

@@ -18,7 +18,7 @@ export interface MapPod {
 
 export interface MapNode {
   id: string;
-  kind: "network" | "subnet" | "group" | "pod" | "service" | "outside";
+  kind: "network" | "subnet" | "group" | "pod" | "service" | "gateway" | "outside";
   label: string;
   parent?: string;
   pods: MapPod[];
@@ -46,6 +46,17 @@ export interface NetworkInfo {
   name: string;
   vpc: string;
   cidr: string;
+}
+
+/** Packets that go to nowhere in particular are in the table of flows. */
+export function isShown(flow: Flow, withSystem: boolean): boolean {
+  const hasEnds = !!flow.destination.address && !!flow.source.address;
+  return hasEnds && (withSystem || !isSystemService(flow.service?.name ?? ""));
+}
+
+/** The services that every network has: its DNS and its API server. */
+export function isSystemService(name: string): boolean {
+  return /^(kube-dns-|kubernetes-|kubernetes$)/.test(name);
 }
 
 const OUTSIDE = "outside";
@@ -120,11 +131,17 @@ export function build(
   for (const service of services) {
     if (used.has(service.key) || services.length <= 30) add({ id: serviceId(service.key), kind: "service", label: service.key.split("/")[1] ?? "", parent: box(service.network).id, pods: [] });
   }
-  return { nodes: [...nodes.values()], edges: edgesOf(flows, nodes, shownAs, add) };
+  // First the edges: they add nodes for what is outside.
+  const edges = edgesOf(flows, nodes, shownAs, add);
+  const filled = new Set([...nodes.values()].map((node) => node.parent));
+  const empty = [...nodes.values()].filter((node) => node.kind === "network" && !filled.has(node.id));
+  // A network with nothing in it is shown where there is nothing else to see.
+  if (filled.size > 1) empty.forEach((node) => nodes.delete(node.id));
+  return { nodes: [...nodes.values()], edges };
 }
 
 function addPod(nodes: Map<string, MapNode>, pod: MapPod, parent: string | undefined, tone: (status: string) => MapNode["tone"]): void {
-  nodes.set(podId(pod.key), { id: podId(pod.key), kind: "pod", label: parent?.startsWith("g:") && pod.name.startsWith(`${pod.workload}-`) ? pod.name.split("-").at(-1)! : pod.name, ...(parent ? { parent } : {}), pods: [pod], tone: tone(pod.status) ?? "" });
+  nodes.set(podId(pod.key), { id: podId(pod.key), kind: "pod", label: parent?.startsWith("g:") && pod.name.startsWith(`${pod.workload}-`) ? pod.name.split("-").at(-1)! : pod.workload, ...(parent ? { parent } : {}), pods: [pod], tone: tone(pod.status) ?? "" });
 }
 
 function worst(tones: (MapNode["tone"])[]): "good" | "warn" | "bad" | "" {
@@ -133,10 +150,11 @@ function worst(tones: (MapNode["tone"])[]): "good" | "warn" | "bad" | "" {
 
 function edgesOf(flows: Flow[], nodes: Map<string, MapNode>, shownAs: Map<string, string>, add: (node: MapNode) => MapNode): MapEdge[] {
   const edges = new Map<string, MapEdge>();
-  const end = (of: FlowEnd): string => {
+  const end = (of: FlowEnd, network: string): string => {
     const shown = of.name ? shownAs.get(`${of.namespace}/${of.name}`) : undefined;
     if (shown) return shown;
     if (of.kind === "Service" && of.name && nodes.has(serviceId(`${of.namespace}/${of.name}`))) return serviceId(`${of.namespace}/${of.name}`);
+    if (of.kind === "Gateway" && nodes.has(`n:${network}`)) return add({ id: `gw:${network}`, kind: "gateway", label: "", parent: `n:${network}`, pods: [] }).id;
     return add({ id: OUTSIDE, kind: "outside", label: "", pods: [] }).id;
   };
   const connect = (source: string, target: string, flow: Flow) => {
@@ -153,9 +171,9 @@ function edgesOf(flows: Flow[], nodes: Map<string, MapNode>, shownAs: Map<string
   for (const flow of flows) {
     const service = flow.service?.name ? `${flow.service.namespace}/${flow.service.name}` : "";
     if (service && nodes.has(serviceId(service))) {
-      connect(end(flow.source), serviceId(service), flow);
-      connect(serviceId(service), end(flow.destination), flow);
-    } else connect(end(flow.source), end(flow.destination), flow);
+      connect(end(flow.source, flow.network), serviceId(service), flow);
+      connect(serviceId(service), end(flow.destination, flow.network), flow);
+    } else connect(end(flow.source, flow.network), end(flow.destination, flow.network), flow);
   }
   return [...edges.values()];
 }

@@ -122,6 +122,10 @@ export const en = {
   lines: (count: number) => `${count} lines`,
   matches: (count: number) => `${count} matches`,
   noLogs: "No output yet.",
+  // Terminal
+  terminal: "Terminal",
+  ended: "The session has ended.",
+  again: "Again",
   // Tenants
   plane: "Plane",
   shared: "Shared",
@@ -186,6 +190,9 @@ export const en = {
   expandAll: "Expand",
   collapseAll: "Collapse",
   legend: "Legend",
+  systemServices: "DNS and API",
+  seen: "Seen lately",
+  policiesThere: "The policies of the destination are applied on its node, and were not tried.",
   // Keys
   keyHelp: {
     command: "Go to a kind, tenant or namespace",

@@ -14,7 +14,7 @@ const ASK_MS = 5_000;
 const SINCE_SECONDS = 600;
 
 /** Flows, asked for again while somebody looks. */
-export function useFlows(tenant: string, space: string): { flows: Flow[]; problem: string; isKnown: boolean } {
+export function useFlows(tenant: string, space: string, sinceSeconds = SINCE_SECONDS): { flows: Flow[]; problem: string; isKnown: boolean } {
   const [state, setState] = useState<{ flows: Flow[]; problem: string; isKnown: boolean }>({ flows: [], problem: "", isKnown: false });
   useEffect(() => {
     let isShown = true;
@@ -23,7 +23,7 @@ export function useFlows(tenant: string, space: string): { flows: Flow[]; proble
       if (document.hidden || isAsking) return;
       isAsking = true;
       try {
-        const flows = await flowsOf(tenant, space, SINCE_SECONDS);
+        const flows = await flowsOf(tenant, space, sinceSeconds);
         if (isShown) setState({ flows, problem: "", isKnown: true });
       } catch (error) {
         if (isShown) setState((old) => ({ ...old, problem: message(error), isKnown: true }));

@@ -1,6 +1,6 @@
 // Beside the map: the flows of an edge, or whether one pod reaches another.
 import { useEffect, useState } from "preact/hooks";
-import { decidedBy, endText, traced, type TraceStatus } from "../api/flows";
+import { decidedBy, endText, traced, type Flow, type TraceStatus } from "../api/flows";
 import { message } from "../api/http";
 import type { MapEdge, MapPod } from "../map/model";
 import { Badge, Button, Problem } from "../parts/basics";
@@ -53,7 +53,7 @@ export function EdgePanel({ edge }: { edge: MapEdge }) {
   );
 }
 
-export function PodsPanel({ tenant, pods }: { tenant: string; pods: MapPod[] }) {
+export function PodsPanel({ tenant, pods, flows }: { tenant: string; pods: MapPod[]; flows: Flow[] }) {
   const [from, to] = pods;
   if (!from) return <p class="fine">{t().mapLead} {t().reachHint}</p>;
   return (
@@ -68,13 +68,15 @@ export function PodsPanel({ tenant, pods }: { tenant: string; pods: MapPod[] }) 
           </span>
         </p>
       ))}
-      {to ? <Reach key={`${from.key} ${to.key}`} tenant={tenant} from={from} to={to} /> : <p class="fine">{t().reachHint}</p>}
+      {to ? <Reach key={`${from.key} ${to.key}`} tenant={tenant} from={from} to={to} flows={flows} /> : <p class="fine">{t().reachHint}</p>}
     </>
   );
 }
 
-function Reach({ tenant, from, to }: { tenant: string; from: MapPod; to: MapPod }) {
-  const [port, setPort] = useState("80");
+function Reach({ tenant, from, to, flows }: { tenant: string; from: MapPod; to: MapPod; flows: Flow[] }) {
+  const into = flows.filter((flow) => flow.destination.name === to.name && flow.destination.namespace === to.namespace);
+  const between = into.filter((flow) => flow.source.name === from.name && flow.source.namespace === from.namespace);
+  const [port, setPort] = useState(String(into.find((flow) => flow.destination.port)?.destination.port ?? 80));
   const [protocol, setProtocol] = useState("TCP");
   const [result, setResult] = useState<TraceStatus | null>(null);
   const [problem, setProblem] = useState("");
@@ -101,6 +103,15 @@ function Reach({ tenant, from, to }: { tenant: string; from: MapPod; to: MapPod 
       </div>
       {problem && <Problem text={problem} />}
       {result && <Steps result={result} />}
+      {between.length > 0 && <h3>{t().seen}</h3>}
+      <ul class="flow-list">
+        {between.slice(0, 5).map((flow, at) => (
+          <li key={at}>
+            <Badge text={flow.verdict} /> {visible(flow.protocol)} {visible(flow.destination.port)} · {age(flow.end)} · {visible(flow.node)}
+            {decidedBy(flow) && <div class={flow.verdict === "dropped" ? "why bad" : "why"}>{visible(decidedBy(flow))}</div>}
+          </li>
+        ))}
+      </ul>
     </>
   );
 }
@@ -110,6 +121,7 @@ function Steps({ result }: { result: TraceStatus }) {
     [t().kernelSays, result.node ?? ""],
     ...(result.policies ?? []).map((each): [string, string] => [`${t().policy} (${each.direction})`, `${each.policy} ${each.allows ? "✓" : "✕"}`]),
     ...(result.destination ? ([[t().destination, endText(result.destination) + (result.nextNode ? ` → ${result.nextNode}` : "")]] as [string, string][]) : []),
+    ...(result.nextNode && result.verdict === "forwarded" ? ([[result.nextNode, t().policiesThere]] as [string, string][]) : []),
     ...(result.message ? ([[t().reason, result.message]] as [string, string][]) : []),
   ];
   return (

@@ -7,28 +7,30 @@ import { tone, visible } from "../parts/show";
 import { theme } from "../state/settings";
 import { namespace } from "../state/tenant";
 import { t } from "../text";
-import { build, networkOf, podOf, type MapEdge, type MapModel, type MapNode, type MapPod } from "../map/model";
+import { build, isShown, isSystemService, networkOf, podOf, type MapEdge, type MapModel, type MapNode, type MapPod } from "../map/model";
 import type { Graph } from "../map/graph";
 import { useFlows } from "./flows";
 import { EdgePanel, PodsPanel } from "./map-panel";
 
 const OPEN_PODS_MAX = 60;
+const SINCE_SECONDS = 120;
 
 export function MapView({ tenant }: { tenant: string }) {
   const space = namespace.value;
   const pods = useFeed(() => new TableFeed(collection(tenant, PODS, space)), `map pods ${tenant} ${space}`);
   const services = useFeed(() => new TableFeed(collection(tenant, SERVICES, space)), `map services ${tenant} ${space}`);
   const networks = useFeed(() => new TableFeed(collection(tenant, NETWORKS)), `map networks ${tenant}`);
-  const { flows, problem } = useFlows(tenant, space);
+  const { flows, problem } = useFlows(tenant, space, SINCE_SECONDS);
   const [opened, setOpened] = useState<ReadonlySet<string> | "all" | "none" | null>(null);
   const [chosen, setChosen] = useState<MapPod[]>([]);
   const [edge, setEdge] = useState<string>("");
+  const [withSystem, setWithSystem] = useState(false);
   const changes = `${pods.changes.value} ${services.changes.value} ${networks.changes.value}`;
   const all = useMemo(() => podsOf(pods), [changes]);
   const isOpen = (group: string) => (opened === null ? all.length <= OPEN_PODS_MAX : opened === "all" || (opened !== "none" && opened.has(group)));
   const model = useMemo(
-    () => build(networksOf(networks), all, servicesOf(services), flows, isOpen, (status) => tone(status)),
-    [changes, flows, opened, all],
+    () => build(networksOf(networks), all, servicesOf(services, withSystem), flows.filter((flow) => isShown(flow, withSystem)), isOpen, (status) => tone(status)),
+    [changes, flows, opened, all, withSystem],
   );
   const failed = [pods, services, networks].find((feed) => feed.state.value === "failed")?.error.value;
   const shown = model.edges.find((each) => each.id === edge);
@@ -39,6 +41,9 @@ export function MapView({ tenant }: { tenant: string }) {
         <span class="count">{all.length}</span>
         <LiveDot feed={pods} />
         <span class="space" />
+        <Button kind="quiet" pressed={withSystem} onClick={() => setWithSystem(!withSystem)}>
+          {t().systemServices}
+        </Button>
         <Button kind="quiet" onClick={() => setOpened("all")}>
           {t().expandAll}
         </Button>
@@ -67,7 +72,7 @@ export function MapView({ tenant }: { tenant: string }) {
           }}
         />
         <aside class={shown || chosen.length ? "panel" : "panel idle"}>
-          {shown ? <EdgePanel edge={shown} /> : <PodsPanel tenant={tenant} pods={chosen} />}
+          {shown ? <EdgePanel edge={shown} /> : <PodsPanel tenant={tenant} pods={chosen} flows={flows} />}
         </aside>
         <Legend />
       </div>
@@ -90,8 +95,8 @@ function podsOf(feed: TableFeed): MapPod[] {
   return [...feed.rows.values()].map((row) => podOf(row, String(row.cells[ip] ?? ""), String(row.cells[status] ?? ""))).filter((pod) => !["Completed", "Succeeded", "Failed"].includes(pod.status));
 }
 
-function servicesOf(feed: TableFeed): { key: string; network: string }[] {
-  return [...feed.rows.values()].map((row) => ({ key: `${row.object.metadata.namespace}/${row.object.metadata.name}`, network: networkOf(row) }));
+function servicesOf(feed: TableFeed, withSystem: boolean): { key: string; network: string }[] {
+  return [...feed.rows.values()].filter((row) => withSystem || !isSystemService(row.object.metadata.name)).map((row) => ({ key: `${row.object.metadata.namespace}/${row.object.metadata.name}`, network: networkOf(row) }));
 }
 
 function networksOf(feed: TableFeed): { name: string; vpc: string; cidr: string }[] {
@@ -147,6 +152,7 @@ function Canvas(props: CanvasProps) {
 
 function label(node: MapNode): string {
   if (node.kind === "outside") return t().outside;
+  if (node.kind === "gateway") return t().gateway;
   if (node.kind === "group") return `${visible(node.label)}${node.isOpen ? "  ·  " : "\n"}${t().collapsed(node.pods.length)}`;
   return visible(node.label);
 }

@@ -13,7 +13,12 @@ import { EventsTab } from "./events";
 import { useAccess } from "./kind";
 import { LogsTab, hasLogs } from "./logs";
 import { SummaryTab, statusOf } from "./summary";
+import { TerminalTab } from "./terminal";
 import { YamlTab } from "./yaml";
+
+function isRunning(pod: KubeObject): boolean {
+  return pod.status?.["phase"] === "Running";
+}
 
 interface Props {
   tenant: string;
@@ -37,11 +42,13 @@ function Shown({ tenant, kind: key, namespace, name, of: kind }: Props & { of: K
   void feed.changes.value;
   const object: KubeObject | undefined = feed.items.values().next().value;
   const tab = route.value.query["tab"] ?? "summary";
+  const isPod = kind.resource === "pods" && !kind.group;
   const tabs = [
     { id: "summary", title: t().summary },
     { id: "yaml", title: t().yaml },
     { id: "events", title: t().events },
     ...(object && hasLogs(kind, object) && rights.may("get", { group: "", resource: "pods" }, "", "log") ? [{ id: "logs", title: t().logs }] : []),
+    ...(object && isPod && isRunning(object) && rights.may("create", kind, "", "exec") ? [{ id: "terminal", title: t().terminal }] : []),
   ];
   const status = object ? statusOf(object) : "";
   return (
@@ -85,6 +92,8 @@ function Shown({ tenant, kind: key, namespace, name, of: kind }: Props & { of: K
         <EventsTab tenant={tenant} object={object} />
       ) : tab === "logs" && tabs.some((each) => each.id === "logs") ? (
         <LogsTab tenant={tenant} kind={kind} object={object} />
+      ) : tab === "terminal" && tabs.some((each) => each.id === "terminal") ? (
+        <TerminalTab tenant={tenant} object={object} />
       ) : (
         <SummaryTab tenant={tenant} kind={kind} object={object} />
       )}
