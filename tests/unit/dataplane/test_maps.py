@@ -57,6 +57,7 @@ def test_every_enumerator_and_flag_is_as_in_c(tmp_path: Path) -> None:
     assertions += enum_assertions(maps.FlowFlag, "FLOW_")
     assertions += [f"ROUTE_SELF == {maps.ROUTE_SELF}", f"ROUTE_NODES == {maps.ROUTE_NODES_MAX}"]
     assertions += [f"SERVICE_DIRECT == {maps.SERVICE_DIRECT}", f"MEMORIES == {maps.MEMORIES_MAX}"]
+    assertions += [f"DOOR_BALANCER == {maps.DOOR_BALANCER}", f"DOOR_SLOT_SHIFT == {maps.DOOR_SLOT_SHIFT}"]
     assert compiles(assertions, tmp_path) == ""
 
 
