@@ -73,20 +73,49 @@ def obj(name: str, **more: object) -> Object:
     return {"metadata": metadata, **more}
 
 
+def watching(planes: Planes, clock: VirtualClock) -> _Watcher:
+    return _Watcher(
+        ControllerContext(
+            planes=planes,
+            metadata_cache=MetadataCache(planes),
+            recorder=EventRecorder(_no_client, clock),
+            clock=clock,
+            authorities={},
+        )
+    )
+
+
+def test_a_service_that_was_made_again_has_nothing_of_the_one_before() -> None:
+    clock = VirtualClock()
+
+    async def body() -> None:
+        async with Planes() as planes:
+            watcher = watching(planes, clock)
+            services = watcher._services.add_plane(HOME)
+            services.put(obj("web", spec={"selector": {"app": "web"}}), Revision(1))
+            running = asyncio.create_task(ControllerLoop(watcher, LoopMetrics("watcher")).run())
+            await asyncio.sleep(1)
+            assert len(watcher.settled) == 1
+            services.remove(obj("web"), Revision(2))
+            services.put(obj("web", spec={}), Revision(3))
+            await asyncio.sleep(1)
+            assert len(watcher.settled) == 3, "the old one is cleared away, then the new one is looked at"
+            services.put(obj("web", spec={"ports": []}), Revision(4))
+            await asyncio.sleep(1)
+            assert len(watcher.settled) == 4, "that was once"
+            running.cancel()
+            await asyncio.wait([running])
+
+    clock.run(body())
+
+
 def test_pods_that_change_one_after_another_are_handled_together() -> None:
     count = 3 * PODS_AT_ONCE
     clock = VirtualClock()
 
     async def body() -> None:
         async with Planes() as planes:
-            context = ControllerContext(
-                planes=planes,
-                metadata_cache=MetadataCache(planes),
-                recorder=EventRecorder(_no_client, clock),
-                clock=clock,
-                authorities={},
-            )
-            watcher = _Watcher(context)
+            watcher = watching(planes, clock)
             pods, services = watcher._pods.add_plane(HOME), watcher._services.add_plane(HOME)
             services.put(obj("web", spec={"selector": {"app": "web"}, "ports": [{"port": 80}]}), Revision(1))
             running = asyncio.create_task(ControllerLoop(watcher, LoopMetrics("watcher")).run())
