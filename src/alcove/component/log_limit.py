@@ -14,14 +14,15 @@ class LogLimit:
         """An owner may log once in this time."""
         self._seconds = seconds
         self._clock = clock
-        self._logged_at: dict[Hashable, float] = {}
+        self._logged_at: dict[int, float] = {}
+        """By the owner's hash: names of tenants that are gone are not kept."""
 
     def allows(self, owner: Hashable) -> bool:
         """Whether the owner may log now; if so, it is noted."""
-        now = self._clock()
-        if now - self._logged_at.get(owner, -self._seconds) < self._seconds:
+        now, number = self._clock(), hash(owner)
+        if now - self._logged_at.get(number, -self._seconds) < self._seconds:
             return False
         if len(self._logged_at) >= OWNERS_MAX:
             self._logged_at.clear()
-        self._logged_at[owner] = now
+        self._logged_at[number] = now
         return True
