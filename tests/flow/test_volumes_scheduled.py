@@ -117,7 +117,7 @@ def test_a_stateful_sets_claims_get_volumes_where_its_pods_are(
 
 def test_the_tenant_goes_with_its_volumes(nodes: LocalServer, tenant_admin: Caller) -> None:
     tenant_admin.kubectl("create", "-f", "-", stdin=json.dumps(stateful_set(1)))
-    wait_until(lambda: all(placed(tenant_admin).values()) and placed(tenant_admin))
+    wait_until(lambda: (found := placed(tenant_admin)) and all(found.values()))
     tenant = tenant_admin.get(PODS).json["items"][0]["metadata"]["tenant"]
     nodes.system.delete(f"/api/v1/tenants/{tenant}")
     volumes = f"/api/v1/tenants/{tenant}/persistentvolumes"
