@@ -118,9 +118,9 @@ class NodeCharges:
 
 
 def save(path: Path, content: bytes) -> None:
-    """Replaces the file in one step. Blocks."""
+    """Replaces the file in one step, readable by its owner alone: it names tenants. Blocks."""
     draft = path.with_suffix(".new")
-    with draft.open("wb") as file:
+    with open(draft, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

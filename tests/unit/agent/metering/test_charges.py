@@ -44,6 +44,7 @@ def test_a_restart_charges_what_was_counted_meanwhile_once(tmp_path: Path) -> No
     charges = known(path)
     charge_cpu(charges, 100)
     files.save(path, charges.encoded())
+    assert path.stat().st_mode & 0o777 == 0o600
     charge_cpu(charges, 150)  # Not saved: the agent is killed.
     again = opened(path)
     charge_cpu(again, 180)
