@@ -132,6 +132,14 @@ def _close_with(task: asyncio.Task[None], work: Coroutine[Any, Any, None]) -> No
     task.add_done_callback(lambda _: work.close())
 
 
+def stop_if_cancelled() -> None:
+    """Call it after an error before what failed is tried again. Raises CancelledError if this task was cancelled: the
+    error of a task in a group that was cancelled with it, because something is closed already, replaces the cancellation."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 async def _restarted(name: str, work: Work, backoff: Backoff) -> None:
     loop = asyncio.get_running_loop()
     wait = backoff.seconds_min
@@ -145,6 +153,7 @@ async def _restarted(name: str, work: Work, backoff: Backoff) -> None:
                 wait = backoff.seconds_min
             fields = {"task": name, "error": str(error), "retry_seconds": wait}
             log.exception("background task failed; restarting", extra=fields)
+        stop_if_cancelled()
         await asyncio.sleep(wait)
         wait = min(wait * 2, backoff.seconds_max)
 

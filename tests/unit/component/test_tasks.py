@@ -115,6 +115,27 @@ async def test_cancelling_the_block_cancels_its_tasks() -> None:
     assert ended == ["work"] and running.cancelled()
 
 
+async def test_an_error_instead_of_a_cancellation_ends_a_task_too() -> None:
+    """What a part of the task needs may be closed before it."""
+    begun = asyncio.Event()
+
+    async def part() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise Broken("closed already")
+
+    async def work() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(part())
+
+    async with asyncio.timeout(60), BackgroundTasks(AT_ONCE) as tasks:
+        tasks.restart("pods", work)
+        await begun.wait()
+        tasks.cancel()
+
+
 async def test_a_background_task_does_not_carry_the_request_it_began_in() -> None:
     seen: list[str] = []
 

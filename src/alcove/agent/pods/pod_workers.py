@@ -25,6 +25,7 @@ from alcove.api.objects import Object, get
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.component.log_limit import LogLimit
+from alcove.component.tasks import stop_if_cancelled
 from alcove.dataplane.errors import DataPlaneError
 
 log = logging.getLogger(__name__)
@@ -151,6 +152,7 @@ class PodWorkers:
                 break
             except Exception:
                 log.exception("pod worker failed; restarting", extra={"pod": str(key)})
+            stop_if_cancelled()
             await asyncio.sleep(RESTART_SECONDS)
             try:
                 found = [each for each in await worker.executor.runtime.list() if _is_of(each, key)]
