@@ -185,7 +185,7 @@ async def _serving(
         divisions.load()
         plane_servers.load()
         store.report()
-        reading = ReadingTurns(lambda group, seconds: flow.charge(TenantId(group), seconds))
+        reading = ReadingTurns(partial(_charge_reading, charge))
         node_authority = ring0.node_authority_pem if ring0 else b""
         agents = AgentConnector(config.pki, authority, clock, node_authority, reading)
         dialer = _dialer(config, cache, node_addresses, agents)
@@ -360,6 +360,13 @@ def _dialer(
     direct = DirectDialer(nodes, config.webhook_networks)
     tunnels = ServiceTunnels(cache, agents, direct, config.admission.home)
     return WebhookDialer(OutboundResolver(cache), direct, tunnels)
+
+
+def _charge_reading(charge: Callable[[TenantId, float], None], group: str, seconds: float) -> None:
+    """Charges the time that a tenant's data took to be read. Clients that are not authenticated yet are a group of
+    their address, `@` and the address, and no tenant."""
+    if not group.startswith("@"):
+        charge(TenantId(group), seconds)
 
 
 def _identity(authenticator: Authenticator, certificate: bytes) -> Identity | ApiError:
