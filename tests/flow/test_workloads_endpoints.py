@@ -1,5 +1,6 @@
 """Services find their pods: of their own tenant, namespace and network, as these come, change and go."""
 
+import json
 from collections.abc import Callable
 
 from alcove.api.objects import Object
@@ -51,6 +52,46 @@ def test_slices_and_endpoints_follow_the_pods(tenant_admin: Caller) -> None:
     tenant_admin.kubectl("delete", "service", "web")
     wait_until(lambda: tenant_admin.get(f"{BASE}/endpoints/web").status == 404)
     wait_until(lambda: not tenant_admin.get(WEB_SLICES).json["items"])
+
+
+def test_a_service_created_again_without_a_selector_gets_nothing_of_the_one_before(
+    tenant_admin: Caller,
+) -> None:
+    """Its Endpoints were copied to slices if the controllers saw both changes together."""
+    assert tenant_admin.post(f"{BASE}/services", service()).status == 201
+    run_pod(tenant_admin, "a", "10.9.0.1")
+    endpoints = f"{BASE}/endpoints/web"
+    wait_until(lambda: tenant_admin.get(endpoints).json.get("subsets") and ready(tenant_admin))
+    revision = tenant_admin.get(SLICES).json["metadata"]["resourceVersion"]
+    assert tenant_admin.delete(f"{BASE}/services/web").status == 200
+    assert tenant_admin.post(f"{BASE}/services", service(selector=None)).status == 201
+    wait_until(
+        lambda: tenant_admin.get(endpoints).status == 404 and not tenant_admin.get(WEB_SLICES).json["items"]
+    )
+    since = f"{SLICES}?watch=true&timeoutSeconds=1&resourceVersion={revision}"
+    changes = [json.loads(line) for line in tenant_admin.get(since).body.splitlines()]
+    assert {each["type"] for each in changes} == {"DELETED"}, "no slice was made of the old Endpoints"
+    own = {
+        "metadata": {"name": "web"},
+        "subsets": [{"addresses": [{"ip": "10.9.0.7"}], "ports": [{"port": 1}]}],
+    }
+    assert tenant_admin.post(f"{BASE}/endpoints", own).status == 201
+    wait_until(lambda: ready(tenant_admin) == {"10.9.0.7": True})
+
+
+def test_endpoints_stay_when_a_service_loses_its_selector(tenant_admin: Caller) -> None:
+    assert tenant_admin.post(f"{BASE}/services", service()).status == 201
+    run_pod(tenant_admin, "a", "10.9.0.1")
+    wait_until(lambda: tenant_admin.get(f"{BASE}/endpoints/web").json.get("subsets") and ready(tenant_admin))
+    assert tenant_admin.patch(f"{BASE}/services/web", {"spec": {"selector": None}}).status == 200
+    manager = "endpointslice.kubernetes.io/managed-by"
+    wait_until(
+        lambda: (
+            [each["metadata"]["labels"][manager] for each in tenant_admin.get(WEB_SLICES).json["items"]]
+            == ["endpointslicemirroring-controller.k8s.io"]
+        )
+    )
+    assert ready(tenant_admin) == {"10.9.0.1": True}
 
 
 def test_pods_of_another_network_are_never_behind_a_service(tenant_admin: Caller) -> None:

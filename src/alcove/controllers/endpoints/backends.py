@@ -54,6 +54,17 @@ def is_managed(service: Object) -> bool:
     return bool(get(service, "spec", "selector")) and get(service, "spec", "type") != "ExternalName"
 
 
+def is_of_previous(obj: Object, service: Object) -> bool:
+    """Whether endpoints were made for another service: one of the same name that has been deleted."""
+    owners = obj["metadata"].get("ownerReferences") or ()
+    return any(
+        each.get("controller")
+        and each.get("kind") == "Service"
+        and each.get("uid") != service["metadata"]["uid"]
+        for each in owners
+    )
+
+
 def families(service: Object) -> list[str]:
     return get(service, "spec", "ipFamilies") or ["IPv4"]
 

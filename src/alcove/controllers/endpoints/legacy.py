@@ -9,7 +9,7 @@ from alcove.client.keys import ObjectKey
 from alcove.client.resources import ENDPOINTS
 from alcove.controllers.controller import ControllerContext
 from alcove.controllers.endpoints import subsets
-from alcove.controllers.endpoints.backends import is_managed
+from alcove.controllers.endpoints.backends import is_managed, is_of_previous
 from alcove.controllers.endpoints.service_watcher import ServiceWatcher
 from alcove.controllers.terminating import is_namespace_or_tenant_missing
 
@@ -24,7 +24,11 @@ class EndpointsController(ServiceWatcher):
         self.on(self._endpoints)
 
     async def sync_service(self, key: ObjectKey, service: Object) -> None:
-        if is_managed(service) and "deletionTimestamp" not in service["metadata"]:
+        if not is_managed(service):
+            existing = self._endpoints.get(key)
+            if existing is not None and is_of_previous(existing, service):
+                await self.on_service_deleted(key)
+        elif "deletionTimestamp" not in service["metadata"]:
             desired = subsets.desired_subsets(service, await self.backends(key, service))
             await self._apply(key, self._endpoints.get(key), desired)
 
@@ -60,6 +64,14 @@ def _changed(existing: Object, desired: Object) -> Object | None:
         for name, value in (existing["metadata"].get("annotations") or {}).items()
         if name != subsets.OVER_CAPACITY
     } | (desired["metadata"].get("annotations") or {})
-    metadata = {**existing["metadata"], "labels": desired["metadata"]["labels"], "annotations": annotations}
+    owners = [
+        each for each in existing["metadata"].get("ownerReferences") or () if not each.get("controller")
+    ] + desired["metadata"]["ownerReferences"]
+    metadata = {
+        **existing["metadata"],
+        "labels": desired["metadata"]["labels"],
+        "annotations": annotations,
+        "ownerReferences": owners,
+    }
     new = {**existing, "metadata": metadata, "subsets": desired.get("subsets") or []}
     return None if same(new, existing) else new

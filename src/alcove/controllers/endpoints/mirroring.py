@@ -17,6 +17,7 @@ from alcove.client.changes import ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import ENDPOINTS, SERVICES
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
+from alcove.controllers.endpoints.backends import is_of_previous
 from alcove.controllers.endpoints.managed_slices import ManagedSlices
 from alcove.controllers.endpoints.slice_packing import MANAGED_LABEL, NAME_LABEL, SlicePlan
 from alcove.controllers.workloads.controller_refs import reference
@@ -68,7 +69,7 @@ class EndpointSliceMirroring(Controller):
 
 
 def is_copied(endpoints: Object, service: Object | None) -> bool:
-    if service is None or (service.get("spec") or {}).get("selector"):
+    if service is None or (service.get("spec") or {}).get("selector") or is_of_previous(endpoints, service):
         return False
     return labels(endpoints).get(SKIP_LABEL) != "true" and LEADER not in objects.annotations(endpoints)
 

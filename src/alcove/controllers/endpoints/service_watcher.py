@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from alcove.api.objects import Object
-from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import PODS, SERVICES
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
@@ -60,21 +59,10 @@ class ServiceWatcher(Controller):
         self._members = ServiceMembers(self._pods, self._selectors, seconds)
         self._pace = ServicePacing()
         self._seconds = seconds
-        self._deleted: set[ObjectKey] = set()
-        """Services that were deleted, and whose endpoints are not yet."""
-        self.on(self._services, self._service_changed)
+        self.on(self._services, self._members.service_changed)
         self.on(self._pods, self._members.pod_changed)
 
-    def _service_changed(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        if change.kind is ChangeType.DELETED:
-            self._deleted.add(change.key)
-        return self._members.service_changed(change)
-
     async def reconcile(self, key: ObjectKey) -> Result:
-        if key in self._deleted:
-            # Also if there is another service of this name already: it may have endpoints that somebody else manages.
-            await self.on_service_deleted(key)
-            self._deleted.discard(key)
         service = self._services.get(key)
         if service is None:
             self._pace.forget(key)

@@ -25,6 +25,7 @@ from alcove.controllers.endpoints.backends import (
     families,
     host_name,
     is_headless,
+    is_of_previous,
     target,
 )
 from alcove.controllers.workloads.controller_refs import reference
@@ -102,11 +103,12 @@ class _Filled(Struct):
 def _retain(
     service: Object, existing: Sequence[Object], desired: dict[_Kind, dict[str, Object]], result: SlicePlan
 ) -> dict[_Kind, list[_Filled]]:
-    """Removes from `desired` the endpoints that already are in a slice. Slices of other kinds are deleted."""
+    """Removes from `desired` the endpoints that already are in a slice. Slices of other kinds are deleted, and those of
+    another service of the same name, which the garbage collector deletes at any moment."""
     retained: dict[_Kind, list[_Filled]] = {}
     for each in existing:
         kind = _kind_of(each)
-        if kind not in desired:
+        if kind not in desired or is_of_previous(each, service):
             result.delete.append(each)
             continue
         uids = [get(entry, "targetRef", "uid", default="") for entry in each.get("endpoints") or ()]

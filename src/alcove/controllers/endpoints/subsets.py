@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from alcove.api.kinds.core.networks import NETWORK_LABEL, network_of
 from alcove.api.objects import Object, get, labels
+from alcove.client.resources import SERVICES
 from alcove.controllers.endpoints.backends import (
     HEADLESS_LABEL,
     EndpointBackend,
@@ -15,6 +16,7 @@ from alcove.controllers.endpoints.backends import (
     is_headless,
     target,
 )
+from alcove.controllers.workloads.controller_refs import reference
 
 ADDRESSES_MAX = 1000
 OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
@@ -23,7 +25,8 @@ MANAGER = "endpoint-controller"
 
 
 def desired_subsets(service: Object, backends: Sequence[EndpointBackend]) -> Object:
-    """The whole object: labels, annotations and subsets."""
+    """The whole object: labels, annotations, subsets, and the service as its owner, so that a service that is deleted and
+    created again gets nothing of the one before."""
     family = families(service)[0]
     publish = bool(get(service, "spec", "publishNotReadyAddresses"))
     shown = [each for each in backends if each.address(family) and (publish or not each.is_terminating)]
@@ -33,6 +36,7 @@ def desired_subsets(service: Object, backends: Sequence[EndpointBackend]) -> Obj
         "name": service["metadata"]["name"],
         "namespace": service["metadata"]["namespace"],
         "labels": {**labels(service), MANAGED_LABEL: MANAGER, NETWORK_LABEL: network_of(service)},
+        "ownerReferences": [reference(SERVICES, service)],
     }
     if is_headless(service):
         metadata["labels"][HEADLESS_LABEL] = ""

@@ -11,12 +11,18 @@ from alcove.client.keys import HOME, ObjectKey
 from alcove.controllers.endpoints import mirroring, slice_packing
 from alcove.controllers.endpoints.slice_packing import SlicePlan
 
-SERVICE: Object = {"metadata": {"name": "db", "namespace": "n"}, "spec": {"network": "blue"}}
+SERVICE: Object = {"metadata": {"name": "db", "namespace": "n", "uid": "s"}, "spec": {"network": "blue"}}
 PORTS = [{"name": "sql", "port": 5432, "protocol": "TCP"}]
 
 
-def endpoints(*subsets: Object, annotations: Object | None = None, labels: Object | None = None) -> Object:
+def endpoints(
+    *subsets: Object,
+    annotations: Object | None = None,
+    labels: Object | None = None,
+    owner: Object | None = None,
+) -> Object:
     metadata = {
+        "ownerReferences": [{"controller": True, **owner}] if owner else [],
         "name": "db",
         "namespace": "n",
         "uid": "e",
@@ -50,6 +56,9 @@ def summary(slices: list[Object]) -> list[tuple[str, dict[str, bool]]]:
         (endpoints(labels={mirroring.SKIP_LABEL: "true"}), SERVICE, False),
         (endpoints(labels={mirroring.SKIP_LABEL: "false"}), SERVICE, True),
         (endpoints(annotations={mirroring.LEADER: "me"}), SERVICE, False),
+        (endpoints(owner={"kind": "Service", "uid": "s"}), SERVICE, True),
+        (endpoints(owner={"kind": "Service", "uid": "before"}), SERVICE, False),
+        (endpoints(owner={"kind": "Database", "uid": "d"}), SERVICE, True),
     ],
 )
 def test_which_are_copied(given: Object, service: Object | None, expected: bool) -> None:

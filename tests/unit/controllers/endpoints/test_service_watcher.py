@@ -85,30 +85,6 @@ def watching(planes: Planes, clock: VirtualClock) -> _Watcher:
     )
 
 
-def test_a_service_that_was_made_again_has_nothing_of_the_one_before() -> None:
-    clock = VirtualClock()
-
-    async def body() -> None:
-        async with Planes() as planes:
-            watcher = watching(planes, clock)
-            services = watcher._services.add_plane(HOME)
-            services.put(obj("web", spec={"selector": {"app": "web"}}), Revision(1))
-            running = asyncio.create_task(ControllerLoop(watcher, LoopMetrics("watcher")).run())
-            await asyncio.sleep(1)
-            assert len(watcher.settled) == 1
-            services.remove(obj("web"), Revision(2))
-            services.put(obj("web", spec={}), Revision(3))
-            await asyncio.sleep(1)
-            assert len(watcher.settled) == 3, "the old one is cleared away, then the new one is looked at"
-            services.put(obj("web", spec={"ports": []}), Revision(4))
-            await asyncio.sleep(1)
-            assert len(watcher.settled) == 4, "that was once"
-            running.cancel()
-            await asyncio.wait([running])
-
-    clock.run(body())
-
-
 def test_pods_that_change_one_after_another_are_handled_together() -> None:
     count = 3 * PODS_AT_ONCE
     clock = VirtualClock()
