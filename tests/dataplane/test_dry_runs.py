@@ -43,6 +43,21 @@ class Probed:
         with closing(memory):
             assert memory.items() == {}, "nothing stays of the packet"
         assert self.client.node.dropped_flows(VNI) == []
+        assert self.client.node.plane.open_rings([VNI], {})[VNI].count == 0
+        return verdict
+
+    def arrive(
+        self, to: NamespacePod, source: NamespacePod, protocol: Protocol, at: NamespacePod | None = None
+    ) -> KernelVerdict:
+        """A packet from the other pod's node, at the node of `at`, by default of `to`."""
+        node = (at or to).node
+        packet = MadePacket(ip_address(source.address), ip_address(to.address), 53, protocol)
+        sender = next(each.node.address for each in self.network.pods if each.node is not node)
+        verdict = node.plane.dry_run_arrival(VNI, packet, sender)
+        for plane in (pod.node.plane for pod in self.network.pods):
+            with closing(plane.memories.open(plane.slots()[VNI])) as memory:
+                assert memory.items() == {}, "nothing stays of the packet"
+        assert node.dropped_flows(VNI) == []
         return verdict
 
     def police(self, pod: NamespacePod, **rules: TrafficProfile) -> None:
@@ -68,6 +83,28 @@ def test_a_packet_stays_on_the_node_or_goes_to_the_other(probed: Probed, protoco
     assert (str(there.target), there.port) == (probed.far.address, 53)
     six = probed.run(probed.far.address6, 53, protocol)
     assert (six.node, str(six.target)) == (probed.far.node.address, probed.far.address6)
+
+
+@pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP, Protocol.SCTP])
+def test_a_packet_from_another_node_arrives_or_is_denied(probed: Probed, protocol: Protocol) -> None:
+    here, there = (
+        probed.arrive(probed.near, probed.far, protocol),
+        probed.arrive(probed.far, probed.near, protocol),
+    )
+    assert here.is_forwarded and there.is_forwarded
+    assert (here.node, str(here.target), here.port, str(here.source)) == (
+        None, probed.near.address, 53, probed.far.address,
+    )  # fmt: skip
+    probed.police(probed.near, ingress=NOTHING)
+    denied = probed.arrive(probed.near, probed.far, protocol)
+    assert denied.drop is not None and denied.drop.reason is DropReason.POLICY_INGRESS
+    assert denied.drop.policy == compile_profile(NOTHING).name
+
+
+def test_a_packet_that_a_node_lacks_the_endpoint_of_is_passed_on_without_a_notice(probed: Probed) -> None:
+    """A relay notifies the sender, which remembers the endpoint's node; of a packet that nobody has sent it must not."""
+    verdict = probed.arrive(probed.far, probed.client, Protocol.TCP, at=probed.near)
+    assert verdict.is_forwarded and verdict.node == probed.far.node.address
 
 
 def test_a_service_becomes_its_backend(probed: Probed) -> None:

@@ -1,12 +1,13 @@
 """Flows and drops as the kernel has counted them: both ends, service, sizes, times, reasons."""
 
 import time
+from contextlib import closing
 from ipaddress import ip_address
 
 import pytest
 
 from alcove.dataplane.drops import DropReason
-from alcove.dataplane.flows import TICK_SECONDS, ObservedFlow, ServiceAddress, tcp_flag_names
+from alcove.dataplane.flows import TICK_SECONDS, NetworkTraffic, ObservedFlow, ServiceAddress, tcp_flag_names
 from alcove.dataplane.loader import DROPPED_ENTRIES
 from alcove.dataplane.model import DataplaneService, Protocol, ServiceBackend, TrafficProfile
 from alcove.testing.networks import LabNetwork, apply_networks
@@ -26,6 +27,12 @@ def network_of(lab: Lab, vni: int, *nodes: int) -> LabNetwork:
         pod = lab.nodes[node].add_pod(f"{vni}-{number}", vni, f"10.0.1.{host}/24", f"fd00:0:0:1::{host}/64")
         network.pods.append(pod)
     return network
+
+
+def traffic_of(node: LabNode) -> NetworkTraffic:
+    traffic = node.plane.open_traffic(VNI)
+    assert traffic is not None
+    return traffic
 
 
 def flow_to(node: LabNode, port: int, protocol: Protocol = Protocol.TCP) -> ObservedFlow:
@@ -114,6 +121,50 @@ def test_the_counters_go_on_after_a_restart_of_the_plane(one_node: Lab) -> None:
         near.sendto(b"2", (server.address, 53))
         assert far.recv(8) == b"2"
     assert flow_to(node, 53, Protocol.UDP).packets == 2
+
+
+def test_connections_are_read_in_the_order_in_which_they_are_opened(two_nodes: Lab) -> None:
+    network, other = network_of(two_nodes, VNI, 0, 1), network_of(two_nodes, OTHER, 0, 0)
+    apply_networks(two_nodes, network, other)
+    client, server = network.pods
+    rings = [node.plane.open_rings([VNI], {})[VNI] for node in two_nodes.nodes]
+    with udp_socket(server.namespace, server.address, 53) as far:
+        for port in (5001, 5002):
+            with udp_socket(client.namespace, client.address, port) as near:
+                near.sendto(b"1", (server.address, 53))
+                assert far.recv(8) == b"1"
+                near.sendto(b"2", (server.address, 53))
+                assert far.recv(8) == b"2"
+    for node, ring in zip(two_nodes.nodes, rings, strict=True):
+        openings, lost = ring.read()
+        with closing(traffic_of(node)) as traffic:
+            flows = traffic.opened(openings)
+        assert [(each.source_port, each.packets) for each in flows] == [(5001, 2), (5002, 2)]
+        assert {(str(each.source), each.target_port) for each in flows} == {(client.address, 53)}
+        assert (lost, len(ring.read()[0])) == (0, 0)
+    assert two_nodes.nodes[0].plane.open_rings([OTHER], {})[OTHER].count == 0, (
+        "another network's ring is its own"
+    )
+
+
+def test_a_ring_is_followed_across_a_restart_of_the_plane_and_not_into_another_network(one_node: Lab) -> None:
+    network = network_of(one_node, VNI, 0, 0)
+    client, server = network.pods
+    apply_networks(one_node, network)
+    node = one_node.nodes[0]
+    assert ping(client.namespace, server.address)
+    ring = node.plane.open_rings([VNI], {})[VNI]
+    assert len(ring.read()[0]) == 1
+    node.plane.close()
+    node.plane = node.start()
+    node.apply()
+    assert ping(client.namespace, server.address)
+    assert len(ring.read()[0]) == 1
+    assert node.plane.open_rings([VNI], {VNI: ring})[VNI] is ring
+    node.plane.memories.drop(node.plane.slots()[VNI])
+    node.plane.memories.ensure(node.plane.slots()[VNI], 64)
+    again = node.plane.open_rings([VNI], {VNI: ring})[VNI]
+    assert (again is ring, again.count) == (False, 0)
 
 
 def test_pings_are_flows_too(one_node: Lab) -> None:

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface, ip_network
 
 import pytest
+from msgspec.structs import replace
 
 from alcove.agent.ingress.certificates import IngressCertificates
 from alcove.agent.ingress.gateway_dialer import GatewaySource, gateway_dial
@@ -29,6 +30,7 @@ from alcove.dataplane.model import (
 )
 from alcove.dataplane.model import TrafficRule as PolicyRule
 from alcove.dataplane.namespaces import inside
+from alcove.dataplane.node_link import GATEWAY_SIDE, NODE_SIDE
 from alcove.network.ingress.domains import DomainGrants
 from alcove.network.ingress.ingress_spec import DesiredIngress, IngressBackend, IngressRule, PathType
 from alcove.testing.ingress import granting
@@ -226,9 +228,9 @@ async def test_a_node_reaches_its_own_node_port(site: Site) -> None:
         node.plane.gateways.open, lambda _space, _network: GatewaySource(BLUE, NODE_ADDRESSES[0])
     )
 
-    async def by_vni(vni: int, address: str, port: int) -> socket.socket:
-        assert vni == BLUE
-        return await dial(TenantKey(HOME, TenantId("blue")), "default", address, port)
+    async def by_vni(service: Behind) -> socket.socket:
+        assert service.vni == BLUE
+        return await dial(TenantKey(HOME, TenantId("blue")), "default", service.address, service.port)
 
     steps = LocalNodePorts(by_vni)
     with inside(node.namespace):
@@ -240,3 +242,23 @@ async def test_a_node_reaches_its_own_node_port(site: Site) -> None:
                 assert answer.startswith(f"{BLUE}/".encode()), "the node itself, and a host outside as before"
     finally:
         steps.close()
+
+
+def test_a_node_reaches_the_network_that_is_routed_and_nothing_of_it_reaches_the_node(site: Site) -> None:
+    node, blue = site.lab.nodes[0], site.networks[BLUE]
+    plain = blue.gateways[0]
+    blue.gateways[0] = replace(plain, is_routed=True)
+    site.apply()
+    pods = [pod for network in site.networks.values() for pod in network.pods]
+    try:
+        with serving(*pods), tcp_server(node.namespace, "0.0.0.0", 8082):
+            for pod in blue.pods:
+                answer = ask(node.namespace, pod.address, 8080, "any").decode()
+                assert answer == f"{BLUE}/{pod.address}/{NODE_ADDRESSES[0]}", "on this node and on another"
+                for side in (*NODE_SIDE, *GATEWAY_SIDE):
+                    assert connect(pod.namespace, str(side.ip), 8082, timeout=IMPATIENT) is None
+            assert ask(node.namespace, VIP, 80, "any").startswith(f"{BLUE}/".encode())
+    finally:
+        blue.gateways[0] = plain
+        site.apply()
+    assert connect(node.namespace, blue.pods[0].address, 8080, timeout=IMPATIENT) is None

@@ -6,13 +6,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 
 from alcove.api.objects import Object
+from alcove.dataplane.bpf import Map
+from alcove.dataplane.desired import endpoint_key
+from alcove.dataplane.maps import ENDPOINT, ENDPOINT_KEY, MapName
 from alcove.processes import down
+from alcove.processes.machine.cluster import load
 from alcove.testing.claims import free_port
 from alcove.testing.machine import lacking
 from alcove.testing.server import wait_until
@@ -154,6 +159,50 @@ def test_a_trace_says_where_the_kernel_differs(people: dict[str, Person]) -> Non
     wait_until(lambda: json.loads(shop.must(*words))["difference"] == "", 60.0)
 
 
+def endpoints_map(people: dict[str, Person]) -> Map:
+    """The node's own map of endpoints."""
+    cluster = load(people["ring0"].kubeconfig.parent)
+    assert cluster is not None
+    folder = cluster.bpf / f"alcove-{cluster.node(1).instance}"
+    [path] = folder.glob(f"maps-*/{MapName.ENDPOINTS.value}")
+    return Map.pinned(path, ENDPOINT_KEY.size, ENDPOINT.size)
+
+
+def test_a_trace_says_that_an_entry_is_missing_in_the_kernel(people: dict[str, Person]) -> None:
+    """It is taken out by hand: the objects do not know."""
+    shop, ring0 = people["shop"], people["ring0"]
+    vpc = shop.must("kubectl", "get", "network", "own", "-o", "jsonpath={.status.vpc}")
+    vni = int(ring0.must("kubectl", "get", "vpcs", vpc, "-o", "jsonpath={.spec.vni}"))
+    key = endpoint_key(vni, ip_address(address_of(shop, "db")))
+    words = ("alcove", "trace", "other", "--to", "db", "--port", "8080", "-o", "json")
+
+    def difference() -> str:
+        entries.delete(key)  # Again if the node has just put it back with another change.
+        trace = json.loads(shop.must(*words))
+        assert trace["verdict"] == "forwarded"
+        return str(trace["difference"])
+
+    with closing(endpoints_map(people)) as entries:
+        taken = entries.get(key)
+        assert taken is not None
+        try:
+            told = wait_until(difference, 60.0)
+        finally:
+            entries.put(key, taken)
+    assert told == f"the objects say forwarded, but the kernel of {NODE} does not"
+    assert json.loads(shop.must(*words))["difference"] == ""
+
+
+def test_a_real_packet_is_followed_to_the_backend_of_a_service(people: dict[str, Person]) -> None:
+    shop = people["shop"]
+    words = ("alcove", "trace", "web", "--to", "db.default.svc.cluster.local", "--live")
+    trace = json.loads(shop.must(*words, "-o", "json"))
+    assert trace["live"]["reply"] == "accepted"
+    [flow] = trace["live"]["flows"]
+    assert (flow["service"]["name"], flow["destination"]["name"]) == ("db", "db")
+    assert "\nlive " in shop.must(*words)
+
+
 def test_policies_that_are_proposed_allow_what_was_seen_and_no_more(people: dict[str, Person]) -> None:
     shop = people["shop"]
     proposed = json.loads(
@@ -202,15 +251,17 @@ def test_usage_is_ones_own_and_ring0_sees_all(people: dict[str, Person]) -> None
     def used(person: Person, *words: str) -> dict[str, Object]:
         return {each["metadata"]["tenant"]: each["amounts"] for each in person.flows("usage", *words)}
 
-    found = wait_until(
-        lambda: each if all(tenant in (each := used(people["ring0"])) for tenant in TENANTS) else None, 900.0
-    )
+    def complete() -> dict[str, Object] | None:
+        """What ring0 sees, once it has traffic of both."""
+        for tenant in TENANTS:
+            fetch(people[tenant], "web", "db", 80)
+        seen = used(people["ring0"])
+        return seen if all("networkOutBytes" in seen.get(tenant, {}) for tenant in TENANTS) else None
+
+    assert wait_until(complete, 900.0)
     for tenant in TENANTS:
-        own = wait_until(
-            lambda tenant=tenant: each if (each := used(people[tenant])[tenant])["podSeconds"] else None,
-            900.0,
-        )
-        assert own["cpuUsedNanoseconds"] > 0 and own["podsStarted"] >= 3 and own["networkOutBytes"] > 0
-        assert set(used(people[tenant])) == {tenant}
-    assert found
+        own = used(people[tenant])
+        assert set(own) == {tenant} and own[tenant]["networkOutBytes"] > 0
+        assert own[tenant]["cpuUsedNanoseconds"] > 0 and own[tenant]["podsStarted"] >= 3
+        assert own[tenant]["podSeconds"] > 0
     assert people["shop"].run("alcove", "usage", "--tenant", "bank").returncode == 6

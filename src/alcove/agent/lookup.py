@@ -72,7 +72,7 @@ class ObjectLookup:
         """The metadata of at most `limit` trust bundles of a signer in the pod's tenant. Never cached."""
         fields = f"spec.signerName={signer}"
         selection = ListSelection(CLUSTER_TRUST_BUNDLES, fields=fields, metadata_only=True)
-        return (await self._planes.client(key.plane).page(key.tenant, selection, limit=limit)).items
+        return (await self._planes.tenant_client(key.tenant).page(key.tenant, selection, limit=limit)).items
 
     async def claim(self, key: PodKey, name: str) -> Object | None:
         """Never cached: what is mounted depends on it."""
@@ -103,7 +103,9 @@ class ObjectLookup:
             "metadata": {"generateName": "req-", "namespace": key.namespace, "ownerReferences": [owner]},
             "spec": spec,
         }
-        return await self._planes.client(key.plane).create(key.tenant, POD_CERTIFICATE_REQUESTS, request)
+        return await self._planes.tenant_client(key.tenant).create(
+            key.tenant, POD_CERTIFICATE_REQUESTS, request
+        )
 
     async def token(
         self, key: PodKey, service_account: str, audiences: Sequence[str], seconds: int
@@ -113,7 +115,7 @@ class ObjectLookup:
         ref = {"apiVersion": "v1", "kind": "Pod", "name": key.name, "uid": key.uid}
         spec = {"audiences": list(audiences), "expirationSeconds": seconds, "boundObjectRef": ref}
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        client = self._planes.client(key.plane)
+        client = self._planes.tenant_client(key.tenant)
         return await _or_none(
             client.create(
                 key.tenant,
@@ -143,7 +145,7 @@ class ObjectLookup:
 
     async def _read(self, cache_key: _CacheKey) -> Object | None:
         resource, key = cache_key
-        client = self._planes.client(key.plane)
+        client = self._planes.tenant_client(key.tenant)
         return await _or_none(client.get(key.tenant, resource, key.name, namespace=key.namespace))
 
     def _store(self, cache_key: _CacheKey, obj: Object | None) -> _CacheEntry:
@@ -152,7 +154,8 @@ class ObjectLookup:
             self._cache = {each: entry for each, entry in self._cache.items() if now < entry.until}
             while len(self._cache) >= CACHE_ENTRIES_MAX:
                 self._cache.pop(next(iter(self._cache)))
-        if obj is not None and cache_key[1].plane != HOME and len(orjson.dumps(obj)) > PLANE_ENTRY_BYTES_MAX:
+        is_dedicated = self._planes.serving(cache_key[1].tenant) != HOME
+        if obj is not None and is_dedicated and len(orjson.dumps(obj)) > PLANE_ENTRY_BYTES_MAX:
             return _CacheEntry(now, obj)
         # A missing object is likely to be created soon, since a pod waits for it.
         until = now + (self._seconds if obj is not None else min(self._seconds, 1.0))

@@ -1,10 +1,11 @@
-"""A node's Prometheus metrics: pods, dropped packets by reason, the expiration of its certificate. Collected
-when they are scraped."""
+"""A node's Prometheus metrics: pods, dropped packets by reason, connections and drops of the busiest networks, exported flows, the
+expiration of its certificate. Collected when they are scraped."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from msgspec import Struct
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
@@ -14,6 +15,17 @@ from prometheus_client.registry import Collector
 from alcove.dataplane.drops import DropCount, DropReason
 
 Drops = Callable[[], Mapping[DropReason, DropCount]]
+NETWORKS_SHOWN = 20
+"""Networks of a node that have series: those that have opened, and those that have dropped, the most."""
+
+
+class NetworkCounts(Struct, frozen=True):
+    """A network's connections and dropped packets on this node."""
+
+    tenant: str
+    network: str
+    opened: int
+    dropped: int
 
 
 class AgentMetrics(Collector):
@@ -21,7 +33,10 @@ class AgentMetrics(Collector):
         self.pods: Callable[[], int] = lambda: 0
         self.drops: Drops = dict
         self.certificate_ends: Callable[[], float] = lambda: 0.0
-        """All three are replaced once their sources exist."""
+        self.networks: Callable[[], Sequence[NetworkCounts]] = tuple
+        """All of these are replaced once their sources exist."""
+        self.exported_flows: Callable[[], Mapping[str, int]] = dict
+        """Flows by what has become of them, if they are sent to a collector."""
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -46,3 +61,27 @@ class AgentMetrics(Collector):
             sizes.add_metric((reason.name.lower(),), count.bytes)
         yield packets
         yield sizes
+        yield from _busiest(self.networks())
+        if exported := self.exported_flows():
+            flows = CounterMetricFamily(
+                "alcove_exported_flows", "Flows for the collector (OTLP), by result.", labels=("result",)
+            )
+            for result, number in exported.items():
+                flows.add_metric((result,), number)
+            yield flows
+
+
+def _busiest(networks: Sequence[NetworkCounts]) -> Iterator[Metric]:
+    labels = ("tenant", "network")
+    opened = CounterMetricFamily(
+        "alcove_network_connections", "Connections that the busiest networks have opened.", labels=labels
+    )
+    dropped = CounterMetricFamily(
+        "alcove_network_drops", "Packets dropped of the networks with the most.", labels=labels
+    )
+    for each in sorted(networks, key=lambda each: -each.opened)[:NETWORKS_SHOWN]:
+        opened.add_metric((each.tenant, each.network), each.opened)
+    for each in sorted(networks, key=lambda each: -each.dropped)[:NETWORKS_SHOWN]:
+        dropped.add_metric((each.tenant, each.network), each.dropped)
+    yield opened
+    yield dropped

@@ -17,7 +17,7 @@ from alcove.api.errors import ApiError, Conflict, NotFound
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
 from alcove.client.client import Client, Patch
-from alcove.client.errors import ClientError
+from alcove.client.errors import ClientError, PlaneStopped
 from alcove.client.resources import LEASES, NODES
 
 log = logging.getLogger(__name__)
@@ -205,6 +205,8 @@ class NodeStatusManager:
             try:
                 await self._sync(began)
                 self.registered.set()
+            except PlaneStopped:
+                pass  # Of a tenant that is asleep: its nodes are of no use to it.
             except (ApiError, ClientError) as error:
                 log.warning(
                     "failed to update node status; retrying",

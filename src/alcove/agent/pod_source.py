@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from alcove.agent.podkey import PodKey
 from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.client import ListSelection
@@ -27,11 +28,12 @@ class PodSource:
         )
         self._mirror.subscribe(self._dispatch)
 
-    def is_synced(self, plane: PlaneId) -> bool:
-        """Whether the plane's pods have been listed. For a plane that was not joined: whether all others
-        have."""
-        if plane in self._planes.ids():
-            return self._mirror.is_synced(plane)
+    def is_synced(self, key: PodKey) -> bool:
+        """Whether the pods of every plane that the pod may be on have been listed: its tenant may have moved. For a plane
+        that was not joined: whether all others have."""
+        plane = PlaneId(key.tenant)
+        if plane in self._planes and plane not in self._planes.ids():
+            return False
         return all(self._mirror.is_synced(each) for each in self._planes.ids())
 
     def get(self, key: ObjectKey) -> Object | None:

@@ -48,9 +48,9 @@ class PodStorageMeter:
     async def measure(self, keys: Sequence[PodKey]) -> dict[PodKey, PodStorage]:
         """The usage of each pod. A pod whose files are too many to be counted has `TreeUsage.is_cut`."""
         layers = await asyncio.to_thread(self._snapshots.layers)
-        tenants: dict[tuple[str, str], list[PodKey]] = {}
+        tenants: dict[str, list[PodKey]] = {}
         for key in keys:
-            tenants.setdefault((key.plane, key.tenant), []).append(key)
+            tenants.setdefault(key.tenant, []).append(key)
         measured = await asyncio.gather(*(self._measure_tenant(each, layers) for each in tenants.values()))
         return {key: storage for each in measured for key, storage in each.items()}
 

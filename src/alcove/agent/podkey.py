@@ -1,10 +1,14 @@
 """The identity of a pod on a node. Pods of the same name, one after the other or on two planes, have
-different keys."""
+different keys.
+
+A pod keeps its key, and so its containers, directories and addresses, when its tenant moves to another plane: `plane` is where
+the pod was when it came to this node. Which plane has its object now is `Planes.serving(tenant)`.
+"""
 
 import re
 from hashlib import blake2s
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
@@ -23,6 +27,10 @@ class PodKey(Struct, frozen=True):
     @classmethod
     def of(cls, key: ObjectKey, pod: Object) -> "PodKey":
         return cls(key.plane, key.tenant, key.namespace, key.name, pod["metadata"]["uid"])
+
+    def on_other_plane(self) -> "PodKey":
+        """The key that this pod has if it came to this node before its tenant moved; the same one for ring0, which does not move."""
+        return structs.replace(self, plane=PlaneId(self.tenant) if self.plane == HOME else HOME)
 
     @property
     def object_key(self) -> ObjectKey:

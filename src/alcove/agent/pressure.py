@@ -116,14 +116,14 @@ class EvictionCandidate(Struct, frozen=True):
 
 def choose(candidates: Sequence[EvictionCandidate], resource: str) -> EvictionCandidate | None:
     """The pod to evict under pressure of `resource`; None if all are critical."""
-    above: dict[tuple[str, str], int] = {}
+    above: dict[str, int] = {}
     for each in candidates:
-        tenant = (each.key.plane, each.key.tenant)
+        tenant = each.key.tenant
         above[tenant] = above.get(tenant, 0) + each.above(resource)
     evictable = [each for each in candidates if not each.is_critical]
     return min(
         evictable,
-        key=lambda each: (-above[each.key.plane, each.key.tenant], _rank(each, resource)),
+        key=lambda each: (-above[each.key.tenant], _rank(each, resource)),
         default=None,
     )
 

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from alcove.api.objects import Object
     from alcove.cli.session import CliSession
 
-POLL_SECONDS = 2.0
+IDLE_SECONDS_MAX = 3_700.0
+"""The server ends a watch after at most an hour; then it is begun again."""
+PAUSE_SECONDS = 1.0
 OVERLAP_SECONDS = 3
 """The kernel's times are exact to about a second."""
-SEEN_MAX = 20_000
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -111,6 +112,40 @@ class FlowQuery:
 
     def request(self, session: CliSession, tenant: str, since_seconds: int) -> list[Object]:
         from alcove.cli.output import escape
+
+        answer = session.connection.request("GET", self._path(tenant, since_seconds))
+        for text in session.connection.warnings:
+            typer.echo(f"warning: {escape(text)}", err=True)
+        items: list[Object] = answer["items"]
+        return items
+
+    def follow(self, session: CliSession) -> Iterator[Object]:
+        """New flows, and drops when there are more of them, as they come. Raises ApiError when the tenant or the pod is
+        gone."""
+        from alcove.api.errors import Forbidden
+
+        try:
+            yield from self._watch(session, self.tenant or "all")
+        except Forbidden:
+            if self.tenant:
+                raise
+            yield from self._watch(session, "")
+
+    def _watch(self, session: CliSession, tenant: str) -> Iterator[Object]:
+        from alcove.api.errors import from_status
+
+        since_seconds = self.since_seconds
+        while True:
+            path = self._path(tenant, since_seconds, "true")
+            for event in session.connection.lines(path, IDLE_SECONDS_MAX):
+                if event["type"] == "ERROR":
+                    raise from_status(event["object"])
+                if self.is_to(event["object"]) or event["object"].get("lost"):
+                    yield event["object"]
+            time.sleep(PAUSE_SECONDS)
+            since_seconds = OVERLAP_SECONDS
+
+    def _path(self, tenant: str, since_seconds: int, watch: str = "") -> str:
         from alcove.client import paths
         from alcove.client.resources import FLOWS
 
@@ -119,14 +154,11 @@ class FlowQuery:
             "pod": self.pod,
             "sinceSeconds": str(since_seconds) if since_seconds else "",
             "limit": str(self.limit),
+            "watch": watch,
         }
         within = f"/tenants/{tenant}" if tenant else ""
         within += f"/namespaces/{self.namespace}" if self.namespace else ""
-        answer = session.connection.request("GET", paths.with_query(f"{FLOWS.root}{within}/flows", query))
-        for text in session.connection.warnings:
-            typer.echo(f"warning: {escape(text)}", err=True)
-        items: list[Object] = answer["items"]
-        return items
+        return paths.with_query(f"{FLOWS.root}{within}/flows", query)
 
 
 def _show(
@@ -134,7 +166,7 @@ def _show(
 ) -> None:
     from pathlib import Path
 
-    from alcove.cli.output import show, to_json_line
+    from alcove.cli.output import Following, escape, show
     from alcove.cli.session import CliSession
 
     session = CliSession(via if isinstance(via, Path) else None)
@@ -142,34 +174,12 @@ def _show(
         found = query.fetch(session, query.since_seconds)
         show(found[::-1], columns, form, with_tenant=not query.tenant)
         return
-    for changed in follow_flows(lambda seconds: query.fetch(session, seconds), query.since_seconds):
-        if form is OutputFormat.JSON:
-            for flow in changed:
-                typer.echo(to_json_line(flow))
-        elif changed:
-            show(changed, columns, form, with_tenant=not query.tenant)
-
-
-def follow_flows(
-    fetch: Callable[[int], list[Object]], since_seconds: int, sleep: Callable[[float], None] = time.sleep
-) -> Iterator[list[Object]]:
-    """New flows, and drops with more packets, the oldest first. Never ends."""
-    seen: dict[str, tuple[str, int]] = {}
-    while True:
-        began = time.monotonic()
-        changed: list[Object] = []
-        for flow in reversed(fetch(since_seconds)):
-            state = flow["start"], flow.get("packetsSent", 0) if flow["verdict"] == Verdict.DROPPED else 0
-            name = f"{flow['metadata'].get('tenant', '')}/{flow['metadata']['name']}"
-            if seen.get(name) != state:
-                changed.append(flow)
-            seen.pop(name, None)
-            seen[name] = state
-        while len(seen) > SEEN_MAX:
-            del seen[next(iter(seen))]
-        yield changed
-        sleep(POLL_SECONDS)
-        since_seconds = int(time.monotonic() - began) + OVERLAP_SECONDS
+    following = Following(columns, form, with_tenant=not query.tenant)
+    for flow in query.follow(session):
+        if flow.get("lost"):
+            typer.echo(f"warning: {flow['lost']} flows of {escape(flow['node'])} are left out", err=True)
+        if query.is_to(flow):
+            following.show(flow)
 
 
 def seconds_of(text: str) -> int:

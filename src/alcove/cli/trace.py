@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct
 
 from alcove.cli.errors import CliError, ExitCode, exit_on_error
 from alcove.cli.options import FormatOption, KubeconfigOption, OutputFormat, TenantOption
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 SEEN_SECONDS = 600
 """How far back flows are looked for."""
+LIVE_SECONDS = 10.0
+"""Drops of the last seconds may be of the real packet: times are exact to about a second, and replies are waited for."""
 HEADS = ("STEP", "RESULT", "WHAT HAPPENS")
 
 
@@ -30,7 +34,11 @@ class TracedProtocol(StrEnum):
 def trace(
     pod: Annotated[str, typer.Argument(help="The pod that sends: NAME, or NAMESPACE/NAME.")],
     to: Annotated[
-        str, typer.Option("--to", help="Pod or service (NAME, or NAMESPACE/NAME), or IP address, to send to.")
+        str,
+        typer.Option(
+            "--to",
+            help="Pod or service (NAME, or NAMESPACE/NAME), a service's DNS name, or IP address, to send to.",
+        ),
     ],
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port; not needed for a service with one port.")
@@ -38,6 +46,9 @@ def trace(
     protocol: Annotated[
         TracedProtocol, typer.Option("--protocol", case_sensitive=False, help="Protocol.")
     ] = TracedProtocol.TCP,
+    live: Annotated[
+        bool, typer.Option("--live", help="Send one real packet as well, from the pod, and follow it.")
+    ] = False,
     tenant: TenantOption = "",
     form: FormatOption = OutputFormat.TABLE,
     via: KubeconfigOption = None,
@@ -56,9 +67,12 @@ def trace(
             found = traced(read(session, tenant), request)
         except TraceFailure as error:
             raise CliError(str(error), ExitCode.NOT_FOUND) from error
-        kernel = tried(session, tenant, request, found)
+        kernel = tried(session, tenant, request, found, live=live)
+        sent = kernel.pop("live", None)
         flows = seen(session, tenant, request, found)
         difference = compare_kernel(found, kernel) or compare(found, flows)
+        followed = follow(sent, flows) if sent else None
+        difference = difference or (compare_live(found, followed) if followed else "")
         if form is OutputFormat.JSON:
             steps = [
                 {"step": each.stage, "passes": each.passes, "message": each.message} for each in found.steps
@@ -69,6 +83,7 @@ def trace(
                         "verdict": found.verdict,
                         "steps": steps,
                         "kernel": kernel,
+                        **({"live": {**sent, "flows": followed.flows}} if followed else {}),
                         "flows": flows,
                         "difference": difference,
                     }
@@ -76,7 +91,9 @@ def trace(
             )
             return
         rows = [(each.stage, "ok" if each.passes else "DROP", each.message) for each in found.steps]
-        rows += [("verdict", "", found.verdict), *_kernel_rows(kernel), *_seen_rows(flows, difference)]
+        rows += [("verdict", "", found.verdict), *_kernel_rows(kernel)]
+        rows += followed.rows() if followed else []
+        rows += _seen_rows(flows, difference)
         show_rows(HEADS, rows, form)
 
 
@@ -117,7 +134,9 @@ def list_of(
     return answer
 
 
-def tried(session: CliSession, tenant: str, request: TraceRequest, found: Trace) -> Object:
+def tried(
+    session: CliSession, tenant: str, request: TraceRequest, found: Trace, *, live: bool = False
+) -> Object:
     """What the kernel of the pod's node does with such a packet; empty if it sends none, or that is not known."""
     from alcove.api.errors import ApiError
     from alcove.client.resources import TRACES
@@ -127,7 +146,14 @@ def tried(session: CliSession, tenant: str, request: TraceRequest, found: Trace)
     within = f"/tenants/{tenant}" if tenant else ""
     path = f"{TRACES.root}{within}/namespaces/{request.source[0]}/{TRACES.resource}"
     address, port = found.dialed
-    spec = {"pod": request.source[1], "address": address, "port": port, "protocol": str(request.protocol)}
+    spec: Object = {
+        "pod": request.source[1],
+        "address": address,
+        "port": port,
+        "protocol": str(request.protocol),
+    }
+    if live:
+        spec["live"] = True
     obj = {"apiVersion": TRACES.api_version, "kind": TRACES.kind, "spec": spec}
     try:
         status: Object = session.connection.request("POST", path, obj)["status"]
@@ -143,9 +169,18 @@ def compare_kernel(found: Trace, kernel: Object) -> str:
     if "verdict" not in kernel or found.verdict == DEPENDS:
         return ""
     # The policies of a destination on another node are applied there.
-    steps = [step for step in found.steps if not (kernel.get("nextNode") and step.stage == "ingress policy")]
-    should_pass, passes = all(step.passes for step in steps), kernel["verdict"] == "forwarded"
-    if should_pass == passes:
+    leaves = bool(kernel.get("nextNode"))
+    here = all(step.passes for step in found.steps if not (leaves and step.stage == "ingress policy"))
+    if different := _difference(here, kernel):
+        return different
+    receiver = kernel.get("receiver") or {}
+    if "verdict" not in receiver:
+        return ""
+    return _difference(all(step.passes for step in found.steps), receiver)
+
+
+def _difference(should_pass: bool, kernel: Object) -> str:
+    if should_pass == (kernel["verdict"] == "forwarded"):
         return ""
     return f"the objects say {'forwarded' if should_pass else 'dropped'}, but the kernel of {kernel['node']} does not"
 
@@ -154,39 +189,39 @@ def _kernel_rows(kernel: Object) -> list[tuple[str, str, str]]:
     from alcove.api.columns.sight import end_text
 
     if "verdict" not in kernel:
-        return [("kernel", "", kernel["message"])] if kernel else []
+        where = f"on {kernel['node']}: " if "node" in kernel else ""
+        return [("kernel", "", f"{where}{kernel['message']}")] if kernel else []
     where = f"on {kernel['node']}"
     if kernel["verdict"] == "forwarded":
         target = end_text(kernel["destination"])
         way = f", by the tunnel to {kernel['nextNode']}" if kernel.get("nextNode") else ""
-        return [("kernel", "forwarded", f"{where} to {target}{way}")]
+        return [
+            ("kernel", "forwarded", f"{where} to {target}{way}"),
+            *_kernel_rows(kernel.get("receiver") or {}),
+        ]
     return [("kernel", "dropped", f"{where}: {kernel.get('message', '')}")]
 
 
 def seen(session: CliSession, tenant: str, request: TraceRequest, found: Trace) -> list[Object]:
     """Flows of the pod to this destination that nodes have seen lately, the newest first."""
-    from alcove.cli.flows import to_matcher
     from alcove.client.resources import FLOWS
 
     query = {"pod": request.source[1], "sinceSeconds": str(SEEN_SECONDS), "limit": "10000"}
-    is_to = to_matcher(
-        request.to
-        if "/" in request.to or "." in request.to or ":" in request.to
-        else f"{request.source[0]}/{request.to}"
-    )
     return [
         flow
         for flow in list_of(session, tenant, FLOWS, query)
         if (flow["source"].get("namespace"), flow["source"].get("name")) == request.source
         and flow["protocol"] == request.protocol
-        and is_to(flow)
-        and _has_port(flow, request.port)
+        and is_to(flow, found)
     ]
 
 
-def _has_port(flow: Object, port: int) -> bool:
+def is_to(flow: Object, found: Trace) -> bool:
+    """Whether a flow goes where the traced packet does: to what was dialed, or, on the node of the destination, to what that
+    was translated to."""
+    wanted = {*found.targets, *((found.dialed,) if found.dialed is not None else ())}
     ends = (flow["destination"], flow.get("service") or {})
-    return not port or any(end.get("port") == port for end in ends)
+    return any((end.get("address"), port) in wanted for end in ends for port in (end.get("port", 0), 0))
 
 
 def compare(found: Trace, flows: list[Object]) -> str:
@@ -201,9 +236,57 @@ def compare(found: Trace, flows: list[Object]) -> str:
     )
 
 
-def _seen_rows(flows: list[Object], difference: str) -> list[tuple[str, str, str]]:
-    import time
+class FollowedPacket(Struct, frozen=True):
+    """A real packet: what came back, and the flows that nodes have of it."""
 
+    sent: Object
+    flows: list[Object]
+
+    @property
+    def verdict(self) -> str:
+        """Empty if nothing is known of it."""
+        if self.sent.get("reply") in ("accepted", "refused", "answered"):
+            return "forwarded"
+        return "dropped" if any(flow["verdict"] == "dropped" for flow in self.flows) else ""
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        port, reply = self.sent["sourcePort"], self.sent.get("reply", "")
+        after = f", after {self.sent.get('milliseconds', 0.0)} ms" if reply else ""
+        rows = [("live", reply or "no reply", f"a real packet from port {port}{after}")]
+        for flow in self.flows:
+            text = f"on {flow['node']}: {packets_of(flow)}"
+            rows.append(("live", flow["verdict"], flow.get("message") or text))
+        return rows
+
+
+def follow(sent: Object, flows: list[Object]) -> FollowedPacket:
+    """The packet by the flows of all nodes: its own have its port; of drops, which have none, the last ones."""
+    from alcove.api import meta
+
+    recent = time.time() - LIVE_SECONDS
+    found = [
+        flow
+        for flow in flows
+        if flow["source"].get("port") == sent["sourcePort"]
+        or (flow["verdict"] == "dropped" and meta.parse_time(flow["end"]) >= recent)
+    ]
+    return FollowedPacket(sent, found)
+
+
+def compare_live(found: Trace, followed: FollowedPacket) -> str:
+    """Where the real packet differs from what the objects say; empty if it does not, or that cannot be said."""
+    from alcove.network.trace import DROPPED, FORWARDED
+
+    if not followed.verdict or found.verdict not in (FORWARDED, DROPPED) or followed.verdict == found.verdict:
+        return ""
+    return f"the objects say {found.verdict}, but a real packet was {followed.verdict}"
+
+
+def packets_of(flow: Object) -> str:
+    return f"{flow.get('packetsSent', 0)} packets sent, {flow.get('packetsReceived', 0)} received"
+
+
+def _seen_rows(flows: list[Object], difference: str) -> list[tuple[str, str, str]]:
     from alcove.api.columns.base import age_of
 
     rows = []
@@ -211,9 +294,8 @@ def _seen_rows(flows: list[Object], difference: str) -> list[tuple[str, str, str
         last = next((flow for flow in flows if flow["verdict"] == verdict), None)
         if last is not None:
             age = age_of(last["end"], time.time())
-            packets = f"{last.get('packetsSent', 0)} packets sent, {last.get('packetsReceived', 0)} received"
             why = f": {last['message']}" if last.get("message") else ""
-            rows.append(("seen", verdict, f"{age} ago on {last['node']}, {packets}{why}"))
+            rows.append(("seen", verdict, f"{age} ago on {last['node']}, {packets_of(last)}{why}"))
     if not rows:
         rows.append(("seen", "", f"no such packets in the last {SEEN_SECONDS // 60} minutes"))
     return [*rows, ("difference", "no", difference)] if difference else rows

@@ -86,10 +86,12 @@ def _request(session: CliSession, tenant: str, query: dict[str, str]) -> list[Ob
 def write_csv(usages: list[Object]) -> None:
     """In base units, with a line of names."""
     from alcove.api.usage import API_NAMES
+    from alcove.cli.output import escape
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(("tenant", "start", "end", *API_NAMES))
     for each in usages:
         amounts = each.get("amounts") or {}
         tenant = each["metadata"].get("tenant", "")
-        writer.writerow((tenant, each["start"], each["end"], *(amounts.get(name, 0) for name in API_NAMES)))
+        row = (tenant, each["start"], each["end"], *(amounts.get(name, 0) for name in API_NAMES))
+        writer.writerow([escape(str(cell)) for cell in row])

@@ -199,8 +199,23 @@ class ArrayMap(Map):
         return existed
 
 
-def create_map(name: str, kind: int, key_size: int, value_size: int, entries: int) -> Map:
-    fd = library().bpf_map_create(kind, name.encode()[:15], key_size, value_size, entries, None)
+class MapOptions(ctypes.Structure):
+    """The first fields of libbpf's bpf_map_create_opts; `sz` is the size of this part."""
+
+    _fields_ = (
+        ("sz", c_size_t),
+        ("btf_fd", c_uint32),
+        ("btf_key_type_id", c_uint32),
+        ("btf_value_type_id", c_uint32),
+        ("btf_vmlinux_value_type_id", c_uint32),
+        ("inner_map_fd", c_uint32),
+        ("map_flags", c_uint32),
+    )
+
+
+def create_map(name: str, kind: int, key_size: int, value_size: int, entries: int, flags: int = 0) -> Map:
+    options = MapOptions(sz=ctypes.sizeof(MapOptions), map_flags=flags)
+    fd = library().bpf_map_create(kind, name.encode()[:15], key_size, value_size, entries, byref(options))
     return Map(name, _checked(fd, f"create map {name}"), key_size, value_size)
 
 

@@ -1,4 +1,5 @@
-"""Runs the program at a pod's veth on a made packet: what the kernel does with it. Nothing is sent.
+"""Runs the programs on a made packet, at the pod's veth or where it arrives by the tunnel: what the kernel does with it. Nothing
+is sent.
 
 The programs write what they learn into the network's tables. What a made packet has left there is removed again: its
 source port is one that pods do not use for connections of their own.
@@ -26,6 +27,7 @@ _ETHERNET_BYTES, _OUTER_BYTES = 14, 50
 _ROUTER_MAC = bytes.fromhex("020000000001")
 _TYPES = {4: 0x0800, 6: 0x86DD}
 _SYN = 0x02
+_TUNNEL_SOURCE_PORT, _HAS_VNI = 49152, 0x08000000
 _HAIRPIN: dict[int, Address] = {4: IPv4Address("169.254.254.254"), 6: IPv6Address("fd00:a1c0:e::1")}
 """The source address that a pod sees when it is its own backend; see bpf/lib/address.h."""
 
@@ -44,21 +46,25 @@ class KernelVerdict(Struct, frozen=True):
     target: Address
     """Where the packet goes, after translation; as sent if it was dropped."""
     port: int
+    source: Address
+    """Where it comes from, after translation."""
     node: IPv4Address | None = None
     """The other node that it is sent to; None if it stays on this one."""
     drop: ObservedDrop | None = None
     """Why it was dropped; None if that is not known."""
 
 
-def frame_of(packet: MadePacket, mac: str) -> bytes:
-    """The packet as the pod with this MAC sends it."""
+def frame_of(packet: MadePacket, mac: str, source_port: int = PROBE_PORT, sequence: int = 1) -> bytes:
+    """The packet as the pod with this MAC sends it; `sequence` is the number of a TCP packet."""
     version = packet.source.version
-    ports = struct.pack("!HH", PROBE_PORT, packet.port)
+    ports = struct.pack("!HH", source_port, packet.port)
     match packet.protocol:
         case Protocol.TCP:
-            payload = ports + struct.pack("!IIBBHHH", 1, 0, 5 << 4, _SYN, 65535, 0, 0)
+            payload = ports + struct.pack("!IIBBHHH", sequence, 0, 5 << 4, _SYN, 65535, 0, 0)
+            payload = payload[:16] + _transport_checksum(packet, payload) + payload[18:]
         case Protocol.UDP:
             payload = ports + struct.pack("!HH", 8, 0)
+            payload = payload[:6] + _transport_checksum(packet, payload)
         case _:
             payload = ports + bytes(8)
     if version == 4:
@@ -71,6 +77,27 @@ def frame_of(packet: MadePacket, mac: str) -> bytes:
     return _ROUTER_MAC + pack_mac(mac) + _TYPES[version].to_bytes(2, "big") + header + payload
 
 
+def tunnelled(
+    packet: MadePacket, vni: int, nodes: tuple[IPv4Address, IPv4Address], tunnel_port: int
+) -> bytes:
+    """The packet as the second of the nodes receives it from the first; see bpf/lib/tunnel.h."""
+    inner = frame_of(packet, _ROUTER_MAC.hex(":"))
+    length = _OUTER_BYTES - _ETHERNET_BYTES + len(inner)
+    header = struct.pack("!BBHHHBBH", 0x45, 0, length, 0, 0x4000, 64, Protocol.UDP, 0)
+    header += nodes[0].packed + nodes[1].packed
+    header = header[:10] + _checksum(header).to_bytes(2, "big") + header[12:]
+    udp = struct.pack("!HHHH", _TUNNEL_SOURCE_PORT, tunnel_port, length - len(header), 0)
+    vxlan = struct.pack("!II", _HAS_VNI, vni << 8)
+    return _ROUTER_MAC + _ROUTER_MAC + _TYPES[4].to_bytes(2, "big") + header + udp + vxlan + inner
+
+
+def _transport_checksum(packet: MadePacket, payload: bytes) -> bytes:
+    ends = packet.source.packed + packet.target.packed
+    # Of a checksum, zero and all ones are the same; in UDP, zero means that there is none.
+    found = _checksum(ends + struct.pack("!HH", packet.protocol, len(payload)) + payload) or 0xFFFF
+    return found.to_bytes(2, "big")
+
+
 def _checksum(header: bytes) -> int:
     total: int = sum(struct.unpack(f"!{len(header) // 2}H", header))
     total = (total & 0xFFFF) + (total >> 16)
@@ -78,20 +105,20 @@ def _checksum(header: bytes) -> int:
 
 
 def dry_run(
-    program: int, link: int, mac: str, packet: MadePacket, tunnel_port: int, flows: Map, drops: Map
+    program: int, link: int, frame: bytes, packet: MadePacket, tunnel_port: int, flows: Map, drops: Map
 ) -> KernelVerdict:
-    """Runs `program` as if the pod had sent the packet by the link. Must be called in the link's namespace. Raises
-    KernelRefused."""
+    """Runs `program` as if the packet had come by the link, in this frame. `flows` and `drops` are the tables of the
+    packet's network. Must be called in the link's namespace. Raises KernelRefused."""
     with closing(flows), closing(drops):
         drops_before = drops.items()
         affinity = _key(packet, sport=bytes(2), kind=FlowKind.AFFINITY)
         had_affinity = flows.get(affinity) is not None
         try:
-            run = bpf.test_run(program, frame_of(packet, mac), link)
+            run = bpf.test_run(program, frame, link)
             if run.result == REDIRECTED:
                 return _parse(run.frame, tunnel_port)
             dropped = _changed(drops_before, drops.items(), packet)
-            return KernelVerdict(False, packet.target, packet.port, drop=dropped)
+            return KernelVerdict(False, packet.target, packet.port, packet.source, drop=dropped)
         finally:
             for key in (*_left_by(flows, packet), *(() if had_affinity else (affinity,))):
                 flows.delete(key)
@@ -156,9 +183,10 @@ def _parse(frame: bytes, tunnel_port: int) -> KernelVerdict:
         node = IPv4Address(outer[16:20])
         start += _OUTER_BYTES
     packet = frame[start:]
+    source: Address
     target: Address
     if packet[0] >> 4 == 4:
-        target, payload = IPv4Address(packet[16:20]), packet[20:]
+        source, target, payload = IPv4Address(packet[12:16]), IPv4Address(packet[16:20]), packet[20:]
     else:
-        target, payload = IPv6Address(packet[24:40]), packet[40:]
-    return KernelVerdict(True, target, int.from_bytes(payload[2:4], "big"), node)
+        source, target, payload = IPv6Address(packet[8:24]), IPv6Address(packet[24:40]), packet[40:]
+    return KernelVerdict(True, target, int.from_bytes(payload[2:4], "big"), source, node)

@@ -5,7 +5,7 @@ outlive the agent. Nothing is read until somebody asks.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -13,6 +13,7 @@ from alcove.dataplane.address import Address, unpack
 from alcove.dataplane.bpf import Map
 from alcove.dataplane.drops import DropReason
 from alcove.dataplane.maps import DROPPED, FLOW, TRACK, TUPLE, FlowFlag, FlowKind
+from alcove.dataplane.openings import Openings
 
 TICK_SECONDS = 2**30 / 1e9
 """The kernel's unit of time; see `now_tick` in bpf/lib/config.h."""
@@ -21,6 +22,7 @@ FULL_PART = 0.7
 _KIND_OFFSET = TUPLE.offsets()["kind"]
 _TICK_OFFSET = TRACK.offsets()["tick"]
 _TRACK, _REVERSE = int(FlowKind.TRACK), int(FlowKind.REVERSE)
+_TRACK_KIND = bytes([_TRACK])
 _SWAPPED, _EXEMPT = int(FlowFlag.SWAPPED), int(FlowFlag.EXEMPT)
 """Plain numbers: enums take a third of the time of thousands of flows."""
 _START_TICKS = 1 << 16
@@ -104,6 +106,16 @@ class NetworkTraffic:
         self.entries = len(entries)
         return list(decode_flows(entries, TickClock.current(), since))
 
+    def opened(self, openings: Openings) -> list[ObservedFlow]:
+        """These connections, with the counters of those that are still in the table."""
+        clock, find = TickClock.current(), self._flows.get
+        flows = []
+        for raw, tick in zip(openings["key"].tolist(), openings["tick"].tolist(), strict=True):
+            key = raw[:_KIND_OFFSET] + _TRACK_KIND + raw[_KIND_OFFSET + 1 :]
+            entry = find(key) or TRACK.pack(0, 0, 0, tick, raw[_KIND_OFFSET], 0, tick % _START_TICKS, 0, 0, 0)
+            flows.append(decode_flow(key, entry, clock, find))
+        return flows
+
     def drops(self) -> list[ObservedDrop]:
         return list(decode_drops(self._drops.items(), TickClock.current()))
 
@@ -127,37 +139,43 @@ def decode_flows(
     for key, raw in entries.items():
         if key[_KIND_OFFSET] != _TRACK or _tick(raw) < oldest:
             continue
-        track, ends = TRACK.unpack(raw), TUPLE.unpack(key)
-        if track["flags"] & _SWAPPED:
-            ends |= {"source": ends["target"], "target": ends["source"]}
-            ends |= {"sport": ends["dport"], "dport": ends["sport"]}
-        yield ObservedFlow(
-            source=unpack(ends["source"]),
-            target=unpack(ends["target"]),
-            source_port=_port(ends["sport"]),
-            target_port=_port(ends["dport"]),
-            protocol=ends["proto"],
-            bytes=track["bytes_out"],
-            bytes_back=track["bytes_back"],
-            packets=track["packets_out"],
-            packets_back=track["packets_back"],
-            tcp_flags=track["tcp_flags"],
-            start=clock.start(track["tick"], track["start"]),
-            end=clock.at(track["tick"]),
-            service=_service(entries, ends),
-            is_exempt=bool(track["flags"] & _EXEMPT),
-        )
+        yield decode_flow(key, raw, clock, entries.get)
 
 
-def _service(entries: Mapping[bytes, bytes], ends: Mapping[str, bytes]) -> ServiceAddress | None:
-    """The service of a translated flow: the entry that translates its replies back."""
-    back = TUPLE.pack(ends["target"], ends["source"], ends["dport"], ends["sport"], ends["proto"], _REVERSE)
-    raw = entries.get(back)
+def decode_flow(
+    key: bytes, raw: bytes, clock: TickClock, find: Callable[[bytes], bytes | None]
+) -> ObservedFlow:
+    """The flow of an entry of the kind TRACK. `find` looks up other entries of the table."""
+    # In the order of the layouts, and not by name: this is half of the time that flows take.
+    sent, back, packets, tick, flags, tcp_flags, start, packets_back, _, _ = TRACK.codec.unpack(raw)
+    source, target, sport, dport, protocol, _ = TUPLE.codec.unpack(key)
+    if flags & _SWAPPED:
+        source, target, sport, dport = target, source, dport, sport
+    return ObservedFlow(
+        source=unpack(source),
+        target=unpack(target),
+        source_port=_port(sport),
+        target_port=_port(dport),
+        protocol=protocol,
+        bytes=sent,
+        bytes_back=back,
+        packets=packets,
+        packets_back=packets_back,
+        tcp_flags=tcp_flags,
+        start=clock.start(tick, start),
+        end=clock.at(tick),
+        service=_service(find(TUPLE.pack(target, source, dport, sport, protocol, _REVERSE)), target, dport),
+        is_exempt=bool(flags & _EXEMPT),
+    )
+
+
+def _service(raw: bytes | None, target: bytes, dport: bytes) -> ServiceAddress | None:
+    """The service of a translated flow, by the entry that translates its replies back."""
     if raw is None:
         return None
     flow = FLOW.unpack(raw)
     # A direct connection to a backend has such an entry too, to tell it from those to the service.
-    if flow["peer"] == ends["target"] and flow["peer_port"] == ends["dport"]:
+    if flow["peer"] == target and flow["peer_port"] == dport:
         return None
     return ServiceAddress(unpack(flow["peer"]), _port(flow["peer_port"]))
 

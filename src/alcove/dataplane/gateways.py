@@ -4,7 +4,8 @@ for all.
     pod ── from_pod ──▶ gateway of its network ──▶ exit ── from_exit ──▶ underlay device ──▶ external
                         NAT to its uplink           NAT to the node's address and NAT ports
 
-A gateway is reachable from its network's pods only; the agent opens sockets in it. All NAT is done in these
+A gateway is reachable from its network's pods only; the agent opens sockets in it. Ring0's may have a link from the
+node (`node_link`). All NAT is done in these
 namespaces, none in the host's. From the exit to a gateway pass only replies and connections to a `NodePort`.
 """
 
@@ -17,7 +18,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from alcove.dataplane import links, namespaces
+from alcove.dataplane import links, namespaces, node_link
 from alcove.dataplane.address import Address, Prefix
 from alcove.dataplane.apply import Checkpoint
 from alcove.dataplane.desired import gateway_mac, gateway_name
@@ -136,7 +137,8 @@ class Gateways:
             self.checkpoint(f"make gateway {gateway.vni}")
             try:
                 own = parts.get(gateway.vni, DataplaneState())
-                self._ensure_gateway(gateway, own, uplinks[gateway.vni], slots[gateway.vni], mtu, program)
+                uplink, slot = uplinks[gateway.vni], slots[gateway.vni]
+                self._ensure_gateway(gateway, own, uplink, slot, mtu, program, state.forbidden)
             except (DataPlaneError, OSError) as error:
                 self.failed[gateway.vni] = str(error)
 
@@ -152,9 +154,16 @@ class Gateways:
         return dict(self.rules.load_shared(f"{self.prefix}exit", build, vnis))
 
     def _ensure_gateway(
-        self, gateway: Gateway, state: DataplaneState, uplink: Uplink, slot: int, mtu: int, program: int
+        self,
+        gateway: Gateway,
+        state: DataplaneState,
+        uplink: Uplink,
+        slot: int,
+        mtu: int,
+        program: int,
+        forbidden: Collection[Prefix],
     ) -> None:
-        """`state` is the part of the gateway's network."""
+        """`state` is the part of the gateway's network; the node gets no routes to `forbidden` prefixes."""
         name = self.namespace_name(gateway.vni)
         made, desired = self.wired.get(gateway.vni), MadeGateway(gateway, slot, state)
         if made == desired and name in self.rules.loaded:
@@ -166,6 +175,17 @@ class Gateways:
             if made is None or made.wiring != desired.wiring:
                 self._ensure_inner(gateway, inner_prefixes(gateway, state), namespace, mtu, program)
                 self._ensure_uplink(gateway.vni, namespace, slot)
+                if gateway.is_routed:
+                    self.checkpoint("make the link of the node")
+                    node_link.ensure(
+                        self.netlink,
+                        self.settings.instance,
+                        namespace,
+                        inner_prefixes(gateway, state),
+                        forbidden,
+                        mtu,
+                        kernel6=self.kernel6,
+                    )
             self.wired[gateway.vni] = desired
         finally:
             os.close(namespace)
@@ -196,6 +216,8 @@ class Gateways:
             os.close(exit_namespace)
 
     def remove_others(self, state: DataplaneState) -> None:
+        if not any(gateway.is_routed for gateway in state.gateways):
+            node_link.remove(self.netlink, self.settings.instance)
         desired_names = {self.namespace_name(gateway.vni) for gateway in state.gateways} | {
             f"{self.prefix}exit"
         }

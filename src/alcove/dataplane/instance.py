@@ -48,7 +48,7 @@ def remove(instance: str, underlay: str, bpf_root: Path = BPF_ROOT) -> None:
     try:
         _leave_underlay(netlink, instance, underlay)
         doomed = list(instance_links(netlink, instance).values())
-        for name in (f"{instance}x", f"{instance}v"):
+        for name in (f"{instance}x", f"{instance}v", f"{instance}n"):
             link = links.read_link(netlink, name)
             if link is not None:
                 doomed.append(link.index)

@@ -5,6 +5,7 @@ An instance has a directory in the BPF file system:
     maps-LAYOUT/NAME          the maps, shared by every version of the programs that has this layout
     maps-LAYOUT/memory-SLOT   each network's memory
     maps-LAYOUT/dropped-SLOT  what was dropped of each network's packets
+    maps-LAYOUT/openings-SLOT the connections that each network has opened last
     programs/VERSION/NAME
 
 VERSION is a digest of the object and the constants it was loaded with. The same version is reused without the
@@ -16,6 +17,7 @@ import ctypes
 import hashlib
 import os
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 from msgspec import Struct
@@ -30,15 +32,21 @@ from alcove.dataplane.maps import (
     INDEX,
     MEMORIES,
     MEMORIES_MAX,
+    OPENING,
+    OPENING_COUNTS,
+    OPENING_RINGS,
+    OPENINGS_MAX,
     SHAPES,
     TUPLE,
     MapName,
     layout_version,
 )
 from alcove.dataplane.namespaces import mount_bpf
+from alcove.dataplane.openings import OpeningRing
 
 PROGRAMS = ("from_pod", "from_underlay", "from_vxlan", "from_exit")
-MAP_LRU_HASH = 9
+MAP_ARRAY, MAP_LRU_HASH = 2, 9
+MMAPABLE = 1 << 10
 DROPPED_ENTRIES = 512
 """Flows of one network of which drops are remembered; the oldest make room for new ones."""
 
@@ -119,13 +127,26 @@ class Pins:
         _remove_directory(self.folder)
 
 
+class TableKind(Struct, frozen=True):
+    type: int
+    key_size: int
+    flags: int = 0
+
+
+LRU_BY_TUPLE = TableKind(MAP_LRU_HASH, TUPLE.size)
+RING = TableKind(MAP_ARRAY, INDEX.size, MMAPABLE)
+
+
 class SlotTables:
     """One bounded table per network, in the slot that the network's entries refer to."""
 
-    def __init__(self, pins: Pins, outer: str, prefix: str, value_size: int) -> None:
+    def __init__(
+        self, pins: Pins, outer: str, prefix: str, value_size: int, kind: TableKind = LRU_BY_TUPLE
+    ) -> None:
         self._folder = pins.maps_folder
         self._prefix = prefix
         self._value_size = value_size
+        self._kind = kind
         self.outer = pins.open_map(outer, INDEX.size, 4)
         self.slots = {int(path.name.removeprefix(prefix)) for path in self._folder.glob(f"{prefix}*")}
 
@@ -136,7 +157,8 @@ class SlotTables:
         if slot in self.slots:
             return
         path = self.path(slot)
-        table = bpf.create_map(self._prefix.strip("-"), MAP_LRU_HASH, TUPLE.size, self._value_size, entries)
+        kind, name = self._kind, self._prefix.strip("-")
+        table = bpf.create_map(name, kind.type, kind.key_size, self._value_size, entries, kind.flags)
         try:
             path.unlink(missing_ok=True)
             bpf.pin(table.fd, path)
@@ -159,43 +181,61 @@ class SlotTables:
         self.slots.discard(slot)
 
     def open(self, slot: int) -> Map:
-        return Map.pinned(self.path(slot), TUPLE.size, self._value_size)
+        return Map.pinned(self.path(slot), self._kind.key_size, self._value_size)
 
     def path(self, slot: int) -> Path:
         return self._folder / f"{self._prefix}{slot}"
 
 
 class NetworkMemories:
-    """The tables that networks' packets fill: flows, and what was dropped."""
+    """The tables that networks' packets fill: flows, what was dropped, and which connections were opened."""
 
     def __init__(self, pins: Pins) -> None:
         self.flows = SlotTables(pins, MEMORIES, "memory-", FLOW.size)
         self.drops = SlotTables(pins, DROP_TABLES, "dropped-", DROPPED.size)
+        self.openings = SlotTables(pins, OPENING_RINGS, "openings-", OPENING.size, RING)
+        self.opening_counts = pins.open_map(OPENING_COUNTS, INDEX.size, 8)
 
     @property
     def slots(self) -> set[int]:
-        return self.flows.slots | self.drops.slots
+        return self.flows.slots | self.drops.slots | self.openings.slots
 
     def ensure(self, slot: int, entries: int) -> None:
         """Creates the tables of a slot, with that many flows. Existing ones keep their size and content."""
         self.drops.ensure(slot, DROPPED_ENTRIES)
+        if slot not in self.openings.slots:
+            self.opening_counts.put(INDEX.pack(slot), bytes(8))
+        self.openings.ensure(slot, OPENINGS_MAX)
         self.flows.ensure(slot, entries)
 
     def restore(self) -> None:
         self.flows.restore()
         self.drops.restore()
+        self.openings.restore()
 
     def drop(self, slot: int) -> None:
         self.flows.drop(slot)
         self.drops.drop(slot)
+        self.openings.drop(slot)
 
     def open(self, slot: int) -> Map:
         """The flows of a slot."""
         return self.flows.open(slot)
 
+    def open_ring(self, slot: int) -> OpeningRing:
+        """The connections that the network of a slot opens. Raises KernelRefused, OSError."""
+        with closing(self.openings.open(slot)) as ring:
+            return OpeningRing(ring, self.opening_counts, slot, self.ring_pin(slot))
+
+    def ring_pin(self, slot: int) -> int:
+        """Identifies the ring of a slot: another network's, later, has another."""
+        return self.openings.path(slot).stat().st_ino
+
     def close(self) -> None:
         self.flows.outer.close()
         self.drops.outer.close()
+        self.openings.outer.close()
+        self.opening_counts.close()
 
 
 class _ObjectInfo(ctypes.Structure):

@@ -82,6 +82,7 @@ TRACK = StructLayout(
     "track", bytes_out="Q", bytes_back="Q", packets_out="I", tick="I", flags="B", tcp_flags="B", start="H",
     packets_back="I", out="Q", **{"in": "Q"},
 )  # fmt: skip
+OPENING = StructLayout("opening", key="40s", tick="I", number="I")
 DROP_COUNT = StructLayout("drop_count", packets="Q", bytes="Q")
 DROPPED = StructLayout("dropped", packets="Q", bytes="Q", policy="Q", start="I", tick="I")
 METER = StructLayout(
@@ -94,8 +95,8 @@ CLASS = StructLayout("", named="Q")
 
 LAYOUTS = (
     CONFIG, PORT, BUCKET, ENDPOINT_KEY, ENDPOINT, NODE, ROUTE_KEY, ROUTE, FORBIDDEN_KEY, SERVICE_KEY, SERVICE,
-    BACKEND_KEY, BACKEND, MEMBER_KEY, PEER_KEY, RULE_KEY, NETWORK_KEY, NODE_PORT_KEY, TUPLE, FLOW, TRACK, DROP_COUNT,
-    DROPPED, METER,
+    BACKEND_KEY, BACKEND, MEMBER_KEY, PEER_KEY, RULE_KEY, NETWORK_KEY, NODE_PORT_KEY, TUPLE, FLOW, TRACK, OPENING,
+    DROP_COUNT, DROPPED, METER,
 )  # fmt: skip
 
 
@@ -217,6 +218,9 @@ def port_key(ifindex: int) -> bytes:
 
 MEMORIES = "memories"
 DROP_TABLES = "drop_tables"
+OPENING_RINGS, OPENING_COUNTS = "opening_rings", "opening_counts"
+OPENINGS_MAX = 8192
+"""Connections of one network that its ring holds on a node, in the order in which they were opened; see bpf/lib/opening.h."""
 METERS = "meters"
 DOOR_BALANCER, DOOR_SLOT_SHIFT = 0x1, 1
 MEMORIES_MAX = 4096

@@ -130,6 +130,8 @@ class Gateway(Struct, frozen=True):
     """Parts of `egress_denied` that pods may reach nevertheless."""
     account: int = 0
     """Gateways with the same number share the limits of external connections."""
+    is_routed: bool = False
+    """Whether processes on the node reach the network's addresses by routes; at most one network is."""
 
     def may_leave(self, address: Address) -> bool:
         """Whether its rules let pods connect to an external address; the nodes' own are excluded elsewhere."""

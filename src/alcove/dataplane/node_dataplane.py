@@ -13,8 +13,9 @@ thread-safe; calls never wait for the network.
 import errno
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
+from ipaddress import IPv4Address
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from msgspec.structs import replace
 from alcove.dataplane import links, namespaces
 from alcove.dataplane.address import NO_ADDRESS, pack, pack_mac
 from alcove.dataplane.apply import Checkpoint, MapChange, RefusedEntries, apply, difference, read_back
+from alcove.dataplane.bpf import Map
 from alcove.dataplane.build import build, shipped_object
 from alcove.dataplane.desired import (
     NO_BULK,
@@ -36,7 +38,7 @@ from alcove.dataplane.desired import (
     gateway_name,
 )
 from alcove.dataplane.drops import DropCount, DropReason, read_counts, read_paths
-from alcove.dataplane.dry_run import KernelVerdict, MadePacket, dry_run
+from alcove.dataplane.dry_run import KernelVerdict, MadePacket, dry_run, frame_of, tunnelled
 from alcove.dataplane.errors import KernelRefused, ProgramRejected, Unsupported
 from alcove.dataplane.flows import NetworkTraffic
 from alcove.dataplane.gateways import Gateways
@@ -57,6 +59,7 @@ from alcove.dataplane.meters import NetworkMeters
 from alcove.dataplane.model import DataplaneSettings, DataplaneState, Veth
 from alcove.dataplane.netlink import Netlink
 from alcove.dataplane.next_hops import NextHops
+from alcove.dataplane.openings import OpeningRing
 from alcove.dataplane.services import ticks
 from alcove.dataplane.shaping import shape, unshape
 from alcove.dataplane.veths import guard, make_port
@@ -280,7 +283,7 @@ class DataPlane:
 
     def slots(self) -> dict[int, int]:
         """The memory slot of each network."""
-        held = self.held[MapName.NETWORKS]
+        held = self.held[MapName.NETWORKS].copy()  # Metrics are read in another thread.
         return {NETWORK_KEY.unpack(key)["vni"]: WORD.unpack(raw)["word"] for key, raw in held.items()}
 
     def _ensure_memories(self, vnis: set[int]) -> dict[int, int]:
@@ -316,7 +319,13 @@ class DataPlane:
 
     def network_drops(self) -> dict[int, int]:
         """How many packets of each network were noted in its table of drops, by VNI."""
-        counts = self.network_drop_counts
+        return self._by_network(self.network_drop_counts)
+
+    def network_openings(self) -> dict[int, int]:
+        """How many connections each network has opened on this node, by VNI."""
+        return self._by_network(self.memories.opening_counts)
+
+    def _by_network(self, counts: Map) -> dict[int, int]:
         return {
             vni: int.from_bytes(counts.get(INDEX.pack(slot)) or b"", "little")
             for vni, slot in self.slots().items()
@@ -328,13 +337,24 @@ class DataPlane:
     def dry_run(self, veth: Veth, packet: MadePacket) -> KernelVerdict:
         """What the program at the veth does with a packet that its pod would send. Raises KernelRefused."""
         link = links.read_link(self.netlink, veth.name)
-        slot = self.slots().get(veth.vni)
-        if link is None or slot is None:
+        if link is None:
             raise KernelRefused(f"find {veth.name}", errno.ENODEV)
+        return self._dry_run("from_pod", link.index, veth.vni, packet, frame_of(packet, veth.mac))
+
+    def dry_run_arrival(self, vni: int, packet: MadePacket, sender: IPv4Address) -> KernelVerdict:
+        """What the program at the underlay does with a packet of the network that another node would send. Raises
+        KernelRefused."""
+        frame = tunnelled(packet, vni, (sender, self.settings.node), self.settings.tunnel_port)
+        return self._dry_run("from_underlay", self.underlay.index, vni, packet, frame)
+
+    def _dry_run(self, program: str, link: int, vni: int, packet: MadePacket, frame: bytes) -> KernelVerdict:
+        slot = self.slots().get(vni)
+        if slot is None:
+            raise KernelRefused(f"find network {vni}", errno.ENODEV)
         flows, drops = self.memories.flows.open(slot), self.memories.drops.open(slot)
-        program, port = self.programs.descriptors["from_pod"], self.settings.tunnel_port
+        descriptor, port = self.programs.descriptors[program], self.settings.tunnel_port
         with namespaces.inside(self.namespace):
-            return dry_run(program, link.index, veth.mac, packet, port, flows, drops)
+            return dry_run(descriptor, link, frame, packet, port, flows, drops)
 
     def open_traffic(self, vni: int) -> NetworkTraffic | None:
         """The tables of the network's flows and drops, for the caller to read and close in any thread; None if
@@ -348,6 +368,20 @@ class DataPlane:
         except BaseException:
             flows.close()
             raise
+
+    def open_rings(self, vnis: Iterable[int], held: Mapping[int, OpeningRing]) -> dict[int, OpeningRing]:
+        """The rings of those of these networks that are on this node, by VNI; those of `held` that are still theirs.
+        Raises KernelRefused, OSError."""
+        slots, rings = self.slots(), self.memories.openings.slots
+        found = {}
+        for vni in vnis:
+            slot = slots.get(vni)
+            if slot is None or slot not in rings:
+                continue
+            ring = held.get(vni)
+            is_same = ring is not None and ring.pin == self.memories.ring_pin(slot)
+            found[vni] = ring if ring is not None and is_same else self.memories.open_ring(slot)
+        return found
 
     def close(self) -> None:
         """Closes all descriptors; programs and maps stay active in the kernel."""

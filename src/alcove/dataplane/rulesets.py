@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from alcove.dataplane.address import Address, Prefix
 from alcove.dataplane.model import DataplaneSettings, DataplaneState, Gateway, NodePort, Protocol, by_network
+from alcove.dataplane.node_link import INSIDE
 
 FIRST_NODE_PORT = 1024
 POD_CONNECTIONS_MAX = 4096
@@ -216,11 +217,17 @@ def _gateway_rules(
         limit = f"{family} saddr ct count over {POD_CONNECTIONS_MAX}"
         lines += [f"    iifname net oifname up add @sources {{ {limit} }} drop"]
         lines += ["    iifname net oifname up accept"]
+    if gateway.is_routed:
+        lines += [f"    iifname {INSIDE} oifname net accept"]
     lines += ["    iifname up oifname net ct status dnat accept", "  }"]
     lines += ["  chain input {", "    type filter hook input priority 0;"]
+    if gateway.is_routed:
+        lines += [f"    iifname {INSIDE} ct state new drop"]
     lines += ["    iifname up ct state new drop", "  }"]
     lines += _output_chain(version, gateway, is_open=gateway.egress and is_open)
     lines += ["  chain prerouting {", "    type nat hook prerouting priority dstnat;"]
+    if gateway.is_routed:
+        lines += [f"    iifname {INSIDE} meta mark set 1"]
     for node_port, port in _node_ports(state, gateway.vni, version).items() if is_open else ():
         lines += _translated(node_port, port, uplink.for_version(version))
     lines += ["  }", "  chain postrouting {", "    type nat hook postrouting priority srcnat;"]

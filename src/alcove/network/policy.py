@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 from msgspec import Struct, structs
 
@@ -203,18 +204,28 @@ class _CompiledRule(Struct, frozen=True):
 
 
 class _Policy:
+    """A policy whose rules are compiled for the first pod that it selects: a node has few of a network's pods."""
+
     def __init__(self, policy: Object, selection: _Selection) -> None:
-        spec = policy.get("spec") or {}
-        namespace = objects.namespace(policy)
-        self.name = f"{namespace}/{objects.name(policy)}"
+        spec = self._spec = policy.get("spec") or {}
+        self._namespace = objects.namespace(policy)
+        self._selection = selection
+        self.name = f"{self._namespace}/{objects.name(policy)}"
         types = spec.get("policyTypes") or (["Ingress", "Egress"] if spec.get("egress") else ["Ingress"])
         self.selector: LabelSelector = selectors.from_object(spec.get("podSelector") or {})
-        self._ingress = [
-            _compile_rule(rule, "from", namespace, selection) for rule in spec.get("ingress") or ()
-        ]
         self.has_ingress, self.has_egress = "Ingress" in types, "Egress" in types
-        egress_rules = [_compile_rule(rule, "to", namespace, selection) for rule in spec.get("egress") or ()]
-        self.egress: Rules = tuple(rule for compiled in egress_rules for rule in _egress_rules(compiled))
+
+    @cached_property
+    def _ingress(self) -> list[_CompiledRule]:
+        return self._compiled("ingress", "from")
+
+    @cached_property
+    def egress(self) -> Rules:
+        return tuple(rule for compiled in self._compiled("egress", "to") for rule in _egress_rules(compiled))
+
+    def _compiled(self, direction: str, field: str) -> list[_CompiledRule]:
+        rules = self._spec.get(direction) or ()
+        return [_compile_rule(rule, field, self._namespace, self._selection) for rule in rules]
 
     def ingress_of(self, pod: PolicyPeer) -> Rules:
         """The ingress rules for a pod: a named port is looked up in the pod itself."""

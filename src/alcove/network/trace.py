@@ -33,7 +33,7 @@ class TraceRequest(Struct, frozen=True):
     source: tuple[str, str]
     """Namespace and name of a pod."""
     to: str
-    """A pod or service (NAME or NAMESPACE/NAME), or an IP address."""
+    """A pod or service (NAME or NAMESPACE/NAME), a service's DNS name, or an IP address."""
     port: int = 0
     """0 for the only port of a service."""
     protocol: str = "TCP"
@@ -59,6 +59,8 @@ class Trace(Struct, frozen=True):
     verdict: str
     dialed: tuple[str, int] | None = None
     """The address and port that the pod sends to, if it has one of this family; None if it sends nothing."""
+    targets: tuple[tuple[str, int], ...] = ()
+    """Where such packets may go after translation."""
 
 
 class _Target(Struct, frozen=True):
@@ -115,7 +117,8 @@ class _Tracer:
         paths = [self._follow(own, target) for target in targets]
         verdicts = {all(step.passes for step in path) for path in paths}
         verdict = DEPENDS if len(verdicts) > 1 else FORWARDED if verdicts == {True} else DROPPED
-        return Trace((first, *steps, *(step for path in paths for step in path)), verdict, self._dialed)
+        ends = tuple((str(each.address), each.port) for each in targets)
+        return Trace((first, *steps, *(step for path in paths for step in path)), verdict, self._dialed, ends)
 
     # Where it goes
 
@@ -126,14 +129,23 @@ class _Tracer:
         if address is not None:
             service = next((each for each in self._services() if address in cluster_ips(each)), None)
             return self._by_service(service) if service is not None else self._by_address(address, port)
-        namespace, _, name = to.rpartition("/")
-        namespace = namespace or self._request.source[0]
+        namespace, name = self._named(to)
         pod, found = self._pod(namespace, name), self._service(namespace, name)
         if found is not None and (pod is None or not port or port in _ports(found)):
             return self._by_service(found)
         if pod is None:
             raise TraceFailure(f'neither a service nor a pod "{name}" found in namespace "{namespace}"')
         return self._by_pod(pod, port)
+
+    def _named(self, to: str) -> tuple[str, str]:
+        """Namespace and name of what is meant. Raises TraceFailure."""
+        namespace, _, name = to.rpartition("/")
+        if namespace or "." not in name or self._pod(self._request.source[0], name) is not None:
+            return namespace or self._request.source[0], name
+        labels = name.rstrip(".").split(".")
+        if len(labels) == 2 or labels[2] == "svc":
+            return labels[1], labels[0]
+        raise TraceFailure(f'"{name}" is not the DNS name of a service: look up its address, and trace that')
 
     def _by_pod(self, pod: Object, port: int) -> tuple[list[TraceStep], list[_Target]]:
         title = f"pod {_name(pod)}"

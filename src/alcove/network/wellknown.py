@@ -40,6 +40,12 @@ def is_wellknown(service: Object) -> bool:
     return (objects.namespace(service), objects.name(service)) in ids_of(network_of(service))
 
 
+def is_ours(service: Object) -> bool:
+    """Whether it is one of them, and Alcove made it: a stock API server makes `default/kubernetes` itself, and its
+    endpoints."""
+    return is_wellknown(service) and objects.labels(service).get("k8s-app") == objects.name(service)
+
+
 def is_dns(service: Object) -> bool:
     return objects.namespace(service) == DNS_NAMESPACE and objects.name(service) == dns_name(
         network_of(service)

@@ -1,6 +1,6 @@
 """Metrics of a node: pods, dropped packets, the end of its certificate."""
 
-from alcove.agent.metrics import AgentMetrics
+from alcove.agent.metrics import NETWORKS_SHOWN, AgentMetrics, NetworkCounts
 from alcove.dataplane.drops import DropCount, DropReason
 
 
@@ -12,6 +12,19 @@ def test_drops_are_counted_by_reason() -> None:
     message = metrics.text().decode()
     assert 'alcove_drops_packets_total{reason="spoofed_address"} 5.0' in message
     assert 'alcove_drops_bytes_total{reason="spoofed_address"} 700.0' in message
+
+
+def test_only_the_busiest_networks_have_series() -> None:
+    metrics = AgentMetrics()
+    counts = [
+        NetworkCounts(f"t{number}", "own", number, 100 - number) for number in range(NETWORKS_SHOWN + 1)
+    ]
+    metrics.networks = lambda: counts
+    message = metrics.text().decode()
+    assert message.count("alcove_network_connections_total{") == NETWORKS_SHOWN
+    assert f'alcove_network_connections_total{{network="own",tenant="t{NETWORKS_SHOWN}"}}' in message
+    assert 'alcove_network_drops_total{network="own",tenant="t0"} 100.0' in message
+    assert 'connections_total{network="own",tenant="t0"}' not in message
 
 
 def test_the_expiration_of_the_certificate_is_exposed_once_it_is_known() -> None:

@@ -17,10 +17,23 @@ def compiler() -> None:
         pytest.skip(str(error))
 
 
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Sources that are compiled in no time, in the place of the real ones."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    (folder / "alcove.c").write_text("int one;\n")
+    monkeypatch.setattr(build, "sources_folder", lambda: folder)
+    return folder
+
+
+@pytest.mark.usefixtures("small")
 def test_the_same_sources_are_the_same_object(tmp_path: Path) -> None:
-    first = build.build(tmp_path)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    first = build.build(cache)
     stamp = first.stat().st_mtime_ns
-    assert build.build(tmp_path) == first
+    assert build.build(cache) == first
     assert first.stat().st_mtime_ns == stamp
 
 
@@ -59,19 +72,15 @@ def test_without_a_compiler_the_error_says_what_to_install(
         build.build(tmp_path)
 
 
-def test_a_shipped_object_of_other_sources_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "bpf"
-    shutil.copytree(build.sources_folder(), folder)
-    monkeypatch.setattr(build, "sources_folder", lambda: folder)
-    shipped = folder / build.object_name(folder)
-    build.compile_object(folder, shipped)
+def test_a_shipped_object_of_other_sources_is_not_used(small: Path) -> None:
+    shipped = small / build.object_name(small)
+    build.compile_object(small, shipped)
     assert build.shipped_object() == build.find_object() == shipped
-    (folder / "alcove.c").write_text((folder / "alcove.c").read_text() + "\n")
+    (small / "alcove.c").write_text("int two;\n")
     assert build.shipped_object() is None
 
 
+@pytest.mark.slow
 def test_an_object_is_the_same_wherever_it_is_compiled(tmp_path: Path) -> None:
     """Nothing of the machine that built a release is in it."""
     made = []

@@ -29,6 +29,13 @@ def test_each_node_port_has_a_port_that_does_not_depend_on_order() -> None:
     assert sorted(gateway_ports(state, 5).values()) == [1024, 1025]
 
 
+def test_only_a_routed_network_forwards_what_its_node_sends() -> None:
+    assert "iifname node" not in gateway_ruleset(GATEWAY, DataplaneState(), UPLINK)
+    routed = gateway_ruleset(replace(GATEWAY, is_routed=True), DataplaneState(), UPLINK)
+    assert "iifname node oifname net accept" in routed
+    assert "iifname node ct state new drop" in routed, "the agent's servers in the gateway are for pods"
+
+
 def test_a_closed_network_forwards_nothing_of_its_own() -> None:
     closed = gateway_ruleset(GATEWAY, DataplaneState(), UPLINK)
     assert "policy drop" in closed

@@ -132,3 +132,20 @@ def test_what_does_not_exist_is_said() -> None:
         traced("db/postgres", source="nobody")
     with pytest.raises(TraceFailure, match='neither a service nor a pod "x" found in namespace "shop"'):
         traced("x")
+
+
+@pytest.mark.parametrize(
+    "to", ["sql.db", "sql.db.svc", "sql.db.svc.cluster.local", "sql.db.svc.cluster.local."]
+)
+def test_a_services_dns_name_is_followed_to_its_backend(to: str) -> None:
+    found = traced(to, 80)
+    assert (found.verdict, found.dialed, found.targets) == (
+        FORWARDED,
+        ("172.20.0.7", 80),
+        (("10.0.0.9", 5432),),
+    )
+
+
+def test_a_name_that_is_no_services_has_to_be_looked_up() -> None:
+    with pytest.raises(TraceFailure, match="look up its address"):
+        traced("www.example.com", 443)

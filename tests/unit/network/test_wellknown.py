@@ -35,6 +35,14 @@ def test_others_are_not_taken_for_them() -> None:
     assert not wellknown.is_dns(wellknown.api_service(BLUE, "kubernetes-blue"))
 
 
+def test_default_kubernetes_of_a_stock_api_server_is_not_ours() -> None:
+    owner = TenantNetworkId(TenantId("acme"), "default")
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    stock = {"metadata": {"name": "kubernetes", "namespace": "default", "labels": labels}, "spec": {}}
+    assert wellknown.is_wellknown(stock) and not wellknown.is_ours(stock)
+    assert all(wellknown.is_ours(each) for each in wellknown.services_of(owner, None))
+
+
 def test_only_the_default_network_has_the_api_server_by_the_name_that_it_has_in_kubernetes() -> None:
     default = TenantNetworkId(TenantId("acme"), "default")
 

@@ -9,5 +9,6 @@ targets           the addresses of backends (pure)
 headers           heads of forwarded requests and responses (pure)
 limits            all limits
 reconciler        builds the routing table and the certificates from API objects
-local_node_ports  node ports for processes on the node itself
+local_node_ports  node ports and host ports for processes on the node itself: TCP
+local_datagrams   the same for UDP
 """

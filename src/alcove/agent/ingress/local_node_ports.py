@@ -1,8 +1,8 @@
-"""Node ports for processes on the node itself: their packets do not pass the underlay device, where the data
-plane handles node ports. So a socket on the node listens on each node port and relays to the service from its
-network's gateway. TCP only.
+"""Node ports and host ports for processes on the node itself: their packets do not pass the underlay device,
+where the data plane handles them. So a socket on the node listens on each port and relays to the service, or to
+the pod, from its network's gateway. This is TCP; `local_datagrams` is UDP.
 
-The sockets also prevent other processes on the node from binding a node port.
+The sockets also prevent other processes on the node from binding these ports.
 """
 
 import asyncio
@@ -25,13 +25,17 @@ Step = tuple[str, int]
 
 
 class LocalService(Struct, frozen=True):
+    """Where a port of the node leads."""
+
     vni: int
     address: str
     port: int
+    source: str = ""
+    """The gateway's address to connect from; empty for the one that it has for external clients."""
 
 
-Dial = Callable[[int, str, int], Awaitable[socket.socket]]
-"""(vni, address, port) → a connected socket of that network. Raises OSError."""
+Dial = Callable[[LocalService], Awaitable[socket.socket]]
+"""A connected socket of the service's network. Raises OSError."""
 
 
 class LocalNodePorts:
@@ -53,7 +57,7 @@ class LocalNodePorts:
                     )
                 except OSError as error:
                     log.warning(
-                        "failed to listen on node port",
+                        "failed to listen on TCP port of the node",
                         extra={"port": address[1], "error": str(error)},
                     )
                     continue
@@ -76,7 +80,7 @@ class LocalNodePorts:
         self._connections += 1
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
-                sock = await self._dial(service.vni, service.address, service.port)
+                sock = await self._dial(service)
             service_reader, service_writer = await asyncio.open_connection(sock=sock)
             try:
                 await asyncio.gather(_pump(reader, service_writer), _pump(service_reader, writer))

@@ -61,7 +61,12 @@ class _TenantMirrors:
         self.classes = self._mirror(ListSelection(INGRESS_CLASSES), on_change)
 
     def _mirror(self, selection: ListSelection, on_change: Callable[[], None]) -> Mirror:
-        mirror = self._planes.mirror(selection, tenant=self.tenant_key.tenant, only=self.tenant_key.plane)
+        mirror = self._planes.mirror(
+            selection,
+            tenant=self.tenant_key.tenant,
+            only=self.tenant_key.plane,
+            outlives_plane=True,
+        )
         mirror.subscribe(lambda _change: on_change())
         return mirror
 
@@ -201,7 +206,7 @@ class IngressReconciler:
                     )
 
     async def _read_pair(self, key: ObjectKey) -> IngressCertificatePair | None:
-        secret = await self._planes.client(key.plane).get(
+        secret = await self._planes.tenant_client(key.tenant).get(
             key.tenant, SECRETS, key.name, namespace=key.namespace
         )
         data = secret.get("data") or {}

@@ -53,6 +53,9 @@ class UsageReporter:
 
     async def run(self) -> None:
         """Runs until cancelled."""
+        if self._meter.charges.is_new:
+            # What was used before the record began is not charged: begin it now, not after the first interval.
+            await self.read_and_report()
         due = time.monotonic() + self.interval_seconds
         while True:
             await asyncio.sleep(self.interval_seconds * random.uniform(*SAMPLE_PARTS))

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ from alcove.dataplane.meters import NetworkMeter
 from alcove.dataplane.model import DataplaneState, Veth
 from alcove.dataplane.netlink import Netlink
 from alcove.dataplane.node_dataplane import DataPlane
+from alcove.dataplane.openings import OpeningRing
 from alcove.dataplane.veths import configure_interface
 
 T = TypeVar("T")
@@ -100,6 +102,16 @@ class DataplaneThread:
         """As `DataPlane.open_traffic`."""
         return self._submit(lambda: self._plane.open_traffic(vni))
 
+    def open_rings(
+        self, vnis: Sequence[int], held: Mapping[int, OpeningRing]
+    ) -> "asyncio.Future[dict[int, OpeningRing]]":
+        """As `DataPlane.open_rings`."""
+        return self._submit(lambda: self._plane.open_rings(vnis, held))
+
+    def network_openings(self) -> "asyncio.Future[dict[int, int]]":
+        """As `DataPlane.network_openings`."""
+        return self._submit(lambda: self._plane.network_openings())
+
     def network_drops(self) -> "asyncio.Future[dict[int, int]]":
         """As `DataPlane.network_drops`."""
         return self._submit(lambda: self._plane.network_drops())
@@ -119,6 +131,12 @@ class DataplaneThread:
     def dry_run(self, veth: Veth, packet: MadePacket) -> "asyncio.Future[KernelVerdict]":
         """As `DataPlane.dry_run`."""
         return self._submit(lambda: self._plane.dry_run(veth, packet))
+
+    def dry_run_arrival(
+        self, vni: int, packet: MadePacket, sender: IPv4Address
+    ) -> "asyncio.Future[KernelVerdict]":
+        """As `DataPlane.dry_run_arrival`."""
+        return self._submit(lambda: self._plane.dry_run_arrival(vni, packet, sender))
 
     def clean_up(self, prefix: str, keep: set[str]) -> "asyncio.Future[None]":
         """Removes all namespaces whose names begin with `prefix`, except those in `keep`."""

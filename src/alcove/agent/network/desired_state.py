@@ -22,8 +22,10 @@ from alcove.agent.network.map_shares import (
 )
 from alcove.agent.network.ring0_objects import NetworkBacking, Nodes
 from alcove.agent.network.view import NetworkView
+from alcove.api.ids import SYSTEM
+from alcove.api.kinds.core.networks import DEFAULT_NETWORK
 from alcove.dataplane.address import Address, Prefix, host_prefix
-from alcove.dataplane.model import DataplaneNetwork, DataplaneState, NodePort, Veth
+from alcove.dataplane.model import DataplaneNetwork, DataplaneState, Gateway, NodePort, Veth
 
 
 class DesiredStateBuilder:
@@ -34,9 +36,12 @@ class DesiredStateBuilder:
         forbidden: Iterable[Prefix],
         address6: IPv6Address | None = None,
         note: NetworkNote = lambda *_: None,
+        *,
+        routes_ring0: bool = False,
     ) -> None:
         """`forbidden` are ranges that no pod may reach: the underlay. `note` records events of what is left out
-        because a tenant has too much of it."""
+        because a tenant has too much of it. `routes_ring0`: processes on the node reach ring0's default network."""
+        self._routes_ring0 = routes_ring0
         self._note = note
         self._services = ServiceShares()
         self._losses = NetworkLosses(node, note)
@@ -48,6 +53,9 @@ class DesiredStateBuilder:
         self._forbidden = tuple(forbidden)
         self._parts: dict[str, Sequence[tuple[Any, ...]]] = {}
         self._joined: dict[str, tuple[Any, ...]] = {}
+        self._nodes: Nodes | None = None
+        self._other_nodes: tuple[IPv4Address, ...] = ()
+        self._forbidden_prefixes: tuple[Prefix, ...] = ()
 
     def build(
         self,
@@ -57,6 +65,7 @@ class DesiredStateBuilder:
         records: Iterable[AttachmentRecord],
     ) -> DataplaneState:
         """`served` are VPCs that this node bounces or divides, with the endpoints of their subnets."""
+        self._follow_nodes(nodes)
         served, left_out = share_networks(views, served)
         records = list(records)
         veths = self._veths(views, records)
@@ -77,7 +86,7 @@ class DesiredStateBuilder:
         self._losses.report(TOO_MANY_NETWORKS, left_out, tenants)
         self._losses.report(TOO_MANY_ENDPOINTS, cut, tenants)
         return DataplaneState(
-            nodes=self._same("nodes", sorted(each for each in set(nodes.values()) if each != self._address)),
+            nodes=self._other_nodes,
             networks=self._same("networks", _networks(views, [port for _, port in host_ports])),
             vpcs=self._same("vpcs", (each.vpc for each in backings)),
             subnets=self._same("subnets", (subnet for each in backings for subnet in each.subnets)),
@@ -90,7 +99,7 @@ class DesiredStateBuilder:
                     self._same("host services", (service for service, _ in host_ports)),
                 ],
             ),
-            gateways=self._same("gateways", (view.gateway(self._node) for view in views.values())),
+            gateways=self._same("gateways", map(self._gateway, views.values())),
             node_ports=self._chained(
                 "node_ports",
                 [
@@ -98,8 +107,13 @@ class DesiredStateBuilder:
                     self._same("host ports", (port for _, port in host_ports)),
                 ],
             ),
-            forbidden=self._same("forbidden", self._forbidden_prefixes(nodes)),
+            forbidden=self._forbidden_prefixes,
         )
+
+    def _gateway(self, view: NetworkView) -> Gateway:
+        gateway, owner = view.gateway(self._node), view.backing.owner
+        is_routed = self._routes_ring0 and (owner.tenant, owner.name) == (SYSTEM, DEFAULT_NETWORK)
+        return replace(gateway, is_routed=True) if is_routed else gateway
 
     def _veths(self, views: Mapping[int, NetworkView], records: Iterable[AttachmentRecord]) -> list[Veth]:
         return [
@@ -116,13 +130,19 @@ class DesiredStateBuilder:
         for vni, view in views.items():
             view.refresh(self._node_addresses, local_addresses.get(vni, ()), view.gateway_address(self._node))
 
-    def _forbidden_prefixes(self, nodes: Nodes) -> Iterable[Prefix]:
-        other_nodes = (
+    def _follow_nodes(self, nodes: Nodes) -> None:
+        """Updates what depends on the addresses of all nodes, if `nodes` is not the same object as before."""
+        if nodes is self._nodes:
+            return
+        self._nodes = nodes
+        addresses = sorted({*nodes.values(), self._address})
+        self._other_nodes = self._same("nodes", (each for each in addresses if each != self._address))
+        outside = (
             host_prefix(each)
-            for each in (*sorted({*nodes.values(), self._address}), *self._node_addresses[1:])
+            for each in (*addresses, *self._node_addresses[1:])
             if not any(each in prefix for prefix in self._forbidden)
         )
-        return (*self._forbidden, *other_nodes)
+        self._forbidden_prefixes = self._same("forbidden", (*self._forbidden, *outside))
 
     def _same(self, field: str, items: Iterable[Any]) -> tuple[Any, ...]:
         """For short fields: the tuple from before, if it is equal."""

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from alcove.agent.network.flow_reports import FlowReporter
+from alcove.agent.network.flow_reports import FlowReporter, NetworkSnapshot
 from alcove.agent.network.map_shares import NetworkNote, pod_reference
 from alcove.agent.network.reconciler import NetworkReconciler
 from alcove.agent.network.traffic import snapshot_of
@@ -110,9 +110,9 @@ class DropEvents:
         fresh = [drop for drop in drops if drop.reason in EXPLAINED and drop.end > since]
         if fresh:
             self._last_seen[vni] = max(drop.end for drop in fresh)
-            self._report(vni, view, fresh)
+            await self._report(vni, view, fresh)
 
-    def _report(self, vni: int, view: NetworkView, drops: Iterable[ObservedDrop]) -> None:
+    async def _report(self, vni: int, view: NetworkView, drops: Iterable[ObservedDrop]) -> None:
         records = self._reconciler.records.all()
         pods = {
             each.ip: record.key
@@ -125,9 +125,15 @@ class DropEvents:
         admitted = [(pod, drop) for pod, drop in told if self._limit.admits(pod, drop)]
         if not admitted:
             return  # Without the names of everything in the network, which take time to find.
-        reporter = FlowReporter(snapshot_of(view, records))
-        for pod, drop in admitted:
-            self._note(pod.tenant_key, pod_reference(pod), EVENT_REASON, reporter.drop(drop).message)
+        snapshot = snapshot_of(view, records)
+        messages = await asyncio.to_thread(_messages, snapshot, [drop for _, drop in admitted])
+        for (pod, _), message in zip(admitted, messages, strict=True):
+            self._note(pod.tenant_key, pod_reference(pod), EVENT_REASON, message)
+
+
+def _messages(snapshot: NetworkSnapshot, drops: Iterable[ObservedDrop]) -> list[str]:
+    reporter = FlowReporter(snapshot)
+    return [reporter.drop(drop).message for drop in drops]
 
 
 def changed(before: Mapping[int, int], now: Mapping[int, int]) -> list[int]:

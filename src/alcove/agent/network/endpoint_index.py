@@ -1,6 +1,7 @@
 """An index of some of ring0's endpoints: those of one network, or of one subnet that this node bounces."""
 
 from collections.abc import Callable
+from ipaddress import IPv4Address
 
 from alcove.agent.network.mirror_set import MirrorSet
 from alcove.agent.network.ring0_objects import Nodes, located
@@ -28,10 +29,18 @@ class EndpointIndex:
         self._by_owner: dict[str, dict[str, EndpointAllocation]] = {}
         self._endpoints: tuple[RemoteEndpoint, ...] | None = None
         self._nodes: Nodes = {}
+        self._node_addresses: dict[str, IPv4Address | None] = {}
+        """Addresses of the droplets that `_endpoints` was made with."""
         self._mirror = planes.mirror(ListSelection(VPC_ENDPOINTS, fields=fields), tenant=SYSTEM, only=HOME)
         self._mirror.subscribe(self._changed)
         self._mirrors = MirrorSet(synced)
         self._mirrors.add(self._mirror)
+
+    def tell(self, on_change: OnAllocationChange) -> None:
+        """Tell another one of all allocations, and of changes from now on."""
+        self._on_change = on_change
+        for allocation in self.all():
+            on_change(allocation)
 
     def is_synced(self) -> bool:
         return self._mirror.is_synced(HOME)
@@ -48,10 +57,15 @@ class EndpointIndex:
 
     def endpoints(self, nodes: Nodes) -> tuple[RemoteEndpoint, ...]:
         """The node of each address. The same tuple as long as nothing has changed."""
-        if self._endpoints is None or self._nodes is not nodes:
+        if self._nodes is not nodes:
+            self._nodes = nodes
+            # Most changes of nodes are of nodes that have none of these endpoints.
+            if any(nodes.get(name) != address for name, address in self._node_addresses.items()):
+                self._endpoints = None
+        if self._endpoints is None:
             endpoints = (located(each, nodes) for each in self._all.values())
             self._endpoints = tuple(each for each in endpoints if each is not None)
-            self._nodes = nodes
+            self._node_addresses = {each.droplet: nodes.get(each.droplet) for each in self._all.values()}
         return self._endpoints
 
     def _changed(self, change: ObjectChange) -> None:
@@ -67,4 +81,6 @@ class EndpointIndex:
             self._by_owner.setdefault(allocation.owner_uid, {})[allocation.name] = allocation
         if before != allocation or change.kind is ChangeType.DELETED:
             self._endpoints = None
+            if before is not None and before.owner != allocation.owner:
+                self._on_change(before)
             self._on_change(allocation)

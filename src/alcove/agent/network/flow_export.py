@@ -1,7 +1,7 @@
-"""Writes the flows of all tenants on the node to a file, one JSON object on each line, for log collectors.
+"""Exports the flows of all tenants on the node: every EXPORT_SECONDS each flow that has had packets since, with its totals so far.
 
-Every EXPORT_SECONDS, each flow that has had packets since is written once, with its totals so far. The file is bounded: when
-it is full it becomes FILE.1, in the place of an older one. What a collector has not read by then is lost.
+The file of JSON lines is for log collectors. It is bounded: when it is full it becomes FILE.1, in the place of an older one. What a
+collector has not read by then is lost.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from alcove.agent.network.flow_changes import FlowChanges
 from alcove.api import meta
 from alcove.api.node_api import FlowReport
 from alcove.dataplane.errors import DataPlaneError
@@ -30,20 +31,19 @@ WRITTEN_KEPT_MAX = 50_000
 
 ReadFlows = Callable[[float], Awaitable[Sequence[FlowReport]]]
 """Flows with packets since a time (epoch seconds)."""
-_FlowKey = tuple[object, ...]
+WriteFlows = Callable[[Sequence[FlowReport]], Awaitable[None]]
 
 
 class FlowExporter:
     def __init__(
-        self, read: ReadFlows, node: str, path: Path, clock: Callable[[], float] = time.time
+        self, read: ReadFlows, write: Sequence[WriteFlows], clock: Callable[[], float] = time.time
     ) -> None:
+        """Flows are read once, and passed to each of `write`."""
         self._read = read
-        self._node = node
-        self._path = path
+        self._write = write
         self._clock = clock
         self._since = clock()
-        self._written: dict[_FlowKey, tuple[float, int]] = {}
-        """Start and number of packets of each flow, as last written."""
+        self._changes = FlowChanges(WRITTEN_KEPT_MAX, with_growth=True)
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -52,36 +52,33 @@ class FlowExporter:
             try:
                 await self.export()
             except (DataPlaneError, OSError) as error:
-                log.warning("failed to export flows; retrying", extra={"error": str(error)})
+                log.warning("failed to read flows for their export; retrying", extra={"error": str(error)})
 
     async def export(self) -> None:
         """Writes what has changed since the last call."""
         now = self._clock()
-        changed = self._changed(await self._read(self._since - OVERLAP_SECONDS))
-        lines = b"".join(self._line(flow) for flow in changed)
-        if lines:
-            await asyncio.to_thread(append, self._path, lines)
+        changed = self._changes.of(await self._read(self._since - OVERLAP_SECONDS))
         self._since = now
+        for write in self._write if changed else ():
+            try:
+                await write(changed)
+            except OSError as error:
+                extra = {"error": str(error), "flows": len(changed)}
+                log.warning("failed to export flows; they are left out", extra=extra)
 
-    def _changed(self, flows: Iterable[FlowReport]) -> list[FlowReport]:
-        changed = []
-        for flow in sorted(flows, key=lambda each: each.end):
-            key, state = _key(flow), (flow.start, flow.packets_sent + flow.packets_received)
-            if self._written.pop(key, None) != state:
-                changed.append(flow)
-            self._written[key] = state
-        while len(self._written) > WRITTEN_KEPT_MAX:
-            del self._written[next(iter(self._written))]
-        return changed
+
+class JsonLinesFile:
+    def __init__(self, node: str, path: Path) -> None:
+        self._node = node
+        self._path = path
+
+    async def write(self, flows: Sequence[FlowReport]) -> None:
+        """Raises OSError."""
+        await asyncio.to_thread(lambda: append(self._path, b"".join(map(self._line, flows))))
 
     def _line(self, flow: FlowReport) -> bytes:
         times = {"start": meta.format_time(flow.start), "end": meta.format_time(flow.end)}
         return msgspec.json.encode({"node": self._node, **msgspec.to_builtins(flow), **times}) + b"\n"
-
-
-def _key(flow: FlowReport) -> _FlowKey:
-    ends = (flow.source.address, flow.source.port, flow.destination.address, flow.destination.port)
-    return (flow.tenant, flow.network, flow.protocol, flow.verdict, flow.reason, *ends)
 
 
 def append(path: Path, lines: bytes) -> None:

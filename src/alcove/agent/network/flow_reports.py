@@ -4,7 +4,8 @@ Names come from the objects as they are now. An address that was assigned to its
 denial by rules that are no longer in force has no policy.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from ipaddress import ip_address
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,9 +13,11 @@ from msgspec.structs import replace
 from alcove.agent.network.policies import DENIED
 from alcove.agent.network.policy_rules import Profiles
 from alcove.agent.podkey import PodKey
-from alcove.api import meta
+from alcove.api import meta, objects
+from alcove.api.kinds.core.networks import network_of
 from alcove.api.kinds.mizar import GATEWAY, SIMPLE
 from alcove.api.node_api import FlowEnd, FlowPolicy, FlowReport, KernelTrace
+from alcove.api.objects import Object
 from alcove.dataplane.address import Address
 from alcove.dataplane.drops import DropReason
 from alcove.dataplane.dry_run import KernelVerdict
@@ -62,18 +65,32 @@ class NetworkSnapshot(Struct, frozen=True):
     tenant: str
     network: str
     allocations: Sequence[EndpointAllocation]
-    services: Mapping[Address, tuple[str, str]]
-    """Namespace and name, by cluster IP."""
+    services: Sequence[Object]
+    """Of the tenant."""
     gateways: frozenset[Address]
     pods: Sequence[LocalPod]
 
 
+def service_addresses(services: Iterable[Object], network: str) -> dict[Address, tuple[str, str]]:
+    """Namespace and name of the network's services, by cluster IP."""
+    addresses: dict[Address, tuple[str, str]] = {}
+    for service in services:
+        spec = service.get("spec") or {}
+        if network_of(service) != network:
+            continue
+        for text in spec.get("clusterIPs") or [spec.get("clusterIP")]:
+            if text and text != "None":
+                addresses[ip_address(text)] = objects.namespace(service), objects.name(service)
+    return addresses
+
+
 class FlowReporter:
-    """Makes the reports of one network."""
+    """Makes the reports of one network. In a large network it takes long to make one: call it in a thread."""
 
     def __init__(self, snapshot: NetworkSnapshot) -> None:
         self._snapshot = snapshot
         self._allocations = {each.address: each for each in snapshot.allocations if each.address is not None}
+        self._services = service_addresses(snapshot.services, snapshot.network)
         self._local = {address: pod for pod in snapshot.pods for address in pod.addresses}
         self._steps = POLICY_STEPS_MAX
 
@@ -123,7 +140,7 @@ class FlowReporter:
     def kernel_trace(self, verdict: KernelVerdict, next_node: str, now: float) -> KernelTrace:
         end = self._end(verdict.target, verdict.port, now)
         if verdict.is_forwarded:
-            return KernelTrace(FORWARDED, end, next_node)
+            return KernelTrace(FORWARDED, end, next_node, source=str(verdict.source))
         if verdict.drop is None:
             return KernelTrace(DROPPED, end, message="dropped for a reason that is not known")
         report = self.drop(verdict.drop)
@@ -138,8 +155,8 @@ class FlowReporter:
         if address is None:
             return FlowEnd()
         text = str(address)
-        if address in self._snapshot.services:
-            return FlowEnd(text, port, "Service", *self._snapshot.services[address])
+        if address in self._services:
+            return FlowEnd(text, port, "Service", *self._services[address])
         if address in self._snapshot.gateways:
             return FlowEnd(text, port, "Gateway")
         found = self._allocations.get(address)
@@ -192,7 +209,7 @@ class FlowReporter:
     def _explain(self, drop: ObservedDrop, policies: Sequence[FlowPolicy]) -> str:
         if drop.reason not in (DropReason.POLICY_EGRESS, DropReason.POLICY_INGRESS):
             reason = _REASONS.get(drop.reason, reason_name(drop.reason))
-            if drop.reason is DropReason.NO_ROUTE and drop.target in self._snapshot.services:
+            if drop.reason is DropReason.NO_ROUTE and drop.target in self._services:
                 reason = "the service has no such port, or the node does not know it yet"
             return f"packets to {_place(drop)} dropped: {reason}"
         what = f"egress to {_place(drop)}"

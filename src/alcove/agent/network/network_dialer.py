@@ -63,7 +63,20 @@ class NetworkDialer:
             raise
         return sock
 
-    def _open_socket(self, vni: int, family: int) -> socket.socket:
+    def datagrams(self, vni: int, source: str, address: str, port: int) -> socket.socket:
+        """A UDP socket that is connected, and does not block. `source` is one of the gateway's addresses. Raises
+        OSError."""
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        sock = self._open_socket(vni, family, socket.SOCK_DGRAM)
+        try:
+            sock.bind((source, 0))
+            sock.connect((address, port))
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _open_socket(self, vni: int, family: int, kind: int = socket.SOCK_STREAM) -> socket.socket:
         """Opens a socket in the network's gateway. Raises OSError."""
         try:
             namespace = self._plane.gateways.open(vni)
@@ -71,6 +84,6 @@ class NetworkDialer:
             raise ConnectionRefusedError(str(error)) from error
         try:
             with inside(namespace):
-                return socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+                return socket.socket(family, kind | socket.SOCK_NONBLOCK)
         finally:
             os.close(namespace)

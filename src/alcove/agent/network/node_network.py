@@ -23,8 +23,10 @@ from alcove.agent.network.attachment_records import AttachmentRecord, VethRecord
 from alcove.agent.network.desired_state import with_rules
 from alcove.agent.network.drop_events import DropEvents
 from alcove.agent.network.environment import environment
+from alcove.agent.network.flood_events import FloodEvents
 from alcove.agent.network.map_shares import NetworkNote
 from alcove.agent.network.network_dialer import INNER_DEVICE, OUTER_DEVICE
+from alcove.agent.network.packet_tracer import PacketTracer
 from alcove.agent.network.reconciler import NetworkReconciler, NodeNetworkConfig
 from alcove.agent.network.services import cluster_addresses
 from alcove.agent.network.tenant_view import TenantNetworkView
@@ -79,16 +81,22 @@ class NodeNetwork:
         self._is_trusted = is_trusted
         self._reconciler = NetworkReconciler(plane, planes, config, api_server, note)
         self.traffic = TrafficReader(self._reconciler)
+        self.tracer = PacketTracer(self._reconciler)
         self._drop_events = DropEvents(self._reconciler, note)
+        self._flood_events = FloodEvents(self._reconciler, note)
 
     async def run(self) -> None:
         """Runs until cancelled; the data plane keeps working after that."""
         async with BackgroundTasks() as tasks:
-            events = tasks.restart("events of drops", self._drop_events.run)
+            events = (
+                tasks.restart("events of drops", self._drop_events.run),
+                tasks.restart("events of floods", self._flood_events.run),
+            )
             try:
                 await self._reconciler.run()
             finally:
-                events.cancel()
+                for each in events:
+                    each.cancel()
 
     def listen(self, on_change: Callable[[], None]) -> None:
         """Calls `on_change` whenever anything in `present` may have changed."""
@@ -158,7 +166,7 @@ class NodeNetwork:
         view = self._reconciler.views.views.get(nics[0].vni)
         if view is None or len(vnis) != 1 or view.backing.owner.name != name:
             return f'waiting for the VPC of network "{name}"'
-        if view.tenant.tenant_key.plane != key.plane or view.backing.owner.tenant != key.tenant:
+        if view.backing.owner.tenant != key.tenant:
             return f'network "{name}" belongs to another tenant'
         if not vnis <= self._reconciler.ready:
             missing = "gateway" if view.is_synced() else "services and policies"
@@ -314,7 +322,7 @@ class NodeNetwork:
 
     def environment(self, key: PodKey, pod: Object) -> dict[str, str]:
         """The pod's environment variables for services."""
-        tenant = self._reconciler.views.tenant(key.plane, key.tenant)
+        tenant = self._reconciler.views.tenant(key.tenant)
         return environment(pod, tenant.all(tenant.services) if tenant is not None else ())
 
 

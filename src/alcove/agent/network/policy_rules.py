@@ -8,10 +8,11 @@ import logging
 from alcove.agent.network.endpoint_index import EndpointIndex
 from alcove.agent.network.policies import DENIED, gateway_peers, pod_peer, profiles
 from alcove.agent.network.ring0_objects import NetworkBacking
-from alcove.agent.network.tenant_view import TenantNetworkView
+from alcove.agent.network.tenant_view import PolicyPeers, TenantNetworkView
 from alcove.agent.podkey import PodKey
 from alcove.api import objects
 from alcove.api.kinds.mizar import SIMPLE
+from alcove.api.objects import Object
 from alcove.dataplane.model import TrafficProfile
 from alcove.network.policy import PolicyPeer, PolicySet, SelectingPolicies
 
@@ -25,6 +26,8 @@ STEPS_MAX = 500_000
 """Most pairs of a rule and an address or prefix in one pod's rules: each is compared when they are compiled. A pod
 with more is denied everything."""
 
+PodName = tuple[str, str]
+"""Namespace and name."""
 Profiles = tuple[TrafficProfile | None, TrafficProfile | None]
 """Ingress and egress; None means that everything is allowed."""
 _OPEN: Profiles = (None, None)
@@ -40,16 +43,28 @@ class PolicyRules:
         self._tenant = tenant
         self._allocations = allocations
         self._policies: PolicySet | None = None
-        self._pods: dict[tuple[str, str], tuple[str, PolicyPeer]] = {}
-        """Uid and peer, by namespace and name."""
+        self._peers: PolicyPeers | None = None
+        """What `_pods` was read from."""
+        self._pods: dict[PodName, tuple[str, PolicyPeer]] = {}
+        """Uid and peer of pods that have an address in the network, by namespace and name."""
+        self._changed_pods: set[PodName] = set()
+        """Those to read again."""
         self._current: dict[PodKey, Profiles] = {}
         self._last: dict[PodKey, Profiles] = {}
         self._selecting: dict[PodKey, SelectingPolicies] = {}
         self.excessive: set[PodKey] = set()
         """Pods that are denied everything because they have too many rules."""
 
+    def touch_pod(self, namespace: str, name: str) -> None:
+        """Invalidates all rules, because a pod or its addresses have changed."""
+        if self._peers is not None and self._peers is self._tenant.peers:
+            self._changed_pods.add((namespace, name))
+            if len(self._changed_pods) > len(self._pods) + 1:
+                self._forget_pods()  # To read all of them costs no more.
+        self.touch()
+
     def touch(self) -> None:
-        """Invalidates all rules, because policies, namespaces, pods or addresses have changed."""
+        """Invalidates all rules, because policies or namespaces have changed."""
         self._policies = None
         self._current.clear()
         self._selecting.clear()
@@ -94,17 +109,37 @@ class PolicyRules:
 
     def _read(self, backing: NetworkBacking) -> PolicySet:
         tenant, peers = self._tenant, self._tenant.peers
-        self._pods.clear()
+        self._read_pods()
         namespaces: dict[str, dict[str, str]] = {}
         if peers is not None:
             namespaces = {objects.name(each): objects.labels(each) for each in tenant.all(peers.namespaces)}
-            for pod in tenant.all(peers.pods):
-                uid = pod["metadata"]["uid"]
-                allocations = [each for each in self._allocations.for_owner(uid) if each.kind == SIMPLE]
-                if allocations:
-                    self._pods[objects.namespace(pod), objects.name(pod)] = (uid, pod_peer(pod, allocations))
         all_peers = [*gateway_peers(backing), *(peer for _, peer in self._pods.values())]
         return PolicySet(tenant.all(tenant.policies), namespaces, all_peers)
+
+    def _read_pods(self) -> None:
+        """Reads the pods that have changed; all of them if they were not watched before."""
+        tenant, peers = self._tenant, self._tenant.peers
+        if self._peers is not peers:
+            self._forget_pods()
+            for pod in tenant.all(peers.pods) if peers is not None else ():
+                self._put_pod(objects.namespace(pod), objects.name(pod), pod)
+            self._peers = peers
+        while self._changed_pods:
+            namespace, name = self._changed_pods.pop()
+            self._put_pod(namespace, name, tenant.peer_pod(namespace, name))
+
+    def _forget_pods(self) -> None:
+        self._peers = None
+        self._pods.clear()
+        self._changed_pods.clear()
+
+    def _put_pod(self, namespace: str, name: str, pod: Object | None) -> None:
+        uid = pod["metadata"]["uid"] if pod is not None else ""
+        allocations = [each for each in self._allocations.for_owner(uid) if each.kind == SIMPLE]
+        if pod is not None and allocations:
+            self._pods[namespace, name] = (uid, pod_peer(pod, allocations))
+        else:
+            self._pods.pop((namespace, name), None)
 
 
 def limited(both: Profiles) -> Profiles:

@@ -17,7 +17,9 @@ from typing import assert_never
 from msgspec import Struct
 
 from alcove.agent.ingress.health_checks import HealthCheck, HealthCheckServer
+from alcove.agent.ingress.local_datagrams import LocalDatagrams
 from alcove.agent.ingress.local_node_ports import LocalNodePorts, LocalService, Step
+from alcove.agent.network import host_ports
 from alcove.agent.network.apiserver_proxy import Address
 from alcove.agent.network.attachment import DOMAIN
 from alcove.agent.network.attachment_records import AttachmentRecords
@@ -73,6 +75,8 @@ class NodeNetworkConfig(Struct, frozen=True, kw_only=True):
     folder: Path
     resolvers: tuple[Resolver, ...] = ()
     """Upstream DNS resolvers for external names, for networks with egress."""
+    routes_ring0: bool = False
+    """Whether processes on the node reach the addresses of ring0's default network."""
     domain: str = DOMAIN
     providers: Providers = PROVIDERS
     """The providers of all network types."""
@@ -105,11 +109,17 @@ class NetworkReconciler:
         self.ready: frozenset[int] = frozenset()
         """VNIs of networks that are synced and applied, and whose gateway servers are running."""
         self._state_builder = DesiredStateBuilder(
-            config.node, config.address, config.underlay, plane.settings.node6, note
+            config.node,
+            config.address,
+            config.underlay,
+            plane.settings.node6,
+            note,
+            routes_ring0=config.routes_ring0,
         )
         self._dns = DnsServer(Upstream(config.resolvers) if config.resolvers else None)
         self._servers = GatewayServers(plane, self._dns, api_server)
         self._local_node_ports = LocalNodePorts(self._dial_service)
+        self._local_datagrams = LocalDatagrams(self._open_flow)
         self._health_checks = HealthCheckServer()
         self._changed = asyncio.Event()
         self._progress = asyncio.Event()
@@ -132,6 +142,7 @@ class NetworkReconciler:
             finally:
                 resync.cancel()
                 self._local_node_ports.close()
+                self._local_datagrams.close()
                 self._health_checks.close()
                 self._servers.close()
                 self.views.close()
@@ -212,9 +223,8 @@ class NetworkReconciler:
             # No await between the two: a pod attached in between would not be in the state, and be removed.
             self._report(await self._apply(state, views), views)
             await self._servers.ensure(views)
-            await self._local_node_ports.set(
-                local_node_ports(state, (self.config.address, self.plane.settings.node6))
-            )
+            await self._local_node_ports.set(self._local_ports(state, Protocol.TCP))
+            self._local_datagrams.set(self._local_ports(state, Protocol.UDP))
             self._health_checks.is_synced = True
             await self._health_checks.set(
                 health_checks(views.values(), (self.config.address, self.plane.settings.node6))
@@ -275,15 +285,33 @@ class NetworkReconciler:
             case _:
                 assert_never(scope)
 
-    async def _dial_service(self, vni: int, address: str, port: int) -> socket.socket:
-        """Connects to a service from the gateway, as connections of external clients do. Raises OSError."""
-        view = self.views.views.get(vni)
+    def _local_ports(self, state: DataplaneState, protocol: Protocol) -> dict[Step, LocalService]:
+        """The ports of services and pods that the agent serves to processes on the node."""
+        nodes = tuple(each for each in (self.config.address, self.plane.settings.node6) if each is not None)
+        return local_node_ports(state, nodes, protocol) | host_ports.local(
+            self.records.all(), nodes, protocol
+        )
+
+    async def _dial_service(self, service: LocalService) -> socket.socket:
+        """Connects to a service or pod from the gateway. Raises OSError."""
+        source = self._source_of(service)
+        return await self.dialer.connect(service.vni, source, service.address, service.port)
+
+    def _open_flow(self, service: LocalService) -> socket.socket:
+        """The same by UDP. Raises OSError."""
+        return self.dialer.datagrams(service.vni, self._source_of(service), service.address, service.port)
+
+    def _source_of(self, service: LocalService) -> str:
+        """The gateway's address that the service sees, as with connections of external clients. Raises OSError."""
+        if service.source:
+            return service.source
+        view = self.views.views.get(service.vni)
         source = view.gateway_address(self.config.node) if view is not None else None
-        if source is None or (":" in address) != (source.version == 6):
+        if source is None or (":" in service.address) != (source.version == 6):
             raise ConnectionRefusedError(
-                f"network {vni} has no gateway address for external clients on this node"
+                f"network {service.vni} has no gateway address for external clients on this node"
             )
-        return await self.dialer.connect(vni, str(source), address, port)
+        return str(source)
 
 
 def health_checks(views: Iterable[NetworkView], addresses: Iterable[object]) -> dict[Step, HealthCheck]:
@@ -292,13 +320,14 @@ def health_checks(views: Iterable[NetworkView], addresses: Iterable[object]) -> 
     return {(node, each.port): each for view in views for each in view.table.health_checks for node in nodes}
 
 
-def local_node_ports(state: DataplaneState, addresses: Collection[object]) -> dict[Step, LocalService]:
-    """TCP node ports at the node's `addresses`, for which the agent listens on behalf of the node's
-    programs."""
+def local_node_ports(
+    state: DataplaneState, addresses: Collection[object], protocol: Protocol
+) -> dict[Step, LocalService]:
+    """Node ports at the node's `addresses`, for which the agent listens on behalf of the node's programs."""
     return {
         (str(node_port.address), node_port.port): LocalService(
             node_port.vni, str(node_port.service_address), node_port.service_port
         )
         for node_port in state.node_ports
-        if node_port.protocol is Protocol.TCP and node_port.address in addresses
+        if node_port.protocol is protocol and node_port.address in addresses
     }

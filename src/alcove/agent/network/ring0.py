@@ -3,6 +3,7 @@ node's endpoints."""
 
 from collections.abc import Callable
 from ipaddress import IPv4Address
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -24,6 +25,8 @@ from alcove.network.fabric import Fabric
 from alcove.network.owners import OwnerRef
 from alcove.network.providers.base import Providers
 
+Value = TypeVar("Value")
+
 
 class VpcDuty(Struct, frozen=True):
     """A VPC for which this node is a bouncer or divider."""
@@ -33,16 +36,28 @@ class VpcDuty(Struct, frozen=True):
     """Subnets whose endpoints the node has to know."""
 
 
+class _KnownBacking(Struct, frozen=True):
+    backing: NetworkBacking | None = None
+    """None if the network's objects are not complete."""
+    droplets: frozenset[str] = frozenset()
+    """The droplets whose addresses are in it, or will be as soon as they are known."""
+
+
 class Ring0View:
     def __init__(self, planes: Planes, node: str, providers: Providers, changed: Callable[[], None]) -> None:
         self._node = node
         self._providers = providers
         self._changed = changed
-        self._nodes: dict[str, IPv4Address] = {}
-        self._backings: dict[tuple[str, int], NetworkBacking | None] = {}
+        self._addresses: dict[str, IPv4Address] = {}
+        """Of nodes, by name."""
+        self._nodes: dict[str, IPv4Address] | None = None
+        """A copy of `_addresses` for users; None if an address has changed since it was made."""
+        self._backings: dict[tuple[str, int], _KnownBacking] = {}
         """Those that this node asked for: changes of others do not concern it."""
         self._vnis: dict[str, set[int]] = {}
         """Those of `_backings`, by VPC."""
+        self._droplet_users: dict[str, set[tuple[str, int]]] = {}
+        """Those of `_backings` that have a droplet, by its name."""
         self._awaited_vpcs: set[str] = set()
         """VPCs that this node has duties for, and that did not exist when they were asked for."""
         self._fabric = Fabric(planes, self._fabric_changed)
@@ -84,14 +99,15 @@ class Ring0View:
         address = (
             ring0_objects.nodes_of([change.obj]).get(name) if change.kind is not ChangeType.DELETED else None
         )
-        if self._nodes.get(name) == address:
+        if self._addresses.get(name) == address:
             return
-        # A new dict: users compare by identity to see that something changed.
-        self._nodes = {each: node for each, node in self._nodes.items() if each != name}
-        if address is not None:
-            self._nodes[name] = address
-        self._backings.clear()
-        self._vnis.clear()
+        if address is None:
+            del self._addresses[name]
+        else:
+            self._addresses[name] = address
+        self._nodes = None
+        for vpc, vni in list(self._droplet_users.get(name, ())):
+            self._forget_backing(vpc, vni)
         self._changed()
 
     def _tenant_changed(self, change: ObjectChange) -> None:
@@ -114,6 +130,9 @@ class Ring0View:
 
     def nodes(self) -> dict[str, IPv4Address]:
         """Addresses of nodes by name. The same object as long as no address changes."""
+        # A new dict after a change: users compare by identity to see that something changed.
+        if self._nodes is None:
+            self._nodes = dict(self._addresses)
         return self._nodes
 
     def allowed_destinations(self, tenant: TenantId) -> tuple[Prefix, ...]:
@@ -140,18 +159,23 @@ class Ring0View:
         key = (vpc, vni)
         if key not in self._backings:
             layout = self._providers.of_vpc(vpc).node_layout(self._fabric, vpc, vni)
-            self._backings[key] = (
-                ring0_objects.backing_of(layout, self.nodes()) if layout is not None else None
-            )
+            known = _KnownBacking()
+            if layout is not None:
+                known = _KnownBacking(
+                    ring0_objects.backing_of(layout, self.nodes()), ring0_objects.droplets_of(layout)
+                )
+            self._backings[key] = known
             self._vnis.setdefault(vpc, set()).add(vni)
-        backing = self._backings[key]
+            for droplet in known.droplets:
+                self._droplet_users.setdefault(droplet, set()).add(key)
+        backing = self._backings[key].backing
         return backing if backing is not None and backing.vni == vni else None
 
     def _forget_backing(self, vpc: str, vni: int) -> None:
-        del self._backings[vpc, vni]
-        self._vnis[vpc].discard(vni)
-        if not self._vnis[vpc]:
-            del self._vnis[vpc]
+        known = self._backings.pop((vpc, vni))
+        _discard(self._vnis, vpc, vni)
+        for droplet in known.droplets:
+            _discard(self._droplet_users, droplet, (vpc, vni))
 
     def duties(self) -> list[VpcDuty]:
         """The VPCs that this node bounces or divides. Networks of providers without bouncers have no duties:
@@ -174,6 +198,12 @@ class Ring0View:
         else:
             self._awaited_vpcs.discard(duty.vpc)
         return self.backing(duty.vpc, vni_of(vpc)) if vpc is not None else None
+
+
+def _discard(sets: dict[str, set[Value]], key: str, value: Value) -> None:
+    sets[key].discard(value)
+    if not sets[key]:
+        del sets[key]
 
 
 def _backing_fields(obj: Object) -> tuple[object, object]:

@@ -67,6 +67,11 @@ def addresses_of(droplets: Iterable[str], nodes: Nodes) -> tuple[IPv4Address, ..
     return tuple(dict.fromkeys(nodes[each] for each in droplets if each in nodes))
 
 
+def droplets_of(layout: NetworkLayout) -> frozenset[str]:
+    """The droplets whose addresses `backing_of` needs."""
+    return frozenset((*layout.dividers, *(each for subnet in layout.subnets for each in subnet.bouncers)))
+
+
 def backing_of(layout: NetworkLayout, nodes: Nodes) -> NetworkBacking:
     """The provider's layout of a network, with addresses instead of droplet names."""
     return NetworkBacking(

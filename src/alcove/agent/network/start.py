@@ -37,10 +37,11 @@ def start_network(
     upstreams: Sequence[str] = (),
     note: NetworkNote = lambda *_: None,
     is_trusted: Callable[[PodKey], bool] = is_ring0,
+    routes_ring0: bool = False,
 ) -> NodeNetwork:
     """Adopts the data plane of that instance, or creates it. `upstreams`: addresses of DNS servers for external
     names, instead of those in resolv.conf; `note` records events; `is_trusted` says whether a pod may have the
-    node's network and ports. Raises DataPlaneError."""
+    node's network and ports; `routes_ring0`: the node gets routes to ring0's default network. Raises DataPlaneError."""
     addresses = interfaces(underlay)
     settings = DataplaneSettings(instance, IPv4Address(address), underlay, node6=global6(addresses))
     config = NodeNetworkConfig(
@@ -49,6 +50,7 @@ def start_network(
         underlay=tuple(dict.fromkeys(each.network for each in addresses)),
         folder=folder,
         resolvers=resolvers(RESOLV_CONF, upstreams),
+        routes_ring0=routes_ring0,
     )
     return NodeNetwork(DataPlane(settings, bpf_root=bpf_root), planes, config, api_server, note, is_trusted)
 

@@ -42,6 +42,8 @@ class TenantChange(Enum):
     SLICE = "slice"
     POLICY = "policy"
     NETWORK = "network"
+    POD = "pod"
+    NAMESPACE = "namespace"
 
 
 OnTenantChange = Callable[[TenantChange, ObjectChange], None]
@@ -72,7 +74,12 @@ class TenantNetworkView:
 
     def _mirror(self, resource: Resource, kind: TenantChange, *, metadata_only: bool = False) -> Mirror:
         selection = ListSelection(resource, metadata_only=metadata_only)
-        mirror = self._planes.mirror(selection, tenant=self.tenant_key.tenant, only=self.tenant_key.plane)
+        mirror = self._planes.mirror(
+            selection,
+            tenant=self.tenant_key.tenant,
+            only=self.tenant_key.plane,
+            outlives_plane=True,
+        )
         mirror.subscribe(lambda change: self._notify(kind, change))
         return self._mirror_set.add(mirror)
 
@@ -83,6 +90,8 @@ class TenantNetworkView:
         self._listeners.remove(on_change)
 
     def _notify(self, kind: TenantChange, change: ObjectChange) -> None:
+        if kind in (TenantChange.POD, TenantChange.NAMESPACE) and not _is_relabeled(change):
+            return
         for on_change in self._listeners:
             on_change(kind, change)
         self._changed()
@@ -108,6 +117,11 @@ class TenantNetworkView:
     def all(self, mirror: Mirror) -> list[Object]:
         return mirror.list(self.tenant_key.plane, self.tenant_key.tenant)
 
+    def peer_pod(self, namespace: str, name: str) -> Object | None:
+        """The metadata of a pod, while the tenant has policies."""
+        key = ObjectKey(self.tenant_key.plane, self.tenant_key.tenant, namespace, name)
+        return self.peers.pods.get(key) if self.peers is not None else None
+
     def key_of(self, obj: Object) -> ObjectKey:
         return ObjectKey(
             self.tenant_key.plane, self.tenant_key.tenant, objects.namespace(obj), objects.name(obj)
@@ -130,8 +144,8 @@ class TenantNetworkView:
     def watch_peers(self) -> None:
         """Starts watching pods and namespaces if the tenant has policies, and stops if it has none."""
         if self.has_policies() and self.peers is None:
-            pods = self._mirror(PODS, TenantChange.POLICY, metadata_only=True)
-            self.peers = PolicyPeers(pods, self._mirror(NAMESPACES, TenantChange.POLICY))
+            pods = self._mirror(PODS, TenantChange.POD, metadata_only=True)
+            self.peers = PolicyPeers(pods, self._mirror(NAMESPACES, TenantChange.NAMESPACE))
         elif not self.has_policies() and self.peers is not None:
             peers, self.peers = self.peers, None
             for mirror in (peers.pods, peers.namespaces):
@@ -156,3 +170,14 @@ def services_of(change: ObjectChange) -> Iterable[ServiceId]:
         for service in _service_of(obj) if obj is not None else ():
             namespace, _, name = service.partition("/")
             yield namespace, name
+
+
+def _is_relabeled(change: ObjectChange) -> bool:
+    """Whether selectors may match the object from now on, or no longer. Most changes of pods are of their status."""
+    if change.kind is not ChangeType.UPDATED or change.old is None:
+        return True
+    return _selected_fields(change.old) != _selected_fields(change.obj)
+
+
+def _selected_fields(obj: Object) -> tuple[object, object]:
+    return obj["metadata"].get("uid"), objects.labels(obj)

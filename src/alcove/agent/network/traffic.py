@@ -1,75 +1,70 @@
 """Flows and drops of the networks on this node, read from the kernel when somebody asks."""
 
 import asyncio
-import time
-from collections.abc import Collection, Iterable
-from ipaddress import ip_address
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from alcove.agent.metering.tenant_meter import NetworkReading
-from alcove.agent.network.attachment_records import AttachmentRecord
+from alcove.agent.metrics import NetworkCounts
+from alcove.agent.network.attachment_records import AttachmentRecord, VethRecord
 from alcove.agent.network.flow_reports import FlowReporter, FlowSelection, LocalPod, NetworkSnapshot, within
 from alcove.agent.network.reconciler import NetworkReconciler
+from alcove.agent.network.resting_turns import RestingTurns
 from alcove.agent.network.view import NetworkView
 from alcove.agent.podkey import PodKey
 from alcove.agent.server.capture import CapturePlace
-from alcove.api import objects
-from alcove.api.errors import NotFound, ServiceUnavailable
+from alcove.api.errors import NotFound
 from alcove.api.ids import SYSTEM, TenantId
-from alcove.api.kinds.core.networks import network_of
-from alcove.api.node_api import FlowReport, KernelTrace, NodeFlows
-from alcove.api.objects import Object
+from alcove.api.node_api import FlowReport, NodeFlows
 from alcove.client.keys import PlaneId
-from alcove.component.fair_slots import FairSlots
-from alcove.dataplane.address import Address
-from alcove.dataplane.dry_run import MadePacket
-from alcove.dataplane.errors import DataPlaneError
 from alcove.dataplane.flows import NetworkTraffic, ObservedFlow
-from alcove.dataplane.model import Protocol
 from alcove.dataplane.namespaces import path_of
+from alcove.dataplane.openings import EMPTY, OpeningRing, Openings
 
 REPORTS_MAX = 10_000
 """Most flows in one answer."""
-REST_FACTOR = 3
-"""How much longer than its last request took a tenant waits for the next one."""
 
 
 class TrafficReader:
     def __init__(self, reconciler: NetworkReconciler) -> None:
         self._reconciler = reconciler
-        self._turns: FairSlots[TenantId] = FairSlots(1, owner_max=1, first_is_free=True)
-        """One request of each tenant, and its rest."""
-        self._reading = asyncio.Semaphore(1)
-        """One at a time: each takes some milliseconds of CPU for each network."""
-        self._tracing: FairSlots[TenantId] = FairSlots(1)
-        """One at a time, in turns between tenants: the thread that tries the packet also attaches pods."""
+        self._turns = RestingTurns()
 
     async def flows(self, plane: PlaneId, tenant: TenantId | None, selection: FlowSelection) -> NodeFlows:
         """The flows of the tenant's networks, or of all tenants of the plane."""
-        owner, loop = tenant or SYSTEM, asyncio.get_running_loop()
-        await self._turns.take(owner)
-        seconds = 0.0
-        try:
-            async with self._reading:
-                began = loop.time()
-                try:
-                    return await self._read(plane, tenant, selection)
-                finally:
-                    seconds = loop.time() - began
-        finally:
-            # Not at once: a tenant that asks all the time would keep a core busy that DNS and probes need.
-            loop.call_later(seconds * REST_FACTOR, self._turns.release, owner)
+        async with self._turns.turn(tenant or SYSTEM):
+            return await self._read(self.views(plane, tenant), selection)
 
-    async def _read(self, plane: PlaneId, tenant: TenantId | None, selection: FlowSelection) -> NodeFlows:
+    async def opened(
+        self,
+        tenant: TenantId | None,
+        selection: FlowSelection,
+        views: Mapping[int, NetworkView],
+        openings: Mapping[int, Openings],
+    ) -> NodeFlows:
+        """These connections of these networks, by VNI, and what has been dropped."""
+        async with self._turns.turn(tenant or SYSTEM):
+            return await self._read(views, selection, openings)
+
+    async def _read(
+        self,
+        views: Mapping[int, NetworkView],
+        selection: FlowSelection,
+        openings: Mapping[int, Openings] | None = None,
+    ) -> NodeFlows:
+        """With `openings`, those instead of the flows in the table."""
         reports: list[FlowReport] = []
         left_out = 0
         full: list[str] = []
-        for view in self._views(plane, tenant):
+        for vni, view in views.items():
             traffic = await self._reconciler.dataplane.open_traffic(view.backing.vni)
             if traffic is None:
                 continue
             snapshot = snapshot_of(view, self._reconciler.records.all())
-            found, more, is_full = await asyncio.to_thread(_report, traffic, snapshot, selection)
+            new = None if openings is None else openings.get(vni, EMPTY)
+            found, more, is_full = await asyncio.to_thread(report_network, traffic, snapshot, selection, new)
             reports += found
             left_out += more
             full += [f"{snapshot.tenant}/{snapshot.network}"] if is_full else []
@@ -91,45 +86,48 @@ class TrafficReader:
             for tenant, meter in await self._reconciler.dataplane.read_meters()
         ]
 
-    async def trace(self, key: PodKey, target: Address, port: int, protocol: Protocol) -> KernelTrace:
-        """What the kernel does with the first packet of such a connection. Raises NotFound, ServiceUnavailable."""
-        record = self._reconciler.records.get(key)
-        if record is None:
-            raise NotFound(f'pod "{key.name}" not found on this node')
-        veths = [veth.to_veth() for veth in record.plugs]
-        ends = [
-            (veth, each.ip) for veth in veths for each in veth.addresses if each.version == target.version
-        ]
-        view = self._reconciler.views.views.get(ends[0][0].vni) if ends else None
-        if view is None:
-            raise NotFound(f'pod "{key.name}" has no IPv{target.version} address')
-        veth, source = ends[0]
-        try:
-            async with self._tracing.slot(key.tenant):
-                verdict = await self._reconciler.dataplane.dry_run(
-                    veth, MadePacket(source, target, port, protocol)
-                )
-        except (DataPlaneError, OSError) as error:
-            raise ServiceUnavailable(f"the packet could not be tried: {error}") from error
-        names = {address: name for name, address in self._reconciler.views.ring0.nodes().items()}
-        node = names.get(verdict.node, str(verdict.node)) if verdict.node is not None else ""
-        reporter = FlowReporter(snapshot_of(view, self._reconciler.records.all()))
-        return reporter.kernel_trace(verdict, node, time.time())
-
     def capture_place(self, key: PodKey) -> CapturePlace:
         """Where the pod's packets are read: its first interface. Raises NotFound."""
         record = self._reconciler.records.get(key)
         if record is None or not record.plugs:
             raise NotFound(f'pod "{key.name}" has no network of its own on this node')
-        namespace = path_of(record.namespace) if record.namespace else Path(record.attachment.namespace_path)
-        return CapturePlace(namespace, record.plugs[0].pod_interface)
+        return place_of(record, record.plugs[0])
 
-    def _views(self, plane: PlaneId, tenant: TenantId | None) -> list[NetworkView]:
-        return [
-            view
-            for view in self._reconciler.views.views.values()
+    def views(self, plane: PlaneId, tenant: TenantId | None) -> dict[int, NetworkView]:
+        """The networks of the tenant, or of all tenants of the plane, by VNI."""
+        return {
+            vni: view
+            for vni, view in self._reconciler.views.views.items()
             if view.tenant.tenant_key.plane == plane and tenant in (None, view.backing.owner.tenant)
+        }
+
+    def counts(self) -> list[NetworkCounts]:
+        """Connections and drops of every network on this node."""
+        plane = self._reconciler.plane
+        opened, dropped = plane.network_openings(), plane.network_drops()
+        views = self._reconciler.views.views
+        return [
+            NetworkCounts(
+                views[vni].backing.owner.tenant, views[vni].backing.owner.name, count, dropped.get(vni, 0)
+            )
+            for vni, count in opened.items()
+            if vni in views
         ]
+
+    async def open_rings(
+        self, vnis: Sequence[int], held: Mapping[int, OpeningRing]
+    ) -> dict[int, OpeningRing]:
+        """As `DataPlane.open_rings`."""
+        return await self._reconciler.dataplane.open_rings(vnis, held)
+
+    async def network_drops(self) -> dict[int, int]:
+        """How many packets of each network were dropped, by VNI."""
+        return await self._reconciler.dataplane.network_drops()
+
+
+def place_of(record: AttachmentRecord, plug: VethRecord) -> CapturePlace:
+    namespace = path_of(record.namespace) if record.namespace else Path(record.attachment.namespace_path)
+    return CapturePlace(namespace, plug.pod_interface)
 
 
 def snapshot_of(view: NetworkView, records: Collection[AttachmentRecord]) -> NetworkSnapshot:
@@ -139,7 +137,7 @@ def snapshot_of(view: NetworkView, records: Collection[AttachmentRecord]) -> Net
         tenant=owner.tenant,
         network=owner.name,
         allocations=view.allocations.all(),
-        services=service_addresses(view.tenant.all(view.tenant.services), owner.name),
+        services=view.tenant.all(view.tenant.services),
         gateways=frozenset(each.ip for each in view.backing.gateways),
         pods=local_pods(records, view),
     )
@@ -160,25 +158,21 @@ def local_pods(records: Iterable[AttachmentRecord], view: NetworkView) -> list[L
     ]
 
 
-def service_addresses(services: Collection[Object], network: str) -> dict[Address, tuple[str, str]]:
-    """Namespace and name of the network's services, by cluster IP."""
-    addresses: dict[Address, tuple[str, str]] = {}
-    for service in services:
-        spec = service.get("spec") or {}
-        if network_of(service) != network:
-            continue
-        for text in spec.get("clusterIPs") or [spec.get("clusterIP")]:
-            if text and text != "None":
-                addresses[ip_address(text)] = objects.namespace(service), objects.name(service)
-    return addresses
-
-
-def _report(
-    traffic: NetworkTraffic, snapshot: NetworkSnapshot, selection: FlowSelection
+def report_network(
+    traffic: NetworkTraffic,
+    snapshot: NetworkSnapshot,
+    selection: FlowSelection,
+    openings: Openings | None = None,
 ) -> tuple[list[FlowReport], int, bool]:
     """The reports of a network, how many more there are, and whether older flows are gone."""
     try:
-        found = selection.newest(traffic.flows(selection.since), traffic.drops())
+        drops = traffic.drops()
+        if openings is None:
+            found = selection.newest(traffic.flows(selection.since), drops)
+        else:
+            # Connections are new, whenever they were opened; drops may be old.
+            drops = [each for each in drops if each.end >= selection.since]
+            found = replace(selection, since=0.0).newest(traffic.opened(openings), drops)
         is_full = traffic.is_full()
     finally:
         traffic.close()

@@ -80,23 +80,47 @@ class NetworkView:
         domain: str,
         allowed_destinations: Callable[[TenantId], tuple[Prefix, ...]],
         changed: Callable[[], None],
+        allocations: EndpointIndex | None = None,
     ) -> None:
-        """`allowed_destinations` is `Ring0View.allowed_destinations`."""
+        """`allowed_destinations` is `Ring0View.allowed_destinations`; `allocations` those of the view that this one
+        follows."""
+        self._planes = planes
+        self._domain = domain
         self._allowed_destinations = allowed_destinations
         self.backing = backing
         self.tenant = tenant
         self._changed = changed
         self._gateways: dict[str, Address] | None = None
         self.names = DnsNames(tenant, backing, domain)
-        self.allocations = EndpointIndex(planes, f"spec.vni={backing.vni}", self._allocation_changed, changed)
+        if allocations is None:
+            self.allocations = EndpointIndex(
+                planes, f"spec.vni={backing.vni}", self._allocation_changed, changed
+            )
+        else:
+            self.allocations = allocations
         self.table = ServiceTable(tenant, self.allocations)
         self.rules = PolicyRules(tenant, self.allocations)
         self.table.touch(tenant.service_ids())
         tenant.listen(self._tenant_changed)
+        if allocations is not None:
+            allocations.tell(self._allocation_changed)
 
     def close(self) -> None:
         self.tenant.ignore(self._tenant_changed)
         self.allocations.close()
+
+    def moved_to(self, tenant: TenantNetworkView) -> "NetworkView":
+        """A view of the same network with the tenant's objects on another plane. This one is closed."""
+        self.tenant.ignore(self._tenant_changed)
+        return NetworkView(
+            self._planes,
+            tenant,
+            self.backing,
+            self._domain,
+            self._allowed_destinations,
+            self._changed,
+            self.allocations,
+        )
 
     def is_synced(self) -> bool:
         return self.tenant.is_synced() and self.allocations.is_synced()
@@ -112,8 +136,8 @@ class NetworkView:
 
     def _allocation_changed(self, allocation: EndpointAllocation) -> None:
         if allocation.kind == SIMPLE:
-            self.rules.touch()
             if allocation.owner is not None:
+                self.rules.touch_pod(allocation.owner.namespace, allocation.owner.name)
                 self.names.put_pod(allocation.owner, self.allocations, allocation.owner_uid)
         elif allocation.kind == GATEWAY:
             self._gateways = None
@@ -130,6 +154,10 @@ class NetworkView:
                 self.names.put_slice(change)
                 self.table.touch(services_of(change))
             case TenantChange.POLICY:
+                self.rules.touch()
+            case TenantChange.POD:
+                self.rules.touch_pod(change.key.namespace, change.key.name)
+            case TenantChange.NAMESPACE:
                 self.rules.touch()
             case TenantChange.NETWORK:
                 pass

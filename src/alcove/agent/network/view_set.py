@@ -11,7 +11,7 @@ from alcove.agent.network.ring0_objects import NetworkBacking
 from alcove.agent.network.tenant_view import TenantNetworkView
 from alcove.agent.network.view import NetworkView
 from alcove.api.ids import TenantId
-from alcove.client.keys import HOME, PlaneId, TenantKey
+from alcove.client.keys import TenantKey
 from alcove.client.planes import Planes
 from alcove.network.endpoints import PodNic
 from alcove.network.providers.base import Providers
@@ -36,21 +36,22 @@ class NetworkViewSet:
     def follow(self, records: Iterable[AttachmentRecord]) -> None:
         """Watches what the node's pods and duties require, and stops watching everything else."""
         present = self.ring0.present()
-        self._restart_lapsed({self._tenant_key_of(nic) for nic in present.values()})
+        self._restart_lapsed({self._tenant_key(nic.pod.tenant) for nic in present.values()})
         desired = self._desired(records, present)
+        needed = {tenant_key for tenant_key, _ in desired.values()}
         for vni in [vni for vni, view in self.views.items() if not _is_of(view, desired.get(vni))]:
-            self.views.pop(vni).close()
-        for tenant_key in set(self._tenants) - {tenant_key for tenant_key, _ in desired.values()}:
+            if not self._move(vni, desired):
+                self.views.pop(vni).close()
+        needed |= {tenant_key for tenant_key, _ in desired.values()}
+        for tenant_key in set(self._tenants) - needed:
             self._close_tenant(tenant_key)
         for vni, (tenant_key, backing) in desired.items():
             if vni in self.views:
                 self.views[vni].rebase(backing)
                 continue
-            if tenant_key not in self._tenants:
-                self._tenants[tenant_key] = TenantNetworkView(self._planes, tenant_key, self._changed)
             self.views[vni] = NetworkView(
                 self._planes,
-                self._tenants[tenant_key],
+                self._tenant_view(tenant_key),
                 backing,
                 self._domain,
                 self.ring0.allowed_destinations,
@@ -59,6 +60,26 @@ class NetworkViewSet:
         for tenant in self._tenants.values():
             tenant.watch_peers()
         self._watch_bounced()
+
+    def _tenant_view(self, tenant_key: TenantKey) -> TenantNetworkView:
+        if tenant_key not in self._tenants:
+            self._tenants[tenant_key] = TenantNetworkView(self._planes, tenant_key, self._changed)
+        return self._tenants[tenant_key]
+
+    def _move(self, vni: int, desired: DesiredNetworks) -> bool:
+        """If the network's tenant has moved to another plane: lets the view follow it as soon as everything is read from
+        there, and keeps it until then, so that the data plane never lacks anything. Returns whether it has moved."""
+        view, (tenant_key, backing) = self.views[vni], desired.get(vni, (None, None))
+        if tenant_key is None or backing is None:
+            return False
+        if view.backing.owner != backing.owner or view.tenant.tenant_key.tenant != tenant_key.tenant:
+            return False
+        successor = self._tenant_view(tenant_key)
+        if successor.is_synced():
+            self.views[vni] = view.moved_to(successor)
+        else:
+            desired[vni] = (view.tenant.tenant_key, backing)
+        return True
 
     def _restart_lapsed(self, alive: set[TenantKey]) -> None:
         """Closes views of tenants that have a pod here again. The API server lets a node read a tenant only
@@ -79,9 +100,9 @@ class NetworkViewSet:
         desired: DesiredNetworks = {}
         for record in records:
             for veth in record.plugs:
-                self._add(desired, TenantKey(record.key.plane, record.key.tenant), record.vpc, veth.vni)
+                self._add(desired, self._tenant_key(record.key.tenant), record.vpc, veth.vni)
         for vni, nic in present.items():
-            self._add(desired, self._tenant_key_of(nic), nic.vpc, vni)
+            self._add(desired, self._tenant_key(nic.pod.tenant), nic.vpc, vni)
         return desired
 
     def _add(self, desired: DesiredNetworks, tenant_key: TenantKey, vpc: str, vni: int) -> None:
@@ -93,10 +114,8 @@ class NetworkViewSet:
         if backing is not None and backing.owner.tenant == tenant_key.tenant:
             desired[vni] = (tenant_key, backing)
 
-    def _tenant_key_of(self, nic: PodNic) -> TenantKey:
-        """A dedicated plane has the name of its tenant."""
-        dedicated = PlaneId(nic.pod.tenant)
-        return TenantKey(dedicated if dedicated in self._planes.ids() else HOME, nic.pod.tenant)
+    def _tenant_key(self, tenant: TenantId) -> TenantKey:
+        return TenantKey(self._planes.serving(tenant), tenant)
 
     def _watch_bounced(self) -> None:
         nets = {net for duty in self.ring0.duties() for net in duty.nets}
@@ -123,8 +142,10 @@ class NetworkViewSet:
     def present(self) -> dict[TenantKey, TenantNetworkView]:
         return dict(self._tenants)
 
-    def tenant(self, plane: PlaneId, tenant: TenantId) -> TenantNetworkView | None:
-        return self._tenants.get(TenantKey(plane, tenant))
+    def tenant(self, tenant: TenantId) -> TenantNetworkView | None:
+        found = self._tenants.get(self._tenant_key(tenant))
+        before = (each for key, each in self._tenants.items() if key.tenant == tenant)
+        return found if found is not None else next(before, None)
 
     def close(self) -> None:
         for view in self.views.values():

@@ -2,8 +2,8 @@
 cannot access the node.
 
 A pod may reach the node without having passed the scheduler (`spec.nodeName`, `pods/binding`). One that does
-not fit, does not select the node or does not tolerate its NoExecute taints is rejected with the kubelet's
-reasons (`OutOfcpu`, `NodeAffinity`, `TaintToleration`, …) and becomes Failed, so that the scheduler does not
+not fit, does not select the node, does not tolerate its NoExecute taints or wants a host port that another pod has
+is rejected with the kubelet's reasons (`OutOfcpu`, `NodeAffinity`, `TaintToleration`, `NodePorts`, …) and becomes Failed, so that the scheduler does not
 count its requests. NoSchedule taints do not matter here, as for the kubelet. Pods that are running when the agent starts are counted without being
 checked.
 """
@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+
+from msgspec import Struct
 
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.containers import desired_containers
@@ -37,6 +39,7 @@ NODE_SECONDS = 5.0
 """A pod is admitted by labels and taints that are at most this old."""
 _ONE = quantity.of(1)
 _NONE = quantity.of(0)
+_EVERY_ADDRESS = (None, "", "0.0.0.0", "::")
 
 
 class ResizeRefused(Exception):
@@ -46,6 +49,18 @@ class ResizeRefused(Exception):
         super().__init__(message)
         self.reason = reason
         """Infeasible, or Deferred if it fits when other pods are gone."""
+
+
+class _HostPort(Struct, frozen=True):
+    port: int
+    protocol: str
+    address: str
+    """Of the node; empty for all."""
+
+    def conflicts(self, other: _HostPort) -> bool:
+        return (self.port, self.protocol) == (other.port, other.protocol) and (
+            not self.address or not other.address or self.address == other.address
+        )
 
 
 class NodeAdmission:
@@ -63,6 +78,8 @@ class NodeAdmission:
         self._reservations = reservations
         self._allocatable = {name: quantity.of(value) for name, value in allocatable.items()}
         self._admitted: dict[PodKey, Amounts] = {}
+        self._host_ports: dict[PodKey, frozenset[_HostPort]] = {}
+        """Of the admitted pods that have any."""
 
     async def admit(self, key: PodKey, pod: Object) -> None:
         """Counts the pod's requests from now on. Raises PodRejected if the node cannot run the pod, and
@@ -73,15 +90,23 @@ class NodeAdmission:
         _check_os(pod["spec"])
         if self._node is not None:
             await _check_placement(pod["spec"], self._node)
-        if self._reservations is not None and key.plane != HOME:
-            await self._reservations.check(key.plane, self._with(key, pod))
+        plane = self._reservations.plane_of(key) if self._reservations is not None else HOME
+        if self._reservations is not None and plane != HOME:
+            await self._reservations.check(plane, self._with(key, pod))
+        ports = _host_ports(pod["spec"])
+        if any(
+            each.conflicts(other) for each in ports for used in self._host_ports.values() for other in used
+        ):
+            raise _predicate_failed("NodePorts", "node(s) didn't have free ports for the requested pod ports")
         self._reserve(key, pod)
+        if ports:
+            self._host_ports[key] = ports
 
     def _with(self, key: PodKey, pod: Object) -> Amounts:
-        """What the plane's pods request here, with this one."""
+        """What the tenant's pods request here, with this one."""
         total = {**pod_requests(pod["spec"]), PODS: _ONE}
         for other, requests in self._admitted.items():
-            if other.plane == key.plane and other != key:
+            if other.tenant == key.tenant and other != key:
                 for resource, requested in requests.items():
                     total[resource] = total.get(resource, _NONE) + requested
         return total
@@ -105,9 +130,10 @@ class NodeAdmission:
         """Counts the pod's new requests instead of its old ones. Raises ResizeRefused if they do not fit."""
         requests = {**pod_requests(pod["spec"]), PODS: _ONE}
         before = self._admitted.get(key, {})
-        if self._reservations is not None and key.plane != HOME:
+        plane = self._reservations.plane_of(key) if self._reservations is not None else HOME
+        if self._reservations is not None and plane != HOME:
             grows = any(requested > before.get(name, _NONE) for name, requested in requests.items())
-            if grows and not self._reservations.covers(key.plane, self._with(key, pod)):
+            if grows and not self._reservations.covers(plane, self._with(key, pod)):
                 raise ResizeRefused("Deferred", "ring0's scheduler has not reserved as much for the plane")
         for resource, requested in requests.items():
             capacity = self._allocatable.get(resource)
@@ -125,10 +151,13 @@ class NodeAdmission:
     def adopt(self, key: PodKey, pod: Object) -> None:
         """Counts a pod that is running already."""
         self._admitted[key] = {**pod_requests(pod["spec"]), PODS: _ONE}
+        if ports := _host_ports(pod["spec"]):
+            self._host_ports[key] = ports
 
     def release(self, key: PodKey) -> None:
         """Stops counting a pod that has terminated or was deleted. Idempotent."""
         self._admitted.pop(key, None)
+        self._host_ports.pop(key, None)
 
     def _used(self, resource: str) -> quantity.Quantity:
         amounts = (each[resource] for each in self._admitted.values() if resource in each)
@@ -168,6 +197,24 @@ async def _check_placement(spec: Object, cached: CachedNode) -> None:
     taints = read_taints(get(node, "spec", "taints", default=()))
     if any(each.effect == NO_EXECUTE and not is_tolerated(each, tolerations) for each in taints):
         raise _predicate_failed("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+
+
+def _host_ports(spec: Object) -> frozenset[_HostPort]:
+    """Host ports of containers and sidecars, which run at the same time."""
+    containers = [
+        *(spec.get("containers") or ()),
+        *(each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"),
+    ]
+    return frozenset(
+        _HostPort(
+            port["hostPort"],
+            port.get("protocol") or "TCP",
+            "" if port.get("hostIP") in _EVERY_ADDRESS else port["hostIP"],
+        )
+        for container in containers
+        for port in container.get("ports") or ()
+        if port.get("hostPort")
+    )
 
 
 def _predicate_failed(name: str, description: str) -> PodRejected:

@@ -3,6 +3,8 @@ node until it has been removed.
 
 Containers left running by an earlier agent process are adopted by the pod's worker once the API shows the
 pod. Leftovers of pods that no plane has any more are removed as soon as their plane is synced.
+
+A pod whose tenant moves to another plane is added there before it is deleted here (`client/planes.py`): its worker goes on.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from alcove.agent.runtime.base import ContainerStatus, RuntimeFailure
 from alcove.agent.volumes.errors import VolumeFailure
 from alcove.api.objects import Object, get
 from alcove.client.changes import ChangeType, ObjectChange
-from alcove.client.keys import HOME, ObjectKey, PlaneId
+from alcove.client.keys import HOME, ObjectKey
 from alcove.component.log_limit import LogLimit
 from alcove.component.tasks import stop_if_cancelled
 from alcove.dataplane.errors import DataPlaneError
@@ -106,8 +108,11 @@ class PodWorkers:
         if self._tasks is None:
             self._early.append(change)
             return
-        key = PodKey.of(change.key, change.obj)
+        key = self._known_key(PodKey.of(change.key, change.obj))
         before = self._keys_by_name.get(change.key)
+        if change.kind is ChangeType.DELETED and self._is_elsewhere(change.key, key):
+            self._keys_by_name.pop(change.key, None)
+            return
         if before is not None and before != key and before in self._workers:
             self._workers[before].change(None)
         if change.kind is ChangeType.DELETED:
@@ -122,6 +127,17 @@ class PodWorkers:
         elif self._has_room(key, change.obj):
             self._keys_by_name[change.key] = key
             self._start_worker(self._tasks, key, change.obj)
+
+    def _known_key(self, key: PodKey) -> PodKey:
+        """The key under which this node has the pod: it may have come here before its tenant moved."""
+        other = key.on_other_plane()
+        is_known = key in self._workers or key in self._unclaimed
+        return other if not is_known and (other in self._workers or other in self._unclaimed) else key
+
+    def _is_elsewhere(self, name: ObjectKey, key: PodKey) -> bool:
+        """Whether another plane has the pod, too: its tenant has moved there."""
+        other = PodKey(name.plane, key.tenant, key.namespace, key.name, key.uid).on_other_plane().object_key
+        return other != name and self._keys_by_name.get(other) == key
 
     def _has_room(self, key: PodKey, pod: Object) -> bool:
         """A dedicated plane's API server may say of any number of pods that they are bound here."""
@@ -163,8 +179,10 @@ class PodWorkers:
             worker = self._workers[key] = self._worker(key, pod, found)
             worker.view.end = worker.view.end or end
         del self._workers[key]
-        if self._keys_by_name.get(key.object_key) == key and worker.view.end is not None:
-            del self._keys_by_name[key.object_key]
+        if worker.view.end is not None:
+            for name in (key.object_key, key.on_other_plane().object_key):
+                if self._keys_by_name.get(name) == key:
+                    del self._keys_by_name[name]
 
     # Leftovers
 
@@ -173,9 +191,9 @@ class PodWorkers:
         """Whether there are containers that no worker has adopted yet."""
         return bool(self._unclaimed)
 
-    async def sweep(self, is_synced: Callable[[PlaneId], bool]) -> None:
-        """Removes leftovers of pods that their planes do not have; planes that are not synced are skipped."""
-        for key in [each for each in self._unclaimed if is_synced(each.plane)]:
+    async def sweep(self, is_synced: Callable[[PodKey], bool]) -> None:
+        """Removes leftovers of pods that no plane has; those of planes that are not synced are skipped."""
+        for key in [each for each in self._unclaimed if is_synced(each)]:
             found = self._unclaimed.get(key)
             if found is None:
                 continue  # The pod appeared meanwhile, and its worker has adopted the containers.

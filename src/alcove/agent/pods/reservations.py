@@ -9,10 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from alcove.agent.podkey import PodKey
 from alcove.agent.pods.executor import PodSetupError
 from alcove.api import escrow
 from alcove.api.errors import ApiError, NotFound
-from alcove.api.ids import SYSTEM
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.api.quantity import Quantity
 from alcove.client.client import Client
@@ -29,13 +30,24 @@ Amounts = Mapping[str, Quantity]
 class NodeReservations:
     """Belongs to one event loop."""
 
-    def __init__(self, client: Client, node: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """`client` is the home plane's."""
+    def __init__(
+        self,
+        client: Client,
+        node: str,
+        serving: Callable[[TenantId], PlaneId],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`client` is the home plane's; `serving` tells which plane serves a tenant."""
         self._client = client
+        self._serving = serving
         self._node = node
         self._clock = clock
         self._record: Object = {}
         self._read_at = -READ_SECONDS_MIN
+
+    def plane_of(self, key: PodKey) -> PlaneId:
+        """The plane that the pod's requests are counted for."""
+        return self._serving(key.tenant)
 
     async def check(self, plane: PlaneId, requested: Amounts) -> None:
         """Raises PodSetupError if less is reserved for the plane than its pods request."""

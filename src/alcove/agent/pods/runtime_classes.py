@@ -50,7 +50,7 @@ class RuntimeClasses:
         try:
             if not name:
                 return self._handlers.pick("", is_trusted=is_trusted)
-            handler = await self._handler(key.plane, key.tenant, name)
+            handler = await self._handler(self._planes.serving(key.tenant), key.tenant, name)
             runtime = self._handlers.pick(handler, is_trusted=is_trusted)
             default = self._handlers.pick("", is_trusted=is_trusted)
         except NoSuchHandler as error:

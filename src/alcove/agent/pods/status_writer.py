@@ -11,10 +11,10 @@ from functools import partial
 from alcove.agent.podkey import PodKey
 from alcove.api import objects
 from alcove.api.errors import ApiError, BadRequest, Invalid, NotFound, TooLarge
+from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.client.client import Client, Patch
 from alcove.client.errors import ClientError
-from alcove.client.keys import PlaneId
 from alcove.client.resources import PODS
 from alcove.component import request_ids
 from alcove.component.tasks import spawn
@@ -26,7 +26,7 @@ RETRY_SECONDS_MAX = 15.0
 
 _ESSENTIAL = ("phase", "reason", "startTime", "podIP", "podIPs", "hostIP", "hostIPs")
 
-ClientOf = Callable[[PlaneId], Client]
+ClientOf = Callable[[TenantId], Client]
 
 
 class StatusWriter:
@@ -90,7 +90,7 @@ class StatusWriter:
 
     async def _patch(self, status: Object) -> None:
         key = self._key
-        pod = await self._client_of(key.plane).patch(
+        pod = await self._client_of(key.tenant).patch(
             key.tenant,
             PODS,
             key.name,
@@ -103,7 +103,7 @@ class StatusWriter:
 
     async def _delete(self) -> None:
         key = self._key
-        await self._client_of(key.plane).delete(
+        await self._client_of(key.tenant).delete(
             key.tenant, PODS, key.name, namespace=key.namespace, uid=key.uid, grace_seconds=0
         )
 

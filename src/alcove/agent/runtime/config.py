@@ -47,6 +47,11 @@ class BindMount(Struct, frozen=True):
     """`Enabled` or `IfPossible`: mounts inside it are read-only as well."""
 
 
+SANDBOX_MOUNTS_MAX = 124
+"""Volumes and files of the node (`/etc/hosts` and the like) mounted in one container in gVisor, which takes at most 128
+open files to start a container, four of them for others. A container with more is not started: `CreateContainerConfigError`."""
+
+
 class MemoryVolume(Struct, frozen=True):
     """A tmpfs that a sandbox with its own kernel makes itself, shared by the pod's containers. It counts as the
     sandbox's memory, and lasts as long as the sandbox."""
@@ -313,6 +318,9 @@ def _mount(destination: str, kind: str, source: str, *options: str) -> Object:
 def _mounts(mounts: Iterable[BindMount], context: ContainerContext) -> list[Object]:
     """In order of depth: a mount inside another one comes after it."""
     ordered = sorted(mounts, key=lambda mount: len(PurePosixPath(mount.destination).parts))
+    if context.isolation is Isolation.SANDBOX and len(ordered) > SANDBOX_MOUNTS_MAX:
+        message = f"the container has {len(ordered)} mounts, and in a sandbox at most {SANDBOX_MOUNTS_MAX} are possible"
+        raise SpecRefused(f"{message}: put several sources into one projected volume")
     entries = []
     for mount in ordered:
         options = ["rbind", mount.propagation, "ro" if mount.read_only else "rw", "nodev"]

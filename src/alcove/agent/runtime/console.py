@@ -10,12 +10,10 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct
-
-from alcove.component.tasks import stop
 
 _NAME = "console"
 _MESSAGE_BYTES_MAX = 4_096
@@ -58,33 +56,53 @@ async def _console_socket(directory: Path, on_terminal: OnTerminal) -> AsyncIter
     # Through a descriptor: the whole path may be too long for a socket address.
     descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    receiver = _TerminalReceiver(listener, on_terminal)
     try:
         listener.bind(f"/proc/self/fd/{descriptor}/{_NAME}")
         listener.listen(1)
-        receiver = asyncio.create_task(_receive(listener, on_terminal), name="console socket")
-        try:
-            yield ConsoleOptions(("--console-socket", f"/proc/{os.getpid()}/fd/{descriptor}/{_NAME}"))
-        finally:
-            await stop(receiver)
+        receiver.start()
+        yield ConsoleOptions(("--console-socket", f"/proc/{os.getpid()}/fd/{descriptor}/{_NAME}"))
+        receiver.finish()
     finally:
-        listener.close()
+        receiver.close()
         os.close(descriptor)
 
 
-async def _receive(listener: socket.socket, on_terminal: OnTerminal) -> None:
-    loop = asyncio.get_running_loop()
-    sender, _ = await loop.sock_accept(listener)
-    with sender:
-        await _readable(loop, sender)
-        _, descriptors, _, _ = socket.recv_fds(sender, _MESSAGE_BYTES_MAX, 1)
-    if descriptors:
-        on_terminal(descriptors[0])
+class _TerminalReceiver:
+    """Receives one terminal from the first connection to a listening socket."""
 
+    def __init__(self, listener: socket.socket, on_terminal: OnTerminal) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_terminal = on_terminal
+        self._listener = listener
+        self._sender: socket.socket | None = None
 
-async def _readable(loop: asyncio.AbstractEventLoop, sender: socket.socket) -> None:
-    ready = asyncio.Event()
-    loop.add_reader(sender, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(sender)
+    def start(self) -> None:
+        self._loop.add_reader(self._listener, self._accept)
+
+    def finish(self) -> None:
+        """Receives what a runtime that has exited sent just before."""
+        if self._sender is None:
+            self._accept()
+        if self._sender is not None:
+            self._receive(self._sender)
+
+    def close(self) -> None:
+        for each in (self._listener, self._sender):
+            if each is not None:
+                self._loop.remove_reader(each)
+                each.close()
+
+    def _accept(self) -> None:
+        with suppress(BlockingIOError):
+            self._sender, _ = self._listener.accept()
+            self._sender.setblocking(False)
+            self._loop.remove_reader(self._listener)
+            self._loop.add_reader(self._sender, self._receive, self._sender)
+
+    def _receive(self, sender: socket.socket) -> None:
+        with suppress(BlockingIOError):
+            _, descriptors, _, _ = socket.recv_fds(sender, _MESSAGE_BYTES_MAX, 1)
+            self._loop.remove_reader(sender)
+            if descriptors:
+                self._on_terminal(descriptors[0])

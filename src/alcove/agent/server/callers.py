@@ -13,6 +13,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import NameOID
+from msgspec import Struct
 
 from alcove.api.errors import Forbidden
 from alcove.api.node_api import API_SERVER_GROUP, API_SERVER_USER
@@ -21,13 +22,30 @@ from alcove.client.keys import PlaneId
 _ORGANIZATION = "tenant:system"
 
 
+_Subject = tuple[list[object], list[object], list[object]]
+"""Organizations, organizational units, common names."""
+
+
+class _Callers(Struct, frozen=True):
+    """The API servers of a plane."""
+
+    authority: x509.Certificate
+    name: str
+    """Of a foreign plane's; empty for Alcove's own."""
+
+    def include(self, subject: _Subject) -> bool:
+        if self.name:
+            return subject[2] == [self.name]
+        return subject == ([_ORGANIZATION], [API_SERVER_GROUP], [API_SERVER_USER])
+
+
 class AuthorizedCallers:
     """The TLS server context and the certificate authorities of the planes that may call."""
 
     def __init__(self, pair: Path) -> None:
         """`pair` is the path of this node's serving certificate and key. Raises OSError, ssl.SSLError."""
         self._pair = pair
-        self._authorities: dict[PlaneId, x509.Certificate] = {}
+        self._authorities: dict[PlaneId, _Callers] = {}
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_3
         self.context.verify_mode = ssl.CERT_REQUIRED
@@ -38,10 +56,12 @@ class AuthorizedCallers:
         """Loads the certificate from its file again, after it was renewed."""
         self.context.load_cert_chain(self._pair)
 
-    def trust(self, plane: PlaneId, authority_pem: bytes) -> None:
-        """Accepts the plane's API servers from the next connection on."""
+    def trust(self, plane: PlaneId, authority_pem: bytes, name: str = "") -> None:
+        """Accepts the plane's API servers from the next connection on; those of a foreign plane have the common name
+        `name`, and nothing else that identifies them."""
         self.context.load_verify_locations(cadata=authority_pem.decode("ascii"))
-        self._authorities[plane] = x509.load_pem_x509_certificate(authority_pem)
+        authority = x509.load_pem_x509_certificate(authority_pem)
+        self._authorities[plane] = _Callers(authority, name)
 
     def distrust(self, plane: PlaneId) -> None:
         self._authorities.pop(plane, None)
@@ -50,14 +70,24 @@ class AuthorizedCallers:
         """The plane of the API server that presented this certificate, which TLS has verified. Raises
         Forbidden."""
         certificate = x509.load_der_x509_certificate(der)
-        if _subject(certificate) == ([_ORGANIZATION], [API_SERVER_GROUP], [API_SERVER_USER]):
-            for plane, authority in self._authorities.items():
-                if _is_issued_by(certificate, authority):
-                    return plane
-        raise Forbidden("only API servers may call a node")
+        subject = _subject(certificate)
+        planes = [
+            plane
+            for plane, callers in self._authorities.items()
+            if callers.include(subject) and _is_issued_by(certificate, callers.authority)
+        ]
+        # Two foreign planes may have been joined with one authority: whose pods would it be asking for?
+        if len(planes) != 1:
+            raise Forbidden("only API servers may call a node")
+        return planes[0]
+
+    def is_foreign(self, plane: PlaneId) -> bool:
+        """Whether its API servers are Kubernetes' own, and call the node as they call kubelets."""
+        callers = self._authorities.get(plane)
+        return callers is not None and bool(callers.name)
 
 
-def _subject(certificate: x509.Certificate) -> tuple[list[object], list[object], list[object]]:
+def _subject(certificate: x509.Certificate) -> _Subject:
     kinds = (NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.COMMON_NAME)
     first, second, third = (
         [each.value for each in certificate.subject.get_attributes_for_oid(kind)] for kind in kinds

@@ -19,8 +19,7 @@ from msgspec import Struct
 from alcove.agent.server import pcapng
 from alcove.agent.server.requests import NodeRequest
 from alcove.api import capture_bounds, captures
-from alcove.api.errors import BadRequest, ServiceUnavailable, TooManyRequests
-from alcove.component.fair_slots import FairSlots
+from alcove.api.errors import BadRequest, ServiceUnavailable
 from alcove.component.tasks import stop
 from alcove.dataplane.namespaces import inside
 from alcove.http.streams import HttpServerStream
@@ -31,7 +30,6 @@ TURN_PACKETS_MAX = 64
 TURN_SECONDS = 0.005
 """After so many packets a capture pauses: others need the event loop too."""
 BUFFER_BYTES = 4 << 20
-RETRY_SECONDS = 5
 _ALL_PROTOCOLS = 0x0003
 _ATTACH_FILTER, _TIMESTAMP_NS, _BUFFER_FORCE = 26, 35, 33
 _PACKET_LEVEL, _STATISTICS = 263, 6
@@ -51,23 +49,6 @@ class CaptureBounds(Struct, frozen=True):
     seconds: int
     bytes: int
     packet_bytes: int
-
-
-class CaptureSlots:
-    def __init__(self) -> None:
-        self._slots: FairSlots[str] = FairSlots(CAPTURES_MAX)
-
-    async def enter(self, tenant: str) -> None:
-        """Raises TooManyRequests at once if there is no slot for the tenant."""
-        try:
-            async with asyncio.timeout(0):
-                await self._slots.take(tenant)
-        except TimeoutError:
-            message = "too many captures on the node; end some, or try again later"
-            raise TooManyRequests.after(RETRY_SECONDS, message) from None
-
-    def leave(self, tenant: str) -> None:
-        self._slots.release(tenant)
 
 
 async def serve(connection: HttpServerStream, request: NodeRequest, place: CapturePlace) -> None:
@@ -150,7 +131,7 @@ async def _read(connection: HttpServerStream, sock: socket.socket, bounds: Captu
     loop = asyncio.get_running_loop()
     is_up = True
     while is_up and left > 0 and (seconds := deadline - time.monotonic()) > 0:
-        if not await _readable(loop, sock, seconds):
+        if not await readable(loop, sock, seconds):
             break
         blocks: list[bytes] = []
         for _ in range(TURN_PACKETS_MAX):
@@ -171,7 +152,8 @@ async def _read(connection: HttpServerStream, sock: socket.socket, bounds: Captu
     await connection.chunk(pcapng.statistics(time.time_ns(), *_counts(sock)))
 
 
-async def _readable(loop: asyncio.AbstractEventLoop, sock: socket.socket, seconds: float) -> bool:
+async def readable(loop: asyncio.AbstractEventLoop, sock: socket.socket, seconds: float) -> bool:
+    """False if nothing has come in this time."""
     ready: asyncio.Future[None] = loop.create_future()
     loop.add_reader(sock.fileno(), _wake, ready)
     try:

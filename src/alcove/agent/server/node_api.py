@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import orjson
 from msgspec import Struct
 
+from alcove.agent.podkey import PodKey
 from alcove.agent.server.running_containers import RunningContainers
 from alcove.agent.server.usage import UsageMeter
 from alcove.api import meta
@@ -54,9 +55,13 @@ class NodeApi:
 
     async def _pod_list(self) -> NodeApiResponse:
         """Only pods of the home plane: a dedicated tenant's pods are visible on its dedicated plane alone."""
-        items = [each.pod for each in self._pods.all() if each.key.plane == HOME]
+        items = [each.pod for each in self._pods.all() if self._is_of_home(each.key)]
         pod_list = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
         return NodeApiResponse(orjson.dumps(pod_list), JSON)
+
+    def _is_of_home(self, key: PodKey) -> bool:
+        found = self._pods.find(HOME, key.tenant, key.namespace, key.name)
+        return found is not None and found.key == key
 
     async def _summary(self) -> NodeApiResponse:
         body = summary(self._name, await self._meter.summary(HOME))

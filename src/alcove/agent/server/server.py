@@ -16,15 +16,28 @@ from alcove.agent.network.flow_reports import FlowSelection
 from alcove.agent.network.network_dialer import connect_node
 from alcove.agent.podkey import PodKey
 from alcove.agent.runtime.base import ContainerPhase, NoSuchContainer, RuntimeFailure
-from alcove.agent.server import attach, capture, channels, forward, logs, tunnel
+from alcove.agent.server import (
+    attach,
+    capture,
+    channels,
+    flow_stream,
+    forward,
+    kubelet_paths,
+    logs,
+    traces,
+    tunnel,
+)
 from alcove.agent.server import exec as execution
 from alcove.agent.server.attach import Attachable
 from alcove.agent.server.callers import AuthorizedCallers
-from alcove.agent.server.capture import CapturePlace, CaptureSlots
+from alcove.agent.server.capture import CapturePlace
 from alcove.agent.server.channels import RequestedStreams
+from alcove.agent.server.flow_stream import FollowFlows
 from alcove.agent.server.node_api import NodeApi
 from alcove.agent.server.requests import NodeRequest, read_request, refuse
 from alcove.agent.server.running_containers import ContainerHandle, PodHandle, RunningContainers
+from alcove.agent.server.stream_slots import StreamSlots
+from alcove.agent.server.traces import TracedPacket
 from alcove.agent.server.usage import UsageMeter
 from alcove.api import destinations
 from alcove.api.destinations import Address
@@ -42,7 +55,6 @@ from alcove.api.node_api import POD_VERBS, PORT, KernelTrace, NodeFlows
 from alcove.client.keys import HOME, PlaneId, TenantKey
 from alcove.component import request_ids
 from alcove.component.tasks import BackgroundTasks, spawn, stop
-from alcove.dataplane.model import Protocol
 from alcove.http.closing import is_established
 from alcove.http.connections import ConnectionSlot, ConnectionTable
 from alcove.http.limits import LIMITS, READ_BYTES, HttpLimits
@@ -57,14 +69,12 @@ _RING0 = "ring0"
 WATCH_SECONDS = 15.0
 CLOSE_SECONDS_MAX = 5.0
 FLOWS_DEFAULT = 1_000
-TRACED_PROTOCOLS = ("TCP", "UDP", "SCTP")
 
 ReadFlows = Callable[[PlaneId, TenantId | None, FlowSelection], Awaitable[NodeFlows]]
 """Plane, tenant (None for all) and which of its flows."""
 FindCapture = Callable[[PodKey], CapturePlace]
 """Where a pod's packets are read. Raises NotFound."""
-TracePacket = Callable[[PodKey, Address, int, Protocol], Awaitable[KernelTrace]]
-"""The pod that sends; address, port and protocol of the destination."""
+TracePacket = Callable[[TracedPacket], Awaitable[KernelTrace]]
 DialNetwork = Callable[[TenantKey, str, Address, int], Awaitable[socket.socket]]
 """Tenant, network, address and port."""
 
@@ -83,10 +93,11 @@ class AgentServer:
         metrics: Callable[[], bytes] = bytes,
         dial_network: DialNetwork | None = None,
         flows: ReadFlows | None = None,
+        follow_flows: FollowFlows | None = None,
         trace: TracePacket | None = None,
         find_capture: FindCapture | None = None,
     ) -> None:
-        """`dial_network` connects from a tenant's network, `flows` reads its flows, `trace` tries a packet of a pod, and
+        """`dial_network` connects from a tenant's network, `flows` and `follow_flows` read its flows, `trace` tries a packet of a pod, and
         `find_capture` finds its interface; None if the node has no networks."""
         self._pods = pods
         self._callers = callers
@@ -95,9 +106,11 @@ class AgentServer:
         self._node_api = NodeApi(node, pods, self._meter, metrics)
         self._dial_network = dial_network
         self._flows = flows
+        self._follow_flows = follow_flows
         self._trace = trace
         self._find_capture = find_capture
-        self._captures = CaptureSlots()
+        self._captures = StreamSlots(capture.CAPTURES_MAX, "captures")
+        self._flow_streams = StreamSlots(flow_stream.STREAMS_MAX, "streams of flows")
         self._connections: dict[asyncio.Task[None], StreamWriter] = {}
         bounds = HttpLimits(connections_max=CONNECTIONS_MAX, connections_per_group_max=TENANT_CONNECTIONS_MAX)
         self._table = ConnectionTable(bounds, _RING0)
@@ -185,6 +198,9 @@ class AgentServer:
         log.debug("serving request", extra={"method": request.method, "path": "/".join(request.path)})
         if not slot.claim(_group_of(plane, request)):
             raise ServiceUnavailable("too many open connections to the node; close some or retry later")
+        if self._callers.is_foreign(plane):
+            await self._serve_as_kubelet(connection, request, plane)
+            return
         match request.path:
             case ("healthz",):
                 await connection.respond(200, b"ok", "text/plain")
@@ -207,7 +223,8 @@ class AgentServer:
                 if pod_plane != plane:
                     raise Forbidden("an API server may only access pods of its own plane")
                 serve = self._serve_trace if verb == "trace" else self._serve_capture
-                await serve(connection, request, PodKey(plane, TenantId(tenant), namespace, name, uid))
+                pod = self._find_pod(plane, TenantId(tenant), namespace, name, uid)
+                await serve(connection, request, pod.key)
             case ("pods", pod_plane, tenant, namespace, name, uid, verb) if verb in POD_VERBS:
                 if pod_plane != plane:
                     raise Forbidden("an API server may only access pods of its own plane")
@@ -215,6 +232,18 @@ class AgentServer:
                 await self._serve_pod(connection, request, pod, verb)
             case _:
                 raise NotFound.path()
+
+    async def _serve_as_kubelet(
+        self, connection: HttpServerStream, request: NodeRequest, plane: PlaneId
+    ) -> None:
+        """Serves a foreign plane's API server. All its pods are of the tenant with its name."""
+        asked = kubelet_paths.parsed(request)
+        if asked is None:
+            raise NotFound.path()
+        pod = self._pods.find(plane, TenantId(plane), asked.namespace, asked.pod)
+        if pod is None or asked.uid not in ("", pod.key.uid):
+            raise NotFound(f'pod "{asked.pod}" not found on this node')
+        await self._serve_pod(connection, asked.request, pod, asked.verb)
 
     async def _serve_node(
         self, connection: HttpServerStream, request: NodeRequest, path: Sequence[str]
@@ -230,19 +259,26 @@ class AgentServer:
     async def _serve_flows(
         self, connection: HttpServerStream, request: NodeRequest, plane: PlaneId, tenant: TenantId | None
     ) -> None:
-        if self._flows is None:
+        if self._flows is None or self._follow_flows is None:
             raise ServiceUnavailable("this node has no networks")
-        found = await self._flows(plane, tenant, flow_selection(request))
-        await connection.respond(200, msgspec.json.encode(found))
+        selection = flow_selection(request)
+        if not request.flag("follow"):
+            found = await self._flows(plane, tenant, selection)
+            await connection.respond(200, msgspec.json.encode(found))
+            return
+        owner = f"{plane}/{tenant or _RING0}"
+        await self._flow_streams.enter(owner)
+        try:
+            follower = self._follow_flows(plane, tenant, selection)
+            await flow_stream.serve(connection, follower, selection.limit)
+        finally:
+            self._flow_streams.leave(owner)
 
     async def _serve_trace(self, connection: HttpServerStream, request: NodeRequest, key: PodKey) -> None:
-        address, protocol = destinations.parse(request.first("address")), request.first("protocol")
-        port = request.number("port") or 0
-        if address is None or protocol not in TRACED_PROTOCOLS or port >= 1 << 16:
-            raise BadRequest("query parameters address, port and protocol must be those of a destination")
+        packet = traces.parse(request, key)
         if self._trace is None:
             raise ServiceUnavailable("this node has no networks")
-        traced = await self._trace(key, address, port, Protocol[protocol])
+        traced = await self._trace(packet)
         await connection.respond(200, msgspec.json.encode(traced))
 
     async def _serve_capture(self, connection: HttpServerStream, request: NodeRequest, key: PodKey) -> None:

@@ -58,7 +58,12 @@ class UsageMeter:
         """The usage of the plane's pods; for the home plane also that of the node."""
         async with self._lock:
             before, now = await self._snapshots()
-        return _summary(before, now, plane)
+        return _summary(before, now, plane, lambda pod: self._is_on(plane, pod))
+
+    def _is_on(self, plane: PlaneId, key: PodKey) -> bool:
+        """Whether the pod's object is on the plane now: its tenant may have moved."""
+        pod = self._pods.find(plane, key.tenant, key.namespace, key.name)
+        return pod is not None and pod.key == key
 
     async def _snapshots(self) -> tuple[UsageSnapshot, UsageSnapshot]:
         """Two snapshots that are far enough apart. Requests within WINDOW_SECONDS_MIN get the same two."""
@@ -135,13 +140,15 @@ async def _stats(runtime: ContainerRuntime, container: ContainerId) -> CgroupUsa
     return used if used.processes or used.cpu_nanoseconds else None
 
 
-def _summary(before: UsageSnapshot, now: UsageSnapshot, plane: PlaneId) -> NodeSummary:
+def _summary(
+    before: UsageSnapshot, now: UsageSnapshot, plane: PlaneId, is_on_plane: Callable[[PodKey], bool]
+) -> NodeSummary:
     window = max(now.at - before.at, 0.001)
     pods: dict[PodKey, list[ContainerUsage]] = {}
     for key, used in now.containers.items():
         earlier = before.containers.get(key)
         pod, name, _ = key
-        if earlier is not None and pod.plane == plane:
+        if earlier is not None and is_on_plane(pod):
             usage = _usage(earlier, used, window)
             pods.setdefault(pod, []).append(ContainerUsage(name, usage))
     return NodeSummary(

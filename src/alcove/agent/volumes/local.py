@@ -4,8 +4,8 @@
     <directory>/<id>/image   the file system image; all its space is allocated when it is created
     <directory>/<id>/root    the mount point while pods use it; pods see the directory `data` inside
 
-A volume is identified by plane, tenant and uid, not by the path in its object, so a tenant reaches only its
-own volumes.
+A volume is identified by tenant and uid, not by the path in its object, so a tenant reaches only its own volumes, on
+whatever plane its objects are.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from msgspec import Struct, structs
 from alcove.agent import file_trees, mount_calls
 from alcove.agent.volumes.errors import VolumeFailure
 from alcove.api.ids import TenantId
-from alcove.client.keys import ObjectKey, PlaneId
+from alcove.client.keys import HOME
 
 SIZE_BYTES_MIN = 1 << 20
 FREE_PERCENT_MIN = 5
@@ -33,7 +33,6 @@ _ZEROS = bytes(1 << 20)
 
 
 class LocalVolume(Struct, frozen=True):
-    plane: PlaneId
     tenant: TenantId
     name: str
     """The name of its PersistentVolume, whose uid is `uid`."""
@@ -43,12 +42,9 @@ class LocalVolume(Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        whole = "\0".join((self.plane, self.tenant, self.uid))
+        # The home plane's name is in it for the volumes that there are.
+        whole = "\0".join((HOME, self.tenant, self.uid))
         return hashlib.sha256(whole.encode()).hexdigest()[:32]
-
-    @property
-    def key(self) -> ObjectKey:
-        return ObjectKey(self.plane, self.tenant, "", self.name)
 
 
 class LocalVolumeStore:

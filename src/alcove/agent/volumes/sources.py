@@ -242,9 +242,7 @@ class VolumeSources:
             if node != self._node:
                 raise VolumeFailure(f'volume "{objects.name(volume)}" is on node "{node}", not on this node')
             size = quantity.whole(objects.get(spec, "capacity", "storage", default="0"))
-            local_volume = LocalVolume(
-                key.plane, key.tenant, objects.name(volume), uid, max(size, SIZE_BYTES_MIN)
-            )
+            local_volume = LocalVolume(key.tenant, objects.name(volume), uid, max(size, SIZE_BYTES_MIN))
             return LocalVolumeMount(name, local_volume, read_only, "ReadWriteOncePod" in modes)
         for kind in ("hostPath", "local"):
             if kind in spec:

@@ -43,6 +43,7 @@ from alcove.agent.volumes.sources import (
 )
 from alcove.agent.volumes.volume_mounter import FILES_BYTES_MAX, Checkpoint, VolumeMounter
 from alcove.api.objects import Object
+from alcove.client.keys import HOME, TenantKey
 
 TENANT_FILES_BYTES_MAX = 256 << 20
 """Memory of projected files of all pods of a tenant on a node; a pod that would need more waits (FailedMount)."""
@@ -158,11 +159,9 @@ class PodVolumes:
         if size > FILES_BYTES_MAX:
             limits = f"{FILES_BYTES_MAX} bytes of memory together, of which a file takes whole pages"
             raise VolumeFailure(f"config maps, secrets and tokens of a pod may have {limits}")
-        tenant = (key.plane, key.tenant)
+        tenant = key.tenant
         others = sum(
-            count
-            for each, count in self._file_bytes.items()
-            if each != key and (each.plane, each.tenant) == tenant
+            count for each, count in self._file_bytes.items() if each != key and each.tenant == tenant
         )
         if others + size > TENANT_FILES_BYTES_MAX:
             message = f"pods of a tenant may have {TENANT_FILES_BYTES_MAX} bytes of memory together on a node"
@@ -194,7 +193,7 @@ class PodVolumes:
         async with self._lock(volume.id):
             if self.is_used(volume.id):
                 return False
-            return await self._threads.run(volume.key.tenant_key, self.local.wipe, volume)
+            return await self._threads.run(TenantKey(HOME, volume.tenant), self.local.wipe, volume)
 
     # Making
 

@@ -16,6 +16,7 @@ from alcove.agent.volumes.volumes import PodVolumes
 from alcove.api import local_volumes, objects
 from alcove.api.errors import ApiError, Conflict, Forbidden, NotFound
 from alcove.api.ids import SYSTEM
+from alcove.api.kinds.core.control_planes import has_own_plane
 from alcove.api.objects import Object
 from alcove.client.changes import ObjectChange
 from alcove.client.client import ListSelection
@@ -78,7 +79,7 @@ class VolumeWiper:
         return is_held and "deletionTimestamp" in metadata and local_volumes.node_of(volume) == self._node
 
     async def _finalize(self, key: ObjectKey, volume: Object) -> None:
-        id = LocalVolume(key.plane, key.tenant, key.name, volume["metadata"]["uid"], 0).id
+        id = LocalVolume(key.tenant, key.name, volume["metadata"]["uid"], 0).id
         local = self._volumes.local.find(id)
         if local is None or await self._wipe(local):
             await self._remove_finalizer(key, volume)
@@ -97,15 +98,17 @@ class VolumeWiper:
             await self._wipe(volume)
 
     async def _exists(self, volume: LocalVolume) -> bool:
-        """Whether its object exists, or its plane has left and may join again. Raises ApiError and
+        """Whether its object exists, or may exist on a plane that has not joined. Raises ApiError and
         ClientError."""
-        if volume.plane not in self._planes:
+        serving = self._planes.serving(volume.tenant)
+        if serving == HOME:
             try:
-                return _has_plane(await self._planes.client(HOME).get(SYSTEM, TENANTS, volume.plane))
+                if has_own_plane(await self._planes.client(HOME).get(SYSTEM, TENANTS, volume.tenant)):
+                    return True
             except NotFound:
                 return False
         try:
-            obj = await self._planes.client(volume.plane).get(volume.tenant, PERSISTENT_VOLUMES, volume.name)
+            obj = await self._planes.client(serving).get(volume.tenant, PERSISTENT_VOLUMES, volume.name)
         except (NotFound, Forbidden):
             return False
         return bool(objects.get(obj, "metadata", "uid") == volume.uid)
@@ -129,12 +132,15 @@ class VolumeWiper:
 
     def _may_exist(self, local: LocalVolume) -> bool:
         """Whether the mirrors show the volume's object, or cannot tell."""
-        if local.plane not in self._planes:
-            tenant = self._tenants.get(ObjectKey(HOME, SYSTEM, "", local.plane))
-            return not self._tenants.is_synced(HOME) or (tenant is not None and _has_plane(tenant))
-        obj = self._mirror.get(local.key)
+        serving = self._planes.serving(local.tenant)
+        tenant = self._tenants.get(ObjectKey(HOME, SYSTEM, "", local.tenant))
+        if serving == HOME and (
+            not self._tenants.is_synced(HOME) or (tenant is not None and has_own_plane(tenant))
+        ):
+            return True
+        obj = self._mirror.get(ObjectKey(serving, local.tenant, "", local.name))
         exists = obj is not None and objects.get(obj, "metadata", "uid") == local.uid
-        return exists or not self._mirror.is_synced(local.plane)
+        return exists or not self._mirror.is_synced(serving)
 
     async def _guarded(self, name: str, work: Awaitable[object]) -> None:
         """Logs failures, so that one volume does not stop the others; the next round retries."""
@@ -142,8 +148,3 @@ class VolumeWiper:
             await work
         except (VolumeFailure, ApiError, ClientError, OSError) as error:
             log.warning("failed to wipe volume; retrying", extra={"volume": name, "error": str(error)})
-
-
-def _has_plane(tenant: Object) -> bool:
-    """Whether the tenant has a dedicated plane."""
-    return bool(objects.get(tenant, "spec", "controlPlane", "mode") == "Dedicated")

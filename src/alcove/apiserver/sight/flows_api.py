@@ -25,6 +25,7 @@ from alcove.api.ids import SYSTEM, Key, Revision, TenantId
 from alcove.api.node_api import FlowEnd, FlowReport, flows_path
 from alcove.api.objects import Object
 from alcove.api.resources import NODES
+from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.nodes import visible
@@ -118,40 +119,17 @@ class FlowsApi:
 
     async def answer(self, call: ApiCall) -> HttpResponse:
         limit = min(list_options(call).limit or LIMIT_DEFAULT, LIMIT_MAX)
-        path = flows_path(self._plane, call.list_tenant or "") + "?" + self._query(call, limit)
+        path = flows_path(self._plane, call.list_tenant or "")
+        path += "?" + flow_query(call, limit, since_of(call, self._clock()))
         newest, tenant = NewestFlows(call.list_tenant, limit), call.identity.tenant
-        await asyncio.gather(*(self._fetch(tenant, node, path, newest) for node in self._nodes(call)))
+        nodes = nodes_with_flows(self._services.cache, call)
+        await asyncio.gather(*(self._fetch(tenant, node, path, newest) for node in nodes))
         call.warn(newest.warnings())
         size = len(newest.flows) * RENDERED_BYTES
         rendered: HttpResponse = await self._services.threads.for_size(
             tenant, size, partial(_rendered, call, newest, self._services.cache.revision)
         )
         return rendered
-
-    def _query(self, call: ApiCall, limit: int) -> str:
-        """Raises BadRequest."""
-        query = call.query
-        verdict = query.get("verdict", "")
-        if verdict not in ("", *VERDICTS):
-            raise BadRequest(f'invalid verdict "{verdict}": must be one of {", ".join(VERDICTS)}')
-        seconds = query.get("sinceSeconds", "")
-        if seconds and not (seconds.isascii() and seconds.isdigit() and len(seconds) < 12):
-            raise BadRequest(f'invalid sinceSeconds "{seconds}": must be a non-negative integer')
-        wanted = {
-            "since": str(self._clock() - int(seconds)) if seconds else "",
-            "verdict": verdict,
-            "namespace": call.list_namespace or "",
-            "pod": query.get("pod", ""),
-            "limit": str(limit),
-        }
-        return urlencode({name: value for name, value in wanted.items() if value})
-
-    def _nodes(self, call: ApiCall) -> list[str]:
-        """The nodes that have pods of the tenant; for all tenants, every node."""
-        cache = self._services.cache
-        if call.list_tenant is None:
-            return [entry.key.name for entry in cache.entries(SYSTEM, NODES, None)]
-        return visible(cache, call.list_tenant)
 
     async def _fetch(self, tenant: TenantId, node: str, path: str, newest: NewestFlows) -> None:
         """Adds the flows of a node. Raises TooLarge, TooManyRequests."""
@@ -180,13 +158,45 @@ class FlowsApi:
             return None
 
 
+def flow_query(call: ApiCall, limit: int, since: float) -> str:
+    """The query for nodes. Raises BadRequest."""
+    query = call.query
+    verdict = query.get("verdict", "")
+    if verdict not in ("", *VERDICTS):
+        raise BadRequest(f'invalid verdict "{verdict}": must be one of {", ".join(VERDICTS)}')
+    wanted = {
+        "since": str(since) if since else "",
+        "verdict": verdict,
+        "namespace": call.list_namespace or "",
+        "pod": query.get("pod", ""),
+        "limit": str(limit),
+    }
+    return urlencode({name: value for name, value in wanted.items() if value})
+
+
+def since_of(call: ApiCall, now: float) -> float:
+    """Since when flows are asked for, in epoch seconds; 0 for all. Raises BadRequest."""
+    seconds = call.query.get("sinceSeconds", "")
+    if seconds and not (seconds.isascii() and seconds.isdigit() and len(seconds) < 12):
+        raise BadRequest(f'invalid sinceSeconds "{seconds}": must be a non-negative integer')
+    return now - int(seconds) if seconds else 0.0
+
+
+def nodes_with_flows(cache: Cache, call: ApiCall) -> list[str]:
+    """The nodes that have pods of the tenant; for all tenants, every node."""
+    if call.list_tenant is None:
+        return [entry.key.name for entry in cache.entries(SYSTEM, NODES, None)]
+    return visible(cache, call.list_tenant)
+
+
 def _rendered(call: ApiCall, newest: NewestFlows, revision: Revision) -> HttpResponse:
-    entries = [_entry(call, node, flow, revision) for node, flow in newest.flows]
+    entries = [flow_entry(call, node, flow, revision) for node, flow in newest.flows]
     more: Object = {"remainingItemCount": newest.left_out} if newest.left_out else {}
     return HttpResponse(200, render_list(call.view, entries, revision, more), call.view.content_type)
 
 
-def _entry(call: ApiCall, node: str, flow: FlowReport, revision: Revision) -> CacheEntry:
+def flow_entry(call: ApiCall, node: str, flow: FlowReport, revision: Revision, lost: int = 0) -> CacheEntry:
+    """The flow as an object. `lost`: how many were left out before it."""
     namespace = call.list_namespace or _namespace((flow.source, flow.destination))
     name = _name(node, flow)
     key = Key(call.kind.group_resource, TenantId(flow.tenant), namespace, name)
@@ -201,7 +211,8 @@ def _entry(call: ApiCall, node: str, flow: FlowReport, revision: Revision) -> Ca
     del fields["tenant"]
     times = {"start": meta.format_time(flow.start), "end": meta.format_time(flow.end)}
     names = {"apiVersion": call.kind.api_version, "kind": call.kind.kind, "metadata": metadata}
-    return CacheEntry(key, revision, encode({**names, "node": node, **fields, **times}))
+    told = {"lost": lost} if lost else {}
+    return CacheEntry(key, revision, encode({**names, "node": node, **fields, **times, **told}))
 
 
 def _names(names: Sequence[str]) -> str:

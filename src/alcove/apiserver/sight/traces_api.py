@@ -1,18 +1,21 @@
-"""create of sight.alcove.io/traces: what the kernel of a pod's node does with a packet that the pod would send."""
+"""create of sight.alcove.io/traces: what kernels do with a packet that a pod would send, first that of the pod's node, then that of
+the destination's; and, if that is asked for, what comes back for a real one."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from urllib.parse import urlencode
 
 import msgspec
 
 from alcove.api import destinations
-from alcove.api.errors import BadRequest, NotFound, ServiceUnavailable
-from alcove.api.ids import Key, TenantId
+from alcove.api.errors import ApiError, BadRequest, NotFound, ServiceUnavailable
+from alcove.api.ids import Key
 from alcove.api.node_api import KernelTrace, pod_path
 from alcove.api.objects import Object
 from alcove.api.resources import PODS
+from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.resources import body
 from alcove.apiserver.responses import json_response
@@ -38,24 +41,47 @@ class TracesApi:
         obj = await body.read(self._services, call)
         spec = obj.get("spec") or {}
         query = _query(spec)
+        is_live = {"live": "true"} if spec.get("live") else {}
         name = spec.get("pod") or ""
-        entry = self._services.cache.entry(Key(PODS, call.tenant, call.namespace, name)) if name else None
+        entry = self._pod(call, call.namespace, name)
         if entry is None:
             raise NotFound.of(PODS, name)
         if not entry.node:
             raise BadRequest(f'pod "{name}" is not on a node yet')
-        uid = entry.decode()["metadata"]["uid"]
-        path = pod_path(self._plane, call.tenant, call.namespace, name, uid, "trace")
-        traced = await self._fetch(call.identity.tenant, entry.node, f"{path}?{query}")
-        return json_response(201, {**obj, "status": {"node": entry.node, **msgspec.to_builtins(traced)}})
+        sent = await self._fetch(call, entry, {**query, **is_live})
+        status = {"node": entry.node, **_shown(sent)}
+        if receiver := await self._received(call, entry.node, sent, query):
+            status["receiver"] = receiver
+        return json_response(201, {**obj, "status": status})
 
-    async def _fetch(self, tenant: TenantId, node: str, path: str) -> KernelTrace:
+    def _pod(self, call: ApiCall, namespace: str, name: str) -> CacheEntry | None:
+        return self._services.cache.entry(Key(PODS, call.tenant, namespace, name)) if name else None
+
+    async def _received(
+        self, call: ApiCall, sender: str, sent: KernelTrace, query: Mapping[str, str]
+    ) -> Object | None:
+        """What the destination's node does with the packet; None if it does not come to another node."""
+        end = sent.destination
+        entry = self._pod(call, end.namespace, end.name) if end.kind == "Pod" and sent.next_node else None
+        if entry is None or entry.node in ("", sender):
+            return None
+        arriving = {"address": end.address, "port": str(end.port), "source": sent.source, "sender": sender}
+        try:
+            received = await self._fetch(call, entry, {**query, **arriving})
+        except ApiError as error:
+            return {"node": entry.node, "message": f"not tried: {error}"}
+        return {"node": entry.node, **_shown(received)}
+
+    async def _fetch(self, call: ApiCall, pod: CacheEntry, query: Mapping[str, str]) -> KernelTrace:
+        """Asks the pod's node."""
+        node, uid = pod.node, pod.decode()["metadata"]["uid"]
+        path = pod_path(self._plane, call.tenant, pod.key.namespace, pod.key.name, uid, "trace")
         address = agent_address(self._services.cache, node)
         try:
             async with asyncio.timeout(FETCH_SECONDS_MAX):
-                agent = await self._agents.connect(tenant, address)
+                agent = await self._agents.connect(call.identity.tenant, address)
                 try:
-                    await ask(agent, address, "GET", path, {})
+                    await ask(agent, address, "GET", f"{path}?{urlencode(query)}", {})
                     if agent.status != 200:
                         raise await error_of(agent)
                     return msgspec.json.decode(await agent.body(BYTES_MAX), type=KernelTrace)
@@ -67,7 +93,7 @@ class TracesApi:
             raise ServiceUnavailable(f'node "{node}" runs another version') from error
 
 
-def _query(spec: Object) -> str:
+def _query(spec: Object) -> dict[str, str]:
     """The destination, for the node. Raises BadRequest."""
     address, protocol, port = spec.get("address") or "", spec.get("protocol") or "TCP", spec.get("port") or 0
     if destinations.parse(address) is None:
@@ -76,4 +102,10 @@ def _query(spec: Object) -> str:
         raise BadRequest(f"spec.protocol must be one of {', '.join(PROTOCOLS)}")
     if not 0 <= port < 1 << 16:
         raise BadRequest("spec.port must be between 0 and 65535")
-    return urlencode({"address": address, "port": port, "protocol": protocol})
+    return {"address": address, "port": str(port), "protocol": protocol}
+
+
+def _shown(trace: KernelTrace) -> Object:
+    fields: Object = msgspec.to_builtins(trace)
+    fields.pop("source", None)
+    return fields

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +15,7 @@ from msgspec import Struct
 from alcove.api import meta, usage
 from alcove.api.encode import encode
 from alcove.api.errors import BadRequest
-from alcove.api.ids import SYSTEM, Key, TenantId
+from alcove.api.ids import SYSTEM, Key, Revision, TenantId
 from alcove.api.objects import Object
 from alcove.api.resources import USAGE_RECORDS
 from alcove.api.usage import DAY_HOURS, HOUR_SECONDS, UsageAmounts
@@ -65,14 +66,11 @@ class UsagesApi:
     async def answer(self, call: ApiCall) -> HttpResponse:
         query = usage_query(call.query, self._clock())
         limit = min(list_options(call).limit or LIMIT_DEFAULT, LIMIT_MAX)
-        records = list(self._records(call.list_tenant, query))
-        # Records of many tenants take some time to decode.
-        totals = await self._services.threads.run(call.identity.tenant, lambda: sum_up(records, query))
-        rows = sorted(totals.items())
-        entries = [self._entry(call, query, key, amounts) for key, amounts in rows[:limit]]
-        more: Object = {"remainingItemCount": len(rows) - limit} if len(rows) > limit else {}
-        body = render_list(call.view, entries, self._services.cache.revision, more)
-        return HttpResponse(200, body, call.view.content_type)
+        records, revision = list(self._records(call.list_tenant, query)), self._services.cache.revision
+        # Records of many hours or tenants take some time to decode, and to render.
+        rendered = partial(_rendered, call, query, records, limit, revision)
+        response: HttpResponse = await self._services.threads.run(call.identity.tenant, rendered)
+        return response
 
     def _records(self, tenant: TenantId | None, query: UsageQuery) -> Iterator[CacheEntry]:
         cache, days = self._services.cache, set(query.days())
@@ -85,21 +83,33 @@ class UsagesApi:
             if entry is not None:
                 yield entry
 
-    def _entry(self, call: ApiCall, query: UsageQuery, key: UsageKey, amounts: UsageAmounts) -> CacheEntry:
-        tenant, start = key
-        begin, end = (meta.format_time(hour * HOUR_SECONDS) for hour in (start, query.end_of(start)))
-        name = f"{tenant}.{begin[: 13 if query.step == 'hour' else 10].lower()}"
-        metadata: Object = {"name": name, "tenant": tenant, "creationTimestamp": begin}
-        obj: Object = {
-            "apiVersion": call.kind.api_version,
-            "kind": call.kind.kind,
-            "metadata": metadata,
-            "start": begin,
-            "end": end,
-            "amounts": msgspec.to_builtins(amounts),
-        }
-        object_key = Key(call.kind.group_resource, TenantId(tenant), "", name)
-        return CacheEntry(object_key, self._services.cache.revision, encode(obj))
+
+def _rendered(
+    call: ApiCall, query: UsageQuery, records: Iterable[CacheEntry], limit: int, revision: Revision
+) -> HttpResponse:
+    rows = sorted(sum_up(records, query).items())
+    entries = [_entry(call, query, key, amounts, revision) for key, amounts in rows[:limit]]
+    more: Object = {"remainingItemCount": len(rows) - limit} if len(rows) > limit else {}
+    return HttpResponse(200, render_list(call.view, entries, revision, more), call.view.content_type)
+
+
+def _entry(
+    call: ApiCall, query: UsageQuery, key: UsageKey, amounts: UsageAmounts, revision: Revision
+) -> CacheEntry:
+    tenant, start = key
+    begin, end = (meta.format_time(hour * HOUR_SECONDS) for hour in (start, query.end_of(start)))
+    name = f"{tenant}.{begin[: 13 if query.step == 'hour' else 10].lower()}"
+    metadata: Object = {"name": name, "tenant": tenant, "creationTimestamp": begin}
+    obj: Object = {
+        "apiVersion": call.kind.api_version,
+        "kind": call.kind.kind,
+        "metadata": metadata,
+        "start": begin,
+        "end": end,
+        "amounts": msgspec.to_builtins(amounts),
+    }
+    object_key = Key(call.kind.group_resource, TenantId(tenant), "", name)
+    return CacheEntry(object_key, revision, encode(obj))
 
 
 def usage_query(query: Mapping[str, str], now: float) -> UsageQuery:

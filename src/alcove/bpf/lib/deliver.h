@@ -19,6 +19,8 @@ INLINE int into_port(struct __sk_buff *skb, __u32 ifindex, const __u8 *mac)
 		return -REASON_TRUNCATED;
 	__builtin_memcpy(eth->h_dest, mac, 6);
 	copy_router_mac(eth->h_source);
+	/* After decapsulation it is the tunnel's; whoever reads frames, such as gVisor and captures, goes by it. */
+	eth->h_proto = skb->protocol;
 	return bpf_redirect_peer(ifindex, 0);
 }
 

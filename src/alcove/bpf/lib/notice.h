@@ -94,7 +94,8 @@ INLINE int notify(struct __sk_buff *skb, const struct packet *pkt, __be32 node)
 	struct overwritten saved;
 	struct notice *packet;
 
-	if (skb->gso_size)
+	/* A dry run's packet, which alone has a mark, sends nothing. */
+	if (skb->gso_size || skb->mark)
 		return REASON_NONE;
 	packet = header(skb, 0, sizeof(*packet));
 	if (!packet)

@@ -13,6 +13,7 @@
 
 #include "embedded.h"
 #include "flow.h"
+#include "opening.h"
 
 struct peer_key {
 	__u32 prefix_bits;	/* of profile and address together */
@@ -176,15 +177,16 @@ INLINE bool is_answer(const struct packet *pkt)
 }
 
 /* Records the connection with its first packet. `forward`: it is sent by the opener. */
-INLINE void note(struct __sk_buff *skb, const struct packet *pkt, void *memory, struct tuple *key, bool forward,
-		 struct track *track)
+INLINE void note(struct __sk_buff *skb, const struct packet *pkt, __u32 slot, void *memory, struct tuple *key,
+		 bool forward, struct track *track)
 {
 	track->start = now_tick();
 	count_packet(skb, pkt, track, forward);
 	remember(memory, key, FLOW_TRACK, (struct flow *)track);
+	note_opening(skb, slot, key, track);
 }
 
-INLINE int judge_new(struct __sk_buff *skb, void *memory, struct packet *pkt, const struct profiles *ends,
+INLINE int judge_new(struct __sk_buff *skb, __u32 slot, void *memory, struct packet *pkt, const struct profiles *ends,
 		     struct tuple *key, bool swap)
 {
 	bool under_way = pkt->flow.proto == IPPROTO_TCP && !pkt->opens;
@@ -198,13 +200,13 @@ INLINE int judge_new(struct __sk_buff *skb, void *memory, struct packet *pkt, co
 
 	if (ends->exempt) {
 		track.flags = FLOW_EXEMPT | (swap ? FLOW_SWAPPED : 0);
-		note(skb, pkt, memory, key, true, &track);
+		note(skb, pkt, slot, memory, key, true, &track);
 		return REASON_NONE;
 	}
 	if (!is_answer(pkt)) {
 		reason = judge(pkt, true, ends->source_out, ends->target_in);
 		if (!reason)
-			note(skb, pkt, memory, key, true, &track);
+			note(skb, pkt, slot, memory, key, true, &track);
 		if (!reason || !under_way)
 			return reason;
 	}
@@ -219,7 +221,7 @@ INLINE int judge_new(struct __sk_buff *skb, void *memory, struct packet *pkt, co
 	track.flags ^= FLOW_SWAPPED;
 	track.out = ends->target_out;
 	track.in = ends->source_in;
-	note(skb, pkt, memory, key, false, &track);
+	note(skb, pkt, slot, memory, key, false, &track);
 	return REASON_NONE;
 }
 
@@ -253,7 +255,7 @@ STAGE int note_opener(struct __sk_buff *skb, const struct packet *pkt NONNULL, _
 	if (!may_open(pkt))
 		return 0;
 	track.flags = flags | (swap ? FLOW_SWAPPED : 0);
-	note(skb, pkt, memory, &key, true, &track);
+	note(skb, pkt, slot, memory, &key, true, &track);
 	return 0;
 }
 
@@ -286,11 +288,11 @@ STAGE int policy(struct __sk_buff *skb, struct packet *pkt NONNULL, const struct
 	swap = track_key(&key, &pkt->flow);
 	known = recall_track(memory, &key);
 	if (!known || is_over(known, pkt))
-		return judge_new(skb, memory, pkt, ends, &key, swap);
+		return judge_new(skb, slot, memory, pkt, ends, &key, swap);
 	forward = swap == !!(known->flags & FLOW_SWAPPED);
 	/* A packet that opens a connection is not a reply, whatever its ports. */
 	if (!forward && pkt->opens)
-		return judge_new(skb, memory, pkt, ends, &key, swap);
+		return judge_new(skb, slot, memory, pkt, ends, &key, swap);
 	reason = judge_known(memory, pkt, ends, &key, known, forward);
 	if (!reason)
 		count_packet(skb, pkt, known, forward);

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import ssl
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -31,7 +32,7 @@ from alcove.agent.lookup import ObjectLookup
 from alcove.agent.metering.charges import NodeCharges, boot_id
 from alcove.agent.metering.tenant_meter import MeterSources, TenantMeter
 from alcove.agent.metering.usage_reporter import UsageReporter
-from alcove.agent.network.flow_export import FlowExporter
+from alcove.agent.network.flow_follower import RingFollower
 from alcove.agent.network.map_shares import NetworkNote
 from alcove.agent.network.node_network import NodeNetwork
 from alcove.agent.network.start import start_network
@@ -70,7 +71,7 @@ from alcove.client.kubeconfig import KubeconfigUser
 from alcove.dataplane.errors import DataPlaneError
 from alcove.dns import resolvconf
 from alcove.processes.agent import COMPONENT, AgentProcess
-from alcove.processes.nodes import hollow, reboots
+from alcove.processes.nodes import flow_exports, hollow, reboots
 from alcove.processes.nodes.plane_nodes import PlaneNodes
 from alcove.processes.open_files import open_files_max
 
@@ -95,7 +96,7 @@ async def start(agent: AgentProcess) -> list[NodeStatusManager]:
     found = await node.found()
     client = agent.planes.client(HOME)
     cached_node = CachedNode(client, config.name)
-    reservations = NodeReservations(client, config.name)
+    reservations = NodeReservations(client, config.name, agent.planes.serving)
     workers = agent.add_workers(
         config.name, allocatable_of(node.facts()), node.executor, found, cached_node, reservations
     )
@@ -112,9 +113,7 @@ async def start(agent: AgentProcess) -> list[NodeStatusManager]:
     agent.tasks.fatal("CNI server", cni.run())
     agent.tasks.fatal("node API server", _serve(agent, pods, node.network, manager.registered))
     agent.tasks.fatal("ingress", _serve_ingress(agent, node.network, node.relayed))
-    if config.flows_file is not None:
-        exporter = FlowExporter(node.network.traffic.all_flows, config.name, config.flows_file)
-        agent.tasks.restart("export of flows", exporter.run)
+    flow_exports.start(agent, node.network.traffic.all_flows)
     reporter = UsageReporter(services.meter, client, config.name, config.data / CHARGES_FILE)
     reporter.interval_seconds = config.usage_interval_seconds
     agent.tasks.restart("usage of tenants", reporter.run)
@@ -124,6 +123,7 @@ async def start(agent: AgentProcess) -> list[NodeStatusManager]:
     agent.tasks.restart("image owners", ImageOwners(node.images, agent.planes).run)
     agent.tasks.restart("runtime canaries", partial(node.prove_more, manager))
     agent.metrics.drops = node.network.drops
+    agent.metrics.networks = node.network.traffic.counts
     agent.start([manager])
     PlaneNodes(agent, manager)
     return [manager]
@@ -147,14 +147,19 @@ async def _serve(
     serving = ServingCertificate(config.data, config.name, config.address, agent.planes.client(HOME))
     await serving.ready()
     callers = AuthorizedCallers(serving.path)
-    for plane, user in agent.users.items():
-        callers.trust(plane, user.ca_pem)
 
     def on_plane_change(plane: PlaneId, user: KubeconfigUser | None) -> None:
-        if user is None:
+        authority = b"" if user is None else user.ca_pem if user.caller_ca_pem is None else user.caller_ca_pem
+        if user is None or not authority:
             callers.distrust(plane)
-        else:
-            callers.trust(plane, user.ca_pem)
+            return
+        try:
+            callers.trust(plane, authority, user.caller_name)
+        except (ValueError, ssl.SSLError) as error:
+            log.warning("invalid authority of a plane's callers", extra={"plane": plane, "error": str(error)})
+
+    for plane, user in agent.users.items():
+        on_plane_change(plane, user)
 
     agent.on_plane.append(on_plane_change)
     async with AgentServer(
@@ -166,7 +171,8 @@ async def _serve(
         metrics=agent.metrics.text,
         dial_network=network.dial_from,
         flows=network.traffic.flows,
-        trace=network.traffic.trace,
+        follow_flows=partial(RingFollower, network.traffic),
+        trace=network.tracer.trace,
         find_capture=network.traffic.capture_place,
     ):
         await serving.keep(callers.reload)
@@ -354,6 +360,7 @@ def _network(agent: AgentProcess, trusted: TrustedTenants) -> NodeNetwork:
             upstreams=config.dns_upstreams,
             note=_network_note(agent),
             is_trusted=trusted.includes,
+            routes_ring0=config.routes_ring0,
         )
     except (DataPlaneError, OSError, ValueError) as error:
         raise NodeUnable(f"the data plane does not work on this machine: {error}") from error

@@ -182,9 +182,14 @@ async def test_failures_back_off_and_time_forgives(world: World) -> None:
 
 async def test_a_server_that_is_away_is_no_pull(world: World, server: LocalServer) -> None:
     key, pod = make_pod(world.server, world.acme, {"imagePullSecrets": [{"name": "pull"}]})
-    elsewhere = PodKey(PlaneId("gone"), key.tenant, key.namespace, key.name, key.uid)
-    assert await world.ensure(elsewhere, pod) == "ErrImagePull"
-    assert "has left" in world.events[-2][2]
+    leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+    closure = {"metadata": {"name": f"closed-tenant.{world.acme}"}}
+    assert server.system.post(leases, closure).status == 201
+    try:
+        assert await world.ensure(key, pod) == "ErrImagePull"
+    finally:
+        server.system.delete(f"{leases}/closed-tenant.{world.acme}")
+    assert "is moving to another API server" in world.events[-2][2]
 
 
 def test_whose_names_count() -> None:

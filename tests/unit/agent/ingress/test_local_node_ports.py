@@ -24,10 +24,10 @@ async def ask(port: int, word: bytes) -> bytes:
 
 
 async def test_a_port_leads_to_its_service_until_it_does_not() -> None:
-    asked: list[tuple[int, str, int]] = []
+    asked: list[LocalService] = []
 
-    async def dial(vni: int, address: str, port: int) -> socket.socket:
-        asked.append((vni, address, port))
+    async def dial(service: LocalService) -> socket.socket:
+        asked.append(service)
         sock = socket.socket()
         sock.setblocking(False)
         await asyncio.get_running_loop().sock_connect(sock, behind.sockets[0].getsockname())
@@ -40,7 +40,7 @@ async def test_a_port_leads_to_its_service_until_it_does_not() -> None:
     assert await ask(port, b"abc") == b"cba", "half closed, it is answered all the same"
     await steps.set({here: LocalService(8, "10.96.0.10", 81)})
     assert await ask(port, b"abc") == b"cba"
-    assert asked == [(7, "10.96.0.9", 80), (8, "10.96.0.10", 81)]
+    assert asked == [LocalService(7, "10.96.0.9", 80), LocalService(8, "10.96.0.10", 81)]
     await steps.set({})
     assert steps.steps() == frozenset()
     try:
@@ -53,7 +53,7 @@ async def test_a_port_leads_to_its_service_until_it_does_not() -> None:
 
 
 async def test_a_port_in_use_is_left_to_its_owner() -> None:
-    async def nobody(_vni: int, _address: str, _port: int) -> socket.socket:
+    async def nobody(_service: LocalService) -> socket.socket:
         raise ConnectionRefusedError
 
     steps, other = LocalNodePorts(nobody), free_port()

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from alcove.agent.network import flow_export
-from alcove.agent.network.flow_export import FlowExporter, append
+from alcove.agent.network.flow_export import FlowExporter, JsonLinesFile, append
 from alcove.api.node_api import FlowEnd, FlowReport
 
 FLOW = FlowReport(
@@ -25,14 +25,19 @@ FLOW = FlowReport(
 )
 
 
-async def test_a_flow_is_written_again_when_it_had_more_packets(tmp_path: Path) -> None:
+async def test_a_flow_is_written_again_when_it_had_more_packets_whatever_happens_to_other_exports(
+    tmp_path: Path,
+) -> None:
     flows, asked, path = [FLOW], [], tmp_path / "flows.jsonl"
 
     async def read(since: float) -> Sequence[FlowReport]:
         asked.append(since)
         return flows
 
-    exporter = FlowExporter(read, "n1", path, lambda: 1_700_000_200.0)
+    async def fail(_flows: Sequence[FlowReport]) -> None:
+        raise OSError("no space left on device")
+
+    exporter = FlowExporter(read, [fail, JsonLinesFile("n1", path).write], lambda: 1_700_000_200.0)
     for _ in range(2):
         await exporter.export()
     flows[0] = replace(FLOW, packets_sent=4)

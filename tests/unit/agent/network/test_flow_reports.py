@@ -40,7 +40,9 @@ def reporter(policies: SelectingPolicies, *more: EndpointAllocation) -> FlowRepo
     """Of a node that has the pod `db/postgres`."""
     pod = LocalPod(PodKey(HOME, ACME, "db", "postgres", "u"), (DB,), profiles(policies.rules()), policies)
     allocations = [allocation("shop/web", WEB), allocation("db/postgres", DB), *more]
-    return FlowReporter(NetworkSnapshot("acme", "own", allocations, {VIP: ("db", "sql")}, frozenset(), [pod]))
+    metadata = {"namespace": "db", "name": "sql"}
+    service = {"metadata": metadata, "spec": {"clusterIP": str(VIP), "network": "own"}}
+    return FlowReporter(NetworkSnapshot("acme", "own", allocations, [service], frozenset(), [pod]))
 
 
 def flow(**changes: object) -> ObservedFlow:

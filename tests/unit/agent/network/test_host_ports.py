@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from alcove.agent.ingress.local_node_ports import LocalService
 from alcove.agent.network import host_ports
 from alcove.agent.network.attachment import Attachment
 from alcove.agent.network.attachment_records import AttachmentRecord, HostPort, VethRecord
@@ -25,7 +26,9 @@ def pod(**port: Any) -> Object:
 
 
 def record(*ports: HostPort) -> AttachmentRecord:
-    veth = VethRecord("v", 7, "m", ("10.0.0.5/24", "fd00::5/64"), (), 0, TrafficClass.EXPEDITED, "eth0")
+    veth = VethRecord(
+        "v", 7, "m", ("10.0.0.5/24", "fd00::5/64"), ("10.0.0.1", "fd00::1"), 0, TrafficClass.EXPEDITED, "eth0"
+    )
     network = TenantNetworkId(SYSTEM, "default")
     return AttachmentRecord(KEY, network, "n", "vpc", Attachment("", ()), (veth,), host_ports=ports)
 
@@ -57,3 +60,25 @@ def test_a_host_port_leads_from_the_nodes_addresses_to_the_pod(host_ip: str, nod
         expected.append((service, NodePort(7, node, 53, Protocol.UDP, node, 53, keep_client=True)))
     assert found == expected
     assert not list(host_ports.served([record()], NODES))
+
+
+@pytest.mark.parametrize(
+    ("host_ip", "addresses"),
+    [
+        ("", {"192.0.2.1", "2001:db8::1", "127.0.0.1", "::1"}),
+        ("0.0.0.0", {"192.0.2.1", "2001:db8::1", "127.0.0.1", "::1"}),
+        ("192.0.2.1", {"192.0.2.1"}),
+        ("127.0.0.1", {"127.0.0.1"}),
+        ("127.0.0.9", {"127.0.0.9"}),
+        ("198.51.100.7", set()),
+    ],
+)
+def test_processes_on_the_node_find_host_ports_at_its_loopback_addresses_as_well(
+    host_ip: str, addresses: set[str]
+) -> None:
+    records = [record(HostPort(53, "UDP", 5353, host_ip))]
+    found = host_ports.local(records, NODES, Protocol.UDP)
+    four = LocalService(7, "10.0.0.5", 5353, "10.0.0.1")
+    six = LocalService(7, "fd00::5", 5353, "fd00::1")
+    assert found == {(each, 53): six if ":" in each else four for each in addresses}
+    assert host_ports.local(records, NODES, Protocol.TCP) == {}

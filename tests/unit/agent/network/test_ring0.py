@@ -1,5 +1,7 @@
 """A node reconciles for changes of the networks that it has, and not for those of others."""
 
+from ipaddress import IPv4Address
+
 import pytest
 
 from alcove.agent.network.ring0 import Ring0View
@@ -96,3 +98,38 @@ async def test_a_new_duty_and_its_vpc_are_seen() -> None:
         assert node.reconciles == 2 and node.ring0.duty_backing(duty) is not None
         node.put_duty("bouncers", "b0", "node-2")
         assert node.reconciles == 3 and not node.ring0.duties()
+
+
+async def test_a_node_that_joins_changes_only_the_networks_that_use_it() -> None:
+    async with Planes() as planes:
+        node = Node(planes)
+        node.put("vpcs", "shop", {"vni": 9, "ip": "10.1.0.0", "prefix": 16, "status": "Provisioned"})
+        node.put(
+            "subnets",
+            "shop-subnet",
+            {"vpc": "shop", "vni": 9, "ip": "10.1.0.0", "prefix": 16, "status": "Provisioned"},
+        )
+        node.put_duty("bouncers", "b0", "node-2")
+        flat, shop = node.ring0.backing(DEFAULT_VPC, MINE), node.ring0.backing("shop", 9)
+        assert flat is not None and shop is not None and shop.subnets[0].bouncers == ()
+        node.reconciles = 0
+        node.put("droplets", "node-3", {"ip": "192.0.2.3"})
+        assert node.ring0.backing(DEFAULT_VPC, MINE) is flat and node.ring0.backing("shop", 9) is shop
+        node.put("droplets", "node-2", {"ip": "192.0.2.2"})
+        assert node.reconciles == 2, "every node has to know every other"
+        assert node.ring0.backing(DEFAULT_VPC, MINE) is flat
+        changed = node.ring0.backing("shop", 9)
+        assert changed is not None and changed.subnets[0].bouncers == (IPv4Address("192.0.2.2"),)
+
+
+async def test_addresses_of_nodes_are_the_same_object_until_one_changes() -> None:
+    async with Planes() as planes:
+        node = Node(planes)
+        for number in (2, 3):
+            node.put("droplets", f"node-{number}", {"ip": f"192.0.2.{number}"})
+        nodes = node.ring0.nodes()
+        assert nodes == {"node-2": IPv4Address("192.0.2.2"), "node-3": IPv4Address("192.0.2.3")}
+        node.put("droplets", "node-2", {"ip": "192.0.2.2", "itf": "eth0"})
+        assert node.ring0.nodes() is nodes
+        node.put("droplets", "node-2", {"ip": "192.0.2.9"})
+        assert node.ring0.nodes() is not nodes and node.ring0.nodes()["node-2"] == IPv4Address("192.0.2.9")

@@ -49,6 +49,36 @@ async def test_a_pod_that_does_not_fit_beside_the_others_is_refused_until_they_g
     await admission.admit(key("b"), pod(cpu="2"))
 
 
+def with_port(**port: object) -> Object:
+    return {"spec": {"containers": [{"name": "a", "ports": [{"containerPort": 80, **port}]}]}}
+
+
+@pytest.mark.parametrize(
+    ("other", "is_free"),
+    [
+        ({"hostPort": 8080}, False),
+        ({"hostPort": 8080, "hostIP": "0.0.0.0"}, False),
+        ({"hostPort": 8080, "hostIP": "192.0.2.1"}, False),
+        ({"hostPort": 8080, "hostIP": "127.0.0.1"}, True),
+        ({"hostPort": 8080, "protocol": "UDP"}, True),
+        ({"hostPort": 8081}, True),
+        ({}, True),
+    ],
+)
+async def test_a_host_port_that_another_pod_has_is_refused_until_that_pod_goes(
+    other: Object, is_free: bool
+) -> None:
+    admission = NodeAdmission(NODE)
+    admission.adopt(key("a"), with_port(hostPort=8080, hostIP="192.0.2.1"))
+    if not is_free:
+        with pytest.raises(PodRejected) as refused:
+            await admission.admit(key("b"), with_port(**other))
+        assert refused.value.reason == "NodePorts"
+        admission.release(key("a"))
+    await admission.admit(key("b"), with_port(**other))
+    await admission.admit(key("b"), with_port(**other))
+
+
 async def test_the_number_of_pods_is_limited() -> None:
     admission = NodeAdmission(NODE)
     for name in "abc":

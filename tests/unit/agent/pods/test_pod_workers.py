@@ -19,7 +19,7 @@ from alcove.agent.pods.worker_context import WorkerContext
 from alcove.agent.runtime.base import ContainerId, ContainerSpec, ContainerStatus
 from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.agent.volumes.errors import VolumeFailure
-from alcove.api.ids import TenantId
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.client import Client
@@ -49,7 +49,7 @@ def pod(uid: str) -> Object:
     return {"metadata": metadata, "spec": {"containers": [{"name": "a"}]}}
 
 
-def nobody(_plane: PlaneId) -> Client:
+def nobody(_tenant: TenantId) -> Client:
     raise PlaneLeft("nobody listens")
 
 
@@ -129,7 +129,7 @@ def test_leftovers_of_deleted_pods_are_removed_once_their_plane_has_synced() -> 
         task = asyncio.create_task(workers.run())
         await workers.sweep(lambda _plane: False)
         assert await node.running() == {gone.directory_name, away.directory_name}
-        await workers.sweep(lambda plane: plane == HOME)
+        await workers.sweep(lambda key: key.plane == HOME)
         assert await node.running() == {away.directory_name} and workers.has_left
         await workers.sweep(lambda _plane: True)
         assert not await node.running() and not workers.has_left
@@ -225,6 +225,74 @@ def test_a_plane_that_binds_pods_without_end_gets_some_and_others_all(
         assert len(workers) == 5
         workers.offer(ObjectChange(ChangeType.ADDED, KEY, pod(FIRST)))
         assert len(workers) == 6
+        task.cancel()
+
+    clock.run(scene())
+
+
+def test_a_pod_whose_tenant_moves_to_another_plane_goes_on() -> None:
+    clock = VirtualClock()
+    there = ObjectKey(PlaneId("acme"), TenantId("acme"), "default", "web")
+
+    async def scene() -> None:
+        node = Node(clock)
+        workers = node.roster({})
+        workers.offer(ObjectChange(ChangeType.ADDED, KEY, pod(FIRST)))
+        task = asyncio.create_task(workers.run())
+        await asyncio.sleep(1)
+        for before, after in ((KEY, there), (there, KEY), (KEY, there)):
+            workers.offer(ObjectChange(ChangeType.ADDED, after, pod(FIRST)))
+            workers.offer(ObjectChange(ChangeType.DELETED, before, pod(FIRST)))
+            await asyncio.sleep(60)
+            assert await node.running() == {FIRST} and len(workers) == 1
+            found = workers.find(after)
+            assert found is not None and found.key == PodKey.of(KEY, pod(FIRST)), (
+                "its key is where it came from"
+            )
+            assert workers.find(before) is None
+        workers.offer(ObjectChange(ChangeType.DELETED, there, pod(FIRST)))
+        await asyncio.sleep(60)
+        assert not await node.running() and not len(workers)
+        task.cancel()
+
+    clock.run(scene())
+
+
+def test_a_pod_of_ring0_that_is_deleted_ends() -> None:
+    """Its plane has the name of its tenant: it is not on another plane, too."""
+    clock = VirtualClock()
+    ring0 = ObjectKey(HOME, SYSTEM, "default", "web")
+
+    async def scene() -> None:
+        node = Node(clock)
+        workers = node.roster({})
+        workers.offer(ObjectChange(ChangeType.ADDED, ring0, pod(FIRST)))
+        task = asyncio.create_task(workers.run())
+        await asyncio.sleep(1)
+        assert await node.running() == {FIRST}
+        workers.offer(ObjectChange(ChangeType.DELETED, ring0, pod(FIRST)))
+        await asyncio.sleep(60)
+        assert not await node.running() and not len(workers)
+        task.cancel()
+
+    clock.run(scene())
+
+
+def test_what_an_agent_finds_of_a_pod_whose_tenant_has_moved_is_adopted() -> None:
+    clock = VirtualClock()
+    there = ObjectKey(PlaneId("acme"), TenantId("acme"), "default", "web")
+
+    async def scene() -> None:
+        node = Node(clock)
+        key = PodKey.of(KEY, pod(FIRST))
+        workers = node.roster({key: [await node.box(key)]})
+        task = asyncio.create_task(workers.run())
+        await asyncio.sleep(0)
+        workers.offer(ObjectChange(ChangeType.ADDED, there, pod(FIRST)))
+        await asyncio.sleep(60)
+        assert await node.running() == {FIRST} and not workers.has_left
+        found = workers.find(there)
+        assert found is not None and found.key == key
         task.cancel()
 
     clock.run(scene())

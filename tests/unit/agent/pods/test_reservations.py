@@ -24,6 +24,10 @@ NODE = {"cpu": "8", "memory": "8Gi", "pods": "10"}
 PLANE = PlaneId("big")
 
 
+def _serving(tenant: TenantId) -> PlaneId:
+    return PlaneId(tenant) if tenant == "big" else HOME
+
+
 class Ring0:
     """Has the record of the node `n1`."""
 
@@ -56,12 +60,12 @@ def ring0() -> Ring0:
 
 @pytest.fixture
 def admission(ring0: Ring0) -> NodeAdmission:
-    reservations = NodeReservations(Client(ring0), "n1", lambda: ring0.now)
+    reservations = NodeReservations(Client(ring0), "n1", _serving, lambda: ring0.now)
     return NodeAdmission(NODE, None, reservations)
 
 
-def key(name: str, plane: PlaneId = PLANE) -> PodKey:
-    return PodKey(plane, TenantId("big"), "default", name, f"uid-of-{name}")
+def key(name: str, tenant: str = "big") -> PodKey:
+    return PodKey(_serving(TenantId(tenant)), TenantId(tenant), "default", name, f"uid-of-{name}")
 
 
 def pod(cpu: str) -> Object:
@@ -71,7 +75,7 @@ def pod(cpu: str) -> Object:
 async def test_a_pod_that_nobody_scheduled_waits(ring0: Ring0, admission: NodeAdmission) -> None:
     with pytest.raises(PodSetupError, match="reserved nothing"):
         await admission.admit(key("a"), pod("1"))
-    await admission.admit(key("at-home", HOME), pod("1"))
+    await admission.admit(key("at-home", "acme"), pod("1"))
     ring0.data = {"big": '{"cpu": 1000, "pods": 1}'}
     ring0.now += READ_SECONDS_MIN
     await admission.admit(key("a"), pod("1"))

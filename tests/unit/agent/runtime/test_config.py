@@ -7,6 +7,7 @@ from alcove.agent.cgroups import CgroupLimits
 from alcove.agent.runtime.base import Isolation, SpecRefused
 from alcove.agent.runtime.config import (
     PATH,
+    SANDBOX_MOUNTS_MAX,
     BindMount,
     ContainerContext,
     IdMapping,
@@ -246,3 +247,14 @@ def test_a_sandbox_may_do_nothing() -> None:
     assert sandbox["root"]["readonly"]
     with pytest.raises(SpecRefused):
         sandbox_config({"hostPID": True}, PLACE, "x")
+
+
+def test_more_mounts_than_gvisor_takes_are_refused_in_words() -> None:
+    many = tuple(
+        BindMount(f"/volumes/{number}", f"/mnt/{number}") for number in range(SANDBOX_MOUNTS_MAX + 1)
+    )
+    assert mounts_of(config_of({}, mounts=many))["/mnt/124"]
+    sandboxed = structs.replace(PLACE, isolation=Isolation.SANDBOX)
+    assert mounts_of(config_of({}, mounts=many[1:], context=sandboxed))["/mnt/124"]
+    with pytest.raises(SpecRefused, match="125 mounts, and in a sandbox at most 124 are possible"):
+        config_of({}, mounts=many, context=sandboxed)

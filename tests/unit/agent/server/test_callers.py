@@ -4,11 +4,13 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from alcove.agent.server.callers import AuthorizedCallers
 from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.node_api import API_SERVER_GROUP, API_SERVER_USER
+from alcove.apiserver.auth import certificates
 from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.subjects import Subject
 from alcove.client.keys import HOME, PlaneId
@@ -68,3 +70,42 @@ def test_other_callers_are_rejected(
 ) -> None:
     with pytest.raises(Forbidden):
         callers.plane_of(shown(home, subject))
+
+
+def foreign_certificate(authority: CertificateAuthority, name: str) -> bytes:
+    key = certificates.new_key()
+    attributes = ((NameOID.ORGANIZATION_NAME, "system:masters"), (NameOID.COMMON_NAME, name))
+    subject = x509.Name([x509.NameAttribute(*each) for each in attributes])
+    profile = certificates.CertificateProfile(usages=[ExtendedKeyUsageOID.CLIENT_AUTH])
+    signed = authority.sign(key.public_key(), subject, profile, NOW, timedelta(days=1))
+    return signed.public_bytes(serialization.Encoding.DER)
+
+
+def test_foreign_api_servers_are_known_by_authority_and_name(
+    tmp_path: Path, home: CertificateAuthority, callers: AuthorizedCallers
+) -> None:
+    own = CertificateAuthority.open(tmp_path / "initech", NOW)
+    initech = PlaneId("initech")
+    callers.trust(initech, own.certificate_pem, "kubelet-client")
+    assert callers.is_foreign(initech) and not callers.is_foreign(HOME)
+    assert callers.plane_of(foreign_certificate(own, "kubelet-client")) == initech
+    for shown_certificate in (
+        foreign_certificate(own, "alice"),
+        foreign_certificate(home, "kubelet-client"),
+        shown(own, API_SERVER),
+    ):
+        with pytest.raises(Forbidden):
+            callers.plane_of(shown_certificate)
+
+
+def test_api_server_of_one_of_two_planes_with_one_authority_is_refused(
+    tmp_path: Path, callers: AuthorizedCallers
+) -> None:
+    """Otherwise it would be asking for the other tenant's pods."""
+    own = CertificateAuthority.open(tmp_path / "initech", NOW)
+    for plane in ("initech", "initrode"):
+        callers.trust(PlaneId(plane), own.certificate_pem, "kubelet-client")
+    with pytest.raises(Forbidden):
+        callers.plane_of(foreign_certificate(own, "kubelet-client"))
+    callers.distrust(PlaneId("initech"))
+    assert callers.plane_of(foreign_certificate(own, "kubelet-client")) == "initrode"

@@ -66,6 +66,12 @@ class Pods:
     def all(self) -> list[Pod]:
         return self.pods
 
+    def find(self, plane: PlaneId, tenant: TenantId, namespace: str, name: str) -> Pod | None:
+        names = (plane, tenant, namespace, name)
+        found = (each.key for each in self.pods)
+        keys = {(key.plane, key.tenant, key.namespace, key.name): key for key in found}
+        return next((each for each in self.pods if each.key == keys.get(names)), None)
+
 
 def pod(spending: Spending, name: str, plane: PlaneId = HOME) -> Pod:
     key = PodKey(plane, TenantId("acme"), "default", name, f"uid-{name}")

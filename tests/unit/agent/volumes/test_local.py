@@ -11,7 +11,6 @@ from alcove.agent.volumes import local
 from alcove.agent.volumes.errors import VolumeFailure
 from alcove.agent.volumes.local import LocalVolume, LocalVolumeStore
 from alcove.api.ids import TenantId
-from alcove.client.keys import HOME, PlaneId
 from alcove.testing.needs import loop_devices
 
 SIZE = 16 << 20
@@ -25,8 +24,8 @@ def quiet(_step: str) -> None:
     pass
 
 
-def volume(tenant: str = "acme", uid: str = "u1", plane: PlaneId = HOME) -> LocalVolume:
-    return LocalVolume(plane, TenantId(tenant), "pv-1", uid, SIZE)
+def volume(tenant: str = "acme", uid: str = "u1") -> LocalVolume:
+    return LocalVolume(TenantId(tenant), "pv-1", uid, SIZE)
 
 
 @pytest.fixture
@@ -80,9 +79,7 @@ def test_mounted_again_while_something_has_it_open_it_is_the_same(volumes: Local
     assert volumes.wipe(volume())
 
 
-@pytest.mark.parametrize(
-    "other", [volume(tenant="bolt"), volume(uid="u2"), volume(plane=PlaneId("acme")), volume(uid="../../u1")]
-)
+@pytest.mark.parametrize("other", [volume(tenant="bolt"), volume(uid="u2"), volume(uid="../../u1")])
 def test_volumes_of_other_tenants_and_planes_are_separate(
     volumes: LocalVolumeStore, other: LocalVolume
 ) -> None:

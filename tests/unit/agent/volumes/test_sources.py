@@ -37,7 +37,7 @@ def test_local_volumes_are_known_by_whose_they_are(key: PodKey) -> None:
     found = sources()._persistent(key, "v", volume(HERE, local=local("/alcove/other-name")), False)
     assert isinstance(found, LocalVolumeMount)
     wanted = found.volume
-    assert (wanted.plane, wanted.tenant, wanted.uid, wanted.size_bytes) == (HOME, key.tenant, "v1", 1 << 30)
+    assert (wanted.tenant, wanted.uid, wanted.size_bytes) == (key.tenant, "v1", 1 << 30)
     assert (found.read_only, found.is_exclusive) == (False, False)
 
 

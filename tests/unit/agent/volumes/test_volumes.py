@@ -22,7 +22,11 @@ from alcove.agent.volumes import PodVolumes, VolumeFailure
 from alcove.agent.volumes.mounts import VolumePath
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
-from alcove.client.keys import PlaneId
+from alcove.client import kubeconfig
+from alcove.client.keys import HOME, PlaneId
+from alcove.client.planes import Planes
+from alcove.client.pool import HttpPool
+from alcove.testing.claims import free_port
 from alcove.testing.lookups import in_default, looking_up, make_pod
 from alcove.testing.server import LocalServer
 
@@ -401,12 +405,18 @@ async def test_what_was_looked_up_for_a_pod_is_forgotten_with_it(server: LocalSe
 
 
 async def test_an_api_server_that_is_away(world: World) -> None:
-    world.put("configmaps", "m", {"a": "1"})
     key, pod = world.pod([{"name": "m", "configMap": {"name": "m"}}])
-    lost = structs.replace(key, plane=PlaneId("gone"))
-    with pytest.raises(VolumeFailure, match="has left"):
-        await world.volumes.mount(lost, pod)
-    assert world.volumes.ids() == []
+    away = structs.replace(
+        kubeconfig.load(world.server.admin_kubeconfig), server=f"https://127.0.0.1:{free_port()}"
+    )
+    pool = HttpPool(away)
+    async with Planes() as planes:
+        planes.join(HOME, pool)
+        volumes = PodVolumes(world.folder, ObjectLookup(planes), lambda: world.now, node="here")
+        with pytest.raises(VolumeFailure, match=r'MountVolume.SetUp failed for volume "m"'):
+            await volumes.mount(key, pod)
+        assert volumes.ids() == []
+        await pool.close()
 
 
 @pytest.fixture
