@@ -7,13 +7,14 @@ import { visible } from "./parts/show";
 import { CommandLine, commandOpen } from "./parts/command";
 import { KeyHelp, keyHelpOpen } from "./parts/keys";
 import { Navigation } from "./parts/navigation";
-import { TopBar } from "./parts/topbar";
+import { TopBar, menuOpen } from "./parts/topbar";
 import { route } from "./state/route";
 import { isRing0, user } from "./state/session";
 import { namespace, refused, tenant } from "./state/tenant";
 import { t } from "./text";
 import { ApplyView } from "./views/apply";
 import { FlowsView } from "./views/flows";
+import { HealthView } from "./views/health";
 import { KindView } from "./views/kind";
 import { MapView } from "./views/map";
 import { ObjectView } from "./views/object";
@@ -23,8 +24,13 @@ import { TenantsView } from "./views/tenants";
 
 export function App() {
   useEffect(() => {
+    const close = () => (commandOpen.value = keyHelpOpen.value = menuOpen.value = false);
     document.addEventListener("keydown", onKey);
-    return () => document.removeEventListener("keydown", onKey);
+    window.addEventListener("hashchange", close);
+    return () => {
+      document.removeEventListener("keydown", onKey);
+      window.removeEventListener("hashchange", close);
+    };
   }, []);
   if (user.value === undefined) return <div class="starting" aria-busy="true" />;
   if (user.value === null || signedOut.value) {
@@ -73,6 +79,7 @@ function View() {
   const at = tenant.value;
   if (!first) return isRing0() ? <TenantsView /> : <Overview key={at} tenant={at} />;
   if (first === "tenants" && isRing0()) return <TenantsView />;
+  if (first === "health" && isRing0()) return <HealthView />;
   if (refused.value) return <Refused />;
   if (first !== "t") return <p class="empty">{t().notFound}</p>;
   switch (view) {
@@ -94,7 +101,9 @@ function View() {
 }
 
 function onKey(event: KeyboardEvent): void {
-  const target = event.target as HTMLElement;
+  if (event.defaultPrevented) return;
+  // The editor is in a shadow root, from which the event seems to come as a whole.
+  const target = event.composedPath()[0] as HTMLElement;
   const isTyping = target.closest("input, textarea, select, [contenteditable]") !== null;
   if (event.key === "Escape" && isTyping) target.blur();
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;

@@ -14,6 +14,11 @@ interface Rule {
 export class Access {
   constructor(private readonly rules: Rule[]) {}
 
+  /** Whether anything at all can be changed. */
+  get mayPatch(): boolean {
+    return this.rules.some((rule) => has(rule.verbs, "patch"));
+  }
+
   may(verb: string, kind: { group: string; resource: string }, name = "", subresource = ""): boolean {
     const resource = subresource ? `${kind.resource}/${subresource}` : kind.resource;
     return this.rules.some(

@@ -29,6 +29,7 @@ export abstract class Feed {
   private resourceVersion = "";
   private abort: AbortController | null = null;
   private isDrawing = false;
+  private askMs = 0;
 
   constructor(
     private readonly path: string,
@@ -38,6 +39,13 @@ export abstract class Feed {
 
   protected abstract replace(pages: ListMeta[]): void;
   protected abstract apply(event: WatchEvent<unknown>): string | undefined;
+
+  /** Lists again every `ms` instead of watching, for what seldom changes: browsers allow six connections to a server, for all windows
+   * together, and a watch is one. */
+  asking(ms: number): this {
+    this.askMs = ms;
+    return this;
+  }
 
   /** Follows until the result is called. */
   start(): () => void {
@@ -60,6 +68,11 @@ export abstract class Feed {
     void this.follow(this.abort.signal);
   }
 
+  /** Lists again, for what changes without an event. */
+  async refresh(): Promise<void> {
+    if (this.abort && this.state.peek() === "live") await this.list(this.abort.signal);
+  }
+
   restart(): void {
     this.pause();
     this.resume();
@@ -69,8 +82,12 @@ export abstract class Feed {
     let retry = RETRY_MS_MIN;
     while (!aborted.aborted) {
       try {
-        if (!this.resourceVersion) await this.list(aborted);
-        await this.watch(aborted, () => (retry = RETRY_MS_MIN));
+        if (this.askMs || !this.resourceVersion) await this.list(aborted);
+        const began = performance.now();
+        if (!this.askMs) await this.watch(aborted, () => (retry = RETRY_MS_MIN));
+        // A server that ends watches at once is not asked again and again.
+        const isShort = performance.now() - began < RETRY_MS_MIN;
+        if (this.askMs || isShort) await pause(this.askMs || RETRY_MS_MIN);
       } catch (error) {
         if (aborted.aborted) return;
         if (!this.mayRetry(error)) return;
@@ -100,7 +117,7 @@ export abstract class Feed {
     let next = "";
     let first: ListMeta = {};
     do {
-      const path = this.path + query({ ...this.parameters, limit: PAGE_ITEMS, continue: next });
+      const path = this.path + query({ limit: PAGE_ITEMS, ...this.parameters, continue: next });
       const page = await json<{ metadata: ListMeta }>("GET", path, undefined, { accept: this.accept, signal });
       if (!pages.length) first = page.metadata;
       pages.push(page as unknown as ListMeta);

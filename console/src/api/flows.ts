@@ -26,16 +26,19 @@ export interface Flow extends KubeObject {
   source: FlowEnd;
   destination: FlowEnd;
   service?: FlowEnd;
+  start?: string;
   end?: string;
   bytesSent?: number;
   bytesReceived?: number;
   packetsSent?: number;
+  packetsReceived?: number;
   reason?: string;
   message?: string;
   policies?: FlowPolicy[];
 }
 
-export interface TraceStatus {
+/** What the kernel of one node does with a packet. */
+export interface NodeTrace {
   node?: string;
   verdict?: string;
   destination?: FlowEnd;
@@ -45,8 +48,14 @@ export interface TraceStatus {
   policies?: FlowPolicy[];
 }
 
-export async function flowsOf(tenant: string, namespace: string, sinceSeconds: number): Promise<Flow[]> {
-  const path = collection(tenant, FLOWS, namespace) + query({ sinceSeconds, limit: 5000 });
+export interface TraceStatus extends NodeTrace {
+  /** The destination's node, if it is another one. */
+  receiver?: NodeTrace;
+}
+
+/** The newest, of the whole tenant or of one pod; of one verdict, if it is given. */
+export async function flowsOf(tenant: string, namespace: string, sinceSeconds: number, pod = "", verdict = ""): Promise<Flow[]> {
+  const path = collection(tenant, FLOWS, namespace) + query({ sinceSeconds, pod, verdict, limit: 5000 });
   return (await json<KubeList<Flow>>("GET", path)).items;
 }
 

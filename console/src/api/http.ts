@@ -17,6 +17,8 @@ export class ApiError extends Error {
     readonly code: number,
     readonly reason: string,
     message: string,
+    /** The fields that the server finds wrong. */
+    readonly causes: readonly { field: string; message: string }[] = [],
   ) {
     super(message);
   }
@@ -53,8 +55,9 @@ export async function call(method: string, path: string, options: Options = {}):
 async function errorOf(response: Response): Promise<ApiError> {
   const text = await response.text();
   try {
-    const status = JSON.parse(text) as { message?: string; reason?: string };
-    return new ApiError(response.status, status.reason ?? "", status.message ?? text);
+    const status = JSON.parse(text) as { message?: string; reason?: string; details?: { causes?: { field?: string; message?: string }[] } };
+    const causes = (status.details?.causes ?? []).map((cause) => ({ field: cause.field ?? "", message: `${cause.field ?? ""}: ${cause.message ?? ""}` }));
+    return new ApiError(response.status, status.reason ?? "", status.message ?? text, causes);
   } catch {
     return new ApiError(response.status, "", text.slice(0, 500) || `HTTP ${response.status}`);
   }

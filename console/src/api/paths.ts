@@ -43,6 +43,10 @@ function known(group: string, version: string, resource: string, kind: string, n
 
 export const PODS = known("", "v1", "pods", "Pod", true);
 export const SERVICES = known("", "v1", "services", "Service", true);
+export const INGRESSES = known("networking.k8s.io", "v1", "ingresses", "Ingress", true);
+export const RESOURCE_QUOTAS = known("", "v1", "resourcequotas", "ResourceQuota", true);
+export const LEASES = known("coordination.k8s.io", "v1", "leases", "Lease", true);
+export const API_SERVICES = known("apiregistration.k8s.io", "v1", "apiservices", "APIService", false);
 export const EVENTS = known("", "v1", "events", "Event", true);
 export const NAMESPACES = known("", "v1", "namespaces", "Namespace", false);
 export const NODES = known("", "v1", "nodes", "Node", false);
@@ -50,4 +54,5 @@ export const TENANTS = known("", "v1", "tenants", "Tenant", false);
 export const NETWORKS = known("arktos.futurewei.com", "v1", "networks", "Network", false);
 export const FLOWS = known("sight.alcove.io", "v1alpha1", "flows", "Flow", true);
 export const TRACES = known("sight.alcove.io", "v1alpha1", "traces", "Trace", true);
+export const TENANT_USAGES = known("sight.alcove.io", "v1alpha1", "tenantusages", "TenantUsage", false);
 export const POD_METRICS = known("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", true);

@@ -18,6 +18,7 @@ export interface OwnerReference {
   apiVersion: string;
   kind: string;
   name: string;
+  uid?: string;
   controller?: boolean;
 }
 

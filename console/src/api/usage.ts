@@ -10,8 +10,15 @@ export interface Usage {
   memory: number;
 }
 
-interface PodMetrics extends KubeObject {
+export interface PodMetrics extends KubeObject {
   containers?: { usage?: { cpu?: string; memory?: string } }[];
+}
+
+/** What a pod's containers use together. */
+export function usageOf(pod: PodMetrics): Usage {
+  const used = (pod.containers ?? []).map((each) => each.usage);
+  const sum = (what: "cpu" | "memory") => used.reduce((total, each) => total + quantity(each?.[what]), 0);
+  return { cpu: sum("cpu"), memory: sum("memory") };
 }
 
 const ASK_MS = 15_000;
@@ -43,10 +50,9 @@ export class UsageHistory {
     for (const pod of list.items) {
       const name = pod.metadata.tenant ?? this.tenant;
       const sum = sums.get(name) ?? { cpu: 0, memory: 0 };
-      for (const { usage } of pod.containers ?? []) {
-        sum.cpu += quantity(usage?.cpu);
-        sum.memory += quantity(usage?.memory);
-      }
+      const used = usageOf(pod);
+      sum.cpu += used.cpu;
+      sum.memory += used.memory;
       sums.set(name, sum);
     }
     const before = this.byTenant.peek();

@@ -21,6 +21,8 @@ export function unversioned(text: string): string {
 
 export interface Manifest {
   text: string;
+  /** Where it begins in the whole text; the first line is 0. */
+  line: number;
   apiVersion: string;
   kind: string;
   name: string;
@@ -29,20 +31,30 @@ export interface Manifest {
 
 /** The objects of a text, with what the path of the request needs. The server reads the rest. */
 export function manifests(text: string): Manifest[] {
-  return text
-    .split(/^---.*$/m)
-    .filter((document) => document.split("\n").some((line) => line.trim() && !line.trim().startsWith("#")))
-    .map((document) => {
+  return documents(text)
+    .filter(({ lines }) => lines.some((line) => line.trim() && !line.trim().startsWith("#")))
+    .map(({ line, lines }) => {
+      const document = lines.join("\n");
       const top = scalars(document, "");
       const metadata = scalars(section(document, "metadata"), "  ");
       return {
         text: document,
+        line,
         apiVersion: top.get("apiVersion") ?? "",
         kind: top.get("kind") ?? "",
         name: metadata.get("name") ?? "",
         namespace: metadata.get("namespace") ?? "",
       };
     });
+}
+
+function documents(text: string): { line: number; lines: string[] }[] {
+  const found: { line: number; lines: string[] }[] = [{ line: 0, lines: [] }];
+  text.split("\n").forEach((line, at) => {
+    if (line.startsWith("---")) found.push({ line: at + 1, lines: [] });
+    else found.at(-1)!.lines.push(line);
+  });
+  return found;
 }
 
 function section(document: string, name: string): string {

@@ -9,8 +9,11 @@ export interface GraphEvents {
   onNothing: () => void;
 }
 
+/** Connections that nobody has seen for longer are pale. */
+export const RECENT_MS = 30_000;
+
 /** What is in another box is drawn above it. */
-const DEPTHS: Record<string, number> = { network: 1, subnet: 2, group: 3 };
+const DEPTHS: Record<string, number> = { tenant: 1, network: 2, subnet: 3, group: 4 };
 
 export class Graph {
   private readonly core: Core;
@@ -18,7 +21,7 @@ export class Graph {
   private shape = "";
   private places = new Map<string, Place>();
 
-  constructor(container: HTMLElement, private readonly text: (node: MapNode) => string, events: GraphEvents) {
+  constructor(container: HTMLElement, private readonly text: (node: MapNode) => string, private readonly edgeText: (edge: MapEdge) => string, events: GraphEvents) {
     // cytoscape would add a style sheet to the page, which the page's policy forbids, unless there is one of this name.
     container.id = "__________cytoscape_stylesheet";
     this.core = cytoscape({ container, textureOnViewport: true, hideEdgesOnViewport: false, minZoom: 0.05, maxZoom: 2.5, boxSelectionEnabled: false, autoungrabify: true });
@@ -41,7 +44,7 @@ export class Graph {
     this.core.batch(() => {
       const places = isNew ? layout(model.nodes, this.core.width() / Math.max(1, this.core.height())) : this.places;
       this.places = places;
-      const wanted = new Map([...model.nodes.map((node) => this.nodeElement(node, places.get(node.id))), ...model.edges.map((edge) => edgeElement(edge))].map((each) => [each.data.id!, each]));
+      const wanted = new Map([...model.nodes.map((node) => this.nodeElement(node, places.get(node.id))), ...model.edges.map((edge) => this.edgeElement(edge))].map((each) => [each.data.id!, each]));
       this.core
         .elements()
         // A group that was opened or closed is another kind of node.
@@ -89,11 +92,12 @@ export class Graph {
     if (place?.width) Object.assign(data, { box: DEPTHS[node.kind] ?? 1, width: place.width, height: place.height });
     return { group: "nodes", data, position: place ?? { x: 0, y: 0 } };
   }
-}
 
-function edgeElement(edge: MapEdge): ElementDefinition {
-  const label = edge.verdict === "dropped" ? `✕ ${edge.policy}` : edge.policy;
-  return { group: "edges", data: { id: edge.id, source: edge.source, target: edge.target, verdict: edge.verdict, label, weight: 1 + Math.log10(1 + edge.bytes) / 2 } };
+  private edgeElement(edge: MapEdge): ElementDefinition {
+    const { id, source, target, verdict } = edge;
+    const age = edge.seen < Date.now() - RECENT_MS ? "old" : "new";
+    return { group: "edges", data: { id, source, target, verdict, age, label: this.edgeText(edge), weight: 1 + Math.round(2 * Math.log10(1 + edge.bytes)) / 4 } };
+  }
 }
 
 function styles(): StylesheetStyle[] {
@@ -101,14 +105,19 @@ function styles(): StylesheetStyle[] {
   const colour = (name: string) => css.getPropertyValue(name).trim();
   const label = { "font-family": "system-ui, sans-serif", "font-size": 11, "min-zoomed-font-size": 6, color: colour("--text"), label: "data(label)", "text-wrap": "wrap", "text-max-width": "92px", "text-overflow-wrap": "anywhere" };
   const box = { ...label, "text-valign": "top", "text-halign": "center", "text-margin-y": -4, "text-wrap": "none", shape: "round-rectangle", "border-width": 1, "border-color": colour("--line"), width: "data(width)", height: "data(height)", "z-index": "data(box)" };
+  const rim = { width: 28, height: 28, "border-width": 2, "border-color": colour("--panel") };
   return [
     { selector: "node", style: { ...label, shape: "ellipse", width: 22, height: 22, "z-index": 20, "z-index-compare": "manual", "background-color": colour("--muted"), "text-valign": "bottom", "text-margin-y": 4 } },
+    { selector: "node[kind='tenant'][box]", style: { ...box, "font-size": 16, "font-weight": 600, "border-width": 2, "border-color": colour("--line-strong"), "background-color": colour("--hover"), "background-opacity": 1 } },
     { selector: "node[kind='network'][box]", style: { ...box, "font-size": 14, "background-color": colour("--panel"), "background-opacity": 1 } },
     { selector: "node[kind='subnet'][box]", style: { ...box, "border-style": "dashed", "background-color": colour("--page"), "background-opacity": 0.6 } },
     { selector: "node[kind='group']", style: { shape: "round-rectangle", width: 40, height: 26, "border-width": 3, "border-style": "double", "border-color": colour("--page") } },
     { selector: "node[kind='group'][box]", style: { ...box, "background-color": colour("--page"), "background-opacity": 1, "border-style": "dotted" } },
     { selector: "node[kind='service']", style: { shape: "diamond", width: 26, height: 26, "background-color": colour("--accent") } },
-    { selector: "node[kind='gateway']", style: { shape: "pentagon", width: 26, height: 26, "background-color": colour("--flow") } },
+    { selector: "node[kind='gateway']", style: { ...rim, shape: "pentagon", "background-color": colour("--flow") } },
+    { selector: "node[kind='balancer']", style: { ...rim, shape: "diamond", "background-color": colour("--accent") } },
+    { selector: "node[kind='ingress']", style: { ...rim, shape: "rhomboid", "background-color": colour("--accent") } },
+    { selector: "node[kind='egress']", style: { ...rim, shape: "vee", "background-color": colour("--flow") } },
     { selector: "node[kind='outside']", style: { shape: "round-hexagon", width: 60, height: 34, "background-color": colour("--muted") } },
     { selector: "node[tone='good'][!box]", style: { "background-color": colour("--good") } },
     { selector: "node[tone='warn'][!box]", style: { "background-color": colour("--warn"), shape: "round-triangle" } },
@@ -118,10 +127,11 @@ function styles(): StylesheetStyle[] {
       selector: "edge",
       style: {
         width: "data(weight)", "z-index": 10, "z-index-compare": "manual", "curve-style": "bezier", "target-arrow-shape": "triangle", "line-color": colour("--flow"), "target-arrow-color": colour("--flow"),
-        "font-size": 10, "min-zoomed-font-size": 6, color: colour("--muted-text"), label: "data(label)", "text-background-color": colour("--panel"), "text-background-opacity": 0.9, "text-background-padding": "2px", "text-wrap": "none",
+        "font-size": 10, "min-zoomed-font-size": 6, color: colour("--muted-text"), label: "data(label)", "text-background-color": colour("--panel"), "text-background-opacity": 0.9, "text-background-padding": "2px", "text-wrap": "wrap", "text-max-width": "400px",
       },
     },
     { selector: "edge[verdict='dropped']", style: { "line-style": "dashed", "line-color": colour("--bad"), "target-arrow-color": colour("--bad"), "target-arrow-shape": "tee", color: colour("--bad-text"), "font-weight": 600, "z-index": 15 } },
-    { selector: "edge:selected", style: { "line-color": colour("--accent"), "target-arrow-color": colour("--accent") } },
+    { selector: "edge[age='old']", style: { opacity: 0.35, "text-opacity": 0, "z-index": 5 } },
+    { selector: "edge:selected", style: { "underlay-color": colour("--accent"), "underlay-opacity": 0.35, "underlay-padding": 4, opacity: 1, "text-opacity": 1 } },
   ] as unknown as StylesheetStyle[];
 }

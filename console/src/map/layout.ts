@@ -1,5 +1,5 @@
 // Where everything is: a grid in every box, boxes beside each other. Nothing moves by itself, and it takes no time.
-import type { MapNode } from "./model";
+import { isRim, type MapNode } from "./model";
 
 /** The middle of a node; with a size, if others are in it. */
 export interface Place {
@@ -20,6 +20,8 @@ const LARGE = { width: 150, height: 92 };
 const LARGE_NODES_MAX = 40;
 const GAP = 40;
 const HEAD = 26;
+/** For what is written below the nodes on the lower border of a box. */
+const RIM = 44;
 
 /** `aspect` is the width of the window by its height. */
 export function layout(nodes: MapNode[], aspect: number): Map<string, Place> {
@@ -33,14 +35,17 @@ export function layout(nodes: MapNode[], aspect: number): Map<string, Place> {
   const boxOf = (node: MapNode): Box => {
     const children = inside.get(node.id);
     if (!children) return { ...cell, place: (x, y) => void points.set(node.id, { x: x + cell.width / 2, y: y + cell.height / 2 }) };
-    const packed = stacked(children);
-    const [width, height] = [packed.width + GAP, packed.height + GAP];
+    const rim = children.filter((each) => isRim(each.kind));
+    const packed = stacked(children.filter((each) => !isRim(each.kind)));
+    const [width, height] = [Math.max(packed.width, rim.length * cell.width) + GAP, packed.height + GAP];
     return {
       width,
-      height: height + HEAD,
+      height: height + HEAD + (rim.length ? RIM : 0),
       place: (x, y) => {
         points.set(node.id, { x: x + width / 2, y: y + HEAD + height / 2, width, height });
-        packed.place(x + GAP / 2, y + GAP / 2 + HEAD);
+        packed.place(x + (width - packed.width) / 2, y + GAP / 2 + HEAD);
+        // On the lower border, the same distance from each other.
+        rim.forEach((each, at) => points.set(each.id, { x: x + ((at + 0.5) * width) / rim.length, y: y + HEAD + height }));
       },
     };
   };

@@ -22,20 +22,24 @@ export function Button(props: {
   onClick: () => void;
   children: ComponentChildren;
   kind?: "primary" | "danger" | "plain" | "quiet";
-  /** Why it cannot be used. */
+  /** Why it cannot be used: said to who points at it, and to who tries it by a touch or a key. */
   denied?: string | undefined;
   disabled?: boolean;
   title?: string;
+  /** For screen readers, where what is shown is a sign. */
+  label?: string;
   pressed?: boolean;
 }) {
   return (
     <button
       type="button"
       class={props.kind ?? ""}
-      disabled={!!props.denied || props.disabled}
+      disabled={props.disabled}
+      aria-disabled={props.denied ? true : undefined}
       title={props.denied || props.title}
+      aria-label={props.label}
       aria-pressed={props.pressed}
-      onClick={props.onClick}
+      onClick={() => (props.denied ? toast(props.denied, "bad") : props.onClick())}
     >
       {props.children}
     </button>

@@ -18,9 +18,9 @@ const GROUPS: Record<GroupName, string[]> = {
   configuration: ["configmaps", "secrets", "resourcequotas", "limitranges", "poddisruptionbudgets.policy"],
   storage: ["persistentvolumeclaims", "persistentvolumes", "storageclasses.storage.k8s.io"],
   accessControl: ["serviceaccounts", "roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io", "clusterroles.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io"],
-  cluster: ["nodes", "namespaces", "events", "tenants", "customresourcedefinitions.apiextensions.k8s.io"],
+  cluster: ["nodes", "namespaces", "tenants", "customresourcedefinitions.apiextensions.k8s.io"],
 };
-const PLACED = new Set(Object.values(GROUPS).flat());
+const PLACED = new Set([...Object.values(GROUPS).flat(), "events"]);
 const STOCK = /(^$|^(apps|batch|autoscaling|policy|extensions)$|\.k8s\.io$|^mizar\.com$|^arktos\.futurewei\.com$|\.alcove\.io$)/;
 /** The same objects as in another group. */
 const HIDDEN = new Set(["events.events.k8s.io", "networks", "bindings", "componentstatuses"]);
@@ -35,11 +35,13 @@ export function Navigation() {
   const more = rest.filter((kind) => STOCK.test(kind.group));
   return (
     <nav class={menuOpen.value ? "side open" : "side"} aria-label={t().menu} onClick={(event) => (event.target as Element).closest("a") && (menuOpen.value = false)}>
-      {isRing0() && <Entry href="#/tenants" title={t().tenants} isCurrent={route.value.parts[0] !== "t"} />}
+      {isRing0() && <Entry href="#/tenants" title={t().tenants} isCurrent={!["t", "health"].includes(route.value.parts[0] ?? "")} />}
+      {isRing0() && <Entry href="#/health" title={t().systemHealth} isCurrent={route.value.parts[0] === "health"} />}
       {at !== ALL && <Entry href={link(["t", at])} title={t().overview} isCurrent={route.value.parts[0] === "t" && !route.value.parts[2]} />}
-      {at !== ALL && <Entry href={link(["t", at, "map"])} title={t().map} isCurrent={route.value.parts[2] === "map"} />}
+      <Entry href={link(["t", at, "map"])} title={t().map} isCurrent={route.value.parts[2] === "map"} />
       <Entry href={link(["t", at, "flows"])} title={t().flows} isCurrent={route.value.parts[2] === "flows"} />
-      {at !== ALL && <Entry href={link(["t", at, "apply"])} title={t().apply} isCurrent={route.value.parts[2] === "apply"} />}
+      {byKey.has("events") && <Entry href={kindLink(at, "events")} title={t().events} isCurrent={route.value.parts[3] === "events"} />}
+      {at !== ALL && access.value.mayPatch && <Entry href={link(["t", at, "apply"])} title={t().apply} isCurrent={route.value.parts[2] === "apply"} />}
       {(Object.keys(GROUPS) as GroupName[]).map((group) => (
         <Group key={group} title={t()[group]} kinds={GROUPS[group].flatMap((key) => byKey.get(key) ?? [])} isOpen />
       ))}

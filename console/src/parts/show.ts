@@ -61,6 +61,10 @@ export function bytes(value: number): string {
   return `${value >= 100 || unit === 0 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
 }
 
+export function percent(part: number): string {
+  return `${(part * 100).toFixed(part > 0 && part < 0.1 ? 1 : 0)} %`;
+}
+
 export function cores(value: number): string {
   return value < 1 ? `${Math.round(value * 1000)}m` : value.toFixed(value < 10 ? 2 : 1);
 }

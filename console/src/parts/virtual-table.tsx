@@ -14,6 +14,8 @@ export interface TableColumn<R> {
   numeric?: boolean;
   /** Takes the room that others leave. */
   wide?: boolean;
+  /** Stays in view at the right when there is not room for all. */
+  pinned?: boolean;
 }
 
 interface Props<R> {
@@ -68,7 +70,8 @@ export function VirtualTable<R>(props: Props<R>) {
     else if (top > box.scrollTop + room) box.scrollTop = top - room;
   };
   const onKeyDown = (event: KeyboardEvent) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    // What is typed in a dialog that a row has opened is not for the table.
+    if (event.ctrlKey || event.metaKey || event.altKey || (event.target as Element).closest("dialog")) return;
     const page = Math.max(1, Math.floor((body.current?.clientHeight ?? 0) / ROW_HEIGHT) - 2);
     const steps: Record<string, number> = {
       ArrowDown: index + 1, j: index + 1, ArrowUp: index - 1, k: index - 1, PageDown: index + page, PageUp: index - page,
@@ -116,11 +119,11 @@ export function VirtualTable<R>(props: Props<R>) {
                 style={{ transform: `translateY(${at * ROW_HEIGHT}px)` }}
                 onClick={(event) => {
                   setChosen(key);
-                  if (href && !(event.target as Element).closest("a, button") && !getSelection()?.toString()) location.hash = href;
+                  if (href && !(event.target as Element).closest("a, button, dialog") && !getSelection()?.toString()) location.hash = href;
                 }}
               >
                 {columns.map((column, position) => (
-                  <div class={column.numeric ? "cell number" : "cell"} role="gridcell" key={column.id} title={column.text(row)}>
+                  <div class={`cell${column.numeric ? " number" : ""}${column.pinned ? " pinned" : ""}`} role="gridcell" key={column.id} title={column.text(row)}>
                     {href && position === 0 ? (
                       <a href={href} tabIndex={-1}>
                         {column.draw?.(row) ?? column.text(row)}
@@ -145,7 +148,7 @@ function Heading<R>({ column, sort, onSort }: { column: TableColumn<R>; sort: st
   const down = sort === `-${column.id}`;
   return (
     <div
-      class={column.numeric ? "cell number" : "cell"}
+      class={`cell${column.numeric ? " number" : ""}${column.pinned ? " pinned" : ""}`}
       role="columnheader"
       aria-sort={up ? "ascending" : down ? "descending" : "none"}
     >
@@ -182,7 +185,7 @@ function widths<R>(columns: TableColumn<R>[], rows: R[]): string {
   const sample = rows.slice(0, SAMPLE);
   const tracks = columns.map((column, at) => {
     const longest = sample.reduce((most, row) => Math.max(most, column.text(row).length), column.title.length + 2);
-    const chars = Math.min(at === 0 ? FIRST_CHARS_MAX : CHARS_MAX, Math.max(4, longest)) + 3;
+    const chars = Math.min(at === 0 ? FIRST_CHARS_MAX : CHARS_MAX, Math.max(4, longest)) + (column.numeric ? 1.5 : 3);
     return column.wide ? `minmax(${chars}ch, 1fr)` : `${chars}ch`;
   });
   // What no column takes is left empty at the end, so that values stay beside their names.

@@ -10,6 +10,14 @@ export interface Server {
   /** The API server's address, where this page comes from another one. */
   server?: string;
   isSignedIn: boolean;
+  /** Where users of ring0 can sign in. */
+  providers?: Provider[];
+}
+
+/** An identity provider of a tenant. */
+export interface Provider {
+  name: string;
+  displayName: string;
 }
 
 export interface User {
@@ -47,8 +55,20 @@ export async function restore(): Promise<void> {
   }
 }
 
-export async function signIn(token: string): Promise<void> {
-  const answer = await json<{ user: UserInfo }>("POST", SESSION, { token });
+/** The identity providers by which users of a tenant can sign in; ring0's without one. */
+export async function providersOf(tenant: string): Promise<Provider[]> {
+  const found = await json<Server>("GET", `${SESSION}?tenant=${encodeURIComponent(tenant || SYSTEM)}`);
+  return found.providers ?? [];
+}
+
+/** Leaves this page for the provider's, which comes back to the server, which comes back here. */
+export async function signInAt(tenant: string, provider: string): Promise<void> {
+  const { location: next } = await json<{ location: string }>("POST", "/console/oidc", { tenant, provider });
+  location.assign(next);
+}
+
+export async function signIn(token: string, tenant: string): Promise<void> {
+  const answer = await json<{ user: UserInfo }>("POST", SESSION, { token, tenant });
   signedOut.value = false;
   user.value = userOf(answer.user);
 }

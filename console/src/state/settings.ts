@@ -1,5 +1,5 @@
 // What a user has chosen for this browser: no secrets.
-import { effect, signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 
 export type Theme = "auto" | "light" | "dark";
 export type Language = "en" | "de";
@@ -29,10 +29,16 @@ export const language = signal<Language>(
   oneOf(stored("language"), ["en", "de"], navigator.language.startsWith("de") ? "de" : "en"),
 );
 
+const system = matchMedia("(prefers-color-scheme: dark)");
+const isSystemDark = signal(system.matches);
+system.addEventListener("change", () => (isSystemDark.value = system.matches));
+/** The colours that are shown. */
+export const scheme = computed(() => (theme.value === "auto" ? (isSystemDark.value ? "dark" : "light") : theme.value));
+
 export function keepSettings(): void {
   effect(() => {
     store("theme", theme.value);
-    document.documentElement.dataset["theme"] = theme.value;
+    document.documentElement.dataset["scheme"] = scheme.value;
   });
   effect(() => {
     store("language", language.value);

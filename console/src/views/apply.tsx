@@ -1,5 +1,5 @@
 // Applies YAML: first as a dry run, whose outcome is shown, then in earnest.
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { ApiError, YAML, call, message, text } from "../api/http";
 import { one, query } from "../api/paths";
 import type { Kind } from "../api/types";
@@ -7,6 +7,7 @@ import { manifests, unversioned, withoutManagedFields, type Manifest } from "../
 import { Badge, Button, Problem, toast } from "../parts/basics";
 import { DiffView } from "../parts/diff";
 import { Editor } from "../parts/editor";
+import { problemsOf, type LineProblem } from "../editor/problems";
 import { visible } from "../parts/show";
 import { route } from "../state/route";
 import { kindNamed, kindOf, namespace, refreshKinds } from "../state/tenant";
@@ -18,16 +19,20 @@ interface Outcome {
   title: string;
   result: "created" | "changed" | "same" | "failed";
   problem: string;
+  lines: LineProblem[];
   before: string;
   after: string;
 }
+
+/** Kinds that have no `spec`. */
+const BODIES: Record<string, string> = { configmaps: "data:\n", secrets: "stringData:\n", roles: "rules:\n", clusterroles: "rules:\n", rolebindings: "roleRef:\nsubjects:\n", clusterrolebindings: "roleRef:\nsubjects:\n", serviceaccounts: "", namespaces: "", storageclasses: "provisioner:\n" };
 
 function template(): string {
   const kind = kindOf(route.value.query["kind"] ?? "");
   if (!kind) return "";
   const version = kind.group ? `${kind.group}/${kind.version}` : kind.version;
   const space = kind.namespaced ? `\n  namespace: ${namespace.value || "default"}` : "";
-  return `apiVersion: ${version}\nkind: ${kind.kind}\nmetadata:\n  name: ${space}\nspec:\n`;
+  return `apiVersion: ${version}\nkind: ${kind.kind}\nmetadata:\n  name: ${space}\n${BODIES[kind.resource] ?? "spec:\n"}`;
 }
 
 export function ApplyView({ tenant }: { tenant: string }) {
@@ -46,6 +51,7 @@ export function ApplyView({ tenant }: { tenant: string }) {
       refreshKinds();
     }
   };
+  const marked = useMemo(() => (outcomes ?? []).flatMap((each) => each.lines), [outcomes]);
   const isAcceptable = !!outcomes?.length && outcomes.every((each) => each.result !== "failed") && outcomes.some((each) => each.result !== "same");
   return (
     <section class="view">
@@ -62,8 +68,10 @@ export function ApplyView({ tenant }: { tenant: string }) {
       <p class="lead">{t().applyLead}</p>
       <div class="split">
         <Editor
+          tenant={tenant}
           label={t().yaml}
           value={edited}
+          problems={marked}
           onChange={(next) => {
             setEdited(next);
             setOutcomes(null);
@@ -90,7 +98,10 @@ export function ApplyView({ tenant }: { tenant: string }) {
 
 async function apply(tenant: string, manifest: Manifest, isDryRun: boolean): Promise<Outcome> {
   const title = `${manifest.kind || "?"} ${manifest.name || "?"}`;
-  const failed = (problem: string): Outcome => ({ title, result: "failed", problem, before: "", after: "" });
+  const failed = (problem: string, lines: LineProblem[] = [{ line: 0, message: problem }]): Outcome => {
+    const shown = lines.map((each) => ({ ...each, line: manifest.line + each.line }));
+    return { title, result: "failed", problem, lines: shown, before: "", after: "" };
+  };
   if (!manifest.kind || !manifest.apiVersion || !manifest.name) return failed(t().needsKind);
   const served = kindNamed(manifest.apiVersion, manifest.kind);
   if (!served) return failed(t().unknownKind(`${manifest.apiVersion} ${manifest.kind}`));
@@ -102,9 +113,9 @@ async function apply(tenant: string, manifest: Manifest, isDryRun: boolean): Pro
     const response = await call("PATCH", path + query(parameters), { body: manifest.text, type: APPLY, accept: YAML });
     const after = withoutManagedFields(await response.text());
     const result = !before ? "created" : unversioned(before) === unversioned(after) ? "same" : "changed";
-    return { title, result, problem: "", before: unversioned(before), after: unversioned(after) };
+    return { title, result, problem: "", lines: [], before: unversioned(before), after: unversioned(after) };
   } catch (error) {
-    return failed(message(error));
+    return failed(message(error), error instanceof ApiError ? problemsOf(error, manifest.text) : []);
   }
 }
 

@@ -1,9 +1,11 @@
 // Events: of one object, or of a tenant.
 import { ObjectFeed } from "../api/feed";
-import { EVENTS, collection } from "../api/paths";
+import { EVENTS, collection, kindKey } from "../api/paths";
 import type { KubeObject } from "../api/types";
 import { Badge, Problem, useFeed } from "../parts/basics";
 import { age, visible } from "../parts/show";
+import { objectLink } from "../state/route";
+import { kindNamed, tenant } from "../state/tenant";
 import { t } from "../text";
 
 export interface EventObject extends KubeObject {
@@ -15,12 +17,17 @@ export interface EventObject extends KubeObject {
   eventTime?: string;
   source?: { component?: string };
   reportingComponent?: string;
-  involvedObject?: { kind?: string; namespace?: string; name?: string };
+  involvedObject?: { apiVersion?: string; kind?: string; namespace?: string; name?: string };
   series?: { count?: number; lastObservedTime?: string };
 }
 
 export function eventTime(event: EventObject): string {
   return event.series?.lastObservedTime ?? event.lastTimestamp ?? event.eventTime ?? event.metadata.creationTimestamp ?? "";
+}
+
+/** The newest first. */
+export function newest(feed: ObjectFeed<EventObject>): EventObject[] {
+  return [...feed.items.values()].sort((a, b) => eventTime(b).localeCompare(eventTime(a)));
 }
 
 export function EventsTab({ tenant, object }: { tenant: string; object: KubeObject }) {
@@ -29,7 +36,7 @@ export function EventsTab({ tenant, object }: { tenant: string; object: KubeObje
   const selector = `involvedObject.name=${name},involvedObject.uid=${uid}`;
   const feed = useFeed(() => new ObjectFeed<EventObject>(path, { fieldSelector: selector }), `${path}?${selector}`);
   void feed.changes.value;
-  const events = [...feed.items.values()].sort((a, b) => eventTime(b).localeCompare(eventTime(a)));
+  const events = newest(feed);
   if (feed.error.value && feed.state.value === "failed") return <Problem text={feed.error.value.message} />;
   return (
     <div class="scroll">
@@ -38,17 +45,18 @@ export function EventsTab({ tenant, object }: { tenant: string; object: KubeObje
   );
 }
 
-export function EventList({ events, isLoading, withObject }: { events: EventObject[]; isLoading: boolean; withObject?: boolean }) {
+export function EventList({ events, isLoading, withObject, withTenant }: { events: EventObject[]; isLoading: boolean; withObject?: boolean; withTenant?: boolean }) {
   if (!events.length) return <p class="empty">{isLoading ? "" : withObject ? t().noWarnings : t().noEvents}</p>;
   return (
     <div class="over">
       <table class="small">
         <thead>
           <tr>
-            <th>{t().since}</th>
+            <th>{t().lastSeen}</th>
             <th>{t().type}</th>
             <th>{t().reason}</th>
-            {withObject && <th>{t().name}</th>}
+            {withTenant && <th>{t().tenant}</th>}
+            {withObject && <th>{t().object}</th>}
             <th>{t().message}</th>
             <th>{t().count}</th>
             <th>{t().from}</th>
@@ -62,7 +70,12 @@ export function EventList({ events, isLoading, withObject }: { events: EventObje
                 <Badge text={visible(event.type)} />
               </td>
               <td>{visible(event.reason)}</td>
-              {withObject && <td>{visible(`${event.involvedObject?.kind ?? ""} ${event.involvedObject?.name ?? ""}`)}</td>}
+              {withTenant && <td>{visible(event.metadata.tenant)}</td>}
+              {withObject && (
+                <td>
+                  <Involved event={event} />
+                </td>
+              )}
               <td class="long">{visible(event.message)}</td>
               <td class="number">{event.series?.count ?? event.count ?? 1}</td>
               <td>{visible(event.source?.component || event.reportingComponent)}</td>
@@ -72,4 +85,12 @@ export function EventList({ events, isLoading, withObject }: { events: EventObje
       </table>
     </div>
   );
+}
+
+function Involved({ event }: { event: EventObject }) {
+  const { apiVersion = "v1", kind = "", namespace = "", name = "" } = event.involvedObject ?? {};
+  const text = visible(`${kind} ${name}`);
+  const known = kindNamed(apiVersion, kind);
+  const of = event.metadata.tenant ?? tenant.value;
+  return known && name ? <a href={objectLink(of, kindKey(known), known.namespaced ? namespace : "", name)}>{text}</a> : <>{text}</>;
 }

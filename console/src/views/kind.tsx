@@ -1,8 +1,8 @@
 // All objects of a kind, in the columns that the server has for it.
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { NOTHING, accessIn, type Access } from "../api/access";
 import { TableFeed, keyOf } from "../api/feed";
-import { ALL, collection, plural } from "../api/paths";
+import { ALL, EVENTS, collection, kindKey as kindKeyOf, plural } from "../api/paths";
 import type { Cell, Kind, Meta, TableRow } from "../api/types";
 import { Badge, Button, LiveDot, Problem, useFeed } from "../parts/basics";
 import { RemoveDialog } from "../parts/remove";
@@ -11,11 +11,12 @@ import { VirtualTable, type TableColumn } from "../parts/virtual-table";
 import { go, objectLink, route, setQuery } from "../state/route";
 import { access, isKnown, kindOf, namespace } from "../state/tenant";
 import { t } from "../text";
-import { useEffect } from "preact/hooks";
+import { EventsView } from "./events-view";
 
 export function KindView({ tenant, kind: key }: { tenant: string; kind: string }) {
   const kind = kindOf(key);
   if (!kind) return <p class="empty">{isKnown.value ? t().unknownKind(visible(key)) : ""}</p>;
+  if (key === kindKeyOf(EVENTS)) return <EventsView tenant={tenant} space={namespace.value} />;
   return <KindTable tenant={tenant} kind={kind} kindKey={key} />;
 }
 
@@ -133,12 +134,20 @@ function cellText(cell: Cell): string {
 
 /** Rows that have every word in a cell, a label, or the namespace. */
 function filtered(rows: TableRow[], text: string): TableRow[] {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  if (!words.length) return rows;
+  if (!text.trim()) return rows;
   return rows.filter((row) => {
     const meta = row.object.metadata;
     const labels = Object.entries(meta.labels ?? {}).map(([name, value]) => `${name}=${value}`);
-    const all = [...row.cells, meta.namespace, meta.tenant, ...labels].join("\n").toLowerCase();
-    return words.every((word) => (word.startsWith("!") && word.length > 1 ? !all.includes(word.slice(1)) : all.includes(word)));
+    return hasWords([...row.cells, meta.namespace, meta.tenant, ...labels].join("\n"), text);
   });
+}
+
+/** Whether a text has all words of a filter, and none of those with a `!`. */
+export function hasWords(all: string, filter: string): boolean {
+  const lower = all.toLowerCase();
+  return filter
+    .toLowerCase()
+    .split(/\s+/)
+    .filter(Boolean)
+    .every((word) => (word.startsWith("!") && word.length > 1 ? !lower.includes(word.slice(1)) : lower.includes(word)));
 }

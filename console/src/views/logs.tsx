@@ -1,138 +1,142 @@
 // Logs: of one pod, or of the pods of a workload together; followed, with search.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { call, json, lines, message } from "../api/http";
-import { PODS, collection, one, query } from "../api/paths";
-import type { Kind, KubeList, KubeObject } from "../api/types";
-import { Button, Problem } from "../parts/basics";
+import { ObjectFeed } from "../api/feed";
+import { LogReader, type LogLine, type LogSource } from "../api/logs";
+import { PODS, collection } from "../api/paths";
+import type { Kind, KubeObject } from "../api/types";
+import { Button, Problem, useFeed } from "../parts/basics";
 import { logLine, visible } from "../parts/show";
 import { t } from "../text";
 import { containersOf } from "./containers";
 
-const LINES_MAX = 20_000;
-const TAIL = 500;
-/** Streams that are open at the same time: a browser opens six connections to a server, for all tabs together. */
-const FOLLOWED_MAX = 3;
+const PODS_MAX = 50;
 
-interface LogLine {
-  from: string;
-  text: string;
+interface Selector {
+  matchLabels?: Record<string, string>;
+  matchExpressions?: { key: string; operator: string; values?: string[] }[];
 }
 
-function selectorOf(object: KubeObject): string {
-  const selector = (object.spec?.["selector"] ?? {}) as { matchLabels?: Record<string, string> };
-  return Object.entries(selector.matchLabels ?? {}).map(([name, value]) => `${name}=${value}`).join(",");
+/** The labels of a workload's or a service's pods, as a query has them; empty if it has none. */
+export function selectorOf(kind: Kind, object: KubeObject): string {
+  const given = object.spec?.["selector"];
+  if (!given || typeof given !== "object") return "";
+  const isPlain = kind.resource === "services" || kind.resource === "replicationcontrollers";
+  const selector: Selector = isPlain ? { matchLabels: given as Record<string, string> } : given;
+  const words: Record<string, (key: string, values: string[]) => string> = {
+    In: (key, values) => `${key} in (${values.join(",")})`,
+    NotIn: (key, values) => `${key} notin (${values.join(",")})`,
+    Exists: (key) => key,
+    DoesNotExist: (key) => `!${key}`,
+  };
+  return [
+    ...Object.entries(selector.matchLabels ?? {}).map(([name, value]) => `${name}=${value}`),
+    ...(selector.matchExpressions ?? []).flatMap((each) => words[each.operator]?.(each.key, each.values ?? []) ?? []),
+  ].join(",");
 }
 
-export function hasLogs(kind: Kind, object: KubeObject): boolean {
-  return (kind.resource === "pods" && !kind.group) || (kind.group === "apps" || kind.group === "batch" ? selectorOf(object) !== "" : false);
+export function isPod(kind: Kind): boolean {
+  return kind.resource === "pods" && !kind.group;
 }
 
-export function LogsTab({ tenant, kind, object }: { tenant: string; kind: Kind; object: KubeObject }) {
-  const isPod = kind.resource === "pods";
+export function hasPods(kind: Kind, object: KubeObject): boolean {
+  return isPod(kind) || (["", "apps", "batch"].includes(kind.group) && kind.namespaced && selectorOf(kind, object) !== "");
+}
+
+interface Props {
+  tenant: string;
+  kind: Kind;
+  object: KubeObject;
+}
+
+export function LogsTab(props: Props) {
+  return isPod(props.kind) ? <Logs {...props} pods={[props.object]} isOne /> : <LogsOfMany {...props} />;
+}
+
+/** Follows the pods too: those that start later are heard as well. */
+function LogsOfMany(props: Props) {
+  const path = collection(props.tenant, PODS, props.object.metadata.namespace ?? "");
+  const selector = selectorOf(props.kind, props.object);
+  const feed = useFeed(() => new ObjectFeed(path, { labelSelector: selector }), `${path}?${selector}`);
+  void feed.changes.value;
+  const pods = [...feed.items.values()].slice(0, PODS_MAX);
+  if (feed.error.value && feed.state.value === "failed") return <Problem text={feed.error.value.message} />;
+  return <Logs {...props} pods={pods} />;
+}
+
+function Logs({ tenant, pods, isOne }: Props & { pods: KubeObject[]; isOne?: boolean }) {
+  const [pod, setPod] = useState("");
   const [container, setContainer] = useState("");
   const [isPrevious, setPrevious] = useState(false);
   const [isFollowing, setFollowing] = useState(true);
   const [isWrapped, setWrapped] = useState(false);
+  const [withTimes, setTimes] = useState(false);
   const [search, setSearch] = useState("");
-  const { all, problem, version } = useLogs(tenant, object, isPod, container, isPrevious);
+  const reader = useReader(tenant, sourcesOf(pods, pod, container, !!isOne), isPrevious, `${pod}/${container}`);
+  const version = reader.changes.value;
+  const all = reader.lines;
   const wanted = search.toLowerCase();
-  const found = useMemo(() => (wanted ? all.filter((line) => line.text.toLowerCase().includes(wanted)) : all), [version, wanted, all]);
-  const names = containersOf(isPod ? object : { metadata: object.metadata, ...templateOf(object) });
+  const found = useMemo(() => (wanted ? all.filter((line) => `${line.from} ${line.text}`.toLowerCase().includes(wanted)) : all), [version, wanted, all]);
+  const names = [...new Set(pods.flatMap(containersOf).map((each) => each.name))];
   return (
     <div class="logs">
       <div class="tools">
         <input type="search" value={search} placeholder={`${t().search} (/)`} aria-label={t().search} onInput={(event) => setSearch(event.currentTarget.value)} />
-        {names.length > 1 && (
-          <select value={container} aria-label={t().container} onChange={(event) => setContainer(event.currentTarget.value)}>
-            <option value="">{t().allContainers}</option>
-            {names.map((each) => (
-              <option key={each.name} value={each.name}>
-                {visible(each.name)}
-              </option>
-            ))}
-          </select>
-        )}
-        <Button kind="quiet" pressed={isFollowing} onClick={() => setFollowing(!isFollowing)}>
-          {t().follow}
-        </Button>
-        <Button kind="quiet" pressed={isWrapped} onClick={() => setWrapped(!isWrapped)}>
-          {t().wrap}
-        </Button>
-        {isPod && (
-          <Button kind="quiet" pressed={isPrevious} onClick={() => setPrevious(!isPrevious)}>
-            {t().previous}
-          </Button>
-        )}
+        {!isOne && <Choice label={t().pods} all={`${t().pods}: ${pods.length}`} names={pods.map((each) => each.metadata.name)} value={pod} onChoose={setPod} />}
+        {names.length > 1 && <Choice label={t().container} all={t().allContainers} names={names} value={container} onChoose={setContainer} />}
+        <Toggle is={isFollowing} set={setFollowing} text={t().follow} />
+        <Toggle is={isWrapped} set={setWrapped} text={t().wrap} />
+        <Toggle is={withTimes} set={setTimes} text={t().timestamps} />
+        <Toggle is={isPrevious} set={setPrevious} text={t().previous} />
         <span class="space" />
         <span class="fine">{search ? t().matches(found.length) : t().lines(all.length)}</span>
       </div>
-      {problem && <Problem text={problem} />}
-      <LogLines lines={found} isWrapped={isWrapped} isFollowing={isFollowing} search={wanted} version={version} showFrom={!isPod || (!container && names.length > 1)} />
+      {reader.problem.value && <Problem text={reader.problem.value} />}
+      <LogLines lines={found} isWrapped={isWrapped} isFollowing={isFollowing} search={wanted} version={version} showFrom={!isOne || (!container && names.length > 1)} withTimes={withTimes} />
     </div>
   );
 }
 
-function templateOf(object: KubeObject): { spec: Record<string, unknown> } {
-  const template = (object.spec?.["template"] ?? {}) as { spec?: Record<string, unknown> };
-  return { spec: template.spec ?? {} };
-}
-
-function useLogs(tenant: string, object: KubeObject, isPod: boolean, container: string, isPrevious: boolean) {
-  const [problem, setProblem] = useState("");
-  const [version, setVersion] = useState(0);
-  const all = useRef<LogLine[]>([]);
-  useEffect(() => {
-    const abort = new AbortController();
-    all.current = [];
-    setProblem("");
-    let isDrawing = false;
-    const add = (line: LogLine) => {
-      all.current.push(line);
-      if (all.current.length > LINES_MAX) all.current.splice(0, all.current.length - LINES_MAX);
-      if (isDrawing) return;
-      isDrawing = true;
-      setTimeout(() => {
-        isDrawing = false;
-        setVersion((old) => old + 1);
-      }, 60);
-    };
-    const failed = (error: unknown) => abort.signal.aborted || setProblem(message(error));
-    void sources(tenant, object, isPod, container)
-      .then((found) => found.forEach((source, at) => void read(tenant, source, at < FOLLOWED_MAX && !isPrevious, isPrevious, abort.signal, add).catch(failed)))
-      .catch(failed);
-    return () => abort.abort();
-  }, [object.metadata.uid, container, isPrevious]);
-  return { all: all.current, problem, version };
-}
-
-interface Source {
-  namespace: string;
-  pod: string;
-  container: string;
-  from: string;
-}
-
-async function sources(tenant: string, object: KubeObject, isPod: boolean, container: string): Promise<Source[]> {
-  const namespace = object.metadata.namespace ?? "";
-  const path = collection(tenant, PODS, namespace) + query({ labelSelector: selectorOf(object), limit: 50 });
-  const pods = isPod ? [object] : (await json<KubeList>("GET", path)).items;
-  return pods.flatMap((pod) =>
-    containersOf(pod)
-      .filter((each) => !container || each.name === container)
-      .map((each) => ({ namespace, pod: pod.metadata.name, container: each.name, from: isPod ? each.name : `${pod.metadata.name} ${each.name}` })),
+function Toggle({ is, set, text }: { is: boolean; set: (next: boolean) => void; text: string }) {
+  return (
+    <Button kind="quiet" pressed={is} onClick={() => set(!is)}>
+      {text}
+    </Button>
   );
 }
 
-async function read(tenant: string, source: Source, isFollowing: boolean, isPrevious: boolean, signal: AbortSignal, add: (line: LogLine) => void): Promise<void> {
-  const parameters = { container: source.container, tailLines: TAIL, follow: isFollowing || undefined, previous: isPrevious || undefined };
-  const path = one(tenant, PODS, source.namespace, source.pod, "log") + query(parameters);
-  const response = await call("GET", path, { accept: "*/*", signal });
-  for await (const line of lines(response)) add({ from: source.from, text: logLine(line) });
+function Choice(props: { label: string; all: string; names: string[]; value: string; onChoose: (name: string) => void }) {
+  return (
+    <select value={props.value} aria-label={props.label} onChange={(event) => props.onChoose(event.currentTarget.value)}>
+      <option value="">{props.all}</option>
+      {props.names.map((name) => (
+        <option key={name} value={name}>
+          {visible(name)}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+function sourcesOf(pods: KubeObject[], pod: string, container: string, isOne: boolean): LogSource[] {
+  return pods
+    .filter((each) => !pod || each.metadata.name === pod)
+    .flatMap((each) =>
+      containersOf(each)
+        .filter(({ name }) => !container || name === container)
+        .map(({ name }) => ({ namespace: each.metadata.namespace ?? "", pod: each.metadata.name, container: name, name: isOne ? name : `${each.metadata.name} ${name}` })),
+    );
+}
+
+function useReader(tenant: string, sources: LogSource[], isPrevious: boolean, chosen: string): LogReader {
+  const reader = useMemo(() => new LogReader(tenant, isPrevious, logLine), [tenant, isPrevious, chosen]);
+  useEffect(() => () => reader.close(), [reader]);
+  useEffect(() => reader.add(sources));
+  return reader;
 }
 
 const LINE_HEIGHT = 18;
 
-function LogLines(props: { lines: LogLine[]; isWrapped: boolean; isFollowing: boolean; search: string; version: number; showFrom: boolean }) {
+function LogLines(props: { lines: LogLine[]; isWrapped: boolean; isFollowing: boolean; search: string; version: number; showFrom: boolean; withTimes: boolean }) {
   const box = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
   useEffect(() => {
@@ -149,6 +153,7 @@ function LogLines(props: { lines: LogLine[]; isWrapped: boolean; isFollowing: bo
       <div class="log-inner" style={props.isWrapped ? {} : { height: `${props.lines.length * LINE_HEIGHT}px`, paddingTop: `${first * LINE_HEIGHT}px` }}>
         {shown.map((line, at) => (
           <div class="log-line" key={first + at}>
+            {props.withTimes && <span class="fine">{visible(line.time)} </span>}
             {props.showFrom && <span class="from">{visible(line.from)}</span>}
             <Marked text={line.text} search={props.search} />
           </div>

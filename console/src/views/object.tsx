@@ -1,7 +1,7 @@
 // One object: what it is, its YAML, its events, its logs.
 import { useState } from "preact/hooks";
 import { ObjectFeed } from "../api/feed";
-import { collection } from "../api/paths";
+import { POD_METRICS, collection } from "../api/paths";
 import type { Kind, KubeObject } from "../api/types";
 import { Badge, Button, LiveDot, Problem, Tabs, useFeed } from "../parts/basics";
 import { RemoveDialog } from "../parts/remove";
@@ -11,7 +11,9 @@ import { isKnown, kindOf } from "../state/tenant";
 import { t } from "../text";
 import { EventsTab } from "./events";
 import { useAccess } from "./kind";
-import { LogsTab, hasLogs } from "./logs";
+import { LogsTab, hasPods, isPod } from "./logs";
+import { MetricsTab } from "./metrics";
+import { RelatedTab } from "./related";
 import { SummaryTab, statusOf } from "./summary";
 import { TerminalTab } from "./terminal";
 import { YamlTab } from "./yaml";
@@ -42,13 +44,15 @@ function Shown({ tenant, kind: key, namespace, name, of: kind }: Props & { of: K
   void feed.changes.value;
   const object: KubeObject | undefined = feed.items.values().next().value;
   const tab = route.value.query["tab"] ?? "summary";
-  const isPod = kind.resource === "pods" && !kind.group;
+  const isMeasured = object && hasPods(kind, object) && rights.may("list", POD_METRICS);
   const tabs = [
     { id: "summary", title: t().summary },
     { id: "yaml", title: t().yaml },
     { id: "events", title: t().events },
-    ...(object && hasLogs(kind, object) && rights.may("get", { group: "", resource: "pods" }, "", "log") ? [{ id: "logs", title: t().logs }] : []),
-    ...(object && isPod && isRunning(object) && rights.may("create", kind, "", "exec") ? [{ id: "terminal", title: t().terminal }] : []),
+    { id: "related", title: t().related },
+    ...(isMeasured ? [{ id: "metrics", title: t().metrics }] : []),
+    ...(object && hasPods(kind, object) && rights.may("get", { group: "", resource: "pods" }, "", "log") ? [{ id: "logs", title: t().logs }] : []),
+    ...(object && isPod(kind) && isRunning(object) && rights.may("create", kind, "", "exec") ? [{ id: "terminal", title: t().terminal }] : []),
   ];
   const status = object ? statusOf(object) : "";
   return (
@@ -90,12 +94,18 @@ function Shown({ tenant, kind: key, namespace, name, of: kind }: Props & { of: K
         <YamlTab tenant={tenant} kind={kind} object={object} rights={rights} />
       ) : tab === "events" ? (
         <EventsTab tenant={tenant} object={object} />
+      ) : tab === "related" ? (
+        <RelatedTab tenant={tenant} kind={kind} object={object} rights={rights} />
+      ) : tab === "metrics" && isMeasured ? (
+        <div class="scroll">
+          <MetricsTab tenant={tenant} kind={kind} object={object} />
+        </div>
       ) : tab === "logs" && tabs.some((each) => each.id === "logs") ? (
         <LogsTab tenant={tenant} kind={kind} object={object} />
       ) : tab === "terminal" && tabs.some((each) => each.id === "terminal") ? (
         <TerminalTab tenant={tenant} object={object} />
       ) : (
-        <SummaryTab tenant={tenant} kind={kind} object={object} />
+        <SummaryTab tenant={tenant} kind={kind} object={object} rights={rights} />
       )}
       {isRemoving && object && (
         <RemoveDialog tenant={tenant} kind={kind} meta={object.metadata} onClose={() => setRemoving(false)} onDone={() => go(["t", tenant, "k", key])} />

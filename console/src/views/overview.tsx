@@ -1,54 +1,136 @@
-// A tenant at a glance: what runs, what does not, what it uses, what went wrong lately.
-import { useEffect, useMemo } from "preact/hooks";
+// A tenant at a glance: what runs, what does not, what it may use and uses, what went wrong lately.
+import { useEffect, useState } from "preact/hooks";
 import { ObjectFeed, TableFeed } from "../api/feed";
-import { EVENTS, NAMESPACES, NETWORKS, PODS, SERVICES, collection, plural } from "../api/paths";
-import type { Kind } from "../api/types";
-import { UsageHistory } from "../api/usage";
-import { Badge, LiveDot, Sparkline, useFeed } from "../parts/basics";
-import { bytes, cores, tone, visible } from "../parts/show";
-import { kindLink } from "../state/route";
+import { quotaRows, tenantQuotaRows, type QuotaRow } from "../api/limits";
+import { EVENTS, NAMESPACES, NETWORKS, PODS, RESOURCE_QUOTAS, SERVICES, SYSTEM, TENANTS, collection, plural } from "../api/paths";
+import { countOf } from "../api/tenants";
+import type { Kind, KubeObject } from "../api/types";
+import { Badge, LiveDot, Problem, useFeed } from "../parts/basics";
+import { percent, tone, visible } from "../parts/show";
+import { kindLink, objectLink } from "../state/route";
+import { isRing0 } from "../state/session";
 import { kindOf } from "../state/tenant";
 import { t } from "../text";
-import { EventList, eventTime, type EventObject } from "./events";
-import { useState } from "preact/hooks";
-import { countOf } from "./tenants";
+import { EventList, newest, type EventObject } from "./events";
+import { useAccess } from "./kind";
+import { TenantCharts } from "./metrics";
+import { TenantActions } from "./tenant-actions";
+import { isAsleep, specOf, stateOf } from "./tenant-columns";
 
 const WARNINGS_SHOWN = 20;
+const ASK_MS = 10_000;
+const WORKLOADS = ["deployments.apps", "statefulsets.apps", "daemonsets.apps", "jobs.batch"];
+const RING0_ASK_MS = 5_000;
 
 export function Overview({ tenant }: { tenant: string }) {
   const pods = useFeed(() => new TableFeed(collection(tenant, PODS)), `pods of ${tenant}`);
   const events = useFeed(() => new ObjectFeed<EventObject>(collection(tenant, EVENTS), { fieldSelector: "type=Warning" }), `warnings of ${tenant}`);
-  const usage = useMemo(() => new UsageHistory(tenant), [tenant]);
-  useEffect(() => usage.start(), [usage]);
   void events.changes.value;
-  const warnings = [...events.items.values()].sort((a, b) => eventTime(b).localeCompare(eventTime(a))).slice(0, WARNINGS_SHOWN);
-  const history = usage.byTenant.value.get(tenant) ?? [];
-  const latest = history.at(-1);
   return (
     <section class="view">
-      <header class="view-head">
-        <h1>{visible(tenant)}</h1>
-        <LiveDot feed={pods} />
-      </header>
+      {isRing0() ? (
+        <OwnersHead tenant={tenant} pods={pods} />
+      ) : (
+        <header class="view-head">
+          <h1>{visible(tenant)}</h1>
+          <LiveDot feed={pods} />
+        </header>
+      )}
       <div class="scroll">
         <div class="tiles">
           <PodTile tenant={tenant} feed={pods} />
-          {["deployments.apps", "statefulsets.apps", "jobs.batch"].map((key) => {
+          {WORKLOADS.map((key) => {
             const kind = kindOf(key);
-            return kind && <CountTile key={key} tenant={tenant} kind={kind} link={key} title={plural(kind)} />;
+            return kind && <WorkloadTile key={key} tenant={tenant} kind={kind} link={key} />;
           })}
           <CountTile tenant={tenant} kind={SERVICES} link="services" title={t().services} />
           <CountTile tenant={tenant} kind={NETWORKS} link="networks.arktos.futurewei.com" title={t().networks} />
           <CountTile tenant={tenant} kind={NAMESPACES} link="namespaces" title={t().namespaces} />
-          <UsageTile title={t().cpu} text={latest ? cores(latest.cpu) : "–"} values={history.map((each) => each.cpu)} />
-          <UsageTile title={t().memory} text={latest ? bytes(latest.memory) : "–"} values={history.map((each) => each.memory)} />
         </div>
+        <Quotas tenant={tenant} />
         <section class="card">
-          <h2>{t().recentEvents}</h2>
-          <EventList events={warnings} isLoading={events.state.value === "loading"} withObject />
+          <h2>{t().usage}</h2>
+          <TenantCharts tenant={tenant} />
+        </section>
+        <section class="card">
+          <h2>
+            {t().recentEvents} <a class="aside" href={kindLink(tenant, "events")}>{t().allEvents}</a>
+          </h2>
+          <EventList events={newest(events).slice(0, WARNINGS_SHOWN)} isLoading={events.state.value === "loading"} withObject />
         </section>
       </div>
     </section>
+  );
+}
+
+/** Ring0 sees the Tenant itself, and what can be done with it. */
+function OwnersHead({ tenant, pods }: { tenant: string; pods: TableFeed }) {
+  const feed = useFeed(() => new ObjectFeed(collection(SYSTEM, TENANTS), { fieldSelector: `metadata.name=${tenant}` }).asking(RING0_ASK_MS), `tenant ${tenant}`);
+  const rights = useAccess(SYSTEM, "");
+  void feed.changes.value;
+  const object: KubeObject | undefined = feed.items.values().next().value;
+  return (
+    <>
+      <header class="view-head">
+        <h1>{visible(tenant)}</h1>
+        {object && <Badge {...stateOf(object)} />}
+        {object && (
+          <span class="fine">
+            {specOf(object).controlPlane?.mode === "Dedicated" ? t().dedicated : t().shared} · {t().weight} {visible(specOf(object).weight ?? 1)}
+          </span>
+        )}
+        {!(object && isAsleep(object)) && <LiveDot feed={pods} />}
+        <span class="space" />
+        {object && <TenantActions tenant={object} rights={rights} />}
+      </header>
+      {feed.state.value === "live" && !object && <Problem text={t().noSuchTenant} />}
+      {object && tenantQuotaRows(object).length > 0 && (
+        <section class="card">
+          <h2>
+            {t().tenantQuota} <a class="aside" href={objectLink(SYSTEM, "tenants", "", tenant, "yaml")}>YAML</a>
+          </h2>
+          <QuotaBars rows={tenantQuotaRows(object)} />
+        </section>
+      )}
+    </>
+  );
+}
+
+function Quotas({ tenant }: { tenant: string }) {
+  const feed = useFeed(() => new ObjectFeed(collection(tenant, RESOURCE_QUOTAS)).asking(ASK_MS), `quotas of ${tenant}`);
+  void feed.changes.value;
+  if (!feed.items.size) return null;
+  return (
+    <section class="card">
+      <h2>{t().quota}</h2>
+      {[...feed.items.values()].map((quota) => (
+        <div key={quota.metadata.uid}>
+          <h3>
+            <a href={objectLink(tenant, "resourcequotas", quota.metadata.namespace, quota.metadata.name)}>{visible(`${quota.metadata.namespace}/${quota.metadata.name}`)}</a>
+          </h3>
+          <QuotaBars rows={quotaRows(quota)} />
+        </div>
+      ))}
+    </section>
+  );
+}
+
+function QuotaBars({ rows }: { rows: QuotaRow[] }) {
+  return (
+    <>
+      {rows.map(({ resource, used, hard, part }) => (
+        <div class="quota" key={resource}>
+          <span>{visible(resource)}</span>
+          <span class="bar" role="img" aria-label={`${visible(resource)} ${percent(part)}`}>
+            <span class={part >= 1 ? "bad" : part >= 0.9 ? "warn" : "good"} style={{ flexGrow: part }} />
+            <span style={{ flexGrow: 1 - part }} />
+          </span>
+          <span class="number">
+            {visible(used)} / {visible(hard)}
+          </span>
+        </div>
+      ))}
+    </>
   );
 }
 
@@ -77,6 +159,26 @@ function PodTile({ tenant, feed }: { tenant: string; feed: TableFeed }) {
   );
 }
 
+/** How many there are of a kind, and how many of them are not as they should be, by the server's own columns. */
+function WorkloadTile({ tenant, kind, link }: { tenant: string; kind: Kind; link: string }) {
+  const feed = useFeed(() => new TableFeed(collection(tenant, kind)).asking(ASK_MS), `${link} of ${tenant}`);
+  void feed.changes.value;
+  const column = (name: string) => feed.columns.findIndex((each) => each.name === name);
+  const [ready, desired, status] = [column("Ready"), column("Desired"), column("Status")];
+  const bad = [...feed.rows.values()].filter(({ cells }) => {
+    if (status >= 0) return tone(String(cells[status])) === "bad";
+    const [have, want] = desired >= 0 ? [cells[ready], cells[desired]] : String(cells[ready] ?? "").split("/");
+    return Number(have) < Number(want);
+  }).length;
+  return (
+    <a class="tile" href={kindLink(tenant, link)}>
+      <span class="tile-title">{visible(plural(kind))}</span>
+      <span class="tile-number">{feed.rows.size}</span>
+      {feed.rows.size > 0 && <Badge text={bad ? t().unhealthy(bad) : t().healthy} kind={bad ? "bad" : "good"} />}
+    </a>
+  );
+}
+
 function CountTile({ tenant, kind, link, title }: { tenant: string; kind: Kind; link: string; title: string }) {
   const [count, setCount] = useState<number | null>(null);
   useEffect(() => {
@@ -87,15 +189,5 @@ function CountTile({ tenant, kind, link, title }: { tenant: string; kind: Kind; 
       <span class="tile-title">{visible(title)}</span>
       <span class="tile-number">{count ?? "–"}</span>
     </a>
-  );
-}
-
-function UsageTile({ title, text, values }: { title: string; text: string; values: number[] }) {
-  return (
-    <div class="tile">
-      <span class="tile-title">{title}</span>
-      <span class="tile-number">{text}</span>
-      <Sparkline values={values} label={title} />
-    </div>
   );
 }

@@ -1,13 +1,19 @@
 // What an object is, at a glance. Kinds that nobody has heard of are shown by their fields.
 import { useState } from "preact/hooks";
+import type { Access } from "../api/access";
 import type { Condition, Kind, KubeObject } from "../api/types";
 import { Badge, Button } from "../parts/basics";
 import { age, fullTime, visible } from "../parts/show";
 import { kindKey } from "../api/paths";
 import { objectLink } from "../state/route";
+import { isRing0 } from "../state/session";
 import { kindNamed } from "../state/tenant";
 import { t } from "../text";
 import { Containers, podStatus } from "./containers";
+import { PortForward } from "./forward";
+import { NodePods } from "./node-pods";
+
+const FACT_CHARS_MAX = 160;
 
 export function statusOf(object: KubeObject): string {
   if (object.metadata.deletionTimestamp) return "Terminating";
@@ -24,7 +30,7 @@ export function conditions(object: KubeObject): Condition[] {
   return Array.isArray(found) ? (found as Condition[]) : [];
 }
 
-export function SummaryTab({ tenant, kind, object }: { tenant: string; kind: Kind; object: KubeObject }) {
+export function SummaryTab({ tenant, kind, object, rights }: { tenant: string; kind: Kind; object: KubeObject; rights: Access }) {
   const { metadata } = object;
   const all = conditions(object);
   const status = scalarsOf(object.status);
@@ -63,7 +69,9 @@ export function SummaryTab({ tenant, kind, object }: { tenant: string; kind: Kin
         )}
       </div>
       {kind.resource === "pods" && !kind.group && <Containers object={object} />}
+      {kind.resource === "nodes" && !kind.group && isRing0() && <NodePods node={object} />}
       {all.length > 0 && <Conditions all={all} />}
+      <PortForward kind={kind} object={object} rights={rights} />
       <Pairs title={t().labels} pairs={metadata.labels} />
       {kind.resource === "secrets" && !kind.group ? <Secret data={object["data"]} /> : <Pairs title={t().data} pairs={object["data"]} />}
       <Pairs title={t().annotations} pairs={metadata.annotations} />
@@ -98,10 +106,18 @@ function scalarsOf(fields: Record<string, unknown> | undefined): [string, string
   return Object.entries(fields ?? {})
     .filter(([name]) => name !== "conditions")
     .flatMap(([name, value]): [string, string][] => {
-      if (value === null || typeof value !== "object") return [[name, visible(value)]];
-      const text = JSON.stringify(value);
-      return text.length <= 120 && text.length > 2 ? [[name, visible(text)]] : [];
+      const text = inWords(value);
+      return text && text.length <= FACT_CHARS_MAX ? [[name, visible(text)]] : [];
     });
+}
+
+/** `cpu: 2, memory: 8Gi`: without the brackets of JSON, as far as nothing is nested in it. */
+function inWords(value: unknown): string {
+  if (value === null || typeof value !== "object") return String(value);
+  if (Array.isArray(value)) return value.map(inWords).join("; ");
+  const isFlat = Object.values(value).every((each) => each === null || typeof each !== "object");
+  const all = Object.entries(value as Record<string, unknown>);
+  return isFlat ? all.map(([name, each]) => `${name}: ${String(each)}`).join(", ") : JSON.stringify(value);
 }
 
 function Conditions({ all }: { all: Condition[] }) {

@@ -1,14 +1,21 @@
 // Making and deleting tenants.
 import { useEffect, useState } from "preact/hooks";
 import { call, json, message } from "../api/http";
-import { NAMESPACES, PODS, SYSTEM, TENANTS, collection, one } from "../api/paths";
+import { NAMESPACES, NETWORKS, PODS, SERVICES, SYSTEM, TENANTS, collection, one, plural } from "../api/paths";
+import { countOf, patchTenant } from "../api/tenants";
 import type { KubeObject } from "../api/types";
 import { Button, Dialog, Problem, toast } from "../parts/basics";
 import { visible } from "../parts/show";
 import { t } from "../text";
-import { countOf } from "./tenants";
+import { specOf } from "./tenant-columns";
 
 const CLAIMS = { ...PODS, resource: "persistentvolumeclaims", kind: "PersistentVolumeClaim" };
+const SECRETS = { ...PODS, resource: "secrets", kind: "Secret" };
+const CONFIG_MAPS = { ...PODS, resource: "configmaps", kind: "ConfigMap" };
+const DEPLOYMENTS = { ...PODS, group: "apps", resource: "deployments", kind: "Deployment" };
+const STATEFUL_SETS = { ...PODS, group: "apps", resource: "statefulsets", kind: "StatefulSet" };
+/** What is counted before a tenant is deleted; all the rest goes too. */
+const COUNTED = [NAMESPACES, PODS, DEPLOYMENTS, STATEFUL_SETS, SERVICES, NETWORKS, CLAIMS, CONFIG_MAPS, SECRETS];
 
 export function CreateTenant({ onClose }: { onClose: () => void }) {
   const [problem, setProblem] = useState("");
@@ -65,14 +72,43 @@ export function CreateTenant({ onClose }: { onClose: () => void }) {
   );
 }
 
+/** To an API server of its own, or back to the shared one. */
+export function MoveTenant({ tenant, onClose }: { tenant: KubeObject; onClose: () => void }) {
+  const name = tenant.metadata.name;
+  const isDedicated = specOf(tenant).controlPlane?.mode === "Dedicated";
+  const [problem, setProblem] = useState("");
+  const move = async () => {
+    try {
+      await patchTenant(name, { spec: { controlPlane: { mode: isDedicated ? "Shared" : "Dedicated" } } });
+      toast(t().moving(name));
+      onClose();
+    } catch (error) {
+      setProblem(message(error));
+    }
+  };
+  return (
+    <Dialog title={`${t().move}: ${visible(name)}`} onClose={onClose}>
+      <p>{isDedicated ? t().moveToShared : t().moveToDedicated}</p>
+      <p>{t().moveLead}</p>
+      {problem && <Problem text={problem} />}
+      <footer>
+        <Button onClick={onClose}>{t().cancel}</Button>
+        <Button kind="primary" onClick={() => void move()}>
+          {t().move}
+        </Button>
+      </footer>
+    </Dialog>
+  );
+}
+
 export function DeleteTenant({ tenant, onClose }: { tenant: KubeObject; onClose: () => void }) {
   const name = tenant.metadata.name;
   const [typed, setTyped] = useState("");
   const [problem, setProblem] = useState("");
-  const [counts, setCounts] = useState<[number, number, number] | null>(null);
+  const [counts, setCounts] = useState<number[]>([]);
   useEffect(() => {
-    void Promise.all([PODS, NAMESPACES, CLAIMS].map((kind) => countOf(collection(name, kind))))
-      .then(([pods = 0, namespaces = 0, claims = 0]) => setCounts([pods, namespaces, claims]))
+    void Promise.all(COUNTED.map((kind) => countOf(collection(name, kind))))
+      .then(setCounts)
       .catch((error: unknown) => setProblem(message(error)));
   }, [name]);
   const remove = async () => {
@@ -86,7 +122,11 @@ export function DeleteTenant({ tenant, onClose }: { tenant: KubeObject; onClose:
   };
   return (
     <Dialog title={t().removeTitle(`${t().tenant} ${visible(name)}`)} onClose={onClose}>
-      <p>{counts && t().deleteTenantLead(...counts)}</p>
+      <p>{t().willGo}</p>
+      <ul class="will-go" aria-live="polite">
+        {COUNTED.map((kind, at) => counts[at] !== undefined && counts[at]! > 0 && <li key={kind.resource}>{`${counts[at]} ${plural(kind)}`}</li>)}
+      </ul>
+      <p>{t().willGoLead}</p>
       <label class="field">
         {t().typeName(name)}
         <input value={typed} autofocus autocomplete="off" spellcheck={false} onInput={(event) => setTyped(event.currentTarget.value)} />

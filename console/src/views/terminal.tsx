@@ -4,7 +4,7 @@ import { PODS, one } from "../api/paths";
 import type { KubeObject } from "../api/types";
 import { Button } from "../parts/basics";
 import { visible } from "../parts/show";
-import { theme } from "../state/settings";
+import { scheme } from "../state/settings";
 import { t } from "../text";
 import { containersOf } from "./containers";
 
@@ -33,7 +33,7 @@ export function TerminalTab({ tenant, object }: { tenant: string; object: KubeOb
       isShown = false;
       close?.();
     };
-  }, [object.metadata.uid, container, round, theme.value]);
+  }, [object.metadata.uid, container, round, scheme.value]);
   return (
     <div class="editing">
       <div class="tools">

@@ -8,6 +8,7 @@ import { unversioned, withoutManagedFields } from "../api/yaml";
 import { Button, Dialog, Problem, copyText, toast } from "../parts/basics";
 import { DiffView } from "../parts/diff";
 import { Editor } from "../parts/editor";
+import { problemsOf, type LineProblem } from "../editor/problems";
 import { t } from "../text";
 
 const MANAGER = "alcove-console";
@@ -24,6 +25,7 @@ export function YamlTab({ tenant, kind, object, rights }: Props) {
   const [stored, setStored] = useState("");
   const [edited, setEdited] = useState<string | null>(null);
   const [problem, setProblem] = useState("");
+  const [marked, setMarked] = useState<LineProblem[]>([]);
   const [result, setResult] = useState<string | null>(null);
   const version = object.metadata.resourceVersion;
   const load = async () => {
@@ -43,10 +45,12 @@ export function YamlTab({ tenant, kind, object, rights }: Props) {
   };
   const guarded = async (action: () => Promise<void>) => {
     setProblem("");
+    setMarked([]);
     try {
       await action();
     } catch (error) {
       setResult(null);
+      if (error instanceof ApiError) setMarked(problemsOf(error, edited ?? stored));
       setProblem(error instanceof ApiError && error.code === 409 ? `${t().changedMeanwhile} ${error.message}` : message(error));
     }
   };
@@ -65,7 +69,7 @@ export function YamlTab({ tenant, kind, object, rights }: Props) {
         </Button>
       </div>
       {problem && <Problem text={problem} />}
-      <Editor label={t().yaml} value={edited ?? stored} isReadOnly={!!denied} onChange={setEdited} />
+      <Editor tenant={tenant} label={t().yaml} value={edited ?? stored} problems={marked} isReadOnly={!!denied} onChange={setEdited} />
       {result !== null && (
         <Dialog title={t().reviewTitle} wide onClose={() => setResult(null)}>
           <p>{unversioned(result) === unversioned(stored) ? t().noChange : t().reviewLead}</p>

@@ -21,6 +21,8 @@ ROOT = "/console/"
 API = "/console/k8s"
 """Before a path of the API: the request is sent with the user's credential."""
 SESSION = "/console/session"
+OIDC = "/console/oidc"
+"""Where signing in at an identity provider begins, and below which browsers come back from one."""
 STATIC = Path(__file__).parent / "static"
 INDEX = "index.html"
 

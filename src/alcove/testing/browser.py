@@ -7,6 +7,7 @@ import importlib.util
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from alcove.testing.server import Caller, LocalServer
@@ -14,6 +15,34 @@ from alcove.testing.server import Caller, LocalServer
 WAIT_MS_MAX = 90_000
 LARGE, SMALL = (1360, 850), (390, 800)
 VIEWER = "viewer"
+AXE = Path(__file__).parents[3] / "console" / "node_modules" / "axe-core" / "axe.min.js"
+VIEWS = (
+    *("#/tenants", "#/health", "#/t/all/map", "#/t/all/flows", "#/t/all/k/pods", "#/t/system/k/nodes"),
+    *(
+        "#/t/{tenant}",
+        "#/t/{tenant}/k/pods",
+        "#/t/{tenant}/k/events",
+        "#/t/{tenant}/map",
+        "#/t/{tenant}/flows",
+    ),
+    *("#/t/{tenant}/o/namespaces/-/default", "#/t/{tenant}/o/namespaces/-/default?tab=yaml"),
+    *("#/t/{tenant}/o/namespaces/-/default?tab=events", "#/t/{tenant}/o/namespaces/-/default?tab=related"),
+    *("#/t/{tenant}/apply", "#/t/nobody"),
+)
+"""Every kind of view, of ring0 and of a tenant."""
+SETTLED = """
+() => !document.querySelector(".live.loading, main [aria-busy=true]")
+  && [...document.querySelectorAll(".canvas")].every((canvas) => canvas.querySelector("canvas"))
+  && new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => resolve(true))))
+"""
+AXE_RUN = "() => axe.run(document, {resultTypes: ['violations']})"
+PASTE = """
+(editor, text) => {
+  const data = new DataTransfer();
+  data.setData("text/plain", text);
+  editor.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+}
+"""
 
 
 def missing() -> str:
@@ -74,6 +103,25 @@ def sign_in(page: Any, url: str, token: str) -> None:
 def go(page: Any, url: str, view: str) -> None:
     """Opens a view of a signed-in page by its link."""
     page.goto(f"{url}/console/{view}")
+
+
+def write_yaml(page: Any, text: str) -> None:
+    """Pastes the text into the page's editor, in place of what is there. The cursor is at its end then."""
+    editor = page.locator(".editor .cm-content")
+    editor.click()
+    page.keyboard.press("Control+a")
+    editor.evaluate(PASTE, text)
+
+
+def axe_findings(page: Any, url: str, view: str) -> list[str]:
+    """What axe finds serious or critical in a view, which is settled: a name of the rule and the first element each."""
+    go(page, url, view)
+    page.wait_for_selector("main .view-head")
+    page.wait_for_function(SETTLED)
+    page.evaluate(AXE.read_text())
+    violations = page.evaluate(AXE_RUN)["violations"]
+    serious = [each for each in violations if each["impact"] in ("serious", "critical")]
+    return [f"{each['id']}: {each['nodes'][0]['html'][:160]}" for each in serious]
 
 
 def viewer_token(server: LocalServer, tenant: str, role: str) -> str:

@@ -2,22 +2,24 @@
 
 For ring0: its namespaces and the Tenant `system`. For a tenant on a dedicated plane: the same three
 namespaces, role and binding that the tenant controller creates for tenants on the home plane, and its Tenant, so that
-its administrator can begin before controllers have joined. The default
+its administrator can begin before controllers have joined. If the tenant moves there, its objects come from the home plane:
+until then the plane is closed (`store/closures.py`), and has none of them. The default
 roles are not included: they are built in (`rbac/defaults`) and never stored.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from alcove.api import meta
 from alcove.api.encode import encode
-from alcove.api.ids import DEFAULT_NAMESPACES, SYSTEM, Key, TenantId
+from alcove.api.ids import DEFAULT_NAMESPACES, SYSTEM, Key, Revision, TenantId
 from alcove.api.kinds.core.control_planes import DEDICATED
 from alcove.api.kinds.core.tenants import DEFAULT_WEIGHT, FINALIZER
 from alcove.api.objects import Object
 from alcove.api.registry import KindRegistry
 from alcove.apiserver.rbac.roletables import API_VERSION, GROUP
 from alcove.apiserver.rbac.tenantroles import EVERYTHING
+from alcove.store import closures
 from alcove.store.base import ABSENT, RevisionMismatch, Store, WriteOp
 
 NODE_LEASES = "kube-node-lease"
@@ -26,16 +28,31 @@ ADMIN_ROLE = "admin-role"
 ADMIN_ROLE_BINDING = "admin-role-binding"
 
 
-async def create_missing(store: Store, kinds: KindRegistry, tenant: TenantId) -> None:
+async def create_missing(
+    store: Store,
+    kinds: KindRegistry,
+    tenant: TenantId,
+    exists: Callable[[Key], bool],
+    is_closed: bool = False,
+) -> Revision:
     """Creates the objects of ring0 and, on a dedicated plane's first start, those of its tenant. Existing ones stay
-    unchanged, and what the tenant's administrator deletes later is not created again."""
+    unchanged, and what the tenant's administrator deletes later is not created again. `is_closed`: the tenant's objects
+    are moved there.
+
+    `exists` may lack what another server writes at this moment. Nothing is written where it lacks nothing: a write makes the
+    embedded store read all keys first. Returns a revision at which all objects are there.
+    """
     now = meta.format_time(time.time())
-    for obj in objects(SYSTEM):
-        await _write_new(store, [_create(kinds, obj, now)])
+    groups = [[_create(kinds, obj, now)] for obj in objects(SYSTEM)]
     if tenant != SYSTEM:
-        first = [*objects(tenant), dedicated_tenant(tenant)]
+        content = [tenant_closure(tenant)] if is_closed else objects(tenant)
+        first = [*content, dedicated_tenant(tenant, now if is_closed else "")]
         # All at once: when the Tenant is there, nothing is written.
-        await _write_new(store, [_create(kinds, obj, now) for obj in first])
+        groups.append([_create(kinds, obj, now) for obj in first])
+    missing = [ops for ops in groups if not any(exists(op.key) for op in ops)]
+    for ops in missing:
+        await _write_new(store, ops)
+    return await store.revision() if missing else Revision(0)
 
 
 async def _write_new(store: Store, ops: Sequence[WriteOp]) -> None:
@@ -50,16 +67,15 @@ def _create(kinds: KindRegistry, obj: Object, now: str) -> WriteOp:
     group, _, version = obj["apiVersion"].rpartition("/")
     kind = kinds.find_kind(group, version, obj["kind"])
     assert kind is not None
-    name = obj["metadata"]["name"]
+    name, namespace_ = obj["metadata"]["name"], obj["metadata"].get("namespace", "")
     metadata = {
         **obj["metadata"],
         "uid": meta.new_uid(),
         "creationTimestamp": now,
-        "selfLink": meta.self_link(kind, tenant, "", name),
+        "selfLink": meta.self_link(kind, tenant, namespace_, name),
     }
-    return WriteOp(
-        Key(kind.storage_resource, tenant, "", name), encode({**obj, "metadata": metadata}), ABSENT
-    )
+    key = Key(kind.storage_resource, tenant, namespace_, name)
+    return WriteOp(key, encode({**obj, "metadata": metadata}), ABSENT)
 
 
 def objects(tenant: TenantId) -> list[Object]:
@@ -84,16 +100,29 @@ def system_tenant() -> Object:
     }
 
 
-def dedicated_tenant(tenant: TenantId) -> Object:
-    """The Tenant on its own plane; the one at home says what it may have."""
+def dedicated_tenant(tenant: TenantId, initialized_at: str = "") -> Object:
+    """The Tenant on its own plane; the one at home says what it may have. One that moves there has its initial objects."""
+    initialized = {
+        "type": "Initialized",
+        "status": "True",
+        "reason": "Moved",
+        "message": "The tenant's objects are moved here",
+        "lastTransitionTime": initialized_at,
+    }
     spec = {"controlPlane": {"mode": DEDICATED}, "weight": DEFAULT_WEIGHT, "finalizers": [FINALIZER]}
     return {
         "apiVersion": "v1",
         "kind": "Tenant",
         "metadata": {"name": tenant, "tenant": SYSTEM},
         "spec": spec,
-        "status": {"phase": "Active"},
+        "status": {"phase": "Active", **({"conditions": [initialized]} if initialized_at else {})},
     }
+
+
+def tenant_closure(tenant: TenantId) -> Object:
+    key = closures.closure(tenant)
+    metadata = {"name": key.name, "namespace": key.namespace, "tenant": SYSTEM}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": {}}
 
 
 def namespace(tenant: TenantId, name: str) -> Object:

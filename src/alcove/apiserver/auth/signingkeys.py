@@ -11,7 +11,7 @@ The public keys are published by OpenID discovery: each tenant is an issuer, so 
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import jwt
@@ -20,7 +20,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+from msgspec import Struct
 
+from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.auth import certificates, keyfiles
 from alcove.apiserver.auth.certificates import PrivateKey, PublicKey
@@ -40,6 +42,16 @@ class BadSignature(Exception):
     """The token is not signed by one of the keys; the message does not reveal which keys there are."""
 
 
+class VerifiedPayload(Struct, frozen=True):
+    payload: bytes
+    tenant: TenantId | None = None
+    """The only tenant that the key may vouch for; None for this server's own keys."""
+
+
+ForeignKeys = Callable[[str], tuple[TenantId, PublicKey] | None]
+"""By the key's id: a key of another API server, whose tokens are valid for one tenant, which has been served there."""
+
+
 class SigningKeys:
     def __init__(self, signing: PrivateKey, more: Sequence[PublicKey] = ()) -> None:
         self._signing = signing
@@ -53,7 +65,10 @@ class SigningKeys:
         data = keyfiles.read_or_create(path, lambda: certificates.to_pem(certificates.new_key()))
         signing = certificates.load_private_key(path, data)
         more = keyfiles.read(directory / MORE_KEYS) or b""
-        for key in (signing.public_key(), *(public_keys := list(_public_keys(directory / MORE_KEYS, more)))):
+        for key in (
+            signing.public_key(),
+            *(public_keys := list(read_public_keys(str(directory / MORE_KEYS), more))),
+        ):
             _check_supported(path, key)
         return cls(signing, public_keys)
 
@@ -62,19 +77,26 @@ class SigningKeys:
         algorithm = _algorithm(self._signing.public_key())
         return _jws.encode(payload, self._signing, algorithm, headers={"kid": self._signing_id})
 
-    def verify(self, token: str) -> bytes:
+    def verify(self, token: str, foreign: ForeignKeys = lambda _id: None) -> VerifiedPayload:
         """The payload of a token that one of the keys signed. Raises BadSignature."""
         if len(token) > TOKEN_LENGTH_MAX or token.count(".") != 2:
             raise BadSignature("it is not a signed token")
         try:
-            key = self._keys.get(jwt.get_unverified_header(token).get("kid", ""))
+            kid, tenant = jwt.get_unverified_header(token).get("kid", ""), None
+            key = self._keys.get(kid)
+            if key is None and (other := foreign(kid)) is not None:
+                tenant, key = other
             if key is None:
                 raise BadSignature("it was signed with a key that is not this server's")
             # The algorithm is the key's, never the token's: this rules out `none` and algorithm confusion.
             payload: bytes = _jws.decode(token, key, algorithms=[_algorithm(key)])
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise BadSignature("its signature is not valid") from error
-        return payload
+        return VerifiedPayload(payload, tenant)
+
+    def public_keys(self) -> str:
+        """The keys whose tokens are valid, in PEM, for another server's `sa.pub`."""
+        return "".join(public_pem(key) for key in self._keys.values())
 
     def derive(self, purpose: str, length_bytes: int) -> bytes:
         """A secret key for another purpose, the same at every server that signs with this key."""
@@ -103,6 +125,11 @@ class SigningKeys:
         return sorted({_algorithm(key) for key in self._keys.values()})
 
 
+def public_pem(key: PublicKey) -> str:
+    encoding, form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    return key.public_bytes(encoding, form).decode()
+
+
 def key_id(key: PublicKey) -> str:
     """The key's id: the digest of the public key, so that it is the same on every server."""
     der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -123,18 +150,19 @@ def _jwk(kid: str, key: PublicKey) -> Object:
     return {"use": "sig", "kid": kid, "alg": _algorithm(key), **public}
 
 
-def _public_keys(path: Path, data: bytes) -> Iterable[PublicKey]:
+def read_public_keys(source: str, data: bytes) -> Iterable[PublicKey]:
+    """The keys of PEM blocks, one after the other. Raises KeyFileError, which names `source`."""
     end = b"-----END PUBLIC KEY-----"
     for block in data.split(end)[:-1]:
         try:
             key = serialization.load_pem_public_key(block + end)
         except ValueError as error:
-            raise KeyFileError(f"{path} must contain only PEM public keys") from error
+            raise KeyFileError(f"{source} must contain only PEM public keys") from error
         if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
-            raise KeyFileError(f"{path} must hold ECDSA or RSA keys")
+            raise KeyFileError(f"{source} must hold ECDSA or RSA keys")
         yield key
     if data and end not in data:
-        raise KeyFileError(f"{path} holds no PEM public key")
+        raise KeyFileError(f"{source} holds no PEM public key")
 
 
 def _check_supported(path: Path, key: PublicKey) -> None:

@@ -24,7 +24,7 @@ from alcove.api.objects import Object
 from alcove.api.resources import NODES, PODS, SECRETS, SERVICE_ACCOUNTS
 from alcove.apiserver.auth import serviceaccounts, subjects
 from alcove.apiserver.auth.clientcert import CREDENTIAL_ID
-from alcove.apiserver.auth.signingkeys import BadSignature, SigningKeys
+from alcove.apiserver.auth.signingkeys import BadSignature, ForeignKeys, SigningKeys
 from alcove.apiserver.auth.subjects import SubjectError
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.reader import CacheReader
@@ -93,7 +93,10 @@ class Tokens:
         reader: CacheReader,
         clock: Callable[[], float],
         base_url: str = DEFAULT_BASE_URL,
+        foreign: ForeignKeys = lambda _id: None,
     ) -> None:
+        """`foreign`: keys of the API servers that have served tenants before."""
+        self._foreign = foreign
         self._keys = keys
         self._reader = reader
         self._clock = clock
@@ -172,11 +175,14 @@ class Tokens:
 
     def _verify(self, token: str, now: float) -> VerifiedToken:
         try:
-            claims = _decode(self._keys.verify(token))
+            verified = self._keys.verify(token, self._foreign)
+            claims = _decode(verified.payload)
             tenant = subjects.checked_tenant(claims.bound.tenant)
         except (msgspec.DecodeError, SubjectError) as error:
             raise _BadClaims("its claims are not those of a service account's token") from error
         bound = claims.bound
+        if verified.tenant not in (None, tenant):
+            raise _BadClaims("its key may not vouch for this tenant")
         if claims.iss != self.issuer(tenant):
             raise _BadClaims("it is from another issuer")
         if claims.sub != serviceaccounts.user_name(bound.namespace, bound.serviceaccount.name):

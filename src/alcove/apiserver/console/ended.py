@@ -17,7 +17,7 @@ from alcove.api.ids import TenantId
 ENDED_SESSIONS_MAX = 1_024
 """Ended sessions of a tenant that are remembered; with one more, all of the tenant's sessions end."""
 FILE_BYTES_MAX = 1 << 20
-"""Length at which the file is written anew."""
+"""Length at which the file is written anew, or twice its length when it was written last, if that is more."""
 _ALL = "*"
 
 
@@ -25,6 +25,8 @@ class EndedSessions:
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         self._path = path
         self._clock = clock
+        self._rewritten_bytes = 0
+        """How long the file was when it was written anew, as far as is known."""
         self._forget()
 
     def _forget(self) -> None:
@@ -48,7 +50,7 @@ class EndedSessions:
                 self._append(f"{_ALL} {tenant} {now!r}\n")
             self._append(f"{session} {tenant} {expires!r}\n")
             self._catch_up()
-            if self._read[1] > FILE_BYTES_MAX:
+            if self._read[1] > max(FILE_BYTES_MAX, 2 * self._rewritten_bytes):
                 self._write_anew()
 
     @contextmanager
@@ -75,6 +77,7 @@ class EndedSessions:
         if (found.st_ino, found.st_size) == self._read:
             return
         if found.st_ino != self._read[0] or found.st_size < self._read[1]:
+            self._rewritten_bytes = found.st_size if self._read[0] else 0
             self._forget()
         with self._path.open("rb") as file:
             inode = os.fstat(file.fileno()).st_ino
@@ -102,5 +105,4 @@ class EndedSessions:
         fresh = self._path.with_suffix(".new")
         fresh.write_text("".join(lines))
         fresh.replace(self._path)
-        self._forget()
         self._catch_up()

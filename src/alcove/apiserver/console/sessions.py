@@ -7,25 +7,20 @@ that its token does not give: the token is verified with every request, like one
 
 from __future__ import annotations
 
-import base64
 import secrets
 from collections.abc import Callable
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from msgspec import Struct
 
 from alcove.api.ids import TenantId
 from alcove.apiserver.console.ended import EndedSessions
+from alcove.apiserver.console.sealing import SealedValues
 
 COOKIE = "__Secure-alcove-console"
 SESSION_SECONDS_MAX = 8 * 3600
 TOKEN_LENGTH_MAX = 2_800
 """Of a token in a session: browsers keep no cookie of more than 4,096 bytes."""
-KEY_BYTES = 32
-_NONCE_BYTES = 12
-_PURPOSE = b"alcove console session"
 
 
 class Session(Struct, frozen=True):
@@ -41,23 +36,19 @@ class Session(Struct, frozen=True):
 
 class ConsoleSessions:
     def __init__(self, key: bytes, clock: Callable[[], float], ended: EndedSessions) -> None:
-        self._cipher = AESGCM(key)
+        self._sealed = SealedValues(key, b"alcove console session")
         self._clock = clock
         self._ended = ended
 
     def start(self, tenant: TenantId, token: str) -> str:
         """The cookie's value of a new session."""
         session = Session(secrets.token_urlsafe(12), tenant, token, self._clock() + SESSION_SECONDS_MAX)
-        nonce = secrets.token_bytes(_NONCE_BYTES)
-        sealed = nonce + self._cipher.encrypt(nonce, msgspec.json.encode(session), _PURPOSE)
-        return base64.urlsafe_b64encode(sealed).decode("ascii")
+        return self._sealed.seal(msgspec.json.encode(session))
 
     def find(self, value: str) -> Session | None:
         """The session of a cookie's value; None if it is forged, has expired, or has ended."""
-        try:
-            sealed = base64.b64decode(value, altchars=b"-_", validate=True)
-            content = self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], _PURPOSE)
-        except (ValueError, InvalidTag):
+        content = self._sealed.open(value)
+        if content is None:
             return None
         session = msgspec.json.decode(content, type=Session)
         is_over = session.expires <= self._clock() or self._ended.has(

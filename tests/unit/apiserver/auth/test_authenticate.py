@@ -135,27 +135,27 @@ def test_a_certificate_of_a_deleted_tenant_is_invalid_in_a_new_tenant_of_the_sam
     assert world.authenticator.authenticate({}, new) is new
 
 
-def test_reviews_a_token_of_the_tenant_for_the_audiences_asked(world: World) -> None:
-    found = world.authenticator.review(world.token("vault"), ACME, ["vault", "other"])
+async def test_reviews_a_token_of_the_tenant_for_the_audiences_asked(world: World) -> None:
+    found = await world.authenticator.review(world.token("vault"), ACME, ["vault", "other"])
     assert found.audiences == ("vault",)
-    assert world.authenticator.review(world.token(), ACME, []).identity.user.endswith(":ci")
-    assert world.authenticator.review(STATIC, SYSTEM, []).identity.user == "root"
+    assert (await world.authenticator.review(world.token(), ACME, [])).identity.user.endswith(":ci")
+    assert (await world.authenticator.review(STATIC, SYSTEM, [])).identity.user == "root"
 
 
-def test_a_review_reveals_nothing_about_other_tenants_tokens(world: World) -> None:
+async def test_a_review_reveals_nothing_about_other_tenants_tokens(world: World) -> None:
     for token in (world.token(), STATIC):
         with pytest.raises(Unauthorized) as foreign:
-            world.authenticator.review(token, OTHER, [])
+            await world.authenticator.review(token, OTHER, [])
         assert "acme" not in foreign.value.message and "system" not in foreign.value.message
     token = world.token()
     world.reader.remove(ACME, SERVICE_ACCOUNTS, "default", "ci")
     with pytest.raises(Unauthorized) as dead:
-        world.authenticator.review(token, OTHER, [])
+        await world.authenticator.review(token, OTHER, [])
     assert dead.value.message == foreign.value.message
 
 
-def test_a_review_is_about_the_audiences_asked(world: World) -> None:
+async def test_a_review_is_about_the_audiences_asked(world: World) -> None:
     with pytest.raises(Unauthorized, match="another audience"):
-        world.authenticator.review(world.token(), ACME, ["vault"])
+        await world.authenticator.review(world.token(), ACME, ["vault"])
     with pytest.raises(Unauthorized, match="another audience"):
-        world.authenticator.review(STATIC, SYSTEM, ["vault"])
+        await world.authenticator.review(STATIC, SYSTEM, ["vault"])

@@ -44,14 +44,28 @@ async def test_what_a_dedicated_tenant_deletes_does_not_come_back_with_the_next_
     store = await SqliteStore.open(tmp_path / "store.db")
     try:
         kinds = registry.load()
-        await bootstrap.create_missing(store, kinds, ACME)
+        await bootstrap.create_missing(store, kinds, ACME, lambda _key: False)
         binding = Key(defaults.CLUSTER_ROLE_BINDINGS, ACME, "", "admin-role-binding")
         first = await store.revision()
         # The last write made all of the tenant's objects, so they have one revision.
         await store.write([WriteOp(binding, None, first)])
         before = await store.revision()
-        await bootstrap.create_missing(store, kinds, ACME)
+        await bootstrap.create_missing(store, kinds, ACME, lambda _key: False)
         assert await store.revision() == before
+    finally:
+        await store.close()
+
+
+async def test_a_restart_does_not_make_the_store_read_all_keys_for_a_write_that_fails(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "store.db")
+    kinds = registry.load()
+    created = await bootstrap.create_missing(store, kinds, ACME, lambda _key: False)
+    existing = {record.key for record in (await store.snapshot(created)).records}
+    await store.close()
+    store = await SqliteStore.open(tmp_path / "store.db")
+    try:
+        await bootstrap.create_missing(store, kinds, ACME, existing.__contains__)
+        assert not store._commits.is_prepared
     finally:
         await store.close()
 

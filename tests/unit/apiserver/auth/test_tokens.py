@@ -12,7 +12,7 @@ from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
 from alcove.api.resources import NODES, PODS, SECRETS, SERVICE_ACCOUNTS
 from alcove.apiserver.auth import certificates
-from alcove.apiserver.auth.signingkeys import SigningKeys
+from alcove.apiserver.auth.signingkeys import ForeignKeys, SigningKeys, VerifiedPayload
 from alcove.apiserver.auth.tokens import REFUSED_SECONDS, BoundObject, TokenObjectRef, Tokens
 from alcove.testing.memory_reader import MemoryReader
 
@@ -75,7 +75,7 @@ def test_an_issued_token_is_its_accounts_identity(tokens: Tokens) -> None:
 
 
 def test_the_claims_are_those_of_kubernetes_and_the_tenant(tokens: Tokens) -> None:
-    claims = orjson.loads(KEYS.verify(tokens.issue(BOUND, ["vault"], 600)))
+    claims = orjson.loads(KEYS.verify(tokens.issue(BOUND, ["vault"], 600)).payload)
     jti = claims.pop("jti")
     assert len(jti) == 36
     assert claims == {
@@ -271,9 +271,9 @@ def test_another_servers_token_is_refused(tokens: Tokens, reader: MemoryReader, 
 class CountingKeys(SigningKeys):
     verified = 0
 
-    def verify(self, token: str) -> bytes:
+    def verify(self, token: str, foreign: ForeignKeys = lambda _id: None) -> VerifiedPayload:
         self.verified += 1
-        return super().verify(token)
+        return super().verify(token, foreign)
 
 
 def test_a_signature_is_checked_once_whether_good_or_bad(reader: MemoryReader, clock: Clock) -> None:

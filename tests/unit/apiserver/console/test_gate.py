@@ -1,19 +1,30 @@
 """What reaches the API by the console's paths, and what is refused before it."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import orjson
 import pytest
 
 from alcove.api.ids import TenantId
+from alcove.apiserver.auth.oidc.issuer_client import IssuerClient
+from alcove.apiserver.auth.oidc.issuer_keys import FetchCounts
+from alcove.apiserver.auth.oidc.providers import ProviderParts
+from alcove.apiserver.auth.oidc.tenant_providers import TenantProviders
+from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.console.ended import EndedSessions
-from alcove.apiserver.console.gate import ConsoleGate
-from alcove.apiserver.console.sessions import COOKIE, KEY_BYTES, ConsoleSessions
+from alcove.apiserver.console.gate import WHO_AM_I, ConsoleGate
+from alcove.apiserver.console.oidc_sign_in import OidcSignIn
+from alcove.apiserver.console.sealing import KEY_BYTES
+from alcove.apiserver.console.sessions import COOKIE, ConsoleSessions
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.responses import json_response
 from alcove.console.files import ConsoleFiles
 from alcove.http.messages import HttpRequest, HttpResponse
+from alcove.http.turns import ReadingTurns
+from alcove.testing.memory_reader import MemoryReader
+from alcove.testing.webhook_calls import webhook_dialer
 
 OWN = {"host": "api:6443", "x-alcove-console": "1"}
 
@@ -48,7 +59,10 @@ def kept(tmp_path: Path) -> ConsoleSessions:
 @pytest.fixture
 def gate(api: Api, kept: ConsoleSessions, tmp_path: Path) -> ConsoleGate:
     (tmp_path / "index.html").write_text("index")
-    return ConsoleGate(api, ConsoleFiles(tmp_path), kept)
+    client = IssuerClient(webhook_dialer(), ReadingTurns())
+    parts = ProviderParts(client, ComputeThreads(), time.time, FetchCounts())
+    sign_in = OidcSignIn(TenantProviders(MemoryReader(), parts), client, b"k" * KEY_BYTES, time.time)
+    return ConsoleGate(api, ConsoleFiles(tmp_path), kept, sign_in)
 
 
 async def send(
@@ -85,7 +99,7 @@ async def test_a_token_becomes_a_cookie_that_scripts_cannot_read(gate: ConsoleGa
     headers = {**OWN, "cookie": f"{COOKIE}={value}", "authorization": "Bearer planted"}
     answer = await send(gate, "GET", "/console/k8s/api/v1/pods", headers)
     sent = api.requests[-1]
-    assert (sent.path, sent.headers["authorization"]) == ("/api/v1/pods", "Bearer good")
+    assert (sent.path, sent.headers["authorization"]) == ("/tenants/acme/api/v1/pods", "Bearer good")
     assert "cookie" not in sent.headers and b"cookie" not in dict(sent.fields)
     assert cookies(answer) == []
     policies = [value for name, value in answer.headers or () if name == b"Content-Security-Policy"]
@@ -153,3 +167,68 @@ async def test_pages_of_pods_are_not_of_the_consoles_origin(gate: ConsoleGate, a
     peer = Identity(TenantId("acme"), "ann")
     response = await send(gate, "GET", f"/console/k8s{path}", dict(OWN), peer=peer)
     assert response.status == 403 and api.requests == []
+
+
+async def test_a_tenants_session_is_for_that_tenant(gate: ConsoleGate, api: Api) -> None:
+    """Tokens of a tenant's OIDC issuer count where the path names the tenant; elsewhere the session has not ended."""
+    [cookie] = cookies(await sign_in(gate, "good"))
+    headers = {**OWN, "cookie": cookie.decode().partition(";")[0]}
+    for path in ("/tenants/acme/api/v1/pods", "/api/v1/tenants/acme/namespaces/default/pods"):
+        await send(gate, "GET", f"/console/k8s{path}", dict(headers))
+        assert api.requests[-1].path == path
+    await send(gate, "GET", "/console/k8s/version", dict(headers))
+    assert api.requests[-1].path == "/tenants/acme/version"
+    asked = len(api.requests)
+    for path in ("/tenants/other/api/v1/pods", "/tenants/system/api", "/api/v1/tenants/all/pods"):
+        assert (await send(gate, "GET", f"/console/k8s{path}", dict(headers))).status == 403
+    assert len(api.requests) == asked
+
+
+async def test_a_pasted_token_may_name_its_tenant(gate: ConsoleGate, api: Api) -> None:
+    body = orjson.dumps({"token": "good", "tenant": "acme"})
+    assert (await send(gate, "POST", "/console/session", dict(OWN), body)).status == 201
+    assert api.requests[-1].path == f"/tenants/acme{WHO_AM_I}"
+    await send(
+        gate, "POST", "/console/session", dict(OWN), orjson.dumps({"token": "good", "tenant": "../system"})
+    )
+    assert api.requests[-1].path == f"/tenants/..%2Fsystem{WHO_AM_I}"
+
+
+async def test_signing_in_at_a_provider_begins_with_a_request_of_the_page(
+    gate: ConsoleGate, api: Api
+) -> None:
+    body = orjson.dumps({"tenant": "acme", "provider": "sso"})
+    without = {"host": "api:6443"}
+    assert (await send(gate, "POST", "/console/oidc", without, body)).status == 403
+    evil = {**OWN, "origin": "https://evil.example"}
+    assert (await send(gate, "POST", "/console/oidc", evil, body)).status == 403
+    assert (await send(gate, "POST", "/console/oidc", dict(OWN), body)).status == 404
+    assert (await send(gate, "POST", "/console/oidc", dict(OWN), b"[]")).status == 400
+    assert (await send(gate, "GET", "/console/oidc", dict(OWN))).status == 405
+    assert not api.requests
+
+
+async def test_the_way_back_needs_the_cookie_and_shows_no_markup(gate: ConsoleGate, api: Api) -> None:
+    path = "/console/oidc/acme/sso"
+    back = await send(gate, "GET", path, {"host": "api:6443"})
+    assert back.status == 400 and isinstance(back.body, bytes) and b"Signing in failed" in back.body
+    assert back.content_type.startswith(b"text/plain") and (b"X-Content-Type-Options", b"nosniff") in (
+        back.headers or ()
+    )
+    assert any(b"Max-Age=0" in cookie for cookie in cookies(back))
+    framed = {"host": "api:6443", "sec-fetch-dest": "iframe"}
+    assert (await send(gate, "GET", path, framed)).status == 405
+    assert (await send(gate, "POST", path, {"host": "api:6443"})).status == 405
+    assert not api.requests
+
+
+async def test_a_query_of_very_many_fields_is_not_parsed(gate: ConsoleGate) -> None:
+    """Anybody may send it: 64 KiB took 20 ms."""
+    answer = gate.handle(HttpRequest("GET", "/console/session", "a=1&" * 17, dict(OWN), b"", [], None))
+    assert isinstance(answer, HttpResponse) and answer.status == 400
+
+
+async def test_the_page_learns_of_providers(gate: ConsoleGate) -> None:
+    answer = await send(gate, "GET", "/console/session", dict(OWN))
+    assert isinstance(answer.body, bytes)
+    assert orjson.loads(answer.body) == {"signIn": "token", "isSignedIn": False, "providers": []}

@@ -8,6 +8,7 @@ import pytest
 from alcove.api.ids import TenantId
 from alcove.apiserver.console import sessions
 from alcove.apiserver.console.ended import ENDED_SESSIONS_MAX, FILE_BYTES_MAX, EndedSessions
+from alcove.apiserver.console.sealing import KEY_BYTES
 from alcove.apiserver.console.sessions import SESSION_SECONDS_MAX, ConsoleSessions, Session
 
 ACME, OTHER = TenantId("acme"), TenantId("other")
@@ -27,7 +28,7 @@ def clock() -> Clock:
 
 def server(directory: Path, clock: Clock, key: bytes = b"k") -> ConsoleSessions:
     """As of one API server of the machine whose files are in the directory."""
-    return ConsoleSessions(key * sessions.KEY_BYTES, clock, EndedSessions(directory / "ended", clock))
+    return ConsoleSessions(key * KEY_BYTES, clock, EndedSessions(directory / "ended", clock))
 
 
 @pytest.fixture
@@ -110,6 +111,22 @@ def test_a_session_ended_at_one_server_has_ended_at_all_of_the_machine_and_after
         assert each.find(value) is None and each.find(another) is not None
     other.end(found(other, another))
     assert kept.find(another) is None
+
+
+def test_a_long_file_of_ended_sessions_is_not_written_anew_at_each_end(
+    kept: ConsoleSessions, clock: Clock, tmp_path: Path
+) -> None:
+    """Many tenants together may have ended so many."""
+    other = server(tmp_path, clock)
+    lines = [f"{number:016} t{number} {clock.now + 100!r}\n" for number in range(40_000)]
+    (tmp_path / "ended").write_text("".join(lines))
+    inodes = []
+    for number in range(6):
+        each = (kept, other)[number % 2]
+        each.end(found(each, each.start(ACME, "token")))
+        inodes.append((tmp_path / "ended").stat().st_ino)
+    assert (tmp_path / "ended").stat().st_size > FILE_BYTES_MAX
+    assert len(set(inodes[1:])) == 1
 
 
 def test_the_file_of_ended_sessions_does_not_grow_without_end(
